@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from bench.data import WORK, Bench, size_of
 from bench.measuring import ADMIN, Row, Run, median, run
-from store.timespec import format_time_ms
+from pulsar_admin.store.timespec import format_time_ms
 
 if TYPE_CHECKING:
     from tests.live.peers import Command, PeerWorld

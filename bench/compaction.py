@@ -62,7 +62,7 @@ def last_entry(kind: str, size: int) -> bytes:
 
 def measure_last_id(folder: Path, runs: int) -> Iterator[Row]:
     """Cold ``compaction last-id`` for every kind and size of the last entry, beside an interpreter that imports click."""
-    from store.names import Position
+    from pulsar_admin.store.names import Position
     from tests.compaction.entries import PUBLISH_MS, compacted
     from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store
 

@@ -37,7 +37,7 @@ def make_rows(shape: str, spread_ms: int, count: int) -> Any:
     """Return COUNT messages in the order of the topic, due within SPREAD_MS from now."""
     import numpy as np
 
-    from store.db.delayed_entries import DelayedRows
+    from pulsar_admin.store.db.delayed_entries import DelayedRows
 
     number = np.arange(count, dtype=np.int64)
     draw = np.random.default_rng(1)
@@ -49,14 +49,14 @@ def make_rows(shape: str, spread_ms: int, count: int) -> Any:
 
 def measure(shape: str, spread: str, count: int, folder: Path) -> Row:
     """Build one index in this process, replay all of it, and measure."""
-    from store.db.delayed import Index
-    from store.db.delayed_rules import DEFAULT_RULES
-    from store.db.environment import create_store, open_store
-    from store.delayed.backlog import DelayScan
-    from store.delayed.build import Draft, apply_draft
-    from store.delayed.runs import SortedRuns, open_runs
-    from store.model.reader import open_reader
-    from store.names import Position, parse_topic
+    from pulsar_admin.store.db.delayed import Index
+    from pulsar_admin.store.db.delayed_rules import DEFAULT_RULES
+    from pulsar_admin.store.db.environment import create_store, open_store
+    from pulsar_admin.store.delayed.backlog import DelayScan
+    from pulsar_admin.store.delayed.build import Draft, apply_draft
+    from pulsar_admin.store.delayed.runs import SortedRuns, open_runs
+    from pulsar_admin.store.model.reader import open_reader
+    from pulsar_admin.store.names import Position, parse_topic
 
     rows = make_rows(shape, SPREADS[spread], count)
     create_store(folder / "store", now_ms=NOW_MS)
@@ -91,7 +91,7 @@ def measure(shape: str, spread: str, count: int, folder: Path) -> Row:
 
 def partition_bound(ticks: int) -> float:
     """Bytes that a message takes at least in a partition which says by itself which of all messages it holds, and when."""
-    from store.db.delayed_rules import DEFAULT_RULES
+    from pulsar_admin.store.db.delayed_rules import DEFAULT_RULES
 
     share = DEFAULT_RULES.slots / ticks
     which = -math.log2(share) - (1 - share) / share * math.log2(1 - share)
@@ -100,9 +100,9 @@ def partition_bound(ticks: int) -> float:
 
 def replay(store: Any, index: Any) -> Row:
     """Load one partition, then drive the wheel over everything."""
-    from store.delayed.partitions import PartitionSource
-    from store.delayed.wheel import TimeWheel
-    from store.model.reader import open_reader
+    from pulsar_admin.store.delayed.partitions import PartitionSource
+    from pulsar_admin.store.delayed.wheel import TimeWheel
+    from pulsar_admin.store.model.reader import open_reader
 
     with open_reader(store) as reader:
         source = PartitionSource(reader, index)

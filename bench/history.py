@@ -10,10 +10,10 @@ from pathlib import Path
 
 from bench.data import WORK, Bench
 from bench.measuring import ADMIN, Row, run
-from store.codec.cursor import CursorInfo, encode_cursor_info
-from store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.names import Position, parse_topic
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.names import Position, parse_topic
 
 SIZES = (400_000, 1_600_000, 4_000_000)
 """Transactions: about 0.1, 0.45 and 1.2 GB."""

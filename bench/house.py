@@ -44,14 +44,14 @@ def main() -> None:
     )
     print(f"import lines: {imports:,}, {imports / total:.1%}")
 
-    names = {path.removesuffix(".py").replace("/", ".").removesuffix(".__init__"): path for path in product}
+    names = {name_of(path): path for path in product}
     arrows = {name: sorted(set(imported(name, trees[path], names)) - {name}) for name, path in names.items()}
     inside = Counter(
         room
         for name, others in arrows.items()
         for other in others
         for room in ROOMS
-        if name.startswith(f"store.{room}.") and other.startswith(f"store.{room}.")
+        if name.startswith(inner := f"pulsar_admin.store.{room}.") and other.startswith(inner)
     )
     print(f"imports from module to module: {inside.total()} ({', '.join(f'{room} {inside[room]}' for room in ROOMS)})")
     found = circles(arrows)
@@ -68,6 +68,12 @@ def main() -> None:
     transcripts = [path for path in shown.stdout.split() if not path.endswith(".py")]
     recorded = sum((ROOT / path).read_text().count("\n") for path in transcripts)
     print(f"tests: {sum(tests.values()):,} lines; transcripts {recorded:,}")
+
+
+def name_of(path: str) -> str:
+    """Return the name by which the module at PATH of a checkout is imported."""
+    name = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    return name if name.split(".")[0] == "pulsar_admin" else f"pulsar_admin.{name}"
 
 
 def imported(name: str, tree: ast.Module, names: dict[str, str]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from store.tables.iceberg import NAMESPACE, open_warehouse
+from pulsar_admin.store.tables.iceberg import NAMESPACE, open_warehouse
 
 Answer = list[list[Any]]  # Any: a cluster's name, then counts and sums
 

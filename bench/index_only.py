@@ -21,16 +21,16 @@ from bench.generate.logs import EntryLogs
 from bench.generate.metadata import iter_cluster_nodes
 from bench.generate.spec import ClusterSpec, TopicSpec, entry_bytes_max, parse_count
 from bench.generate.topic import TopicWriter
-from store.codec.interceptors import open_chain, parse_interceptors
-from store.codec.rocksvalue import NodeStat
-from store.db.blocks import BLOCK_BITS
-from store.db.environment import Store, Txn, create_store, open_store
-from store.db.files import LogFile, file_fingerprint, put_log
-from store.db.tree import Node, put_nodes
-from store.index.writer import Indexer
-from store.kernels import records as kernel
-from store.model.references import index_owners
-from store.names import parse_topic
+from pulsar_admin.store.codec.interceptors import open_chain, parse_interceptors
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.blocks import BLOCK_BITS
+from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
+from pulsar_admin.store.db.files import LogFile, file_fingerprint, put_log
+from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.index.writer import Indexer
+from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.names import parse_topic
 
 TOPIC = "public/default/hundred-million"
 QUESTIONS = 12

@@ -11,14 +11,20 @@ from itertools import islice
 from pathlib import Path
 
 from bench.generate.spec import parse_count
-from store.codec.digest import DigestType
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, encode_ledger_metadata, ledger_path
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn, create_store, open_store
-from store.db.tree import Node, put_nodes
-from store.model.references import index_owners
-from store.names import parse_topic
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.ledgermetadata import (
+    LedgerMetadata,
+    LedgerState,
+    Segment,
+    encode_ledger_metadata,
+    ledger_path,
+)
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn, create_store, open_store
+from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.names import parse_topic
 
 CREATED_MS = 1_700_000_000_000
 BATCH = 100_000

@@ -13,10 +13,10 @@ import heapq
 import math
 from typing import NamedTuple, Protocol
 
-from store.nacks.buckets import MIN_NACK_DELAY_MS
-from store.nacks.sizes import pair_map_bytes
-from store.nacks.tracker import NegativeAcksTracker
-from store.names import Position
+from pulsar_admin.store.nacks.buckets import MIN_NACK_DELAY_MS
+from pulsar_admin.store.nacks.sizes import pair_map_bytes
+from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
+from pulsar_admin.store.names import Position
 
 Entry = tuple[int, int]
 

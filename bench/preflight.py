@@ -15,14 +15,14 @@ import rocksdict
 
 from bench.data import WORK, Bench
 from bench.measuring import ADMIN, Row, median, run
-from store.codec.bookie import Cookie, encode_cookie
-from store.codec.dbledger import LedgerData, LocationRow, encode_ledgers_row, encode_location_row
-from store.codec.digest import DigestType
-from store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
-from store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.codec.zookeeper import SnapshotNode, iter_snapshot
-from store.names import parse_topic
+from pulsar_admin.store.codec.bookie import Cookie, encode_cookie
+from pulsar_admin.store.codec.dbledger import LedgerData, LocationRow, encode_ledgers_row, encode_location_row
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
+from pulsar_admin.store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.zookeeper import SnapshotNode, iter_snapshot
+from pulsar_admin.store.names import parse_topic
 
 LEDGERS, TOPICS, LOGS, ENTRIES = 3_000_000, 10_000, 600, 2
 BOOKIE, INSTANCE = "bk1:3181", "00000000-0000-0000-0000-000000000001"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from bench.data import WORK, Bench, logs_of, size_of
 from bench.measuring import ADMIN, Row, median, run
-from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
-from store.names import MANAGED_LEDGERS
-from store.sources.rocksdb import apply_changes, open_for_reading
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
+from pulsar_admin.store.names import MANAGED_LEDGERS
+from pulsar_admin.store.sources.rocksdb import apply_changes, open_for_reading
 
 ENTRIES = 1_000_000
 OPTIONS = ("--topics", "3", "--entries-per-ledger", "1000", "--log-size-limit", "64m")

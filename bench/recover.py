@@ -14,15 +14,15 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from store.db.environment import open_store
-from store.engine.local import LocalEngine
-from store.engine.operation import Engine
-from store.model.reader import EntryReader, open_reader
-from store.recovery.chains import find_chains
-from store.recovery.evidence import LedgerEvidence, iter_unlisted, read_evidence, unlisted_bytes
-from store.recovery.from_bookies import find_ledgers, plan_from_bookies
-from store.recovery.from_ledgers import Sources
-from store.recovery.names_file import GivenNames
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.engine.operation import Engine
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.recovery.chains import find_chains
+from pulsar_admin.store.recovery.evidence import LedgerEvidence, iter_unlisted, read_evidence, unlisted_bytes
+from pulsar_admin.store.recovery.from_bookies import find_ledgers, plan_from_bookies
+from pulsar_admin.store.recovery.from_ledgers import Sources
+from pulsar_admin.store.recovery.names_file import GivenNames
 
 
 def read(reader: EntryReader, engine: Engine | None, runs: int) -> tuple[float, list[LedgerEvidence]]:
@@ -50,8 +50,8 @@ def main() -> None:
         size = unlisted_bytes(reader.txn)
         engines: dict[str, Engine | None] = {"one process": None, f"{cores} processes": LocalEngine(cores)}
         if arguments.spark:
-            from store.engine.spark import SparkEngine
-            from store.engine.spark_session import SparkOptions, open_session
+            from pulsar_admin.store.engine.spark import SparkEngine
+            from pulsar_admin.store.engine.spark_session import SparkOptions, open_session
 
             session = stack.enter_context(open_session(SparkOptions(master=f"local[{cores}]")))
             engines["Spark"] = SparkEngine(session)

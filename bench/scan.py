@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.data import logs_of
-from store.scan.files import FileScan, LedgerDigests, Slice
+from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
 
 NO_LEDGERS: LedgerDigests = (np.zeros(0, np.int64), np.zeros(0, np.int16))
 

@@ -21,12 +21,12 @@ from msgspec.structs import replace
 
 from bench.data import Bench, logs_of, size_of
 from bench.measuring import Row
-from store.engine.local import LocalEngine
-from store.engine.operation import Engine, Operation
-from store.engine.slices import Cut, FileRange, plan_slices
-from store.index.scan import ScanRuns
-from store.scan.operations import ReadEntries, ScanOptions
-from store.scan.sources import source_files
+from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.engine.operation import Engine, Operation
+from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
+from pulsar_admin.store.index.scan import ScanRuns
+from pulsar_admin.store.scan.operations import ReadEntries, ScanOptions
+from pulsar_admin.store.scan.sources import source_files
 
 SLICES_A_CORE = (1, 2, 4)
 FEW_BYTES = 4096
@@ -38,8 +38,8 @@ OPERATIONS: dict[str, Operation] = {
 
 def measure(bench: Bench) -> Iterator[Row]:
     """The largest set of logs, cut into 1, 2 and 4 slices a core: a rate, not what a job costs whatever its size."""
-    from store.engine.spark import SparkEngine
-    from store.engine.spark_session import SparkOptions, open_session
+    from pulsar_admin.store.engine.spark import SparkEngine
+    from pulsar_admin.store.engine.spark_session import SparkOptions, open_session
 
     logs = logs_of(bench.generated(bench.count(bench.logs[-1])))
     cores = len(os.sched_getaffinity(0))

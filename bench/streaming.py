@@ -28,8 +28,8 @@ LOG_BYTES = 1 << 20
 
 def follow(paths: str, out: str, *, once: bool) -> None:
     """Follow PATHS, into OUT/rows by OUT/checkpoint, until killed, or ONCE."""
-    from store.engine.spark_session import SparkOptions, open_session
-    from store.scan.datasource import register
+    from pulsar_admin.store.engine.spark_session import SparkOptions, open_session
+    from pulsar_admin.store.scan.datasource import register
 
     with open_session(SparkOptions(master="local[2]")) as spark:
         register(spark)

@@ -11,11 +11,16 @@ from msgspec.structs import replace
 from bench.bulk import beside_cat
 from bench.data import WORK, Bench, logs_of
 from bench.measuring import ADMIN, Row
-from store.codec.entrylog import EntryLogHeader, encode_header
-from store.codec.ledgermetadata import Segment, decode_ledger_metadata, encode_ledger_metadata, ledger_id_of_path
-from store.codec.logscan import Record, iter_records
-from store.codec.rocksvalue import decode_value, encode_value
-from store.sources.rocksdb import apply_changes, open_for_reading
+from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header
+from pulsar_admin.store.codec.ledgermetadata import (
+    Segment,
+    decode_ledger_metadata,
+    encode_ledger_metadata,
+    ledger_id_of_path,
+)
+from pulsar_admin.store.codec.logscan import Record, iter_records
+from pulsar_admin.store.codec.rocksvalue import decode_value, encode_value
+from pulsar_admin.store.sources.rocksdb import apply_changes, open_for_reading
 
 BOOKIES = ("bk0", "bk1", "bk2")
 _ROUND_BYTES = 64 << 20

@@ -15,16 +15,16 @@ from pathlib import Path
 from bench.data import WORK, Bench
 from bench.generate.metadata import instance_id_of
 from bench.measuring import ADMIN, Row
-from store.codec.bookie import COOKIE_FILE, Cookie, encode_cookie
-from store.codec.cursor import CursorInfo, encode_cursor_info
-from store.codec.entrylog import CURRENT_VERSION, EntryLogHeader, encode_header
-from store.codec.journal import LATEST_VERSION
-from store.codec.journal import encode_header as encode_journal_header
-from store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, encode_counter, encode_value
-from store.names import Position, parse_topic
-from store.sources.rocksdb import create_database
+from pulsar_admin.store.codec.bookie import COOKIE_FILE, Cookie, encode_cookie
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
+from pulsar_admin.store.codec.entrylog import CURRENT_VERSION, EntryLogHeader, encode_header
+from pulsar_admin.store.codec.journal import LATEST_VERSION
+from pulsar_admin.store.codec.journal import encode_header as encode_journal_header
+from pulsar_admin.store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.rocksvalue import COUNTER_KEYS, NodeStat, encode_counter, encode_value
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.sources.rocksdb import create_database
 
 SIZES = ("10K", "100K", "1M")
 LEDGERS, CURSORS = 3, 2

@@ -1,3 +1,1 @@
 """Click commands, one module (or package) per pulsar-admin group, imported only when called."""
-
-OWNER = "pulsar-admin"

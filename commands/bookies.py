@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pulsar_admin.context import App
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, ResourceNotFound, StoreNotFound
 from pulsar_admin.upstream import mirrored
-from store.errors import InvalidValue, MetadataCorrupt, ResourceNotFound, StoreNotFound
 
 _HELPS = {
     "bookie": "The bookie, HOST:PORT.",

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pulsar_admin.context import App
-from pulsar_admin.upstream import mirrored
-from store.errors import (
+from pulsar_admin.store.errors import (
     InvalidValue,
     LedgerNotFound,
     MetadataCorrupt,
@@ -16,9 +15,10 @@ from store.errors import (
     StoreNotFound,
     Unsupported,
 )
-from store.files import write_new_file
-from store.names import LONG_MAX, FileKind
-from store.reports import shell
+from pulsar_admin.store.files import write_new_file
+from pulsar_admin.store.names import LONG_MAX, FileKind
+from pulsar_admin.store.reports import shell
+from pulsar_admin.upstream import mirrored
 
 _FORMATTED = "Lines as the shell logs them, without time, thread and class."
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pulsar_admin.context import App
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StoreNotFound
 from pulsar_admin.upstream import mirrored
-from store.errors import InvalidValue, MetadataCorrupt, Refused, StoreNotFound
 
 _HELPS = {"config": "Name of the setting.", "value": "What it is set to."}
 _SETS: Any = {

@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from pulsar_admin.context import App
+from pulsar_admin.store.codec.java import java_split, java_text
+from pulsar_admin.store.errors import (
+    AlreadyExists,
+    InvalidValue,
+    MetadataCorrupt,
+    Refused,
+    ResourceNotFound,
+    StoreNotFound,
+)
 from pulsar_admin.upstream import mirrored
-from store.codec.java import java_split, java_text
-from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, Refused, ResourceNotFound, StoreNotFound
 
 _KEYS = {
     "url": "serviceUrl",

@@ -7,7 +7,7 @@ import click
 from pulsar_admin.completing import SCRIPTS, script
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
-from store.errors import InvalidValue
+from pulsar_admin.store.errors import InvalidValue
 
 
 @command(

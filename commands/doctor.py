@@ -13,9 +13,9 @@ from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
+from pulsar_admin.store.errors import AlreadyExists, InvalidValue, StoreNotFound
+from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
-from store.errors import AlreadyExists, InvalidValue, StoreNotFound
-from store.wording import counted
 
 _COLUMNS = (
     Column("SEVERITY", "severity"),
@@ -96,7 +96,7 @@ def doctor(
     Read-only. `critical`: data is lost or cannot be served. `warning`: data will be lost, or there is a problem that
     nobody has noticed yet. `note`: worth knowing.
     """
-    from store.rules.table import check_codes, explanation
+    from pulsar_admin.store.rules.table import check_codes, explanation
 
     if explain is not None:
         app.emit(explanation(explain), plain=_render)
@@ -120,7 +120,7 @@ def doctor(
 def _show_changes(app: App, since: Path, fail_on: str, asked: dict[str, Any]) -> None:  # Any: of Store.doctor
     """Write what changed SINCE."""
     from pulsar_admin.api.checking import compare_findings
-    from store.doctor.since import Change
+    from pulsar_admin.store.doctor.since import Change
 
     _check_pages(app)
     compared = compare_findings(app.session, since, **asked)
@@ -165,7 +165,7 @@ def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  
     """Write the page with what was FOUND into FILE, and return it."""
     from pulsar_admin.page.collecting import collect_page
     from pulsar_admin.page.writing import write_page
-    from store.rules.table import CAUSES
+    from pulsar_admin.store.rules.table import CAUSES
 
     titles = {code: cause.title for code, cause in CAUSES.items()}
     with app.session.reader() as reader, app.progress(None, "topics", "page") as progress:
@@ -186,14 +186,14 @@ def _diagnoses(app: App, fail_on: str, asked: dict[str, Any]) -> Iterator[Any]: 
 
 
 def _check_pages(app: App) -> None:
-    from store.db.storeinfo import check_pages
+    from pulsar_admin.store.db.storeinfo import check_pages
 
     walked = check_pages(app.settings.store)  # before LMDB reads them: it dies of damage
     app.store.walked = walked
 
 
 def _fails(found: Any, fail_on: str) -> bool:  # Any: Finding
-    from store.rules.finding import Severity
+    from pulsar_admin.store.rules.finding import Severity
 
     return found.severity is Severity.CRITICAL or (fail_on != "critical" and found.severity is Severity.WARNING)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from pulsar_admin.context import App
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, ResourceNotFound
+from pulsar_admin.store.model.isolation import isolation_text
 from pulsar_admin.upstream import mirrored
-from store.errors import InvalidValue, MetadataCorrupt, ResourceNotFound
-from store.model.isolation import isolation_text
 
 _HELPS = {
     "namespaces": "Regular expressions of namespaces, separated by commas.",

@@ -13,17 +13,17 @@ from pulsar_admin.context import App
 from pulsar_admin.cures import cure_lines
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
-from store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreNotFound
-from store.model.ledger_owners import custom_text
-from store.wording import counted
+from pulsar_admin.store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreNotFound
+from pulsar_admin.store.model.ledger_owners import custom_text
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from store.db.owners import Owner
-    from store.model.broken import Missing
-    from store.model.coverage import BookieCopies, Coverage
-    from store.reports.ledger_facts import LedgerFacts
-    from store.reports.replicas import UnderReplicated
-    from store.reports.verify import EntryRow, LedgerVerdict
+    from pulsar_admin.store.db.owners import Owner
+    from pulsar_admin.store.model.broken import Missing
+    from pulsar_admin.store.model.coverage import BookieCopies, Coverage
+    from pulsar_admin.store.reports.ledger_facts import LedgerFacts
+    from pulsar_admin.store.reports.replicas import UnderReplicated
+    from pulsar_admin.store.reports.verify import EntryRow, LedgerVerdict
 
 _LEDGER_ID = whole()
 

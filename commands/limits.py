@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from pulsar_admin.context import App
+from pulsar_admin.store.errors import (
+    InvalidValue,
+    MetadataCorrupt,
+    NamespaceNotFound,
+    Refused,
+    ResourceNotFound,
+    StoreNotFound,
+)
 from pulsar_admin.upstream import mirrored
-from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, ResourceNotFound, StoreNotFound
 
 _RATES = {
     "msg_publish_rate": "publish_messages",

@@ -12,9 +12,9 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
-from store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound
-from store.names import shell_word
-from store.reports.log_files import OK, UNVERIFIED, LogRecord, LogVerdict
+from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound
+from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.reports.log_files import OK, UNVERIFIED, LogRecord, LogVerdict
 
 _PATH = click.Path(path_type=Path)
 _LIST_COLUMNS = (

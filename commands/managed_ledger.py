@@ -9,8 +9,7 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import Command
-from pulsar_admin.upstream import mirrored
-from store.errors import (
+from pulsar_admin.store.errors import (
     InvalidValue,
     LedgerNotFound,
     Refused,
@@ -19,7 +18,8 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.names import parse_managed_ledger, parse_position
+from pulsar_admin.store.names import parse_managed_ledger, parse_position
+from pulsar_admin.upstream import mirrored
 
 _HELPS = {
     "zk_server": "Of no effect: --store names the data.",

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from commands.topics.moving import read_lines, shown_path
+from pulsar_admin.commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
-from store.changes.mending import parse_ledger_ids
-from store.errors import InvalidValue, LedgerNotFound, NotFound, Refused, SourceNotFound, StalePlan
+from pulsar_admin.store.changes.mending import parse_ledger_ids
+from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, NotFound, Refused, SourceNotFound, StalePlan
 
 _LEDGER_ID = whole()
 zookeeper_option = click.option(

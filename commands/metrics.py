@@ -11,10 +11,10 @@ import click
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
+from pulsar_admin.store.errors import AlreadyExists, DiskFull, IndexCorrupt, NotWritable, StoreNotFound
+from pulsar_admin.store.files import open_file, raise_write_error, replace_file
+from pulsar_admin.store.reports.metrics import TOP_ROWS, Metric
 from pulsar_admin.visible import clean_text
-from store.errors import AlreadyExists, DiskFull, IndexCorrupt, NotWritable, StoreNotFound
-from store.files import open_file, raise_write_error, replace_file
-from store.reports.metrics import TOP_ROWS, Metric
 
 _BEGIN = b"# HELP "
 _ALL_MAY_READ = 0o644  # node_exporter runs as another user

@@ -6,9 +6,9 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, command, pass_app
-from store.changes.policies import shown_policies
-from store.errors import MetadataCorrupt, NamespaceNotFound
-from store.names import NamespaceName
+from pulsar_admin.store.changes.policies import shown_policies
+from pulsar_admin.store.errors import MetadataCorrupt, NamespaceNotFound
+from pulsar_admin.store.names import NamespaceName
 
 
 @command(

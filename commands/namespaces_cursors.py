@@ -6,8 +6,8 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, command, pass_app
-from store.errors import NamespaceNotFound, Refused, StalePlan, SubscriptionNotFound
-from store.names import NamespaceName
+from pulsar_admin.store.errors import NamespaceNotFound, Refused, StalePlan, SubscriptionNotFound
+from pulsar_admin.store.names import NamespaceName
 
 _BUNDLE_OPTION = click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="Only topics in this bundle.")
 

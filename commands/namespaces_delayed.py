@@ -6,9 +6,9 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, ParsedType, command, pass_app
-from store.db.delayed_rules import parse_width_ms
-from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StalePlan
-from store.names import NamespaceName
+from pulsar_admin.store.db.delayed_rules import parse_width_ms
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StalePlan
+from pulsar_admin.store.names import NamespaceName
 
 WIDTH = ParsedType("width", parse_width_ms, "WIDTH")
 _CHANGE = "The change: both parts of the policy before and after, times in ms, warnings, and the undo command."

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from pulsar_admin.context import App
-from pulsar_admin.upstream import mirrored
-from store.changes.namespace_json import properties_of
-from store.codec.java import java_split, java_text
-from store.errors import (
+from pulsar_admin.store.changes.namespace_json import properties_of
+from pulsar_admin.store.codec.java import java_split, java_text
+from pulsar_admin.store.errors import (
     AlreadyExists,
     InvalidValue,
     MetadataCorrupt,
@@ -18,7 +17,8 @@ from store.errors import (
     Refused,
     ResourceNotFound,
 )
-from store.names import NamespaceName
+from pulsar_admin.store.names import NamespaceName
+from pulsar_admin.upstream import mirrored
 
 _HELPS = {
     "clusters": "Clusters, separated by commas; without them the one that the store is of.",

@@ -14,14 +14,14 @@ from pulsar_admin.columns import age_text, size_text, time_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
+from pulsar_admin.store.errors import IndexCorrupt, StoreNotFound
+from pulsar_admin.store.facts.counts import subscriptions_text, topics_text
+from pulsar_admin.store.facts.numbers import Blocker
+from pulsar_admin.store.facts.trees import trees_text
+from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.reports.overview import TOP, Backlog, Copy, FindingCount, Overview
+from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import typable
-from store.errors import IndexCorrupt, StoreNotFound
-from store.facts.counts import subscriptions_text, topics_text
-from store.facts.numbers import Blocker
-from store.facts.trees import trees_text
-from store.names import shell_word
-from store.reports.overview import TOP, Backlog, Copy, FindingCount, Overview
-from store.wording import counted
 
 _WIDTH, _HEIGHT = 80, 40
 _NAME_LEAST = 20

@@ -15,12 +15,19 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import Command, TopicSelection
 from pulsar_admin.policy_rows import find_policy_row, policy_of
+from pulsar_admin.store.errors import (
+    InvalidValue,
+    MetadataCorrupt,
+    NamespaceNotFound,
+    Refused,
+    StalePlan,
+    TopicNotFound,
+)
+from pulsar_admin.store.names import NamespaceName
+from pulsar_admin.store.policies.rules import NAMESPACES
+from pulsar_admin.store.policies.table import Policy
 from pulsar_admin.upstream import mirrored
 from pulsar_admin.upstream_list import name_of, upstream_commands
-from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StalePlan, TopicNotFound
-from store.names import NamespaceName
-from store.policies.rules import NAMESPACES
-from store.policies.table import Policy
 
 _HELPS = {
     "enable": "Switch it on.",

@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.context import App
 from pulsar_admin.gson import gson_text
+from pulsar_admin.store.codec.javamap import in_hash_map_order
+from pulsar_admin.store.errors import (
+    InvalidValue,
+    MetadataCorrupt,
+    NamespaceNotFound,
+    NothingMatches,
+    Refused,
+    StalePlan,
+)
+from pulsar_admin.store.names import TopicName
 from pulsar_admin.upstream import mirrored
-from store.codec.javamap import in_hash_map_order
-from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, NothingMatches, Refused, StalePlan
-from store.names import TopicName
 
 if TYPE_CHECKING:
     from pulsar_admin.api.schemas import SchemaVersion
-    from store.codec.schema import IndexEntry
+    from pulsar_admin.store.codec.schema import IndexEntry
 
 _NOTHING = "Nothing, like pulsar-admin; the change and its undo command are on stderr."
 _FILE = {"filename": 'A file such as {"type": "AVRO", "schema": "{\\"type\\": …}", "properties": {}}.'}

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from commands.topics.moving import read_text
+from pulsar_admin.commands.topics.moving import read_text
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.options import command, gather, pass_app
 from pulsar_admin.pictures import picture_option, plot_option
-from store.db.files import iter_logs
-from store.errors import (
+from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.errors import (
     BadSql,
     EntryCorrupt,
     LimitExceeded,
@@ -28,16 +28,16 @@ from store.errors import (
     SourceBusy,
     StoreNotFound,
 )
-from store.extras import require
-from store.model.reader import EntryReader
+from pulsar_admin.store.extras import require
+from pulsar_admin.store.model.reader import EntryReader
 
 if TYPE_CHECKING:
     from pulsar_admin.columns import Column
     from pulsar_admin.plot import Chart
     from pulsar_admin.sql_rows import Row
-    from store.tables.catalog import StoreTables
-    from store.tables.exported import ExportedTables
-    from store.tables.sql import Answer, Database
+    from pulsar_admin.store.tables.catalog import StoreTables
+    from pulsar_admin.store.tables.exported import ExportedTables
+    from pulsar_admin.store.tables.sql import Answer, Database
 
 TERMINAL_ROWS = 500
 
@@ -98,7 +98,7 @@ def _opened(app: App) -> Iterator[Asked]:
     """Open one snapshot of the store and what asks it; what memory does not hold lies in a directory that goes at the end."""
     from tempfile import TemporaryDirectory
 
-    from store.tables.sql import Database
+    from pulsar_admin.store.tables.sql import Database
 
     with _tables_of(app) as (tables, reader), TemporaryDirectory(prefix="pulsar-admin-") as spill:
         zone = getattr(app.settings.tz, "key", None) or "UTC"
@@ -113,15 +113,15 @@ def _opened(app: App) -> Iterator[Asked]:
 def _tables_of(app: App) -> Iterator[tuple[StoreTables | ExportedTables, EntryReader | None]]:
     """Open the tables of the store, with what reads it, or those of --tables."""
     if app.settings.tables is not None:
-        from store.tables.exported import ExportedTables
-        from store.tables.folder import Folder
+        from pulsar_admin.store.tables.exported import ExportedTables
+        from pulsar_admin.store.tables.folder import Folder
 
         tables = ExportedTables(Folder.of(app.settings.tables), app.settings.cluster)
         app.tell_incomplete_tables(tables.incomplete)
         yield tables, None
         return
-    from store.tables.catalog import StoreTables
-    from store.tables.cluster import find_cluster_name
+    from pulsar_admin.store.tables.catalog import StoreTables
+    from pulsar_admin.store.tables.cluster import find_cluster_name
 
     with app.session.reader() as reader:
         yield StoreTables(reader, find_cluster_name(reader.txn)), reader
@@ -137,7 +137,7 @@ class Asked(Struct, frozen=True):
 
     def answer_now(self, text: str, options: Shown) -> None:
         """Answer of exported tables as they are by now; a store stays as it was when it was opened."""
-        from store.tables.exported import ExportedTables
+        from pulsar_admin.store.tables.exported import ExportedTables
 
         if isinstance(self.tables, ExportedTables) and self.tables.renew():
             self.database.forget_tables()

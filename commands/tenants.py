@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from pulsar_admin.context import App
+from pulsar_admin.store.errors import (
+    AlreadyExists,
+    InvalidValue,
+    MetadataCorrupt,
+    NamespaceNotFound,
+    Refused,
+    StoreNotFound,
+)
 from pulsar_admin.upstream import mirrored
-from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StoreNotFound
 
 _HELPS = {
     "admin_roles": "Roles that administer the tenant, separated by commas.",

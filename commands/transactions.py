@@ -6,14 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
+from pulsar_admin.store.codec.javamap import in_hash_map_order
+from pulsar_admin.store.errors import (
+    EntryCorrupt,
+    InvalidValue,
+    NotFound,
+    Refused,
+    StalePlan,
+    SubscriptionNotFound,
+    TopicNotFound,
+)
+from pulsar_admin.store.names import parse_topic
 from pulsar_admin.upstream import mirrored
-from store.codec.javamap import in_hash_map_order
-from store.errors import EntryCorrupt, InvalidValue, NotFound, Refused, StalePlan, SubscriptionNotFound, TopicNotFound
-from store.names import parse_topic
 
 if TYPE_CHECKING:
     from pulsar_admin.api.transactions import CursorTransactions, TopicTransactions, Transactions
-    from store.reports.transactions import LogStats
+    from pulsar_admin.store.reports.transactions import LogStats
 
 _ID = {"coordinator_id": "The coordinator's number; default: all."}
 _TXN = {"most_sig_bits": "The coordinator's number.", "least_sig_bits": "The transaction's number there."}

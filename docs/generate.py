@@ -21,9 +21,9 @@ import compatibility  # noqa: E402 - works on a checkout that is not installed
 
 from pulsar_admin import errors, lookup, table  # noqa: E402 - works on a checkout that is not installed
 from pulsar_admin.cli import CONTEXT, TableGroup, root  # noqa: E402
-from store.errors import StoreError  # noqa: E402
-from store.rules.finding import Severity  # noqa: E402
-from store.rules.table import CAUSES  # noqa: E402
+from pulsar_admin.store.errors import StoreError  # noqa: E402
+from pulsar_admin.store.rules.finding import Severity  # noqa: E402
+from pulsar_admin.store.rules.table import CAUSES  # noqa: E402
 
 WIDTH = 100
 NOTE = "<!-- made by docs/generate.py: `make docs` writes it again -->\n\n"

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from pulsar_admin.api.topic import Topic
     from pulsar_admin.api.topic_policies import PolicyValue, TopicPolicies
     from pulsar_admin.api.transactions import CursorTransactions, TopicTransactions, Transactions
-    from store.changes.plan import BrokerMove, ChangePart, Deletable, FutureDated, LedgerPart
-    from store.dump.finding import FoundEntry
-    from store.errors import (
+    from pulsar_admin.store.changes.plan import BrokerMove, ChangePart, Deletable, FutureDated, LedgerPart
+    from pulsar_admin.store.dump.finding import FoundEntry
+    from pulsar_admin.store.errors import (
         AlreadyExists,
         ChangeNotFound,
         Corrupt,
@@ -67,11 +67,10 @@ if TYPE_CHECKING:
         TopicNotFound,
         UndoConflict,
     )
-    from store.model.extent import Extent
-    from store.names import Position
+    from pulsar_admin.store.model.extent import Extent
+    from pulsar_admin.store.names import Position
 
-OWNER = "pulsar-admin"
-_ERRORS = "store.errors"
+_ERRORS = "pulsar_admin.store.errors"
 _HOMES = {
     "open_store": "pulsar_admin.api.store",
     "Store": "pulsar_admin.api.store",
@@ -95,7 +94,7 @@ _HOMES = {
     "TopicTransactions": "pulsar_admin.api.transactions",
     "Transactions": "pulsar_admin.api.transactions",
     "PolicyValue": "pulsar_admin.api.topic_policies",
-    "FoundEntry": "store.dump.finding",
+    "FoundEntry": "pulsar_admin.store.dump.finding",
     "Messages": "pulsar_admin.api.messages",
     "Cursor": "pulsar_admin.api.cursor",
     "CursorPlace": "pulsar_admin.api.cursor",
@@ -117,15 +116,15 @@ _HOMES = {
     "register": "pulsar_admin.api.spark",
     "Plan": "pulsar_admin.api.plan",
     "ChangeReport": "pulsar_admin.api.reports",
-    "ChangePart": "store.changes.plan",
+    "ChangePart": "pulsar_admin.store.changes.plan",
     "Change": "pulsar_admin.api.reports",
-    "BrokerMove": "store.changes.plan",
-    "Deletable": "store.changes.plan",
-    "FutureDated": "store.changes.plan",
-    "LedgerPart": "store.changes.plan",
+    "BrokerMove": "pulsar_admin.store.changes.plan",
+    "Deletable": "pulsar_admin.store.changes.plan",
+    "FutureDated": "pulsar_admin.store.changes.plan",
+    "LedgerPart": "pulsar_admin.store.changes.plan",
     "PartialData": "pulsar_admin.api.session",
-    "Position": "store.names",
-    "Extent": "store.model.extent",
+    "Position": "pulsar_admin.store.names",
+    "Extent": "pulsar_admin.store.model.extent",
     "StoreError": _ERRORS,
     "AlreadyExists": _ERRORS,
     "Corrupt": _ERRORS,

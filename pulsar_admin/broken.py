@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from store.errors import StoreError
-from store.model.broken_beside import find_broken_beside, find_lost_events
-from store.model.topics import Topic, read_topic
-from store.model.whole import find_plain_size, may_be_broken
-from store.names import TopicName
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.broken_beside import find_broken_beside, find_lost_events
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.model.whole import find_plain_size, may_be_broken
+from pulsar_admin.store.names import TopicName
 
 if TYPE_CHECKING:
-    from store.db.environment import Txn
+    from pulsar_admin.store.db.environment import Txn
 
 _SHOWN = 5
 _MANY = 1_000
@@ -34,7 +34,7 @@ def warn_of_broken(told: Told, txn: Txn, names: Iterable[TopicName]) -> None:
     """Warn of the broken ledgers of the topics NAMES; any makes the exit code 1. One that cannot be read is told by who reads it."""
     listed = list(names)
     if len(listed) >= _MANY:
-        from store.model.open_end import find_whole_ledgers  # a look at all ledgers
+        from pulsar_admin.store.model.open_end import find_whole_ledgers  # a look at all ledgers
 
         find_whole_ledgers(txn)
     for name in listed:
@@ -68,8 +68,8 @@ def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
     if not beside and not may_be_broken(txn, topic):
         return 0, []
     # Imported here: hardly any topic is broken.
-    from store.model.absent_bookies import find_absent_bookies
-    from store.model.broken import NOT_SEEN, find_broken
+    from pulsar_admin.store.model.absent_bookies import find_absent_bookies
+    from pulsar_admin.store.model.broken import NOT_SEEN, find_broken
 
     found = find_broken(txn, topic)
     absent = find_absent_bookies(txn)

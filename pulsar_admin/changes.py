@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from pulsar_admin.columns import Column, render_cell
+from pulsar_admin.store.changes.plan import ChangePart, ChangeReport, Json, undo_command
+from pulsar_admin.store.model.extent import Extent
+from pulsar_admin.store.model.redaction import hide_secrets_in
+from pulsar_admin.store.wording import counted, plural
 from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
-from store.changes.plan import ChangePart, ChangeReport, Json, undo_command
-from store.model.extent import Extent
-from store.model.redaction import hide_secrets_in
-from store.wording import counted, plural
 
 SEVERAL = (
     Column("TOPIC", "topic"),

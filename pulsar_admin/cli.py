@@ -18,16 +18,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from pulsar_admin.owners import check_owners
-
-check_owners()  # before any import from packages that may not be ours
-
-from pulsar_admin import lookup, table  # noqa: E402
-from pulsar_admin.config import completion_instruction, limit_library_threads, preset_output  # noqa: E402
-from pulsar_admin.errors import PipeClosed, failure_of  # noqa: E402
-from pulsar_admin.global_options import COMMON, UPSTREAMS, TakesGlobals, check_left  # noqa: E402
-from pulsar_admin.options import Command, app_of, current_app  # noqa: E402
-from pulsar_admin.typable import begin  # noqa: E402
+from pulsar_admin import lookup, table
+from pulsar_admin.config import completion_instruction, limit_library_threads, preset_output
+from pulsar_admin.errors import PipeClosed, failure_of
+from pulsar_admin.global_options import COMMON, UPSTREAMS, TakesGlobals, check_left
+from pulsar_admin.options import Command, app_of, current_app
+from pulsar_admin.typable import begin
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -241,7 +237,7 @@ def _report(error: BaseException, program: str, arguments: Sequence[str]) -> int
     failure = failure_of(error)
     again = failure.context.pop("again", None)
     if isinstance(again, list):
-        from store.names import shell_word
+        from pulsar_admin.store.names import shell_word
 
         line = " ".join(map(shell_word, (program, *arguments)))
         failure.hint += ": " + ", or: ".join(f"{line} {option}" for option in again)

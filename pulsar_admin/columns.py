@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from pulsar_admin.jsonify import dump_json, to_json
+from pulsar_admin.store.names import Position, TopicName
+from pulsar_admin.store.wording import shown_zone
 from pulsar_admin.typable import OWN_TEXT, own_text
 from pulsar_admin.visible import clean_text
-from store.names import Position, TopicName
-from store.wording import shown_zone
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -156,14 +156,14 @@ def _number_text(value: float, kind: str, bare: bool) -> str:
     if kind == "offset":
         return _offset_text(int(value))
     if kind == "age":
-        from store.timespec import format_age_ms
+        from pulsar_admin.store.timespec import format_age_ms
 
         return format_age_ms(int(value)) if value >= 0 else f"in {format_age_ms(-int(value))}"
     if kind in ("duration", "seconds"):
         duration_ms = value * 1000 if kind == "seconds" else value
         if isinstance(duration_ms, float):
             return f"{duration_ms:,.1f}ms"
-        from store.timespec import format_duration_ms  # 1 ms, and most output is JSON
+        from pulsar_admin.store.timespec import format_duration_ms  # 1 ms, and most output is JSON
 
         return format_duration_ms(duration_ms)
     return f"{value:,}"
@@ -171,7 +171,7 @@ def _number_text(value: float, kind: str, bare: bool) -> str:
 
 def _offset_text(offset_ms: int) -> str:
     """Return an offset with its sign, to about four digits: nobody compares days by their milliseconds."""
-    from store.timespec import format_duration_ms
+    from pulsar_admin.store.timespec import format_duration_ms
 
     size = abs(offset_ms)
     unit = next((unit for limit, unit in _ROUNDED if size >= limit), 1)
@@ -183,7 +183,7 @@ _ROUNDED = ((86_400_000, 3_600_000), (3_600_000, 60_000), (10_000, 1000))
 
 def time_text(time_ms: int) -> str:
     """Return epoch milliseconds as ISO 8601 with milliseconds, in the zone of ``times_shown_in``, else UTC."""
-    from store.timespec import shown_time  # 1 ms, and most output is JSON
+    from pulsar_admin.store.timespec import shown_time  # 1 ms, and most output is JSON
 
     return shown_time(time_ms)
 

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from pulsar_admin.api.request import Moment
 from pulsar_admin.api.session import Item, Result, Session, Time
 from pulsar_admin.broken import warn_of_broken, warn_of_broken_ledgers
-from store.errors import InvalidValue, StoreError
-from store.model.reader import open_reader
-from store.pace import PACE
+from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.pace import PACE
 
 if TYPE_CHECKING:
     from pulsar_admin.api.cursors import Cursors
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from pulsar_admin.api.topic import Topic
     from pulsar_admin.confirm import Plan as Previewed
     from pulsar_admin.context import App
-    from store.db.environment import Store, Txn
-    from store.engine.operation import Engine
-    from store.model.copy_age import Now
-    from store.model.reader import EntryReader
-    from store.model.topics import Topic as TopicModel
-    from store.names import NamespaceName, TopicName, TopicSelection
+    from pulsar_admin.store.db.environment import Store, Txn
+    from pulsar_admin.store.engine.operation import Engine
+    from pulsar_admin.store.model.copy_age import Now
+    from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.model.topics import Topic as TopicModel
+    from pulsar_admin.store.names import NamespaceName, TopicName, TopicSelection
 
 
 class CommandSession(Session):
@@ -193,7 +193,7 @@ class CommandSession(Session):
 
     def time_ms(self, value: Time, *, changes: bool = False) -> int:
         """Return VALUE, which options parsed already: an int, or a ``FromNow``; a text as they would parse it."""
-        from store.timespec import parse_time_or_ago
+        from pulsar_admin.store.timespec import parse_time_or_ago
 
         if isinstance(value, str):
             try:

@@ -16,10 +16,10 @@ import click
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
 from pulsar_admin.config import build_settings, completion_instruction, completion_line
-from store.errors import StoreError
+from pulsar_admin.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from store.db.environment import Txn
+    from pulsar_admin.store.db.environment import Txn
 
     Item = CompletionItem[str]
     Names = Callable[[Txn, click.Context, str], Iterator[Item]]
@@ -148,7 +148,7 @@ def _as_typed(shell: str, word: str, incomplete: str, breaks: str) -> str:
 
 def from_store(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Item]:
     """Return what PARAM may be of the store that the words so far name; nothing where there is none."""
-    from store.db.environment import open_store
+    from pulsar_admin.store.db.environment import open_store
 
     found: list[Item] = []
     with suppress(StoreError, OSError, click.ClickException):
@@ -161,8 +161,8 @@ def from_store(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 
 def _below(txn: Txn, path: str, start: str) -> Iterator[str]:
     """Yield names below PATH, in clear, that begin with START."""
-    from store.db.tree import iter_children
-    from store.names import decode_name, encode_name
+    from pulsar_admin.store.db.tree import iter_children
+    from pulsar_admin.store.names import decode_name, encode_name
 
     stored = encode_name(start)
     names = takewhile(lambda name: name.startswith(stored), iter_children(txn, path, stored))
@@ -202,7 +202,7 @@ def _topics(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
 
 def _locals(txn: Txn, namespace: str, start: str) -> Iterator[str]:
     """Yield names of topics in NAMESPACE that begin with START; partitions as their topic until START has one's suffix."""
-    from store.names import PARTITION_SUFFIX, TopicName, parse_namespace
+    from pulsar_admin.store.names import PARTITION_SUFFIX, TopicName, parse_namespace
 
     parsed = parse_namespace(namespace)
     names = (TopicName(parsed, name) for name in _below(txn, parsed.managed_ledgers_path, start))
@@ -212,8 +212,8 @@ def _locals(txn: Txn, namespace: str, start: str) -> Iterator[str]:
 
 
 def _subscriptions(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
-    from store.model.topics import expand_topic, iter_topics
-    from store.names import NamespaceName, TopicName
+    from pulsar_admin.store.model.topics import expand_topic, iter_topics
+    from pulsar_admin.store.names import NamespaceName, TopicName
 
     params = _given(ctx)
     given = [one for value in params.values() for one in (value if isinstance(value, tuple) else (value,))]
@@ -237,8 +237,8 @@ def _given(ctx: click.Context) -> dict[str, Any]:  # Any: click's values
 
 def _ledgers(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
     """Yield ledgers whose number begins with START, with what references them."""
-    from store.db.blocks import ledger_key, ledger_of_key
-    from store.db.owners import find_owners
+    from pulsar_admin.store.db.blocks import ledger_key, ledger_of_key
+    from pulsar_admin.store.db.owners import find_owners
 
     if start and not (start.isascii() and start.isdigit()):
         return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from msgspec import Struct
 
-from store.errors import InvalidValue, NotFound
+from pulsar_admin.store.errors import InvalidValue, NotFound
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -157,7 +157,7 @@ def _spelled(values: Mapping[str, Any]) -> tuple[int, tzinfo | None, int | None,
     if now is tz is memory is wait is None:
         return now_ms, None, None, 0
     # 1 ms, and most runs are told none of them.
-    from store.timespec import parse_duration_ms, parse_size_bytes, parse_time, parse_tz
+    from pulsar_admin.store.timespec import parse_duration_ms, parse_size_bytes, parse_time, parse_tz
 
     zone = None if tz is None else parse_tz(tz)
     return (
@@ -175,7 +175,7 @@ def _interceptors(values: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[
         return None
     from pathlib import Path
 
-    from store.codec.interceptors import parse_interceptors, read_broker_conf  # only writers are told
+    from pulsar_admin.store.codec.interceptors import parse_interceptors, read_broker_conf  # only writers are told
 
     if names is None or (given.get("broker_conf") and not given.get("interceptors")):
         return read_broker_conf(Path(str(conf)))
@@ -198,7 +198,7 @@ def _file_values() -> dict[str, Any]:  # Any: TOML values
     # Imported here: 5 ms, and most runs have no such file.
     import tomllib
 
-    from store.files import NotRegular, open_file
+    from pulsar_admin.store.files import NotRegular, open_file
 
     try:
         with open_file(path) as file:
@@ -252,7 +252,7 @@ def _jobs(value: object) -> int:
     """Return how many processes to use; 0 when nothing says: one a core where that pays."""
     if value is None:
         return 0
-    from store.codec.given import parse_integer  # --help says no number
+    from pulsar_admin.store.codec.given import parse_integer  # --help says no number
 
     text = str(value)
     number = parse_integer(text)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Protocol
 
+from pulsar_admin.store.errors import Cancelled, Refused
 from pulsar_admin.visible import clean_text, write_error
-from store.errors import Cancelled, Refused
 
 
 class Plan(Protocol):

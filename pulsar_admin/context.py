@@ -15,9 +15,9 @@ from pulsar_admin.config import Settings
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
 from pulsar_admin.global_options import GIVEN
 from pulsar_admin.results import Results
+from pulsar_admin.store.errors import IndexCorrupt, NotFound, SourceChanged, StoreError, Unsupported
+from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import own_items
-from store.errors import IndexCorrupt, NotFound, SourceChanged, StoreError, Unsupported
-from store.wording import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from pulsar_admin.engine import Choice
     from pulsar_admin.progress import Progress
     from pulsar_admin.query import Query
-    from store.changes.plan import ChangeReport
-    from store.db.environment import Store
-    from store.engine.operation import Engine, FailedSlice
-    from store.model.copy_age import AsOf, Now
-    from store.model.reader import EntryReader
+    from pulsar_admin.store.changes.plan import ChangeReport
+    from pulsar_admin.store.db.environment import Store
+    from pulsar_admin.store.engine.operation import Engine, FailedSlice
+    from pulsar_admin.store.model.copy_age import AsOf, Now
+    from pulsar_admin.store.model.reader import EntryReader
 
 INDEX_ANSWERS = "the index answers this: nothing was scanned"
 _PROBLEMS_SHOWN = 5
@@ -70,7 +70,7 @@ class App(Results):
         ``FromNow``."""
         if self.settings.now_given:
             return self.settings.now_ms
-        from store.timespec import FromNow  # 1 ms, and no cold question asks
+        from pulsar_admin.store.timespec import FromNow  # 1 ms, and no cold question asks
 
         return FromNow(self.settings.now_ms)
 
@@ -83,7 +83,7 @@ class App(Results):
     @property
     def now(self) -> Now:
         """The same, and what says it."""
-        from store.model.copy_age import Now
+        from pulsar_admin.store.model.copy_age import Now
 
         is_given = self.settings.now_given
         return Now.of(None if is_given else self.as_of, self.settings.now_ms, is_given=is_given)
@@ -92,7 +92,7 @@ class App(Results):
     def as_of(self) -> AsOf | None:
         """The time that the store is a copy of; None where nothing tells it. Raises StoreNotFound."""
         if self._as_of is None:
-            from store.model.copy_age import find_as_of
+            from pulsar_admin.store.model.copy_age import find_as_of
 
             altered: list[bytes] = []
             try:
@@ -145,7 +145,7 @@ class App(Results):
         return self.settings.store
 
     def _opened(self, *, unindexed: bool = False) -> Store:
-        from store.db.environment import open_store
+        from pulsar_admin.store.db.environment import open_store
 
         return open_store(self.settings.store, unindexed=unindexed)
 
@@ -157,7 +157,7 @@ class App(Results):
 
     def open_for_writing(self) -> Store:
         """Close the store and open it for writing, for the caller to close; raises StoreBusy where --wait is over."""
-        from store.db.environment import open_store
+        from pulsar_admin.store.db.environment import open_store
 
         self.close()  # LMDB forbids a process to open one environment twice
         if self.settings.wait_ms:
@@ -173,8 +173,8 @@ class App(Results):
             self._lock = None
 
     def _hold_lock(self) -> None:
-        from store.db.locks import take_writer_lock
-        from store.db.storeinfo import read_store_info
+        from pulsar_admin.store.db.locks import take_writer_lock
+        from pulsar_admin.store.db.storeinfo import read_store_info
 
         if self._lock is None:
             read_store_info(self.settings.store)  # a wrong path gets no lock file
@@ -190,7 +190,7 @@ class App(Results):
 
         A change counts from the clock's, and gets a ``FromNow``: what it would do otherwise by the copy's own is refused.
         """
-        from store.timespec import FromNow
+        from pulsar_admin.store.timespec import FromNow
 
         found = parse(text, now_ms=self.clock_ms, tz=self.settings.tz)
         if not isinstance(found, FromNow) or self.settings.now_given:
@@ -360,7 +360,7 @@ class App(Results):
     def apply(self, plan: ApiPlan) -> tuple[ChangeReport, ...]:
         """Apply PLAN and return its reports; one without steps writes nothing. Raises StalePlan, StoreBusy."""
         from pulsar_admin.api.plan import check_planned_on, steps_of
-        from store.changes.plan import WritingPlan, apply_plan
+        from pulsar_admin.store.changes.plan import WritingPlan, apply_plan
 
         steps = steps_of(plan)
         if not isinstance(steps, WritingPlan) and not steps.steps:
@@ -438,8 +438,8 @@ class App(Results):
         """Add to the hint of an ERROR about a name that is not there the names near it."""
         if self._store is None or not isinstance(error, NotFound) or "near" in error.context:
             return
-        from store.model.near import near_names
-        from store.names import shell_word
+        from pulsar_admin.store.model.near import near_names
+        from pulsar_admin.store.names import shell_word
 
         with suppress(StoreError), self._store.read() as txn:
             if near := near_names(txn, error):

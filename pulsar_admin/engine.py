@@ -7,15 +7,15 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_admin.config import java_home
-from store.errors import StoreError
+from pulsar_admin.store.errors import StoreError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pulsar_admin.config import Settings
-    from store.engine.operation import Engine, FailedSlice, Finished, Operation
-    from store.engine.slices import FileRange
-    from store.engine.spark import SparkEngine
+    from pulsar_admin.store.engine.operation import Engine, FailedSlice, Finished, Operation
+    from pulsar_admin.store.engine.slices import FileRange
+    from pulsar_admin.store.engine.spark import SparkEngine
 
 PROCESSES_PAY_BYTES = 4 << 30  # processes take a second or two to start, in which one reads a gigabyte
 CORE_BYTES_PER_SECOND = 600 << 20
@@ -27,7 +27,7 @@ SPARK_PAYS_SECONDS = 300
 @contextmanager
 def open_engine(settings: Settings) -> Iterator[SparkEngine]:
     """Open the Spark engine that SETTINGS name; raises MissingComponent (no Java, no pyspark), Refused (no such master)."""
-    from store.engine.spark_session import SparkOptions, open_session
+    from pulsar_admin.store.engine.spark_session import SparkOptions, open_session
 
     options = SparkOptions(
         master=settings.spark_master,
@@ -39,7 +39,7 @@ def open_engine(settings: Settings) -> Iterator[SparkEngine]:
         verbose=settings.verbose,
     )
     with open_session(options) as session:
-        from store.engine.spark import SparkEngine
+        from pulsar_admin.store.engine.spark import SparkEngine
 
         yield SparkEngine(session, settings.memory_bytes)
 
@@ -108,7 +108,7 @@ def choose_engine(settings: Settings, size_bytes: int, failed: list[FailedSlice]
     """
     with ExitStack() as stack:
         if settings.memory_bytes is not None:
-            from store.engine.memory import bounded, check_memory
+            from pulsar_admin.store.engine.memory import bounded, check_memory
 
             check_memory(settings.memory_bytes)
         if settings.spark:
@@ -117,7 +117,7 @@ def choose_engine(settings: Settings, size_bytes: int, failed: list[FailedSlice]
         if settings.memory_bytes is not None:
             stack.enter_context(bounded(settings.memory_bytes))
         if settings.jobs > 1 or (settings.jobs == 0 and size_bytes >= PROCESSES_PAY_BYTES):
-            from store.engine.local import LocalEngine
+            from pulsar_admin.store.engine.local import LocalEngine
 
             engine = stack.enter_context(LocalEngine(settings.jobs, settings.memory_bytes, failed))
             yield Choice(engine, spark_advice(size_bytes, engine.most_jobs))

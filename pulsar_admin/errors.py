@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from pulsar_admin.global_options import HasLeft
+from pulsar_admin.store import errors
 from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_lines, clean_text, write_error
-from store import errors
 
 DONE = 0
 PROBLEMS = 1
@@ -103,7 +103,7 @@ class Failure:
     __slots__ = ("code", "context", "exit_code", "hint", "message", "plain")
 
     def __init__(self, exit_code: int, code: str, message: str, **more: Any) -> None:  # Any: hint, context, plain below
-        from store.engine.secrets import hide_secrets  # a command that works does without
+        from pulsar_admin.store.engine.secrets import hide_secrets  # a command that works does without
 
         self.exit_code = exit_code
         self.code = code

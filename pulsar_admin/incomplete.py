@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store.db.files import iter_incompleteness
-from store.wording import counted
+from pulsar_admin.store.db.files import iter_incompleteness
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from store.db.environment import Store
+    from pulsar_admin.store.db.environment import Store
 
 
 def tables_text(reason: str) -> str:

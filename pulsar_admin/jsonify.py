@@ -17,8 +17,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from pulsar_admin.store.names import NamespaceName, Position, TopicName
 from pulsar_admin.typable import OWN_TEXT, is_carrying, own_text
-from store.names import NamespaceName, Position, TopicName
 
 
 def camel_case(name: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from store.model.copy_age import AsOf
-from store.timespec import format_age_ms, format_time_ms
+from pulsar_admin.store.model.copy_age import AsOf
+from pulsar_admin.store.timespec import format_age_ms, format_time_ms
 
 
 def now_text(text: str, clock_ms: int, as_of: AsOf | None, *, changes: bool) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from store.names import LONG_MAX
+from pulsar_admin.store.names import LONG_MAX
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[object]

@@ -43,8 +43,8 @@ from pulsar_admin.global_options import (
     HasLeft,
     TakesGlobals,
 )
-from store.errors import InvalidValue, Refused, StoreError
-from store.names import TopicSelection as TopicSelection
+from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
+from pulsar_admin.store.names import TopicSelection as TopicSelection
 
 if TYPE_CHECKING:
     from pulsar_admin.context import App
@@ -104,7 +104,7 @@ def _parser(module: str, function: str, **fixed: bool) -> Callable[[str], object
     return parse
 
 
-def _time_parser(function: str, module: str = "store.timespec") -> Callable[[str], object]:
+def _time_parser(function: str, module: str = "pulsar_admin.store.timespec") -> Callable[[str], object]:
     """Return a parser of MODULE that takes now and the zone from the running command's settings."""
 
     def parse(text: str) -> object:
@@ -113,14 +113,14 @@ def _time_parser(function: str, module: str = "store.timespec") -> Callable[[str
     return parse
 
 
-_TIMESPEC = "store.timespec"
-TOPIC = ParsedType("topic", _parser("store.names", "parse_topic"), "TOPIC")
-NAMESPACE = ParsedType("namespace", _parser("store.names", "parse_namespace"), "TENANT/NAMESPACE")
-POSITION = ParsedType("position", _parser("store.names", "parse_position"), "LEDGER:ENTRY")
+_TIMESPEC = "pulsar_admin.store.timespec"
+TOPIC = ParsedType("topic", _parser("pulsar_admin.store.names", "parse_topic"), "TOPIC")
+NAMESPACE = ParsedType("namespace", _parser("pulsar_admin.store.names", "parse_namespace"), "TENANT/NAMESPACE")
+POSITION = ParsedType("position", _parser("pulsar_admin.store.names", "parse_position"), "LEDGER:ENTRY")
 TIME = ParsedType("time", _time_parser("parse_time"), "TIME")
 TIME_POINT = ParsedType("time", _time_parser("parse_time_point"), "TIME")
 TIME_OR_AGO = ParsedType("time", _time_parser("parse_time_or_ago"), "AGO|TIME")
-MOMENT = ParsedType("moment", _time_parser("parse_moment", "store.history.as_of"), "TIME|ZXID")
+MOMENT = ParsedType("moment", _time_parser("parse_moment", "pulsar_admin.store.history.as_of"), "TIME|ZXID")
 DURATION = ParsedType("duration", _parser(_TIMESPEC, "parse_duration_ms"), "DURATION")
 DURATION_OR_MINUS = ParsedType("duration", _parser(_TIMESPEC, "parse_duration_ms", allow_negative=True), "DURATION")
 SIZE = ParsedType("size", _parser(_TIMESPEC, "parse_size_bytes"), "SIZE")
@@ -452,7 +452,7 @@ def _limit_rate(ctx: click.Context, param: click.Parameter, value: int | None) -
         return
     if value < 1:
         raise click.BadParameter("it is a number of bytes a second, such as 100M", ctx, param)
-    from store.pace import PACE
+    from pulsar_admin.store.pace import PACE
 
     PACE.limit(value)
     ctx.call_on_close(PACE.unlimit)

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from pulsar_admin.columns import GAP, TONES, Column, derived_columns, is_message_id, kind_of, render_cell
 from pulsar_admin.errors import PipeClosed
 from pulsar_admin.jsonify import dump_json, to_json
+from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.visible import clean_document, clean_lines, clean_text
-from store.errors import InvalidValue
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from store.extras import require
+from pulsar_admin.store.extras import require
 
 
 def picture_option(form: str) -> Callable[[Any], Any]:  # Any: click's decorators

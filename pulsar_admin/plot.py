@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import Struct
 
 from pulsar_admin.pictures import require_plot
-from store.errors import InvalidValue
-from store.extras import require
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.extras import require
 
 WIDTH_MAX = 120
 HEIGHT = 16
@@ -54,7 +54,7 @@ def line_chart(chart: Chart, *, width: int | None = None, height: int = HEIGHT) 
 
 def save_chart(path: Path, charts: Sequence[Chart], heading: str = "") -> None:
     """Write CHARTS, one below the other, into the new file PATH (.png or .svg); raises InvalidValue, AlreadyExists."""
-    from store.files import write_new_file
+    from pulsar_admin.store.files import write_new_file
 
     form = path.suffix.removeprefix(".").lower()
     if form not in FORMATS:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pulsar_admin.store.policies.table import Policy, policies_by_name
 from pulsar_admin.table import Row
 from pulsar_admin.upstream_list import upstream_commands
-from store.policies.table import Policy, policies_by_name
 
 _VERBS = {
     "set": "Set the {}.",
@@ -36,7 +36,7 @@ def find_policy_row(group: str, name: str) -> Row | None:
         return None
     what = f"{policy.what.partition(',')[0]} {_TOPICS[group]}{policy.what[policy.what.find(',') :] if ',' in policy.what else ''}"
     hidden = bool(upstream_commands()[path].get("hidden"))
-    return Row(f"commands.policies:{path}", _VERBS[verb].format(what), hidden=hidden)
+    return Row(f"pulsar_admin.commands.policies:{path}", _VERBS[verb].format(what), hidden=hidden)
 
 
 def policy_rows(group: str) -> dict[str, Row]:

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from pulsar_admin.columns import Column, derived_column, is_message_id, kind_of, render_cell
 from pulsar_admin.jsonify import json_keys, to_json
-from store.errors import InvalidValue, StoreError
-from store.names import Position
+from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.names import Position
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -393,12 +393,12 @@ _SIGNS: Mapping[str, Callable[[Any, Any], bool]] = {  # Any: comparable with its
 def _parse_number(text: str, kind: str, query: Query) -> float:
     """Return what TEXT means in a column of KIND: a number, a size in bytes, a duration or a time in ms."""
     if kind in ("duration", "seconds", "age", "offset"):
-        from store.timespec import parse_duration_ms
+        from pulsar_admin.store.timespec import parse_duration_ms
 
         duration_ms = parse_duration_ms(text, allow_negative=True)
         return duration_ms / 1000 if kind == "seconds" else duration_ms
     if kind == "time" and not text.isdigit():
-        from store.timespec import parse_time
+        from pulsar_admin.store.timespec import parse_time
 
         return parse_time(text, now_ms=query.now_ms, tz=query.tz)
     if _NUMBER.fullmatch(text):

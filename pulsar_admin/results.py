@@ -10,8 +10,8 @@ import click
 from msgspec.structs import replace
 
 from pulsar_admin.config import Settings
+from pulsar_admin.store.errors import StoreError
 from pulsar_admin.typable import typable
-from store.errors import StoreError
 
 if TYPE_CHECKING:
     from pulsar_admin.output import Column, Plain, Style, Writer
@@ -238,8 +238,8 @@ class Results:
         if self.settings.quiet:
             return
         from pulsar_admin.jsonify import dump_json
+        from pulsar_admin.store.engine.secrets import hide_secrets
         from pulsar_admin.visible import clean_text, write_error
-        from store.engine.secrets import hide_secrets
 
         text = typable(hide_secrets(text))
         as_json = self.settings.output in ("json", "jsonl")

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.columns import Column, render_cell
-from store.files import raise_write_error
+from pulsar_admin.store.files import raise_write_error
 
 if TYPE_CHECKING:
     from types import TracebackType

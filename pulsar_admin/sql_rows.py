@@ -10,8 +10,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.columns import Column, kind_of
+from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.visible import clean_text
-from store.errors import InvalidValue
 
 if TYPE_CHECKING:
     from pulsar_admin.plot import Chart
@@ -91,7 +91,7 @@ def _instant(value: datetime, zone: tzinfo) -> str:
 
 
 def _length(value: timedelta) -> str:
-    from store.timespec import format_duration_ms
+    from pulsar_admin.store.timespec import format_duration_ms
 
     return format_duration_ms(value // timedelta(milliseconds=1))
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pulsar_admin.errors import failure_of
+from pulsar_admin.store.errors import StoreError
 from pulsar_admin.visible import write_error
-from store.errors import StoreError
 
 if TYPE_CHECKING:
     from pulsar_admin.context import App
-    from store.tables.sql import Database
+    from pulsar_admin.store.tables.sql import Database
 
 _PROMPT, _GOES_ON = "sql> ", "...> "
 _HISTORY_LINES = 1000

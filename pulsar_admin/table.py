@@ -71,705 +71,826 @@ LEFT_COLUMNS = dict.fromkeys(("trino", "lakehouse"), "docs/formats/dump.md")
 COMMANDS: dict[str, dict[str, Row]] = {
     ROOT: {
         "overview": Row(
-            "commands.overview:overview",
+            "pulsar_admin.commands.overview:overview",
             "Show the whole store on one screen: age, sizes, worst backlogs, disk usage, findings, and what to run next.",
         ),
         "metrics": Row(
-            "commands.metrics:metrics",
+            "pulsar_admin.commands.metrics:metrics",
             "Write a store's backlogs, ages, sizes, dead bytes and findings as metrics for Prometheus.",
         ),
         "sql": Row(
-            "commands.sql:sql",
+            "pulsar_admin.commands.sql:sql",
             "Query the store in SQL: a topic is a table, values are columns, and data that a condition rules out is not read.",
         ),
-        "apply": Row("commands.apply:apply", "Apply a plan file, written by --plan FILE of any changing command."),
+        "apply": Row(
+            "pulsar_admin.commands.apply:apply", "Apply a plan file, written by --plan FILE of any changing command."
+        ),
         "completion": Row(
-            "commands.completion:completion", "Print the script that completes commands, options and names in a shell."
+            "pulsar_admin.commands.completion:completion",
+            "Print the script that completes commands, options and names in a shell.",
         ),
         "doctor": Row(
-            "commands.doctor:doctor",
+            "pulsar_admin.commands.doctor:doctor",
             "Find problems in a store and in the data that Pulsar left, the worst first.",
         ),
     },
     "store": {
-        "init": Row("commands.store.importing:init", "Create an empty store."),
-        "info": Row("commands.store.inspect:info", "Show what the store contains and where it came from."),
-        "ls": Row("commands.store.inspect:ls", "List the metadata nodes below PATH, as in Pulsar's metadata store."),
-        "cat": Row("commands.store.inspect:cat", "Show the value of one metadata node."),
+        "init": Row("pulsar_admin.commands.store.importing:init", "Create an empty store."),
+        "info": Row("pulsar_admin.commands.store.inspect:info", "Show what the store contains and where it came from."),
+        "ls": Row(
+            "pulsar_admin.commands.store.inspect:ls",
+            "List the metadata nodes below PATH, as in Pulsar's metadata store.",
+        ),
+        "cat": Row("pulsar_admin.commands.store.inspect:cat", "Show the value of one metadata node."),
         "owner": Row(
-            "commands.store.inspect:owner",
+            "pulsar_admin.commands.store.inspect:owner",
             "Show which topic, cursor, schema, compaction or delayed index each LEDGER belongs to.",
         ),
         "check": Row(
-            "commands.store.check:check",
+            "pulsar_admin.commands.store.check:check",
             "Check the store: files, index, owners, audit log, and whether metadata, ledgers and cursors agree.",
         ),
         "refresh": Row(
-            "commands.store.refreshing:refresh", "Bring the store up to date with the directory it was imported from."
+            "pulsar_admin.commands.store.refreshing:refresh",
+            "Bring the store up to date with the directory it was imported from.",
         ),
         "index": Row(
-            "commands.store.refreshing:index",
+            "pulsar_admin.commands.store.refreshing:index",
             "Rebuild the location and time index from the files and compare it with the existing one.",
         ),
         "annotate": Row(
-            "commands.store.annotate:annotate",
+            "pulsar_admin.commands.store.annotate:annotate",
             "Write the first and last publish time (PIP-345) of closed ledgers into their topics' metadata.",
         ),
         "usage": Row(
-            "commands.store.usage:usage",
+            "pulsar_admin.commands.store.usage:usage",
             "Show what uses the disk, what is dead, and what garbage collection would free.",
         ),
         "preflight": Row(
-            "commands.store.preflight:preflight", "Show what bookies would delete if they started with this metadata."
+            "pulsar_admin.commands.store.preflight:preflight",
+            "Show what bookies would delete if they started with this metadata.",
         ),
         "reclaim": Row(
-            "commands.store.reclaim:reclaim",
+            "pulsar_admin.commands.store.reclaim:reclaim",
             "Free the disks of a stopped, full bookie: garbage collection and compaction of its entry logs.",
         ),
         "salvage": Row(
-            "commands.store.salvage:salvage",
+            "pulsar_admin.commands.store.salvage:salvage",
             "Rebuild the index of a stopped bookie, and truncate a journal that prevents it from starting.",
         ),
         "clone": Row(
-            "commands.store.clone:clone", "Write the store's cluster as one standalone directory that can be started."
+            "pulsar_admin.commands.store.clone:clone",
+            "Write the store's cluster as one standalone directory that can be started.",
         ),
         "history": Row(
-            "commands.store.past:history",
+            "pulsar_admin.commands.store.past:history",
             "Show who changed what in the cluster's metadata, and when, from ZooKeeper's transaction logs and snapshots.",
         ),
         "diff": Row(
-            "commands.store.past:diff",
+            "pulsar_admin.commands.store.past:diff",
             "Show the differences between the metadata of two stores, or of two moments, by topic.",
         ),
         "bundle": Row(
-            "commands.store.bundle:bundle", "Write metadata, index and findings into FILE, to share with others."
+            "pulsar_admin.commands.store.bundle:bundle",
+            "Write metadata, index and findings into FILE, to share with others.",
         ),
-        "log": Row("commands.store.history:log", "List the changes made to this store, or the CHANGEs named."),
-        "undo": Row("commands.store.history:undo", "Restore the exact bytes from before a change."),
+        "log": Row(
+            "pulsar_admin.commands.store.history:log", "List the changes made to this store, or the CHANGEs named."
+        ),
+        "undo": Row("pulsar_admin.commands.store.history:undo", "Restore the exact bytes from before a change."),
         "recover": Row(
-            "commands.store.recover:recover", "Rebuild lost metadata from what bookies and ledgers still record."
+            "pulsar_admin.commands.store.recover:recover",
+            "Rebuild lost metadata from what bookies and ledgers still record.",
         ),
     },
     "store import": {
         "standalone": Row(
-            "commands.store.importing:standalone", "Read a standalone Pulsar's data directory into a new store."
+            "pulsar_admin.commands.store.importing:standalone",
+            "Read a standalone Pulsar's data directory into a new store.",
         ),
         "cluster": Row(
-            "commands.store.clusters:cluster",
+            "pulsar_admin.commands.store.clusters:cluster",
             "Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.",
         ),
-        "bundle": Row("commands.store.bundle:import_bundle", "Make a store of the incident bundle FILE."),
+        "bundle": Row("pulsar_admin.commands.store.bundle:import_bundle", "Make a store of the incident bundle FILE."),
         "tables": Row(
-            "commands.store.tables:import_tables", "Make a store of the tables that `store export tables` wrote."
+            "pulsar_admin.commands.store.tables:import_tables",
+            "Make a store of the tables that `store export tables` wrote.",
         ),
     },
     "store add": {
         "bookie": Row(
-            "commands.store.clusters:add_bookie", "Add the disks of another bookie of the cluster to the store."
+            "pulsar_admin.commands.store.clusters:add_bookie",
+            "Add the disks of another bookie of the cluster to the store.",
         ),
         "zookeeper": Row(
-            "commands.store.clusters:add_zookeeper", "Add the cluster's metadata to a store that has only bookies."
+            "pulsar_admin.commands.store.clusters:add_zookeeper",
+            "Add the cluster's metadata to a store that has only bookies.",
         ),
         "offload": Row(
-            "commands.store.offloads:add_offload", "Add ledgers that were offloaded to tiered storage to the store."
+            "pulsar_admin.commands.store.offloads:add_offload",
+            "Add ledgers that were offloaded to tiered storage to the store.",
         ),
     },
     "topics": {
-        "list": Row("commands.topics.listing:list_topics", "List the topics of a namespace, or all topics."),
+        "list": Row(
+            "pulsar_admin.commands.topics.listing:list_topics", "List the topics of a namespace, or all topics."
+        ),
         "list-partitioned-topics": Row(
-            "commands.topics.listing:list_partitioned", "List the partitioned topics of a namespace."
+            "pulsar_admin.commands.topics.listing:list_partitioned", "List the partitioned topics of a namespace."
         ),
         "get-partitioned-topic-metadata": Row(
-            "commands.topics.listing:partitioned_metadata", "Show how many partitions a topic has."
+            "pulsar_admin.commands.topics.listing:partitioned_metadata", "Show how many partitions a topic has."
         ),
-        "stats": Row("commands.topics.stats:stats", "Show the size of a topic and the backlog of its subscriptions."),
+        "stats": Row(
+            "pulsar_admin.commands.topics.stats:stats", "Show the size of a topic and the backlog of its subscriptions."
+        ),
         "partitioned-stats": Row(
-            "commands.topics.stats:partitioned_stats",
+            "pulsar_admin.commands.topics.stats:partitioned_stats",
             "Show the size and the backlogs of a partitioned topic, summed over its partitions.",
         ),
-        "stats-internal": Row("commands.topics.internals:stats_internal", "Show the ledgers and cursors of a topic."),
+        "stats-internal": Row(
+            "pulsar_admin.commands.topics.internals:stats_internal", "Show the ledgers and cursors of a topic."
+        ),
         "partitioned-stats-internal": Row(
-            "commands.topics.internals:partitioned_stats_internal",
+            "pulsar_admin.commands.topics.internals:partitioned_stats_internal",
             "Show the ledgers and cursors of every partition of a topic.",
         ),
-        "info-internal": Row("commands.topics.info:info_internal", "Show the stored metadata of a topic."),
-        "subscriptions": Row("commands.topics.listing:subscriptions", "List the subscriptions of a topic."),
-        "why": Row("commands.topics.why:why", "Explain why a subscription is where it is, or why bytes stay on disk."),
-        "describe": Row("commands.topics.describing:describe", "Show everything known about a topic on one screen."),
+        "info-internal": Row("pulsar_admin.commands.topics.info:info_internal", "Show the stored metadata of a topic."),
+        "subscriptions": Row(
+            "pulsar_admin.commands.topics.listing:subscriptions", "List the subscriptions of a topic."
+        ),
+        "why": Row(
+            "pulsar_admin.commands.topics.why:why",
+            "Explain why a subscription is where it is, or why bytes stay on disk.",
+        ),
+        "describe": Row(
+            "pulsar_admin.commands.topics.describing:describe", "Show everything known about a topic on one screen."
+        ),
         "subscription-history": Row(
-            "commands.topics.ack_history:subscription_history",
+            "pulsar_admin.commands.topics.ack_history:subscription_history",
             "Show every recorded state of a subscription's acknowledgements.",
         ),
         "last-message-id": Row(
-            "commands.topics.messages:last_message_id", "Show the id of the last message of a topic."
+            "pulsar_admin.commands.topics.messages:last_message_id", "Show the id of the last message of a topic."
         ),
-        "get-message-by-id": Row("commands.topics.messages:get_message_by_id", "Show one entry of a topic by its id."),
+        "get-message-by-id": Row(
+            "pulsar_admin.commands.topics.messages:get_message_by_id", "Show one entry of a topic by its id."
+        ),
         "examine-messages": Row(
-            "commands.topics.messages:examine_messages", "Show the n-th entry of a topic from its beginning or its end."
+            "pulsar_admin.commands.topics.messages:examine_messages",
+            "Show the n-th entry of a topic from its beginning or its end.",
         ),
         "peek-messages": Row(
-            "commands.topics.messages:peek_messages",
+            "pulsar_admin.commands.topics.messages:peek_messages",
             "Show the first messages of a subscription's backlog.",
         ),
         "read": Row(
-            "commands.topics.read:read",
+            "pulsar_admin.commands.topics.read:read",
             "Read the messages of a topic: batches split, chunks joined, payloads decompressed.",
         ),
         "search": Row(
-            "commands.topics.search:search",
+            "pulsar_admin.commands.topics.search:search",
             "Search the messages of topics: by key, property, producer, time, payload or value.",
         ),
-        "get-backlog-size": Row("commands.topics.backlog:get_backlog_size", "Show how many bytes follow a position."),
-        "analyze-backlog": Row("commands.topics.backlog:analyze", "Count a subscription's backlog."),
+        "get-backlog-size": Row(
+            "pulsar_admin.commands.topics.backlog:get_backlog_size", "Show how many bytes follow a position."
+        ),
+        "analyze-backlog": Row("pulsar_admin.commands.topics.backlog:analyze", "Count a subscription's backlog."),
         "find-by-time": Row(
-            "commands.topics.find:find_by_time",
+            "pulsar_admin.commands.topics.find:find_by_time",
             "Find the first entry at or after a point in time.",
         ),
         "get-message-id": Row(
-            "commands.topics.message_id:get_message_id", "Show the id that a broker finds for a point in time."
+            "pulsar_admin.commands.topics.message_id:get_message_id",
+            "Show the id that a broker finds for a point in time.",
         ),
         "get-message-id-by-index": Row(
-            "commands.topics.message_id:get_message_id_by_index",
+            "pulsar_admin.commands.topics.message_id:get_message_id_by_index",
             "Show the id of the entry with an index assigned by the broker.",
         ),
         "find-by-index": Row(
-            "commands.topics.index:find_by_index", "Find a message by the index assigned by the broker."
+            "pulsar_admin.commands.topics.index:find_by_index", "Find a message by the index assigned by the broker."
         ),
-        "dump": Row("commands.topics.dumping:dump", "Write messages or entries of topics as JSON lines or Parquet."),
+        "dump": Row(
+            "pulsar_admin.commands.topics.dumping:dump", "Write messages or entries of topics as JSON lines or Parquet."
+        ),
         "copy": Row(
-            "commands.topics.dumping:copy",
+            "pulsar_admin.commands.topics.dumping:copy",
             "Copy whole topics from another store: messages, partitions, subscriptions with their acknowledgements, schema, properties.",
         ),
-        "load": Row("commands.topics.dumping:load", "Append the entries of a dump to their topics."),
-        "skew": Row("commands.topics.clocks:skew", "Find the producers whose clocks are wrong."),
-        "timeline": Row("commands.topics.clocks:timeline", "Plot how many entries, messages and bytes arrived when."),
+        "load": Row("pulsar_admin.commands.topics.dumping:load", "Append the entries of a dump to their topics."),
+        "skew": Row("pulsar_admin.commands.topics.clocks:skew", "Find the producers whose clocks are wrong."),
+        "timeline": Row(
+            "pulsar_admin.commands.topics.clocks:timeline", "Plot how many entries, messages and bytes arrived when."
+        ),
         "reset-cursor": Row(
-            "commands.topics.reset:reset_cursor",
+            "pulsar_admin.commands.topics.reset:reset_cursor",
             "Move a subscription so that redelivery starts at a time or a position.",
         ),
         "expire": Row(
-            "commands.topics.expire:expire",
+            "pulsar_admin.commands.topics.expire:expire",
             "Expire the messages of a subscription that are older than a limit, or up to a position.",
             ("expire-messages",),
         ),
         "expire-all-subscriptions": Row(
-            "commands.topics.expire:expire_all_subscriptions",
+            "pulsar_admin.commands.topics.expire:expire_all_subscriptions",
             "Expire the messages of every subscription that are older than a limit.",
             ("expire-messages-all-subscriptions",),
         ),
-        "skip": Row("commands.topics.cursors:skip", "Skip the next entries of a subscription."),
+        "skip": Row("pulsar_admin.commands.topics.cursors:skip", "Skip the next entries of a subscription."),
         "clear-backlog": Row(
-            "commands.topics.cursors:clear_backlog", "Skip the whole backlog of a subscription.", ("skip-all",)
+            "pulsar_admin.commands.topics.cursors:clear_backlog",
+            "Skip the whole backlog of a subscription.",
+            ("skip-all",),
         ),
         "create-subscription": Row(
-            "commands.topics.cursors:create_subscription", "Create a subscription at a position."
+            "pulsar_admin.commands.topics.cursors:create_subscription", "Create a subscription at a position."
         ),
-        "unsubscribe": Row("commands.topics.cursors:unsubscribe", "Remove a subscription."),
-        "create": Row("commands.topics.making:create", "Create a topic without partitions."),
+        "unsubscribe": Row("pulsar_admin.commands.topics.cursors:unsubscribe", "Remove a subscription."),
+        "create": Row("pulsar_admin.commands.topics.making:create", "Create a topic without partitions."),
         "create-partitioned-topic": Row(
-            "commands.topics.making:create_partitioned", "Create a partitioned topic and its partitions."
+            "pulsar_admin.commands.topics.making:create_partitioned", "Create a partitioned topic and its partitions."
         ),
         "create-missed-partitions": Row(
-            "commands.topics.making:create_missed", "Create the missing partitions of a partitioned topic."
+            "pulsar_admin.commands.topics.making:create_missed", "Create the missing partitions of a partitioned topic."
         ),
         "update-partitioned-topic": Row(
-            "commands.topics.making:update_partitioned", "Add partitions to a partitioned topic."
+            "pulsar_admin.commands.topics.making:update_partitioned", "Add partitions to a partitioned topic."
         ),
         "create-shadow-topic": Row(
-            "commands.topics.making:create_shadow",
+            "pulsar_admin.commands.topics.making:create_shadow",
             "Create a shadow topic: it shows the entries of another topic and has its own subscriptions.",
         ),
         "get-shadow-source": Row(
-            "commands.topics.making:get_shadow_source", "Show the source topic of a shadow topic."
+            "pulsar_admin.commands.topics.making:get_shadow_source", "Show the source topic of a shadow topic."
         ),
-        "get-properties": Row("commands.topics.properties:get", "Show the properties of a topic."),
-        "update-properties": Row("commands.topics.properties:update", "Set properties of a topic and keep the others."),
-        "remove-properties": Row("commands.topics.properties:remove", "Remove one property of a topic."),
+        "get-properties": Row("pulsar_admin.commands.topics.properties:get", "Show the properties of a topic."),
+        "update-properties": Row(
+            "pulsar_admin.commands.topics.properties:update", "Set properties of a topic and keep the others."
+        ),
+        "remove-properties": Row("pulsar_admin.commands.topics.properties:remove", "Remove one property of a topic."),
         "get-subscription-properties": Row(
-            "commands.topics.properties:get_of_subscription", "Show the properties of a subscription."
+            "pulsar_admin.commands.topics.properties:get_of_subscription", "Show the properties of a subscription."
         ),
         "update-subscription-properties": Row(
-            "commands.topics.properties:update_of_subscription",
+            "pulsar_admin.commands.topics.properties:update_of_subscription",
             "Set the properties of a subscription, replacing those it has.",
         ),
         "get-replicated-subscription-status": Row(
-            "commands.topics.properties:get_replicated", "Show whether clusters share the position of a subscription."
+            "pulsar_admin.commands.topics.properties:get_replicated",
+            "Show whether clusters share the position of a subscription.",
         ),
         "set-replicated-subscription-status": Row(
-            "commands.topics.properties:set_replicated", "Let clusters share the position of a subscription, or not."
+            "pulsar_admin.commands.topics.properties:set_replicated",
+            "Let clusters share the position of a subscription, or not.",
         ),
         "bundle-range": Row(
-            "commands.topics.status:bundle", "Show the bundle of its namespace that a topic's name hashes into."
+            "pulsar_admin.commands.topics.status:bundle",
+            "Show the bundle of its namespace that a topic's name hashes into.",
         ),
         "compact": Row(
-            "commands.topics.status:compact", "Compact a topic by the rules of 4.0, as a broker of that version would."
+            "pulsar_admin.commands.topics.status:compact",
+            "Compact a topic by the rules of 4.0, as a broker of that version would.",
         ),
         "compaction-status": Row(
-            "commands.topics.status:compaction_status", "Show whether a compaction of a topic is running."
+            "pulsar_admin.commands.topics.status:compaction_status", "Show whether a compaction of a topic is running."
         ),
         "offload-status": Row(
-            "commands.topics.status:offload_status", "Show whether ledgers of a topic are being offloaded."
+            "pulsar_admin.commands.topics.status:offload_status", "Show whether ledgers of a topic are being offloaded."
         ),
-        "terminate": Row("commands.topics.ending:terminate", "Terminate a topic: no more messages can be added."),
+        "terminate": Row(
+            "pulsar_admin.commands.topics.ending:terminate", "Terminate a topic: no more messages can be added."
+        ),
         "partitioned-terminate": Row(
-            "commands.topics.ending:partitioned_terminate",
+            "pulsar_admin.commands.topics.ending:partitioned_terminate",
             "Terminate all partitions of a topic: no more messages can be added.",
         ),
         "trim-topic": Row(
-            "commands.topics.ending:trim",
+            "pulsar_admin.commands.topics.ending:trim",
             "Delete the ledgers of a topic that every subscription has consumed and retention does not keep, except the last one.",
         ),
         "truncate": Row(
-            "commands.topics.ending:truncate",
+            "pulsar_admin.commands.topics.ending:truncate",
             "Move every subscription of a topic to its end and delete its ledgers except the last one, regardless of retention.",
         ),
         "undelete": Row(
-            "commands.topics.undelete:undelete",
+            "pulsar_admin.commands.topics.undelete:undelete",
             "Restore deleted topics, or trimmed parts of topics, if bookies still have the entries.",
         ),
         "restore": Row(
-            "commands.topics.undelete:restore",
+            "pulsar_admin.commands.topics.undelete:restore",
             "Restore a topic as it was at a point in time: its ledgers, and its subscriptions at their positions.",
         ),
         "delete": Row(
-            "commands.topics.ending:delete",
+            "pulsar_admin.commands.topics.ending:delete",
             "Delete a topic with its subscriptions, ledgers, schema and policies.",
         ),
         "delete-partitioned-topic": Row(
-            "commands.topics.ending:delete_partitioned",
+            "pulsar_admin.commands.topics.ending:delete_partitioned",
             "Delete a partitioned topic and its partitions with their subscriptions, ledgers, schema and policies.",
         ),
         "permissions": Row(
-            "commands.topics.permissions:permissions",
+            "pulsar_admin.commands.topics.permissions:permissions",
             "Show the permissions of roles on a topic: its own, and those of its namespace.",
         ),
         "grant-permission": Row(
-            "commands.topics.permissions:grant",
+            "pulsar_admin.commands.topics.permissions:grant",
             "Grant a role permissions on a topic, replacing those it had on the topic.",
         ),
         "revoke-permission": Row(
-            "commands.topics.permissions:revoke",
+            "pulsar_admin.commands.topics.permissions:revoke",
             "Revoke a role's permissions on a topic; those on the namespace are kept.",
         ),
     },
     "store export": {
         "standalone": Row(
-            "commands.store.export:standalone", "Write the store's changes into a Pulsar data directory."
+            "pulsar_admin.commands.store.export:standalone", "Write the store's changes into a Pulsar data directory."
         ),
         "zookeeper": Row(
-            "commands.store.export:zookeeper", "Write the store's changes into a live ZooKeeper ensemble."
+            "pulsar_admin.commands.store.export:zookeeper", "Write the store's changes into a live ZooKeeper ensemble."
         ),
         "bookie": Row(
-            "commands.store.clusters:export_bookie",
+            "pulsar_admin.commands.store.clusters:export_bookie",
             "Write the ledgers created here (compaction, load, policies) to bookies of the cluster, which must be stopped.",
         ),
         "tables": Row(
-            "commands.store.tables:export",
+            "pulsar_admin.commands.store.tables:export",
             "Write what the store knows as Parquet tables: topics, ledgers, cursors, entries and more.",
         ),
         "zookeeper-snapshot": Row(
-            "commands.store.export:zookeeper_snapshot",
+            "pulsar_admin.commands.store.export:zookeeper_snapshot",
             "Write the store's metadata as a snapshot that a ZooKeeper server can start from.",
         ),
     },
     "topicPolicies": {
-        "delete": Row("commands.policies:delete_all", "Delete all policies of topics, including global ones."),
+        "delete": Row(
+            "pulsar_admin.commands.policies:delete_all", "Delete all policies of topics, including global ones."
+        ),
     },
     "namespaces": {
-        "list": Row("commands.namespaces:list_namespaces", "List the namespaces of a tenant, or all namespaces."),
-        "topics": Row("commands.namespaces:topics", "List the topics of a namespace.", ("destinations",)),
+        "list": Row(
+            "pulsar_admin.commands.namespaces:list_namespaces", "List the namespaces of a tenant, or all namespaces."
+        ),
+        "topics": Row("pulsar_admin.commands.namespaces:topics", "List the topics of a namespace.", ("destinations",)),
         "list-cluster": Row(
-            "commands.namespaces_resources:list_cluster",
+            "pulsar_admin.commands.namespaces_resources:list_cluster",
             "List the namespaces of TENANT/CLUSTER that have a cluster in their name.",
         ),
-        "policies": Row("commands.namespaces:policies", "Show the policies of a namespace as they are stored."),
+        "policies": Row(
+            "pulsar_admin.commands.namespaces:policies", "Show the policies of a namespace as they are stored."
+        ),
         "clear-backlog": Row(
-            "commands.namespaces_cursors:clear_backlog",
+            "pulsar_admin.commands.namespaces_cursors:clear_backlog",
             "Skip the whole backlog of a namespace's subscriptions.",
         ),
         "unsubscribe": Row(
-            "commands.namespaces_cursors:unsubscribe",
+            "pulsar_admin.commands.namespaces_cursors:unsubscribe",
             "Remove a subscription from every topic of a namespace that has it.",
         ),
         "enable-delayed-message": Row(
-            "commands.namespaces_delayed:enable", "Enable delayed messages for all topics of a namespace."
+            "pulsar_admin.commands.namespaces_delayed:enable", "Enable delayed messages for all topics of a namespace."
         ),
         "disable-delayed-message": Row(
-            "commands.namespaces_delayed:disable",
+            "pulsar_admin.commands.namespaces_delayed:disable",
             "Disable delayed messages for all topics of a namespace: a broker delivers everything at once.",
         ),
-        "create": Row("commands.namespaces_resources:create", "Make a namespace."),
+        "create": Row("pulsar_admin.commands.namespaces_resources:create", "Make a namespace."),
         "delete": Row(
-            "commands.namespaces_resources:delete",
+            "pulsar_admin.commands.namespaces_resources:delete",
             "Delete a namespace without topics; with --force also its topics, subscriptions, ledgers and schemas.",
         ),
-        "bundles": Row("commands.namespaces_resources:show_bundles", "Show the bounds of a namespace's bundles."),
-        "split-bundle": Row("commands.namespaces_resources:split_bundle", "Split a bundle of a namespace."),
-        "get-topic-positions": Row(
-            "commands.namespaces_resources:topic_positions", "Show the hashes of the persistent topics in a bundle."
+        "bundles": Row(
+            "pulsar_admin.commands.namespaces_resources:show_bundles", "Show the bounds of a namespace's bundles."
         ),
-        "get-properties": Row("commands.namespaces_resources:get_properties", "Show the properties of a namespace."),
+        "split-bundle": Row(
+            "pulsar_admin.commands.namespaces_resources:split_bundle", "Split a bundle of a namespace."
+        ),
+        "get-topic-positions": Row(
+            "pulsar_admin.commands.namespaces_resources:topic_positions",
+            "Show the hashes of the persistent topics in a bundle.",
+        ),
+        "get-properties": Row(
+            "pulsar_admin.commands.namespaces_resources:get_properties", "Show the properties of a namespace."
+        ),
         "get-property": Row(
-            "commands.namespaces_resources:get_property",
+            "pulsar_admin.commands.namespaces_resources:get_property",
             "Show a property of a namespace, null if it does not exist.",
         ),
-        "set-property": Row("commands.namespaces_resources:set_property", "Set a property of a namespace."),
-        "set-properties": Row(
-            "commands.namespaces_resources:set_properties", "Set properties of a namespace and keep the others."
+        "set-property": Row(
+            "pulsar_admin.commands.namespaces_resources:set_property", "Set a property of a namespace."
         ),
-        "remove-property": Row("commands.namespaces_resources:remove_property", "Remove a property of a namespace."),
+        "set-properties": Row(
+            "pulsar_admin.commands.namespaces_resources:set_properties",
+            "Set properties of a namespace and keep the others.",
+        ),
+        "remove-property": Row(
+            "pulsar_admin.commands.namespaces_resources:remove_property", "Remove a property of a namespace."
+        ),
         "clear-properties": Row(
-            "commands.namespaces_resources:clear_properties", "Remove all properties of a namespace."
+            "pulsar_admin.commands.namespaces_resources:clear_properties", "Remove all properties of a namespace."
         ),
         "permissions": Row(
-            "commands.namespaces_resources:permissions", "Show the permissions of roles on a namespace."
+            "pulsar_admin.commands.namespaces_resources:permissions", "Show the permissions of roles on a namespace."
         ),
         "grant-permission": Row(
-            "commands.namespaces_resources:grant",
+            "pulsar_admin.commands.namespaces_resources:grant",
             "Grant a role permissions on a namespace, replacing those it had.",
         ),
-        "revoke-permission": Row("commands.namespaces_resources:revoke", "Revoke a role's permissions on a namespace."),
+        "revoke-permission": Row(
+            "pulsar_admin.commands.namespaces_resources:revoke", "Revoke a role's permissions on a namespace."
+        ),
         "subscription-permission": Row(
-            "commands.namespaces_resources:subscription_permissions",
+            "pulsar_admin.commands.namespaces_resources:subscription_permissions",
             "Show the roles of each subscription that is restricted to some roles.",
         ),
         "grant-subscription-permission": Row(
-            "commands.namespaces_resources:grant_subscription",
+            "pulsar_admin.commands.namespaces_resources:grant_subscription",
             "Restrict a subscription name in a namespace to some roles.",
         ),
         "revoke-subscription-permission": Row(
-            "commands.namespaces_resources:revoke_subscription",
+            "pulsar_admin.commands.namespaces_resources:revoke_subscription",
             "Revoke a role's access to a subscription; without any role left, all roles may use it again.",
         ),
         "get-allowed-clusters": Row(
-            "commands.namespaces_resources:allowed_clusters",
+            "pulsar_admin.commands.namespaces_resources:allowed_clusters",
             "List the clusters that a namespace may replicate to; an empty list means those of its tenant.",
         ),
         "set-allowed-clusters": Row(
-            "commands.namespaces_resources:set_allowed_clusters", "Set the clusters that a namespace may replicate to."
+            "pulsar_admin.commands.namespaces_resources:set_allowed_clusters",
+            "Set the clusters that a namespace may replicate to.",
         ),
         "get-anti-affinity-group": Row(
-            "commands.namespaces_resources:anti_affinity",
+            "pulsar_admin.commands.namespaces_resources:anti_affinity",
             "Show the anti-affinity group of a namespace, an empty line if it has none.",
         ),
         "set-anti-affinity-group": Row(
-            "commands.namespaces_resources:set_anti_affinity",
+            "pulsar_admin.commands.namespaces_resources:set_anti_affinity",
             "Put a namespace into a group whose members brokers keep apart.",
         ),
         "delete-anti-affinity-group": Row(
-            "commands.namespaces_resources:delete_anti_affinity", "Take a namespace out of its anti-affinity group."
+            "pulsar_admin.commands.namespaces_resources:delete_anti_affinity",
+            "Take a namespace out of its anti-affinity group.",
         ),
         "get-anti-affinity-namespaces": Row(
-            "commands.namespaces_resources:anti_affinity_namespaces",
+            "pulsar_admin.commands.namespaces_resources:anti_affinity_namespaces",
             "List the namespaces of a tenant in an anti-affinity group.",
         ),
         "get-bookie-affinity-group": Row(
-            "commands.namespaces_resources:bookie_affinity",
+            "pulsar_admin.commands.namespaces_resources:bookie_affinity",
             "Show the bookie groups that store a namespace's data, null if all do.",
         ),
         "set-bookie-affinity-group": Row(
-            "commands.namespaces_resources:set_bookie_affinity",
+            "pulsar_admin.commands.namespaces_resources:set_bookie_affinity",
             "Restrict a namespace's data to some bookie groups.",
         ),
         "delete-bookie-affinity-group": Row(
-            "commands.namespaces_resources:delete_bookie_affinity", "Let all bookies store a namespace's data."
+            "pulsar_admin.commands.namespaces_resources:delete_bookie_affinity",
+            "Let all bookies store a namespace's data.",
         ),
         "update-migration-state": Row(
-            "commands.namespaces_resources:update_migration",
+            "pulsar_admin.commands.namespaces_resources:update_migration",
             "Set whether a namespace is migrated to the target of its cluster.",
         ),
     },
     "tenants": {
-        "list": Row("commands.tenants:list_all", "List the tenants."),
-        "get": Row("commands.tenants:get", "Show the roles and clusters of a tenant."),
-        "create": Row("commands.tenants:create", "Create a tenant; without clusters it may use all of them."),
+        "list": Row("pulsar_admin.commands.tenants:list_all", "List the tenants."),
+        "get": Row("pulsar_admin.commands.tenants:get", "Show the roles and clusters of a tenant."),
+        "create": Row(
+            "pulsar_admin.commands.tenants:create", "Create a tenant; without clusters it may use all of them."
+        ),
         "update": Row(
-            "commands.tenants:update",
+            "pulsar_admin.commands.tenants:update",
             "Change the roles or the clusters of a tenant; options that are not given are kept.",
         ),
         "delete": Row(
-            "commands.tenants:delete",
+            "pulsar_admin.commands.tenants:delete",
             "Delete a tenant that has no namespaces; with --force also its namespaces and their topics.",
         ),
     },
     "clusters": {
-        "list": Row("commands.clusters:list_all", "List the clusters."),
-        "get": Row("commands.clusters:get", "Show the URLs and settings of a cluster."),
-        "create": Row("commands.clusters:create", "Add a cluster."),
+        "list": Row("pulsar_admin.commands.clusters:list_all", "List the clusters."),
+        "get": Row("pulsar_admin.commands.clusters:get", "Show the URLs and settings of a cluster."),
+        "create": Row("pulsar_admin.commands.clusters:create", "Add a cluster."),
         "update": Row(
-            "commands.clusters:update",
+            "pulsar_admin.commands.clusters:update",
             "Replace the settings of a cluster: options that are not given are cleared, including its peers.",
         ),
         "delete": Row(
-            "commands.clusters:delete",
+            "pulsar_admin.commands.clusters:delete",
             "Delete a cluster; tenants and namespaces may still name it.",
         ),
-        "get-peer-clusters": Row("commands.clusters:get_peers", "Show the peers of a cluster, null where it has none."),
-        "update-peer-clusters": Row("commands.clusters:update_peers", "Set the peers of a cluster."),
+        "get-peer-clusters": Row(
+            "pulsar_admin.commands.clusters:get_peers", "Show the peers of a cluster, null where it has none."
+        ),
+        "update-peer-clusters": Row("pulsar_admin.commands.clusters:update_peers", "Set the peers of a cluster."),
         "get-cluster-migration": Row(
-            "commands.clusters:get_migration", "Show whether a cluster is migrated, and to where."
+            "pulsar_admin.commands.clusters:get_migration", "Show whether a cluster is migrated, and to where."
         ),
         "update-cluster-migration": Row(
-            "commands.clusters:update_migration", "Set whether a cluster is migrated, and to where."
+            "pulsar_admin.commands.clusters:update_migration", "Set whether a cluster is migrated, and to where."
         ),
         "list-failure-domains": Row(
-            "commands.clusters:list_domains", "List the failure domains of a cluster with their brokers."
+            "pulsar_admin.commands.clusters:list_domains", "List the failure domains of a cluster with their brokers."
         ),
-        "get-failure-domain": Row("commands.clusters:get_domain", "Show the brokers of a failure domain."),
+        "get-failure-domain": Row("pulsar_admin.commands.clusters:get_domain", "Show the brokers of a failure domain."),
         "create-failure-domain": Row(
-            "commands.clusters:create_domain", "Create a failure domain of a cluster, or replace its brokers."
+            "pulsar_admin.commands.clusters:create_domain",
+            "Create a failure domain of a cluster, or replace its brokers.",
         ),
         "update-failure-domain": Row(
-            "commands.clusters:update_domain",
+            "pulsar_admin.commands.clusters:update_domain",
             "Replace the brokers of a failure domain; it is created if it does not exist.",
         ),
-        "delete-failure-domain": Row("commands.clusters:delete_domain", "Delete a failure domain of a cluster."),
+        "delete-failure-domain": Row(
+            "pulsar_admin.commands.clusters:delete_domain", "Delete a failure domain of a cluster."
+        ),
     },
     "transactions": {
-        "coordinators-list": Row("commands.transactions:coordinators_list", "List the transaction coordinators."),
+        "coordinators-list": Row(
+            "pulsar_admin.commands.transactions:coordinators_list", "List the transaction coordinators."
+        ),
         "coordinator-stats": Row(
-            "commands.transactions:coordinator_stats", "Show what a transaction coordinator's log says."
+            "pulsar_admin.commands.transactions:coordinator_stats", "Show what a transaction coordinator's log says."
         ),
         "coordinator-internal-stats": Row(
-            "commands.transactions:coordinator_internal_stats",
+            "pulsar_admin.commands.transactions:coordinator_internal_stats",
             "Show the managed ledger of a transaction coordinator's log.",
         ),
-        "transaction-metadata": Row("commands.transactions:transaction_metadata", "Show an open transaction."),
+        "transaction-metadata": Row(
+            "pulsar_admin.commands.transactions:transaction_metadata", "Show an open transaction."
+        ),
         "slow-transactions": Row(
-            "commands.transactions:slow_transactions",
+            "pulsar_admin.commands.transactions:slow_transactions",
             "List the open transactions whose timeout is longer than a given time.",
         ),
         "transaction-buffer-stats": Row(
-            "commands.transactions:buffer_stats", "Show what the entries of a topic record about transactions."
+            "pulsar_admin.commands.transactions:buffer_stats",
+            "Show what the entries of a topic record about transactions.",
         ),
         "transaction-in-buffer-stats": Row(
-            "commands.transactions:in_buffer_stats", "Show what the entries of a topic record about one transaction."
+            "pulsar_admin.commands.transactions:in_buffer_stats",
+            "Show what the entries of a topic record about one transaction.",
         ),
         "pending-ack-stats": Row(
-            "commands.transactions:pending_ack_stats",
+            "pulsar_admin.commands.transactions:pending_ack_stats",
             "Show which transactions hold acknowledgements on a subscription.",
         ),
         "transaction-in-pending-ack-stats": Row(
-            "commands.transactions:in_pending_ack_stats", "Show what a subscription records about one transaction."
+            "pulsar_admin.commands.transactions:in_pending_ack_stats",
+            "Show what a subscription records about one transaction.",
         ),
         "pending-ack-internal-stats": Row(
-            "commands.transactions:pending_ack_internal_stats",
+            "pulsar_admin.commands.transactions:pending_ack_internal_stats",
             "Show the managed ledger of the pending acknowledgements of a subscription.",
         ),
         "buffer-snapshot-internal-stats": Row(
-            "commands.transactions:snapshot_internal_stats",
+            "pulsar_admin.commands.transactions:snapshot_internal_stats",
             "Show the managed ledger of the snapshots of a topic's transactions.",
         ),
         "scale-transactionCoordinators": Row(
-            "commands.transactions:scale", "Increase the number of transaction coordinators."
+            "pulsar_admin.commands.transactions:scale", "Increase the number of transaction coordinators."
         ),
     },
     "schemas": {
-        "get": Row("commands.schemas:get", "Show the schema of a topic."),
-        "metadata": Row("commands.schemas:metadata", "Show where the versions of a topic's schema are stored."),
+        "get": Row("pulsar_admin.commands.schemas:get", "Show the schema of a topic."),
+        "metadata": Row(
+            "pulsar_admin.commands.schemas:metadata", "Show where the versions of a topic's schema are stored."
+        ),
         "upload": Row(
-            "commands.schemas:upload",
+            "pulsar_admin.commands.schemas:upload",
             "Register a new version of a topic's schema, if it is compatible with the existing versions.",
         ),
         "compatibility": Row(
-            "commands.schemas:compatibility",
+            "pulsar_admin.commands.schemas:compatibility",
             "Check whether a schema is compatible with the versions of a topic's schema.",
         ),
-        "delete": Row("commands.schemas:delete", "Delete the schema of a topic."),
+        "delete": Row("pulsar_admin.commands.schemas:delete", "Delete the schema of a topic."),
     },
     "brokers": {
         "list-dynamic-config": Row(
-            "commands.brokers:list_settings", "List the settings that may change while brokers run."
+            "pulsar_admin.commands.brokers:list_settings", "List the settings that may change while brokers run."
         ),
-        "get-all-dynamic-config": Row("commands.brokers:get_all", "Show the dynamic settings that were changed."),
-        "update-dynamic-config": Row("commands.brokers:update", "Set a dynamic setting of all brokers."),
+        "get-all-dynamic-config": Row(
+            "pulsar_admin.commands.brokers:get_all", "Show the dynamic settings that were changed."
+        ),
+        "update-dynamic-config": Row("pulsar_admin.commands.brokers:update", "Set a dynamic setting of all brokers."),
         "delete-dynamic-config": Row(
-            "commands.brokers:delete", "Remove a dynamic setting: each broker's configuration file applies again."
+            "pulsar_admin.commands.brokers:delete",
+            "Remove a dynamic setting: each broker's configuration file applies again.",
         ),
     },
     "bookies": {
         "list-bookies": Row(
-            "commands.bookies:list_all", "List the bookies that have a cookie, whether they run or not."
+            "pulsar_admin.commands.bookies:list_all", "List the bookies that have a cookie, whether they run or not."
         ),
-        "racks-placement": Row("commands.bookies:racks", "Show the racks of all bookies by group."),
-        "get-bookie-rack": Row("commands.bookies:get", "Show the rack of a bookie."),
-        "set-bookie-rack": Row("commands.bookies:set_rack", "Put a bookie into a rack."),
-        "delete-bookie-rack": Row("commands.bookies:delete", "Take a bookie out of its rack."),
+        "racks-placement": Row("pulsar_admin.commands.bookies:racks", "Show the racks of all bookies by group."),
+        "get-bookie-rack": Row("pulsar_admin.commands.bookies:get", "Show the rack of a bookie."),
+        "set-bookie-rack": Row("pulsar_admin.commands.bookies:set_rack", "Put a bookie into a rack."),
+        "delete-bookie-rack": Row("pulsar_admin.commands.bookies:delete", "Take a bookie out of its rack."),
     },
     "resourcegroups": {
-        "list": Row("commands.limits:list_all", "List the resource groups."),
-        "get": Row("commands.limits:get", "Show the rates of a resource group."),
+        "list": Row("pulsar_admin.commands.limits:list_all", "List the resource groups."),
+        "get": Row("pulsar_admin.commands.limits:get", "Show the rates of a resource group."),
         "create": Row(
-            "commands.limits:create", "Create a resource group, or change the given rates of an existing one."
+            "pulsar_admin.commands.limits:create",
+            "Create a resource group, or change the given rates of an existing one.",
         ),
         "update": Row(
-            "commands.limits:update", "Change rates of a resource group; it is created if it does not exist."
+            "pulsar_admin.commands.limits:update",
+            "Change rates of a resource group; it is created if it does not exist.",
         ),
-        "delete": Row("commands.limits:delete", "Delete a resource group that no namespace is in."),
+        "delete": Row("pulsar_admin.commands.limits:delete", "Delete a resource group that no namespace is in."),
     },
     "resource-quotas": {
-        "get": Row("commands.limits:get_quota", "Show the quota in force for a bundle, or the default one."),
-        "set": Row("commands.limits:set_quota", "Set the quota of a bundle, or the default one."),
+        "get": Row(
+            "pulsar_admin.commands.limits:get_quota", "Show the quota in force for a bundle, or the default one."
+        ),
+        "set": Row("pulsar_admin.commands.limits:set_quota", "Set the quota of a bundle, or the default one."),
         "reset-namespace-bundle-quota": Row(
-            "commands.limits:reset_quota", "Remove the quota of a bundle: the default quota applies again."
+            "pulsar_admin.commands.limits:reset_quota", "Remove the quota of a bundle: the default quota applies again."
         ),
     },
     "ns-isolation-policy": {
-        "list": Row("commands.isolation:list_all", "List the isolation policies of a cluster."),
-        "get": Row("commands.isolation:get", "Show an isolation policy."),
-        "broker": Row("commands.isolation:broker", "Show what isolation policies say of a broker."),
-        "set": Row("commands.isolation:set_policy", "Let only some brokers serve some namespaces."),
-        "delete": Row("commands.isolation:delete", "Delete an isolation policy."),
+        "list": Row("pulsar_admin.commands.isolation:list_all", "List the isolation policies of a cluster."),
+        "get": Row("pulsar_admin.commands.isolation:get", "Show an isolation policy."),
+        "broker": Row("pulsar_admin.commands.isolation:broker", "Show what isolation policies say of a broker."),
+        "set": Row("pulsar_admin.commands.isolation:set_policy", "Let only some brokers serve some namespaces."),
+        "delete": Row("pulsar_admin.commands.isolation:delete", "Delete an isolation policy."),
     },
     "compaction": {
-        "last-id": Row("commands.compaction.last_id:last_id", "Show the last message of a topic's compacted view."),
-        "status": Row("commands.compaction.reading:status", "Show how far topics are compacted, and any problems."),
+        "last-id": Row(
+            "pulsar_admin.commands.compaction.last_id:last_id", "Show the last message of a topic's compacted view."
+        ),
+        "status": Row(
+            "pulsar_admin.commands.compaction.reading:status", "Show how far topics are compacted, and any problems."
+        ),
         "read": Row(
-            "commands.compaction.reading:read",
+            "pulsar_admin.commands.compaction.reading:read",
             "Read the compacted view message by message, as a reader with read-compacted does.",
         ),
         "find-by-time": Row(
-            "commands.compaction.reading:find_by_time",
+            "pulsar_admin.commands.compaction.reading:find_by_time",
             "Find the first entry of a compacted ledger published at or after a point in time.",
         ),
         "run": Row(
-            "commands.compaction.changing:run",
+            "pulsar_admin.commands.compaction.changing:run",
             "Compact topics: keep the latest message of every key in a new compacted ledger.",
         ),
         "explain": Row(
-            "commands.compaction.explaining:explain",
+            "pulsar_admin.commands.compaction.explaining:explain",
             "Show every message of a key, whether compaction keeps it, and why.",
         ),
         "verify": Row(
-            "commands.compaction.checking:verify", "Check compacted ledgers against the topic they were made from."
+            "pulsar_admin.commands.compaction.checking:verify",
+            "Check compacted ledgers against the topic they were made from.",
         ),
         "attach": Row(
-            "commands.compaction.changing:attach",
+            "pulsar_admin.commands.compaction.changing:attach",
             "Give a topic a compacted ledger back that it names no more.",
         ),
         "upgrade": Row(
-            "commands.compaction.changing:upgrade",
+            "pulsar_admin.commands.compaction.changing:upgrade",
             "Rewrite compacted ledgers in the format of Pulsar 4.2: the metadata of every batch lists the indexes that were kept.",
         ),
     },
     "delayed": {
-        "build": Row("commands.delayed.building:build", "Build the index of delayed messages, or bring it up to date."),
+        "build": Row(
+            "pulsar_admin.commands.delayed.building:build",
+            "Build the index of delayed messages, or bring it up to date.",
+        ),
         "due": Row(
-            "commands.delayed.listing:due",
+            "pulsar_admin.commands.delayed.listing:due",
             "List the delayed messages that a broker would dispatch up to a point in time.",
         ),
-        "histogram": Row("commands.delayed.listing:histogram", "Plot how many delayed messages fall due when."),
+        "histogram": Row(
+            "pulsar_admin.commands.delayed.listing:histogram", "Plot how many delayed messages fall due when."
+        ),
         "replay": Row(
-            "commands.delayed.replaying:replay",
+            "pulsar_admin.commands.delayed.replaying:replay",
             "Replay delayed messages in the order in which a broker would dispatch them and, with --speed, at its pace.",
         ),
         "status": Row(
-            "commands.delayed.inspecting:status",
+            "pulsar_admin.commands.delayed.inspecting:status",
             "Show the delayed backlog of subscriptions, its cost, and what a TTL or quota drops before it is due.",
         ),
         "verify": Row(
-            "commands.delayed.inspecting:verify",
+            "pulsar_admin.commands.delayed.inspecting:verify",
             "Compare a broker's bucket snapshots and our index with the topic's entries and acknowledgements.",
         ),
     },
     "nacks": {
-        "add": Row("commands.nacks.keeping:add", "Track entries of a subscription for later redelivery."),
-        "due": Row("commands.nacks.due:due", "List the negative acks that are due, and optionally pop them."),
-        "stats": Row("commands.nacks.due:stats", "Count the negative acks kept for each subscription."),
+        "add": Row("pulsar_admin.commands.nacks.keeping:add", "Track entries of a subscription for later redelivery."),
+        "due": Row(
+            "pulsar_admin.commands.nacks.due:due", "List the negative acks that are due, and optionally pop them."
+        ),
+        "stats": Row("pulsar_admin.commands.nacks.due:stats", "Count the negative acks kept for each subscription."),
         "plan": Row(
-            "commands.nacks.planning:plan",
+            "pulsar_admin.commands.nacks.planning:plan",
             "Show what negative acks cost at every precision, before one is set as negativeAckPrecisionBitCnt.",
         ),
     },
     "ledgers": {
-        "list": Row("commands.ledgers:list_ledgers", "List every ledger of the metadata and of the entry logs."),
-        "info": Row("commands.ledgers:info", "Show everything known about a ledger."),
-        "entries": Row("commands.ledgers:entries", "List the entries of a ledger, each read and its digest verified."),
+        "list": Row(
+            "pulsar_admin.commands.ledgers:list_ledgers", "List every ledger of the metadata and of the entry logs."
+        ),
+        "info": Row("pulsar_admin.commands.ledgers:info", "Show everything known about a ledger."),
+        "entries": Row(
+            "pulsar_admin.commands.ledgers:entries", "List the entries of a ledger, each read and its digest verified."
+        ),
         "orphans": Row(
-            "commands.ledgers:orphans",
+            "pulsar_admin.commands.ledgers:orphans",
             "List ledgers that no topic, cursor, schema, compaction or delayed index references.",
         ),
         "missing": Row(
-            "commands.ledgers:missing",
+            "pulsar_admin.commands.ledgers:missing",
             "List what is lost: referenced ledgers that do not exist, and entries that are in no file.",
         ),
         "underreplicated": Row(
-            "commands.ledgers:underreplicated",
+            "pulsar_admin.commands.ledgers:underreplicated",
             "List ledgers with entries on fewer bookies than their write quorum.",
         ),
         "verify": Row(
-            "commands.ledgers:verify",
+            "pulsar_admin.commands.ledgers:verify",
             "Read every entry of the ledgers named, or of all, and check digests, ids and lengths.",
         ),
         "forget": Row(
-            "commands.mending:forget",
+            "pulsar_admin.commands.mending:forget",
             "Remove lost ledgers from everything that references them, so that a broker continues after them.",
         ),
         "restore": Row(
-            "commands.mending:restore",
+            "pulsar_admin.commands.mending:restore",
             "Rebuild the lost metadata of ledgers from their entries, the bookies that hold them, and what references them.",
         ),
         "delete": Row(
-            "commands.mending:delete",
+            "pulsar_admin.commands.mending:delete",
             "Delete the metadata of ledgers that nothing references, so that bookies free their entries.",
         ),
         "unmark": Row(
-            "commands.mending:unmark",
+            "pulsar_admin.commands.mending:unmark",
             "Remove the under-replication marks of ledgers that are gone or complete.",
         ),
     },
     "logs": {
-        "list": Row("commands.logs:list_logs", "List the entry logs and journals of a bookie directory."),
-        "dump": Row("commands.logs:dump", "List the records of one entry log or journal."),
+        "list": Row("pulsar_admin.commands.logs:list_logs", "List the entry logs and journals of a bookie directory."),
+        "dump": Row("pulsar_admin.commands.logs:dump", "List the records of one entry log or journal."),
         "verify": Row(
-            "commands.logs:verify", "Verify whole entry logs and journals: framing, every digest, the ledgers map."
+            "pulsar_admin.commands.logs:verify",
+            "Verify whole entry logs and journals: framing, every digest, the ledgers map.",
         ),
     },
     "bookkeeper": {
-        "listledgers": Row("commands.bookkeeper:listledgers", "List the ledgers of the metadata."),
+        "listledgers": Row("pulsar_admin.commands.bookkeeper:listledgers", "List the ledgers of the metadata."),
         "ledgermetadata": Row(
-            "commands.bookkeeper:ledgermetadata", "Show the metadata of a ledger, or write it to a file."
+            "pulsar_admin.commands.bookkeeper:ledgermetadata", "Show the metadata of a ledger, or write it to a file."
         ),
-        "ledger": Row("commands.bookkeeper:ledger", "Show where the entries of a ledger lie."),
+        "ledger": Row("pulsar_admin.commands.bookkeeper:ledger", "Show where the entries of a ledger lie."),
         "readledger": Row(
-            "commands.bookkeeper:readledger", "Show the entries of a ledger, each read and its digest verified."
+            "pulsar_admin.commands.bookkeeper:readledger",
+            "Show the entries of a ledger, each read and its digest verified.",
         ),
-        "readlog": Row("commands.bookkeeper:readlog", "Show the records of an entry log."),
+        "readlog": Row("pulsar_admin.commands.bookkeeper:readlog", "Show the records of an entry log."),
         "readlogmetadata": Row(
-            "commands.bookkeeper:readlogmetadata",
+            "pulsar_admin.commands.bookkeeper:readlogmetadata",
             "Show how many bytes of each ledger an entry log holds.",
         ),
-        "readjournal": Row("commands.bookkeeper:readjournal", "Show the records of a journal."),
+        "readjournal": Row("pulsar_admin.commands.bookkeeper:readjournal", "Show the records of a journal."),
         "activeledgers": Row(
-            "commands.bookkeeper:activeledgers", "List the ledgers of an entry log that are still in the metadata."
+            "pulsar_admin.commands.bookkeeper:activeledgers",
+            "List the ledgers of an entry log that are still in the metadata.",
         ),
         "lastmark": Row(
-            "commands.bookkeeper:lastmark", "Show the journal position up to which a bookie's entry logs are complete."
+            "pulsar_admin.commands.bookkeeper:lastmark",
+            "Show the journal position up to which a bookie's entry logs are complete.",
         ),
         "listfilesondisc": Row(
-            "commands.bookkeeper:listfilesondisc",
+            "pulsar_admin.commands.bookkeeper:listfilesondisc",
             "List the files of the bookies that the store came from.",
         ),
-        "listbookies": Row("commands.bookkeeper:listbookies", "List bookies."),
-        "cookie_get": Row("commands.bookkeeper:cookie_get", "Show the cookie of a bookie."),
+        "listbookies": Row("pulsar_admin.commands.bookkeeper:listbookies", "List bookies."),
+        "cookie_get": Row("pulsar_admin.commands.bookkeeper:cookie_get", "Show the cookie of a bookie."),
         "listunderreplicated": Row(
-            "commands.bookkeeper:listunderreplicated", "List the ledgers that are marked as under-replicated."
+            "pulsar_admin.commands.bookkeeper:listunderreplicated",
+            "List the ledgers that are marked as under-replicated.",
         ),
-        "whatisinstanceid": Row("commands.bookkeeper:whatisinstanceid", "Show the instance id of the cluster."),
-        "clusterinfo": Row("commands.bookkeeper:clusterinfo", "Count the bookies of the cluster."),
+        "whatisinstanceid": Row(
+            "pulsar_admin.commands.bookkeeper:whatisinstanceid", "Show the instance id of the cluster."
+        ),
+        "clusterinfo": Row("pulsar_admin.commands.bookkeeper:clusterinfo", "Count the bookies of the cluster."),
     },
     "managed-ledger": {
         "print-managed-ledger": Row(
-            "commands.managed_ledger:print_managed_ledger", "Show the stored ManagedLedgerInfo of a topic."
+            "pulsar_admin.commands.managed_ledger:print_managed_ledger", "Show the stored ManagedLedgerInfo of a topic."
         ),
         "print-cursor": Row(
-            "commands.managed_ledger:print_cursor", "Show the stored ManagedCursorInfo of a subscription."
+            "pulsar_admin.commands.managed_ledger:print_cursor", "Show the stored ManagedCursorInfo of a subscription."
         ),
         "delete-managed-ledger-ids": Row(
-            "commands.managed_ledger:delete_managed_ledger_ids", "Take ledgers out of the list of a topic."
+            "pulsar_admin.commands.managed_ledger:delete_managed_ledger_ids", "Take ledgers out of the list of a topic."
         ),
         "update-mark-delete-cursor": Row(
-            "commands.managed_ledger:update_mark_delete_cursor", "Set the mark-delete position of a subscription."
+            "pulsar_admin.commands.managed_ledger:update_mark_delete_cursor",
+            "Set the mark-delete position of a subscription.",
         ),
     },
 }

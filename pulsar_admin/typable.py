@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from store.names import shell_word
+from pulsar_admin.store.names import shell_word
 
 PROGRAM = "pulsar-admin"
 WITHOUT_STORE = frozenset({"completion", "logs"})

@@ -20,10 +20,10 @@ from pulsar_admin.options import (
     pass_app,
     topics_argument,
 )
+from pulsar_admin.store.codec.java import java_split
+from pulsar_admin.store.errors import NeedsBroker
+from pulsar_admin.store.names import INT_MAX, LONG_MIN
 from pulsar_admin.upstream_list import CAPITAL, Json, name_of, upstream_commands
-from store.codec.java import java_split
-from store.errors import NeedsBroker
-from store.names import INT_MAX, LONG_MIN
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]  # Any: click calls commands with whatever was declared
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from store.errors import MissingComponent
+from pulsar_admin.store.errors import MissingComponent
 
 _DISTRIBUTION = "pulsar-admin-toolkit"
 

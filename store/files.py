@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from store.errors import AlreadyExists, DiskFailed, DiskFull, NotFound, NotWritable, Refused, StoreBusy
+from pulsar_admin.store.errors import AlreadyExists, DiskFailed, DiskFull, NotFound, NotWritable, Refused, StoreBusy
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DENIED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -450,7 +450,7 @@ def copy_file(
 
     LEAVES_CACHE: of SOURCE nothing is in the page cache afterwards that was not before.
     """
-    from store.pace import PACE, ColdPages  # no question copies
+    from pulsar_admin.store.pace import PACE, ColdPages  # no question copies
 
     with (
         _open_to_copy(source) as reader,

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from store.errors import InvalidValue
+from pulsar_admin.store.errors import InvalidValue
 
 EVENTS = "__change_events"
 """The topic of a namespace's topic policies."""

@@ -11,9 +11,9 @@ import re
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 
-from store.errors import InvalidValue
-from store.names import LONG_MAX
-from store.wording import counted, shown_zone
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.names import LONG_MAX
+from pulsar_admin.store.wording import counted, shown_zone
 
 MAX_TIME_MS = 253402300799999
 """9999-12-31T23:59:59.999Z, the last instant that RFC 3339 can write."""

@@ -11,15 +11,15 @@ import pytest
 
 from pulsar_admin import Store, open_store
 from pulsar_admin.page.collecting import collect_page
-from store.db.environment import open_store as open_raw
-from store.doctor.overview import count_findings
-from store.errors import IndexCorrupt, MetadataCorrupt, Refused, SourceNotFound
-from store.model.reader import open_reader
-from store.names import parse_topic
-from store.reports.metrics import PREFIX
-from store.reports.overview import Overview
-from store.rules.finding import Finding
-from store.rules.holders import TRIM
+from pulsar_admin.store.db.environment import open_store as open_raw
+from pulsar_admin.store.doctor.overview import count_findings
+from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, Refused, SourceNotFound
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.reports.metrics import PREFIX
+from pulsar_admin.store.reports.overview import Overview
+from pulsar_admin.store.rules.finding import Finding
+from pulsar_admin.store.rules.holders import TRIM
 from tests.stores import NOW_MS
 
 SUMMED_UP = {"ledgers-unreferenced", "ledgers-deleted", "ledgers-gone"}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import lmdb
 
-from store.db.rows import NAME_ENDING
+from pulsar_admin.store.db.rows import NAME_ENDING
 
 _OVERFLOW_HEADER_BYTES = 16
 _BRANCH = 1

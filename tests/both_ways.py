@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from store.kernels.compiled import Kernel
-from store.kernels.producers import number_spans
+from pulsar_admin.store.kernels.compiled import Kernel
+from pulsar_admin.store.kernels.producers import number_spans
 
 _MOST_ROWS = 500
 """What a kernel runs both ways in one test; beyond these it is only compiled, so that tests of much data or many calls stay fast."""

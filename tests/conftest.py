@@ -19,8 +19,8 @@ from xdist.scheduler import LoadFileScheduling
 
 from pulsar_admin.cli import run
 from pulsar_admin.config import environment_variables
+from pulsar_admin.store.names import shell_word
 from pulsar_admin.typable import PROGRAM
-from store.names import shell_word
 from tests.both_ways import run_kernels_both_ways
 from tests.soundness import damages_stores, stores_stay_sound
 from tests.worlds import changed_oracles, copy_tree, world

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 
-from store.codec.bookie import LogMark
-from store.codec.dbledger import LedgerData
-from store.proto import bookkeeper_pb2
+from pulsar_admin.store.codec.bookie import LogMark
+from pulsar_admin.store.codec.dbledger import LedgerData
+from pulsar_admin.store.proto import bookkeeper_pb2
 
 _MARK = struct.Struct(">qq")
 _LEDGER_KEY = struct.Struct(">q")

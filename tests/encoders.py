@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 from pyroaring import BitMap
 
-from store.codec.cursor import CursorState
-from store.codec.delayedbucket import DelayedIndex, SegmentMetadata
-from store.codec.digest import compute_digest
-from store.codec.entry import Entry
-from store.names import Position
-from store.proto import delayed_bucket_pb2, managed_ledger_pb2
-from store.proto.pulsar_api_pb2 import MessageIdData
+from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.codec.delayedbucket import DelayedIndex, SegmentMetadata
+from pulsar_admin.store.codec.digest import compute_digest
+from pulsar_admin.store.codec.entry import Entry
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto import delayed_bucket_pb2, managed_ledger_pb2
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
 
 _SIZE = struct.Struct(">I")
 _ENTRY_HEADER = struct.Struct(">qqqq")

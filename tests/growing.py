@@ -19,13 +19,13 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from store.codec.bookie import LogMark, encode_last_mark
-from store.codec.digest import DigestType
-from store.codec.entry import Entry
-from store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map, log_file_name
-from store.codec.journal import PADDED_HEADER_BYTES
-from store.codec.journal import encode_header as encode_journal_header
-from store.codec.logscan import Record, iter_records
+from pulsar_admin.store.codec.bookie import LogMark, encode_last_mark
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.entry import Entry
+from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map, log_file_name
+from pulsar_admin.store.codec.journal import PADDED_HEADER_BYTES
+from pulsar_admin.store.codec.journal import encode_header as encode_journal_header
+from pulsar_admin.store.codec.logscan import Record, iter_records
 from tests.encoders import encode_entry
 
 Id = tuple[int, int]

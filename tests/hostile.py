@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store.codec.cursor import CursorInfo
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, encode_ledger_metadata, ledger_path
-from store.codec.managedledger import ManagedLedger, encode_managed_ledger
-from store.codec.message import encode_message_entry
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn, open_store
-from store.db.tree import Node, put_nodes
-from store.model.references import index_owners
-from store.names import Position, parse_topic
-from store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.ledgermetadata import (
+    LedgerMetadata,
+    LedgerState,
+    Segment,
+    encode_ledger_metadata,
+    ledger_path,
+)
+from pulsar_admin.store.codec.managedledger import ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 FORGED = "FORGED"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from store.codec.ledgermetadata import (
+from pulsar_admin.store.codec.ledgermetadata import (
     COOKIES,
     LedgerMetadata,
     Segment,
@@ -15,9 +15,9 @@ from store.codec.ledgermetadata import (
     encode_ledger_metadata,
     ledger_id_of_path,
 )
-from store.db.environment import Txn, open_store
-from store.db.tree import Node, iter_nodes, row_of, tree_key
-from store.model.absent_bookies import index_absent_bookies
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, iter_nodes, row_of, tree_key
+from pulsar_admin.store.model.absent_bookies import index_absent_bookies
 
 Change = Callable[[int, LedgerMetadata], LedgerMetadata]
 

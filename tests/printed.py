@@ -11,7 +11,7 @@ import click
 
 from pulsar_admin.cli import root
 from pulsar_admin.lookup import is_subgroup
-from store.errors import StoreError
+from pulsar_admin.store.errors import StoreError
 
 PROGRAM = "pulsar-admin"
 PLACEHOLDER = re.compile(r"…|\[?[A-Z][A-Z-]+([=,:/|][A-Z-]+)*(,…)?\]?|\S*[=,][A-Z][A-Z-]{2,}")

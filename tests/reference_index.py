@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from store.codec import journal
-from store.codec.entry import decode_entry
-from store.codec.logscan import Record, iter_records
-from store.codec.message import decode_message_entry, message_count
-from store.db.blocks import Block, LedgerSums, decode_times, ledger_of_key
-from store.db.environment import open_store
-from store.db.files import LogFile, iter_logs
-from store.errors import EntryCorrupt
+from pulsar_admin.store.codec import journal
+from pulsar_admin.store.codec.entry import decode_entry
+from pulsar_admin.store.codec.logscan import Record, iter_records
+from pulsar_admin.store.codec.message import decode_message_entry, message_count
+from pulsar_admin.store.db.blocks import Block, LedgerSums, decode_times, ledger_of_key
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.files import LogFile, iter_logs
+from pulsar_admin.store.errors import EntryCorrupt
 
 Place = tuple[int, int, int, int]  # file id, offset of the size field, size, messages
 Times = tuple[int, int, int, int, int]  # entries, messages, first entry, last entry, largest publish time (-1: none)

@@ -26,11 +26,11 @@ from pulsar_admin.options import (
     topics_argument,
 )
 from pulsar_admin.output import Column
+from pulsar_admin.store.changes.plan import ChangePart, ChangeReport, Plan
+from pulsar_admin.store.errors import NothingMatches, TopicNotFound
+from pulsar_admin.store.model.extent import Extent
+from pulsar_admin.store.names import NamespaceName, Position, TopicName
 from pulsar_admin.table import Row
-from store.changes.plan import ChangePart, ChangeReport, Plan
-from store.errors import NothingMatches, TopicNotFound
-from store.model.extent import Extent
-from store.names import NamespaceName, Position, TopicName
 
 
 class SampleRow(Struct, frozen=True):

@@ -6,10 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from store.db.environment import open_store
-from store.model.reader import open_reader
-from store.model.schemas import TopicSchemas, read_schemas
-from store.names import parse_topic
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
+from pulsar_admin.store.names import parse_topic
 from tests.stores import imported
 from tests.worlds import oracle, world
 

@@ -11,19 +11,19 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn, open_store
-from store.db.next_ledger_id import put_next_ledger_id
-from store.db.tree import Node, row_of
-from store.disks.clone import CloneRequest, plan_clone
-from store.disks.cloning import apply_clone
-from store.history.as_of import Moment, read_tree_at
-from store.history.servers import parse_place
-from store.model.references import index_owners
-from store.names import parse_topic
-from store.sources.layout import read_standalone_layout
-from store.sources.rocksdb import apply_changes, lock_database
-from store.transfer.imports import ImportOptions, ImportResult, Warn, import_layout
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
+from pulsar_admin.store.db.tree import Node, row_of
+from pulsar_admin.store.disks.clone import CloneRequest, plan_clone
+from pulsar_admin.store.disks.cloning import apply_clone
+from pulsar_admin.store.history.as_of import Moment, read_tree_at
+from pulsar_admin.store.history.servers import parse_place
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.sources.layout import read_standalone_layout
+from pulsar_admin.store.sources.rocksdb import apply_changes, lock_database
+from pulsar_admin.store.transfer.imports import ImportOptions, ImportResult, Warn, import_layout
 from tests.worlds import world
 
 ROOT = Path(__file__).resolve().parent.parent

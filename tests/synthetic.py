@@ -7,25 +7,31 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from store.codec.batch import encode_batch
-from store.codec.brokerentry import BrokerEntry
-from store.codec.cursor import CursorInfo, encode_cursor_info
-from store.codec.digest import DigestType
-from store.codec.entry import Entry
-from store.codec.entrylog import EntryLogHeader, encode_header
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, encode_ledger_metadata, ledger_path
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.codec.message import encode_message_entry
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn, create_store, open_store
-from store.db.files import LogFile, fingerprint
-from store.db.next_ledger_id import put_next_ledger_id
-from store.db.own_ledgers import largest_ledger_id
-from store.db.tree import Node, put_nodes
-from store.index.build import Scanning, index_files, ledger_digests
-from store.model.references import index_owners
-from store.names import Position, TopicName, parse_topic
-from store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
+from pulsar_admin.store.codec.batch import encode_batch
+from pulsar_admin.store.codec.brokerentry import BrokerEntry
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.entry import Entry
+from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header
+from pulsar_admin.store.codec.ledgermetadata import (
+    LedgerMetadata,
+    LedgerState,
+    Segment,
+    encode_ledger_metadata,
+    ledger_path,
+)
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn, create_store, open_store
+from pulsar_admin.store.db.files import LogFile, fingerprint
+from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
+from pulsar_admin.store.db.own_ledgers import largest_ledger_id
+from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.index.build import Scanning, index_files, ledger_digests
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.names import Position, TopicName, parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 from tests.encoders import encode_compacted_to, encode_entry
 
 CREATED_MS = 1_700_000_000_000

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import create_store, open_store
-from store.db.tree import Node, iter_nodes, put_nodes
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import create_store, open_store
+from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes
 from tests.answers import FOLDER, Answers, own_nodes, read_answers
 from tests.conftest import Cli
 

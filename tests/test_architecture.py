@@ -166,11 +166,19 @@ def imports_of(module: str) -> list[tuple[str, int]]:
     found = []
     for node in nodes:
         if isinstance(node, ast.Import) and node not in left_out:
-            found += [(alias.name, node.lineno) for alias in node.names]
+            found += [(_place(alias.name), node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node not in left_out:
             assert node.level == 0, f"{module}:{node.lineno}: relative import"
-            found += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
+            found += [(f"{_place(node.module or '')}.{alias.name}", node.lineno) for alias in node.names]
     return found
+
+
+def _place(name: str) -> str:
+    """Return NAME of an import as where it lies in a checkout; a folder that is imported by its place is no package of ours."""
+    package, _, inside = name.partition(".")
+    if package == "pulsar_admin" and inside.split(".")[0] in PACKAGES:
+        return inside
+    return f"not ours: {name}" if package in {"store", "commands"} else name
 
 
 def _is_for_type_checkers(node: ast.If) -> bool:
@@ -214,6 +222,8 @@ def test_layers(module: str) -> Iterator[str]:
             yield f"{module}:{line}: {package} imports {name}"
         if package == "store" and top in {"click", "rich"}:
             yield f"{module}:{line}: store imports {name}"
+        if top.startswith("not ours"):
+            yield f"{module}:{line}: {name}"
         owners = MAY_IMPORT.get(top)
         if owners is not None and module not in owners:
             yield f"{module}:{line}: only {owners} import {top}"
@@ -284,13 +294,12 @@ def test_modules_are_acyclic() -> None:
 def test_package_marker(module: str) -> Iterator[str]:
     body = tree_of(module).body
     statements = [ast.unparse(node) for node in body[1:]]
-    marker = "OWNER = 'pulsar-admin'"
     if not isinstance(body[0], ast.Expr):
         yield f"{module} has no docstring"
     if module == "pulsar_admin/__init__.py":  # the public interface, see tests/api/test_public_names.py
-        statements = [statement for statement in statements if statement == marker]
-    if statements != [marker]:
-        yield f"{module} has {statements}, not {marker}"
+        return
+    if statements:
+        yield f"{module} has {statements}"
 
 
 JUDGES = {"Evidence", "Rule", "Sweep"}
@@ -308,7 +317,7 @@ def test_rules_alone_judge(module: str) -> Iterator[str]:
 
 @no_offence_in([module for module in MODULES if module.startswith(("store/check/", "store/doctor/"))])
 def test_codes_of_findings_are_of_the_rules(module: str) -> Iterator[str]:
-    from store.rules.table import CAUSES
+    from pulsar_admin.store.rules.table import CAUSES
 
     for node in nodes_of(module):
         if isinstance(node, ast.Constant) and node.value in CAUSES:
@@ -336,8 +345,8 @@ def test_commands_read_the_snapshot_of_their_session() -> None:
 
 
 def test_commands_import_nothing_heavy() -> None:
-    commands = importlib.import_module("commands")
-    names = [info.name for info in pkgutil.walk_packages(commands.__path__, "commands.")]
+    commands = importlib.import_module("pulsar_admin.commands")
+    names = [info.name for info in pkgutil.walk_packages(commands.__path__, "pulsar_admin.commands.")]
     code = f"import sys, importlib\nfor n in {names!r}: importlib.import_module(n)\n"
     code += f"print(sorted(set({HEAVY!r}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

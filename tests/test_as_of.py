@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import pulsar_admin as pa
-from store.db.environment import open_store
-from store.model.copy_age import AsOf, find_as_of
-from store.transfer import copy_time
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.copy_age import AsOf, find_as_of
+from pulsar_admin.store.transfer import copy_time
 from tests.conftest import Cli
 from tests.reading_zookeeper import last_time_of
 from tests.stores import apply_values, copied, imported
@@ -174,7 +174,7 @@ def test_a_refresh_takes_what_the_source_changed(cli: Cli, small: Path, tmp_path
 
 def changed_value(source: Path, key: bytes, modified_ms: int) -> bytes:
     """The value of a node as it would be had a broker written it again at that time."""
-    from store.sources.rocksdb import open_for_reading
+    from pulsar_admin.store.sources.rocksdb import open_for_reading
 
     with open_for_reading(source / "metadata") as pairs:
         value = dict(pairs)[key]

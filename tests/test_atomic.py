@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from store import files as atomic
-from store.errors import AlreadyExists, DiskFailed, DiskFull, NotFound, NotWritable, StoreBusy, StoreError
+from pulsar_admin.store import files as atomic
+from pulsar_admin.store.errors import AlreadyExists, DiskFailed, DiskFull, NotFound, NotWritable, StoreBusy, StoreError
 
 
 def test_replace_file(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ import pytest
 from msgspec.structs import replace
 
 import pulsar_admin as pa
-from store.codec.bookie import decode_cookie, encode_cookie
-from store.codec.dbledger import decode_location_row
-from store.codec.digest import DigestType
-from store.codec.entry import decode_entry
-from store.codec.entrylog import decode_header, decode_ledgers_map, log_file_name
-from store.codec.ledgermetadata import ledger_path
-from store.db.bookies import Bookie
-from store.sources.rocksdb import open_for_reading
+from pulsar_admin.store.codec.bookie import decode_cookie, encode_cookie
+from pulsar_admin.store.codec.dbledger import decode_location_row
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.entry import decode_entry
+from pulsar_admin.store.codec.entrylog import decode_header, decode_ledgers_map, log_file_name
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.sources.rocksdb import open_for_reading
 from tests.conftest import Cli
 from tests.worlds import copy_tree, digest_of, world
 

@@ -19,26 +19,26 @@ import pytest
 from msgspec.structs import replace
 
 from bench.generate import generate
-from store.check import check_store
-from store.codec.cursor import decode_cursor_info, encode_cursor_info
-from store.codec.ledgermetadata import ledger_id_of_path
-from store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
-from store.codec.message import decode_message_entry
-from store.codec.rocksvalue import NodeStat
-from store.db.delayed import find_index_ledgers
-from store.db.deleted_ledgers import ROW as DELETED_LEDGERS
-from store.db.deleted_ledgers import find_deleted
-from store.db.environment import Store, Txn, open_store
-from store.db.tree import Node, find_node, iter_nodes, put_nodes
-from store.errors import IndexCorrupt, StoreError
-from store.files import alone_at
-from store.model.ledgers import iter_entry_ids
-from store.model.pseudonyms import WORDS
-from store.model.reader import open_reader
-from store.model.references import index_owners
-from store.model.topics import iter_namespaces, iter_topics, read_topic
-from store.names import decode_name, parse_topic
-from store.transfer import bundle as bundles
+from pulsar_admin.store.check import check_store
+from pulsar_admin.store.codec.cursor import decode_cursor_info, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
+from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
+from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.delayed import find_index_ledgers
+from pulsar_admin.store.db.deleted_ledgers import ROW as DELETED_LEDGERS
+from pulsar_admin.store.db.deleted_ledgers import find_deleted
+from pulsar_admin.store.db.environment import Store, Txn, open_store
+from pulsar_admin.store.db.tree import Node, find_node, iter_nodes, put_nodes
+from pulsar_admin.store.errors import IndexCorrupt, StoreError
+from pulsar_admin.store.files import alone_at
+from pulsar_admin.store.model.ledgers import iter_entry_ids
+from pulsar_admin.store.model.pseudonyms import WORDS
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.model.topics import iter_namespaces, iter_topics, read_topic
+from pulsar_admin.store.names import decode_name, parse_topic
+from pulsar_admin.store.transfer import bundle as bundles
 from tests.conftest import Cli
 from tests.stores import copied, imported
 

@@ -12,21 +12,21 @@ from types import ModuleType
 import pytest
 from msgspec.structs import replace
 
-from store.check import Finding, check_store
-from store.codec import ledgermetadata, managedledger
-from store.codec.cursor import CursorInfo, encode_cursor_info
-from store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata, ledger_path
-from store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
-from store.db import owners
-from store.db.blocks import BLOCK_HEADER, block_key, ledger_key
-from store.db.environment import Txn, open_store
-from store.db.files import Damage, iter_logs, put_damage, put_log
-from store.db.owners import Owner, OwnerKind, put_owners
-from store.db.tree import Node, find_node, put_nodes, read_node, tree_key
-from store.model import broken, ledgers, structures, topics
-from store.model.ledgers import Ledger
-from store.model.references import index_owners
-from store.names import Position, parse_topic
+from pulsar_admin.store.check import Finding, check_store
+from pulsar_admin.store.codec import ledgermetadata, managedledger
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
+from pulsar_admin.store.db import owners
+from pulsar_admin.store.db.blocks import BLOCK_HEADER, block_key, ledger_key
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.files import Damage, iter_logs, put_damage, put_log
+from pulsar_admin.store.db.owners import Owner, OwnerKind, put_owners
+from pulsar_admin.store.db.tree import Node, find_node, put_nodes, read_node, tree_key
+from pulsar_admin.store.model import broken, ledgers, structures, topics
+from pulsar_admin.store.model.ledgers import Ledger
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
 from tests.stores import copied, imported, lose_nodes
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
@@ -181,7 +181,7 @@ def test_only_a_deep_check_finds(case: str, tmp_path: Path, damages_stores: None
 
 
 def test_a_record_that_rotted_since_import(tmp_path: Path) -> None:
-    from store.transfer.imports import ImportOptions
+    from pulsar_admin.store.transfer.imports import ImportOptions
     from tests.stores import import_standalone
     from tests.worlds import scratch_copy
 

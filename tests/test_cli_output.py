@@ -26,16 +26,15 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-import commands
-from pulsar_admin import output, table
+from pulsar_admin import commands, output, table
 from pulsar_admin.columns import Column, kind_of, render_cell, size_text
 from pulsar_admin.jsonify import camel_case, dump_json, to_json
 from pulsar_admin.progress import BarProgress, open_progress
+from pulsar_admin.store.codec.managedledger import LedgerInfo
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.topics import iter_topics
+from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.visible import clean_text
-from store.codec.managedledger import LedgerInfo
-from store.db.environment import open_store
-from store.model.topics import iter_topics
-from store.names import Position, parse_topic
 from tests.conftest import Cli
 from tests.sample_commands import SAMPLE_TABLE, sample_row
 
@@ -549,7 +548,10 @@ def test_a_check_counts_topics(command: tuple[str, ...], cli: Cli, demo_store: P
 
 
 def test_numbers_of_ledgers_and_changes_have_no_separators() -> None:
-    modules = [importlib.import_module(info.name) for info in pkgutil.walk_packages(commands.__path__, "commands.")]
+    modules = [
+        importlib.import_module(info.name)
+        for info in pkgutil.walk_packages(commands.__path__, "pulsar_admin.commands.")
+    ]
     groups = [found for module in modules for found in vars(module).values() if isinstance(found, tuple)]
     columns = [one for found in groups for one in found if isinstance(one, Column)]
     ids = [column for column in columns if column.header in {"LEDGER", "CHANGE"}]

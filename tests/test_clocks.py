@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.codec.message import decode_message_entry
-from store.db.environment import open_store
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import Topic, read_topic
-from store.names import parse_topic
-from store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
-from store.scan import entries as scan_entries
-from store.scan.entries import EntryScan
-from store.search.skew import ProducerSkew, SkewOptions, misplaced, read_skew
+from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
+from pulsar_admin.store.scan import entries as scan_entries
+from pulsar_admin.store.scan.entries import EntryScan
+from pulsar_admin.store.search.skew import ProducerSkew, SkewOptions, misplaced, read_skew
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from store.codec.bookie import decode_cookie
-from store.codec.ledgermetadata import ledger_path
-from store.sources.cluster import make_layout, open_metadata
-from store.sources.given import parse_bookie
-from store.transfer.imports import ImportOptions, import_layout
+from pulsar_admin.store.codec.bookie import decode_cookie
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.sources.cluster import make_layout, open_metadata
+from pulsar_admin.store.sources.given import parse_bookie
+from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
 from tests.conftest import Cli
 from tests.stores import NOW_MS
 from tests.worlds import asked_topics, digest_of, world

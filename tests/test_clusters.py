@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from store.codec.bookie import decode_cookie
-from store.codec.digest import DigestType
-from store.codec.entry import Entry
-from store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
-from store.db.blocks import Block
-from store.db.environment import open_store
-from store.db.files import LogFile, iter_logs
-from store.db.storeinfo import read_store_info
-from store.index import build
-from store.model.absent_bookies import find_absent_bookies
-from store.model.ledgers import find_place
-from store.model.reader import open_reader
-from store.sources.bookies import group_directories
-from store.sources.given import find_bookie, parse_bookie
+from pulsar_admin.store.codec.bookie import decode_cookie
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.entry import Entry
+from pulsar_admin.store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.files import LogFile, iter_logs
+from pulsar_admin.store.db.storeinfo import read_store_info
+from pulsar_admin.store.index import build
+from pulsar_admin.store.model.absent_bookies import find_absent_bookies
+from pulsar_admin.store.model.ledgers import find_place
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.sources.bookies import group_directories
+from pulsar_admin.store.sources.given import find_bookie, parse_bookie
 from tests.conftest import Cli
 from tests.encoders import encode_entry
 from tests.fake_zookeeper import FakeZooKeeper, Znode
@@ -84,7 +84,7 @@ def _name(log: LogFile) -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The content of the store that ``import standalone`` makes of the cluster in one directory."""
-    from store.transfer.imports import ImportOptions
+    from pulsar_admin.store.transfer.imports import ImportOptions
     from tests.stores import import_standalone
 
     made: dict[str, Any] = {}

@@ -32,12 +32,24 @@ _PROTOBUF_IN_PYTHON = {
     "google.protobuf.internal.python_message",
     "google.protobuf.text_format",
 }
-_SCANNING = {"store.codec.logscan", "store.codec.entrylog", "store.engine.local", "mmap"}
-_OF_BROKEN_TOPICS = {"store.model.broken", "store.model.coverage", "store.search.doubts"}
+_SCANNING = {
+    "pulsar_admin.store.codec.logscan",
+    "pulsar_admin.store.codec.entrylog",
+    "pulsar_admin.store.engine.local",
+    "mmap",
+}
+_OF_BROKEN_TOPICS = {
+    "pulsar_admin.store.model.broken",
+    "pulsar_admin.store.model.coverage",
+    "pulsar_admin.store.search.doubts",
+}
 _QUESTIONS = {
-    f"topics find-by-time {_TOPIC} --time 2026-11-20T16:00:00Z": {"store.search.broker", "store.model.publish_times"},
-    f"topics stats-internal {_TOPIC}": {"store.search.by_time"},
-    f"compaction last-id {_TOPIC}": {"store.search.by_time", "store.model.messages"},
+    f"topics find-by-time {_TOPIC} --time 2026-11-20T16:00:00Z": {
+        "pulsar_admin.store.search.broker",
+        "pulsar_admin.store.model.publish_times",
+    },
+    f"topics stats-internal {_TOPIC}": {"pulsar_admin.store.search.by_time"},
+    f"compaction last-id {_TOPIC}": {"pulsar_admin.store.search.by_time", "pulsar_admin.store.model.messages"},
 }
 _CODE = """
 import sys
@@ -54,7 +66,7 @@ def test_a_cold_question_imports_little(words: str) -> None:
     arguments = ["--store", str(imported("small", "clean")), *words.split()]
     done = subprocess.run([sys.executable, "-c", _CODE, *arguments], capture_output=True, text=True, check=True)
     loaded = done.stderr.split("\n")[-2]
-    assert "store.db.environment" in loaded.split()
+    assert "pulsar_admin.store.db.environment" in loaded.split()
     unneeded = _QUESTIONS[words] | _OF_BROKEN_TOPICS | _HEAVY | _PROTOBUF_IN_PYTHON | _SCANNING
     assert not unneeded & set(loaded.split())
 
@@ -68,8 +80,12 @@ _BULK = {
     "topics dump public/default/plain --directory NEW": set(),
     "topics search public/default/avro --json-path $.id>=18": {"pyarrow.parquet"},
     "topics search acme/orders/compacted --key k0003": {"pyarrow.parquet"},
-    "topics analyze-backlog acme/iot/skewed -s reset-me": {"numpy", "store.changes", "store.search"},
-    "ledgers list": {"numpy", "store.changes", "store.scan", "pulsar_admin.api.reports"},
+    "topics analyze-backlog acme/iot/skewed -s reset-me": {
+        "numpy",
+        "pulsar_admin.store.changes",
+        "pulsar_admin.store.search",
+    },
+    "ledgers list": {"numpy", "pulsar_admin.store.changes", "pulsar_admin.store.scan", "pulsar_admin.api.reports"},
     "compaction run acme/orders/compacted": {"pyarrow"},
     "compaction verify acme/orders/compacted": {"pyarrow"},
     "delayed build acme/delayed/reminders": {"pyarrow"},
@@ -103,5 +119,5 @@ def _assert_unloaded(arguments: list[str], unneeded: set[str]) -> None:
     done = subprocess.run([sys.executable, "-c", _BULK_CODE, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     loaded = set(done.stderr.splitlines()[-1].split())
-    assert "store.kernels.compiled" in loaded or "numpy" in unneeded
+    assert "pulsar_admin.store.kernels.compiled" in loaded or "numpy" in unneeded
     assert not unneeded & loaded

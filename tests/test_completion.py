@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import open_store
-from store.db.tree import Node, put_nodes
-from store.names import parse_topic
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.stores import copied
 
@@ -204,4 +204,7 @@ def test_a_cold_completion_imports_no_command_and_nothing_heavy(store: Path) -> 
         [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=True
     )
     loaded = set(done.stderr.splitlines()[-1].split("\0"))
-    assert not {"numpy", "pyarrow", "rich", "commands.topics.find", "commands.topics.read"} & loaded
+    assert (
+        not {"numpy", "pyarrow", "rich", "pulsar_admin.commands.topics.find", "pulsar_admin.commands.topics.read"}
+        & loaded
+    )

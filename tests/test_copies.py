@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from store.codec.digest import DigestType
-from store.codec.entry import Entry
-from store.db.blocks import ledger_of_key
-from store.db.environment import open_store
-from store.db.files import LogFile, iter_differing
-from store.index.copies import Copies
-from store.model.ledgers import iter_blocks
-from store.model.reader import open_reader
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.entry import Entry
+from pulsar_admin.store.db.blocks import ledger_of_key
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.files import LogFile, iter_differing
+from pulsar_admin.store.index.copies import Copies
+from pulsar_admin.store.model.ledgers import iter_blocks
+from pulsar_admin.store.model.reader import open_reader
 from tests.conftest import Cli
 from tests.encoders import encode_entry
 from tests.stores import imported

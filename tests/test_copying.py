@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import pulsar_admin as pa
-from store.codec.cursor import CursorInfo
-from store.db.locks import take_writer_lock
-from store.errors import AlreadyExists
-from store.names import Position
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.db.locks import take_writer_lock
+from pulsar_admin.store.errors import AlreadyExists
+from pulsar_admin.store.names import Position
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
 from tests.stores import copied, imported

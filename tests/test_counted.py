@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from store.wording import counted, listed, plural
+from pulsar_admin.store.wording import counted, listed, plural
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from pulsar_admin import import_bundle, import_standalone
 from pulsar_admin import open_store as open_api
 from pulsar_admin.page.collecting import collect_page
-from store.db.environment import open_store
-from store.facts.counts import TopicCounts, read_disk_bytes
-from store.model.reader import open_reader
-from store.names import parse_topic
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.facts.counts import TopicCounts, read_disk_bytes
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.stores import NOW_MS, imported
 from tests.worlds import oracle, world

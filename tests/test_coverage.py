@@ -13,15 +13,15 @@ import pytest
 from msgspec.structs import replace
 
 import pulsar_admin as pa
-from store.codec.digest import DigestType
-from store.codec.entry import Entry, decode_entry
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState
-from store.db.copies import has_copies, iter_all_copies
-from store.db.environment import Txn, open_store
-from store.db.files import LogFile, iter_logs, put_log
-from store.model.coverage import count_unseen, iter_entry_gaps, read_coverage
-from store.model.ledgers import Ledger, iter_ledger_ids, missing_ranges, read_ledger
-from store.model.open_end import read_open_end
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.entry import Entry, decode_entry
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState
+from pulsar_admin.store.db.copies import has_copies, iter_all_copies
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.files import LogFile, iter_logs, put_log
+from pulsar_admin.store.model.coverage import count_unseen, iter_entry_gaps, read_coverage
+from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, missing_ranges, read_ledger
+from pulsar_admin.store.model.open_end import read_open_end
 from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed
 from tests.encoders import encode_entry

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import rocksdict
 
-from store.codec.rocksvalue import NodeStat
-from store.db.blocks import ledger_key
-from store.db.environment import open_store
-from store.db.tree import Node, decode_node, put_nodes, tree_key
-from store.errors import IndexCorrupt, MetadataCorrupt
-from store.transfer.imports import ImportOptions
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.blocks import ledger_key
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import Node, decode_node, put_nodes, tree_key
+from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt
+from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.stores import copied, import_standalone, imported, narrow_copy
 from tests.worlds import assert_unchanged, copy_tree, scratch_copy, world
@@ -396,10 +396,10 @@ def test_an_import_goes_on_past_values_that_cannot_be_read(tmp_path: Path, cli: 
 
 def test_odd_references(tmp_path: Path) -> None:
     """A ledger id of 20 digits in a cursor's properties is nobody's."""
-    from store.codec.cursor import CursorInfo, encode_cursor_info
-    from store.db.blocks import ledger_of_key
-    from store.model.references import find_references
-    from store.names import Position
+    from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
+    from pulsar_admin.store.db.blocks import ledger_of_key
+    from pulsar_admin.store.model.references import find_references
+    from pulsar_admin.store.names import Position
 
     info = CursorInfo(-1, Position(9, 3), cursor_properties={"#pulsar.internal.delayed.bucket_9_9": "9" * 20})
     path = _with_value(tmp_path, f"{PLAIN}/half", encode_cursor_info(info))

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from store.db.environment import open_store
+from pulsar_admin.store.db.environment import open_store
 from tests.conftest import Cli
 from tests.soundness import bytes_of_store
 from tests.stores import copied, imported

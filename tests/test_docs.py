@@ -211,6 +211,6 @@ def test_contributing_names_make_targets_that_exist() -> None:
 
 
 def test_a_name_that_is_gone_is_told() -> None:
-    assert _is_there("store.changes.plan.Plan.preview")
-    assert not _is_there("store.changes.plan.Plan.previews")
-    assert not _is_there("store.changes.no_such_module.plan")
+    assert _is_there("pulsar_admin.store.changes.plan.Plan.preview")
+    assert not _is_there("pulsar_admin.store.changes.plan.Plan.previews")
+    assert not _is_there("pulsar_admin.store.changes.no_such_module.plan")

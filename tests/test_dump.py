@@ -25,25 +25,25 @@ import pytest
 from bench.measuring import ADMIN
 from bench.memory import watch
 from pulsar_admin.cli import run
-from store.codec.brokerentry import split_broker_entry
-from store.codec.message import decode_message_entry
-from store.db.environment import create_store, open_store
-from store.dump import files as dump_files
-from store.dump import source as dump_source
-from store.dump import tables
-from store.dump.job import Dumped, dump_text
-from store.dump.options import DumpOptions
-from store.dump.parquet import write_apart
-from store.engine import starting
-from store.engine.local import LocalEngine
-from store.errors import AlreadyExists, DiskFull
-from store.kernels import sha1_machine
-from store.kernels.sha1 import sha1_spans
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import parse_topic
-from store.scan import entries as scan_entries
-from store.scan import messages as scan_messages
+from pulsar_admin.store.codec.brokerentry import split_broker_entry
+from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.db.environment import create_store, open_store
+from pulsar_admin.store.dump import files as dump_files
+from pulsar_admin.store.dump import source as dump_source
+from pulsar_admin.store.dump import tables
+from pulsar_admin.store.dump.job import Dumped, dump_text
+from pulsar_admin.store.dump.options import DumpOptions
+from pulsar_admin.store.dump.parquet import write_apart
+from pulsar_admin.store.engine import starting
+from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.errors import AlreadyExists, DiskFull
+from pulsar_admin.store.kernels import sha1_machine
+from pulsar_admin.store.kernels.sha1 import sha1_spans
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.scan import entries as scan_entries
+from pulsar_admin.store.scan import messages as scan_messages
 from tests import shapes
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied, imported

@@ -9,8 +9,8 @@ import pytest
 
 from pulsar_admin.config import Settings, build_settings
 from pulsar_admin.engine import PROCESSES_PAY_BYTES, SparkOnDemand, choose_engine, spark_advice
-from store.engine.local import LocalEngine
-from store.engine.spark_session import memory_settings
+from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.engine.spark_session import memory_settings
 from tests.conftest import Cli
 from tests.worlds import world
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import pulsar_admin as pa
-from store.db.environment import open_store
-from store.db.own_ledgers import largest_ledger_id
-from store.db.tree import iter_nodes
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.own_ledgers import largest_ledger_id
+from pulsar_admin.store.db.tree import iter_nodes
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper, Znode
 from tests.stores import copied, lose_nodes

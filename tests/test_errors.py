@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import pytest
 
-import store
+from pulsar_admin import store
 from pulsar_admin.errors import EXIT_CODES, MEANINGS, OTHER_CODES, failure_of
-from store.codec.avro import avro_decoder
-from store.codec.given import json_value
-from store.errors import InvalidValue, StoreError, reason_of
+from pulsar_admin.store.codec.avro import avro_decoder
+from pulsar_admin.store.codec.given import json_value
+from pulsar_admin.store.errors import InvalidValue, StoreError, reason_of
 from tests.conftest import Cli
 from tests.stores import imported
 
@@ -55,7 +55,7 @@ def _expected(code: str) -> int:
 
 def all_classes(cls: type[StoreError] = StoreError) -> list[type[StoreError]]:
     """Every class of the tree, also those declared outside ``store/errors.py``."""
-    for info in pkgutil.walk_packages(store.__path__, "store."):
+    for info in pkgutil.walk_packages(store.__path__, "pulsar_admin.store."):
         if "_pb2" not in info.name:
             importlib.import_module(info.name)
     below = [found for child in cls.__subclasses__() for found in all_classes(child)]

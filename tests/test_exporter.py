@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.rocksvalue import decode_value
-from store.db.environment import open_store
-from store.db.tree import iter_nodes
-from store.sources.rocksdb import locked_by, open_for_reading
-from store.transfer import exports as exporter
+from pulsar_admin.store.codec.rocksvalue import decode_value
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import iter_nodes
+from pulsar_admin.store.sources.rocksdb import locked_by, open_for_reading
+from pulsar_admin.store.transfer import exports as exporter
 from tests.conftest import Cli
 from tests.stores import apply_values
 from tests.test_disk import assert_full, run_limited
@@ -174,7 +174,7 @@ def test_a_target_that_moved_since_the_plan(
 ) -> None:
     """As long as the question stands, anything may happen."""
     node = b"/managed-ledgers/public/default/persistent/plain/half"
-    from store.transfer import exports
+    from pulsar_admin.store.transfer import exports
 
     def moved(*arguments: object) -> object:
         apply_values(source / "metadata", {node: None})

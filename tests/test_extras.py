@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import MissingComponent
-from store.extras import EXTRAS, require
+from pulsar_admin.store.errors import MissingComponent
+from pulsar_admin.store.extras import EXTRAS, require
 from tests.stores import imported
 
 ROOT = Path(__file__).resolve().parent.parent

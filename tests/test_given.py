@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from store.codec.given import DEPTH_MAX, integer, json_object, json_value, parse_integer
-from store.names import parse_topic
+from pulsar_admin.store.codec.given import DEPTH_MAX, integer, json_object, json_value, parse_integer
+from pulsar_admin.store.names import parse_topic
 
 
 @pytest.mark.parametrize(

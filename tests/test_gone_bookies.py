@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
-from store.db.environment import open_store
-from store.model.coverage import read_disks, read_held
-from store.model.ledgers import find_metadata, iter_ledger_ids, read_ledger
-from store.model.open_end import gone_quorum
-from store.recovery.repointing import name_bookies
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.coverage import read_disks, read_held
+from pulsar_admin.store.model.ledgers import find_metadata, iter_ledger_ids, read_ledger
+from pulsar_admin.store.model.open_end import gone_quorum
+from pulsar_admin.store.recovery.repointing import name_bookies
 from tests.conftest import Cli
 from tests.moved_bookies import change_ledgers, renamed
 from tests.stores import copied

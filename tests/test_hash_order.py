@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from store import names
+from pulsar_admin.store import names
 
 
 @pytest.mark.parametrize("odd", ["plain", "ü", "\U0001f600", "\ud800", "", "a\0", "\0"])

@@ -16,9 +16,9 @@ import pytest
 
 from pulsar_admin.output import Writer
 from pulsar_admin.progress import open_progress
+from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.rules.table import CAUSES
 from pulsar_admin.visible import clean_lines, clean_text
-from store.names import shell_word
-from store.rules.table import CAUSES
 from tests.conftest import Cli
 from tests.hostile import CURSOR, EVIL, EVIL_BYTES, FORGED, TOPIC, make_hostile_store
 from tests.stores import copied

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from store.changes.resets import iter_reset_rows
+from pulsar_admin.store.changes.resets import iter_reset_rows
 from tests.conftest import Cli
 from tests.stores import copied
 from tests.worlds import CLUSTER

@@ -19,21 +19,21 @@ import pytest
 import rocksdict
 
 from bench.generate import generate
-from store.codec.rocksvalue import NodeStat, encode_value
-from store.db import environment as meta
-from store.db.environment import Txn, open_store
-from store.db.files import iter_logs
-from store.db.tree import find_node, iter_nodes
-from store.errors import AlreadyExists, SourceNotFound, Unsupported
-from store.model.absent_bookies import index_absent_bookies
-from store.model.ledgers import find_place
-from store.model.reader import open_reader
-from store.model.references import index_owners
-from store.sources.layout import read_standalone_layout
-from store.transfer import cataloguing
-from store.transfer import imports as importer
-from store.transfer.exports import plan_export
-from store.transfer.imports import ImportOptions
+from pulsar_admin.store.codec.rocksvalue import NodeStat, encode_value
+from pulsar_admin.store.db import environment as meta
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.db.tree import find_node, iter_nodes
+from pulsar_admin.store.errors import AlreadyExists, SourceNotFound, Unsupported
+from pulsar_admin.store.model.absent_bookies import index_absent_bookies
+from pulsar_admin.store.model.ledgers import find_place
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.sources.layout import read_standalone_layout
+from pulsar_admin.store.transfer import cataloguing
+from pulsar_admin.store.transfer import imports as importer
+from pulsar_admin.store.transfer.exports import plan_export
+from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.crash.forking import RunChild, forking_server
 from tests.cures.curing import diagnoses, run_printed
@@ -218,7 +218,7 @@ def test_dry_run_writes_nothing(tmp_path: Path, cli: Cli) -> None:
 
 
 def test_progress_reaches_the_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.scan.files.BATCH_RECORDS", 100)
+    monkeypatch.setattr("pulsar_admin.store.scan.files.BATCH_RECORDS", 100)
     source, told = world("small") / "crashed", []
     import_standalone(source, tmp_path / "s", ImportOptions(now_ms=1), told.append)
     assert sum(told) == importer.layout_bytes(read_standalone_layout(source))
@@ -228,7 +228,7 @@ def test_progress_reaches_the_total(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meta, "_FIRST_MAP_BYTES", 1 << 16)
-    monkeypatch.setattr("store.scan.files.BATCH_RECORDS", 100)
+    monkeypatch.setattr("pulsar_admin.store.scan.files.BATCH_RECORDS", 100)
     source, told = world("small") / "crashed", []
     import_standalone(source, tmp_path / "s", ImportOptions(now_ms=1), told.append)
     assert rows_of(tmp_path / "s", "tree", "entries", "times") == rows_of(
@@ -350,7 +350,7 @@ def test_two_writers(tmp_path: Path, cli: Cli) -> None:
         path, now_ms=1, state="importing", sources=({"kind": "standalone", "path": str(world("small") / "clean")},)
     )
     holder = subprocess.Popen(
-        [sys.executable, "-c", "import sys; from pathlib import Path; from store.db.locks import take_writer_lock\n"
+        [sys.executable, "-c", "import sys; from pathlib import Path; from pulsar_admin.store.db.locks import take_writer_lock\n"
          "take_writer_lock(Path(sys.argv[1])); print('locked', flush=True); sys.stdin.read()", str(path)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from msgspec import Struct
 
-from store.db.blocks import NO_MAX, NO_MIN, Block, block_key, decode_times, encode_times
-from store.db.environment import Store, Txn, create_store, open_store
-from store.db.files import LogFile, put_log
-from store.errors import IndexCorrupt
-from store.index.writer import Indexer
-from store.kernels import records as kernel
-from store.model.ledgers import find_place, find_times, iter_blocks, iter_entry_ids
+from pulsar_admin.store.db.blocks import NO_MAX, NO_MIN, Block, block_key, decode_times, encode_times
+from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
+from pulsar_admin.store.db.files import LogFile, put_log
+from pulsar_admin.store.errors import IndexCorrupt
+from pulsar_admin.store.index.writer import Indexer
+from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.model.ledgers import find_place, find_times, iter_blocks, iter_entry_ids
 
 SEEDS = range(24)
 
@@ -290,7 +290,7 @@ def test_block_is_read_by_hand() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 111, 112, 127, 136])
 def test_damaged_time_row_is_named(length: int) -> None:
-    from store.db.blocks import LedgerSums
+    from pulsar_admin.store.db.blocks import LedgerSums
 
     row = encode_times(LedgerSums(*range(13)), [bytes(8), bytes(8)])
     assert len(decode_times(3, row).publish_max) == 1

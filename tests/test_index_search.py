@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.brokerentry import BrokerEntry
-from store.codec.message import encode_message_entry
-from store.db.environment import open_store
-from store.model.messages import MessageReader
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import parse_topic
-from store.proto.pulsar_api_pb2 import MessageMetadata
-from store.search.by_index import find_by_index
+from pulsar_admin.store.codec.brokerentry import BrokerEntry
+from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.messages import MessageReader
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.search.by_index import find_by_index
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store

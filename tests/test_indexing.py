@@ -13,18 +13,18 @@ import pytest
 from msgspec.structs import replace
 
 from bench.generate import generate
-from store.codec.logscan import Record, iter_records
-from store.db.environment import Store, create_store, open_store
-from store.db.files import LogFile, iter_logs
-from store.engine.local import LocalEngine
-from store.engine.operation import Engine
-from store.engine.packed import pack_slice
-from store.index import build as indexing
-from store.index.build import Scanning, index_files, ledger_digests
-from store.kernels import records as kernel
-from store.scan import files
-from store.scan.runs import Runs, decode_runs, pack_runs
-from store.transfer.imports import ImportOptions
+from pulsar_admin.store.codec.logscan import Record, iter_records
+from pulsar_admin.store.db.environment import Store, create_store, open_store
+from pulsar_admin.store.db.files import LogFile, iter_logs
+from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.engine.operation import Engine
+from pulsar_admin.store.engine.packed import pack_slice
+from pulsar_admin.store.index import build as indexing
+from pulsar_admin.store.index.build import Scanning, index_files, ledger_digests
+from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.scan import files
+from pulsar_admin.store.scan.runs import Runs, decode_runs, pack_runs
+from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.reference_index import assert_index_is_right
 from tests.stores import import_standalone
@@ -206,8 +206,8 @@ def test_neither_order_nor_groups_matter(
 
 
 def _sent(log: Path, size_bytes: int) -> int:
-    from store.engine.slices import Cut, plan_slices
-    from store.index.scan import ScanRuns
+    from pulsar_admin.store.engine.slices import Cut, plan_slices
+    from pulsar_admin.store.index.scan import ScanRuns
 
     nothing_known = (np.zeros(0, np.int64), np.zeros(0, np.int16))
     pieces = plan_slices([(str(log), 1, log.stat().st_size)], Cut(size_bytes))
@@ -278,8 +278,8 @@ def test_what_waits_is_committed_by_its_size(tmp_path: Path, cli: Cli, monkeypat
 
 
 def test_a_slice_without_a_result_keeps_the_others(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from store.errors import EntryLogCorrupt
-    from store.index.scan import ScanRuns
+    from pulsar_admin.store.errors import EntryLogCorrupt
+    from pulsar_admin.store.index.scan import ScanRuns
 
     import_standalone(_generated(tmp_path, cli), tmp_path / "here", ImportOptions(now_ms=1), lambda _: None)
     run = ScanRuns.run
@@ -317,7 +317,7 @@ def test_a_slice_without_a_result_keeps_the_others(tmp_path: Path, cli: Cli, mon
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path, cli: Cli) -> None:
-    from store.errors import SourceChanged
+    from pulsar_admin.store.errors import SourceChanged
 
     source = scratch_copy("small", "clean", tmp_path)
     import_standalone(source, tmp_path / "here", ImportOptions(now_ms=1), lambda _: None)

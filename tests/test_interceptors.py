@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from store.codec.brokerentry import BrokerEntry, encode_broker_entry
-from store.codec.interceptors import (
+from pulsar_admin.store.codec.brokerentry import BrokerEntry, encode_broker_entry
+from pulsar_admin.store.codec.interceptors import (
     ENTRY_POINT_GROUP,
     Append,
     InterceptorChain,
@@ -18,7 +18,7 @@ from store.codec.interceptors import (
     parse_interceptors,
     read_broker_conf,
 )
-from store.errors import InvalidValue
+from pulsar_admin.store.errors import InvalidValue
 
 TIMESTAMP, INDEX = "AppendBrokerTimestampMetadataInterceptor", "AppendIndexMetadataInterceptor"
 PACKAGE = "org.apache.pulsar.common.intercept."

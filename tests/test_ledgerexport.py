@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.dbledger import decode_location_row
-from store.codec.entry import decode_entry
-from store.codec.entrylog import decode_header, decode_ledgers_map, log_file_name
-from store.codec.ledgermetadata import ledger_path
-from store.codec.logscan import Record, iter_records
-from store.codec.rocksvalue import decode_counter, encode_counter
-from store.db.environment import open_store
-from store.db.own_ledgers import SEQUENCE_KEY
-from store.sources.rocksdb import open_for_reading, read_values
+from pulsar_admin.store.codec.dbledger import decode_location_row
+from pulsar_admin.store.codec.entry import decode_entry
+from pulsar_admin.store.codec.entrylog import decode_header, decode_ledgers_map, log_file_name
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.logscan import Record, iter_records
+from pulsar_admin.store.codec.rocksvalue import decode_counter, encode_counter
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.own_ledgers import SEQUENCE_KEY
+from pulsar_admin.store.sources.rocksdb import open_for_reading, read_values
 from tests.conftest import Cli
 from tests.decoders import decode_ledgers_row
 from tests.stores import apply_values, copied

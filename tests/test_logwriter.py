@@ -10,15 +10,22 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
-from store.changes.log_writer import LedgerSpec, LogWriter, PayloadColumns, WrittenLedgers, apply_written, write_ledgers
-from store.changes.plan import ChangePart, Plan, apply_plan, plan_undo
-from store.check import check_store
-from store.codec.digest import DigestType
-from store.codec.entry import decode_entry
-from store.codec.entrylog import decode_header, decode_ledgers_map, iter_records
-from store.codec.rocksvalue import decode_counter
-from store.db.environment import Store, create_store, open_store
-from store.db.own_ledgers import (
+from pulsar_admin.store.changes.log_writer import (
+    LedgerSpec,
+    LogWriter,
+    PayloadColumns,
+    WrittenLedgers,
+    apply_written,
+    write_ledgers,
+)
+from pulsar_admin.store.changes.plan import ChangePart, Plan, apply_plan, plan_undo
+from pulsar_admin.store.check import check_store
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.entry import decode_entry
+from pulsar_admin.store.codec.entrylog import decode_header, decode_ledgers_map, iter_records
+from pulsar_admin.store.codec.rocksvalue import decode_counter
+from pulsar_admin.store.db.environment import Store, create_store, open_store
+from pulsar_admin.store.db.own_ledgers import (
     RESERVED_GAP,
     SEQUENCE_KEY,
     OwnLedgers,
@@ -26,10 +33,10 @@ from store.db.own_ledgers import (
     largest_ledger_id,
     sequence_after_export,
 )
-from store.errors import DiskFull, LimitExceeded, StalePlan
-from store.model.ledgers import iter_ledger_ids, read_ledger
-from store.model.reader import open_reader
-from store.sources.rocksdb import read_values
+from pulsar_admin.store.errors import DiskFull, LimitExceeded, StalePlan
+from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.sources.rocksdb import read_values
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied
 from tests.worlds import world

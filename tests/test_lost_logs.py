@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from store.codec.bookie import LogMark, decode_last_mark
-from store.db.bookies import iter_imported_bookies
-from store.db.environment import open_store
-from store.db.files import LogFile, iter_logs
-from store.db.owners import find_owners
-from store.model.ledgers import iter_ledger_ids, read_ledger
-from store.sources.misled import read_misled
-from store.sources.rocksdb import apply_changes, open_for_reading
+from pulsar_admin.store.codec.bookie import LogMark, decode_last_mark
+from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.files import LogFile, iter_logs
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
+from pulsar_admin.store.sources.misled import read_misled
+from pulsar_admin.store.sources.rocksdb import apply_changes, open_for_reading
 from tests.conftest import Cli
 from tests.reference_index import bodies
 from tests.stores import imported

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from commands.topics import describing
+from pulsar_admin.commands.topics import describing
 from pulsar_admin.spool import CellSpool, PackedCells
-from store.facts import spread
-from store.reports import overview
-from store.reports.overview import Largest
+from pulsar_admin.store.facts import spread
+from pulsar_admin.store.reports import overview
+from pulsar_admin.store.reports.overview import Largest
 from tests.conftest import Cli
 from tests.rules.test_quiet import damage_drawn
 from tests.stores import copied, imported

@@ -17,13 +17,13 @@ import lmdb
 import pytest
 
 from pulsar_admin.cli import run
-from store.check import check_store
-from store.db import environment as meta
-from store.db.backups import iter_backups
-from store.db.environment import open_store
-from store.db.file import check_file
-from store.db.locks import take_writer_lock
-from store.errors import DiskFailed, DiskFull, IndexCorrupt, StoreBusy
+from pulsar_admin.store.check import check_store
+from pulsar_admin.store.db import environment as meta
+from pulsar_admin.store.db.backups import iter_backups
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.file import check_file
+from pulsar_admin.store.db.locks import take_writer_lock
+from pulsar_admin.store.errors import DiskFailed, DiskFull, IndexCorrupt, StoreBusy
 from tests.conftest import Cli
 from tests.soundness import bytes_of_store
 from tests.stores import imported, narrow_copy
@@ -360,7 +360,7 @@ def test_a_damaged_page_is_an_error_of_ours(tmp_path: Path, cli: Cli, damages_st
 
 def test_the_pages_that_a_command_walked_are_not_walked_again(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     store = imported("small", "clean")
-    monkeypatch.setattr("store.rules.files.check_file", lambda *_: pytest.fail("they were walked again"))
+    monkeypatch.setattr("pulsar_admin.store.rules.files.check_file", lambda *_: pytest.fail("they were walked again"))
     for command in (["doctor"], ["store", "check"]):
         result = cli("--store", store, *command)
         assert result.exit_code == 0, result.stderr

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from commands.metrics import render_metrics
-from store.reports.metrics import Metric, Sample
+from pulsar_admin.commands.metrics import render_metrics
+from pulsar_admin.store.reports.metrics import Metric, Sample
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied, imported
 from tests.worlds import WORLD_NAMES, asked_topics, oracle

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from commands import ledgers
-from commands.compaction import reading
-from commands.delayed import inspecting
-from commands.store import usage
-from commands.topics import backlog, internals, stats
-from commands.topics.answers import TOPIC_COLUMN
 from pulsar_admin.columns import Column
+from pulsar_admin.commands import ledgers
+from pulsar_admin.commands.compaction import reading
+from pulsar_admin.commands.delayed import inspecting
+from pulsar_admin.commands.store import usage
+from pulsar_admin.commands.topics import backlog, internals, stats
+from pulsar_admin.commands.topics.answers import TOPIC_COLUMN
 from pulsar_admin.narrow import choose_layout, fold
 from pulsar_admin.output import render_table
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn, open_store
-from store.db.tree import Node, put_nodes
-from store.errors import TopicNotFound
-from store.model.near import near_names
-from store.model.topics import read_topic
-from store.names import parse_topic
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.errors import TopicNotFound
+from pulsar_admin.store.model.near import near_names
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.stores import copied, imported
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.cursor import CursorInfo, encode_cursor_info
-from store.codec.ledgermetadata import ledger_path
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn, open_store
-from store.db.tree import Node, find_node, iter_nodes, put_nodes
-from store.model.references import index_owners
-from store.names import Position
-from store.recovery.known import read_known
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, find_node, iter_nodes, put_nodes
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.recovery.known import read_known
 from tests.conftest import Cli
 from tests.stores import copied, imported, lose_nodes, narrow_copy
 from tests.worlds import oracle

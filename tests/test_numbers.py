@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from store.db.environment import open_store
-from store.facts.numbers import PlainTopics, numbers_of
-from store.facts.topics import TopicFacts
-from store.model.reader import open_reader
-from store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.facts.numbers import PlainTopics, numbers_of
+from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import iter_topics, read_topic
 from tests.rules.test_quiet import damage_drawn
 from tests.stores import NOW_MS, copied, imported
 from tests.worlds import STATES

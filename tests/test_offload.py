@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 import pulsar_admin as pa
-from store.codec.offload import decode_offload_index, iter_block_entries
-from store.codec.sequencefile import iter_map_file
-from store.db.environment import open_store
-from store.errors import EntryLogCorrupt, StoreError
-from store.sources.objects import find_offloaded, open_objects
-from store.transfer.offloads import add_offload, plan_offload
+from pulsar_admin.store.codec.offload import decode_offload_index, iter_block_entries
+from pulsar_admin.store.codec.sequencefile import iter_map_file
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.errors import EntryLogCorrupt, StoreError
+from pulsar_admin.store.sources.objects import find_offloaded, open_objects
+from pulsar_admin.store.transfer.offloads import add_offload, plan_offload
 from tests.conftest import Cli
 from tests.spark.servers import free_port, wait_for
 from tests.worlds import oracle, world

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.logscan import Record, iter_records
-from store.db.environment import open_store
-from store.db.files import iter_logs
-from store.doctor import DoctorOptions, diagnose
-from store.doctor.overview import count_findings
-from store.model.copy_age import read_copied_ms
-from store.model.reader import open_reader
-from store.names import Position
-from store.reports.overview import Largest, Overview, Wanted, read_overview
+from pulsar_admin.store.codec.logscan import Record, iter_records
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.doctor import DoctorOptions, diagnose
+from pulsar_admin.store.doctor.overview import count_findings
+from pulsar_admin.store.model.copy_age import read_copied_ms
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.reports.overview import Largest, Overview, Wanted, read_overview
 from tests.conftest import Cli
 from tests.reference_index import reference_index
 from tests.stores import NOW_MS, imported

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pulsar_admin
-from store.pace import PACE, ColdPages, Pace, _resident
+from pulsar_admin.store.pace import PACE, ColdPages, Pace, _resident
 from tests.conftest import Cli
 from tests.worlds import scratch_copy, world
 

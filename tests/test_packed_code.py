@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from store.engine.spark_session import pack_code
+from pulsar_admin.store.engine.spark_session import pack_code
 
 ROOT = Path(__file__).resolve().parent.parent
 _PROGRAM = """
@@ -16,12 +16,12 @@ from zipfile import ZipFile
 archive = sys.argv[1]
 sys.path.insert(0, archive)
 names = [name for name in ZipFile(archive).namelist() if name.endswith(".py")]
-skipped = ("store/proto/generate.py", "pulsar_admin/__main__.py")
+skipped = ("pulsar_admin/store/proto/generate.py", "pulsar_admin/__main__.py")
 for name in names:
     if name not in skipped:
         importlib.import_module(name.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
-import store
-from store.codec.policyevent import builtin_schema
+from pulsar_admin import store
+from pulsar_admin.store.codec.policyevent import builtin_schema
 print(json.dumps([store.__file__, len(names), builtin_schema().decode()]))
 """
 
@@ -33,6 +33,6 @@ def test_everything_is_imported_from_the_archive(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     where, count, schema = json.loads(done.stdout.splitlines()[-1])
-    assert where == str(archive / "store" / "__init__.py")
+    assert where == str(archive / "pulsar_admin" / "store" / "__init__.py")
     assert count == sum(len(list((ROOT / name).rglob("*.py"))) for name in ("store", "pulsar_admin", "commands"))
     assert schema == (ROOT / "store/proto/pulsar_event.avsc").read_text()

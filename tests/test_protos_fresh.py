@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from store.proto.generate import FOLDER, ROOT, generate, proto_files
+from pulsar_admin.store.proto.generate import FOLDER, ROOT, generate, proto_files
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,8 @@ def test_no_generated_file_is_left_behind() -> None:
 
 _PARSE = """
 import sys
-from store.proto.bookkeeper_pb2 import LedgerMetadataFormat
-from store.proto.pulsar_api_pb2 import LZ4, CompressionType, MarkerType
+from pulsar_admin.store.proto.bookkeeper_pb2 import LedgerMetadataFormat
+from pulsar_admin.store.proto.pulsar_api_pb2 import LZ4, CompressionType, MarkerType
 raw = bytes.fromhex("0802100118002801320a0a06612e623a383010003802")
 found = LedgerMetadataFormat.FromString(raw)
 assert (found.quorumSize, found.state, found.segment[0].ensembleMember[0]) == (2, LedgerMetadataFormat.OPEN, "a.b:80")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from pulsar_admin.query import Query, choose_rows, parse_query
-from store.errors import InvalidValue
-from store.names import Position
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.names import Position
 from tests.conftest import Cli
 from tests.stores import imported
 

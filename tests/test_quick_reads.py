@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from store.codec.digest import DigestType
-from store.codec.ledgermetadata import (
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.ledgermetadata import (
     LedgerMetadata,
     LedgerState,
     Segment,
@@ -17,24 +17,24 @@ from store.codec.ledgermetadata import (
     find_lone_ledger,
     ledger_id_of_path,
 )
-from store.db.blocks import LedgerSums, decode_sums, decode_times, encode_times
-from store.db.environment import open_store
-from store.db.tree import decode_node
-from store.doctor import diagnose
-from store.errors import IndexCorrupt, MetadataCorrupt, StoreError
-from store.model.cursors import iter_cursor_names, read_cursor, read_each_cursor
-from store.model.ledgers import find_ledger, find_whole, iter_ledger_ids, missing_ranges
-from store.model.open_end import read_open_end, read_shortfalls
-from store.model.reader import open_reader
-from store.model.references import References, find_references
-from store.model.structures import decode_structure
-from store.model.topics import iter_topics, read_topic
-from store.model.unknown_values import unknown_in
-from store.model.usual_nodes import find_usual, iter_unusual
-from store.names import topic_of_path
-from store.reports.subscriptions import Asked, iter_facts, iter_subscription_facts, prepare_facts
-from store.rules import judging
-from store.rules.table import TOPIC_RULES
+from pulsar_admin.store.db.blocks import LedgerSums, decode_sums, decode_times, encode_times
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import decode_node
+from pulsar_admin.store.doctor import diagnose
+from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, StoreError
+from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor, read_each_cursor
+from pulsar_admin.store.model.ledgers import find_ledger, find_whole, iter_ledger_ids, missing_ranges
+from pulsar_admin.store.model.open_end import read_open_end, read_shortfalls
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.references import References, find_references
+from pulsar_admin.store.model.structures import decode_structure
+from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.model.unknown_values import unknown_in
+from pulsar_admin.store.model.usual_nodes import find_usual, iter_unusual
+from pulsar_admin.store.names import topic_of_path
+from pulsar_admin.store.reports.subscriptions import Asked, iter_facts, iter_subscription_facts, prepare_facts
+from pulsar_admin.store.rules import judging
+from pulsar_admin.store.rules.table import TOPIC_RULES
 from tests.stores import NOW_MS, imported
 from tests.worlds import STATES
 

@@ -276,7 +276,7 @@ def test_no_room_is_told_and_a_log_can_wait_elsewhere(
     data: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The room is what the disk says; here it says that nothing is free but what was freed."""
-    from store.disks import reclaim
+    from pulsar_admin.store.disks import reclaim
 
     current = data / CURRENT
     alive = listed_ledgers(data / "metadata")
@@ -366,7 +366,7 @@ def test_metadata_that_lacks_what_topics_name_is_refused(cli: Cli, tmp_path: Pat
     assert cli("--store", store, "topics", "delete", "public/default/plain").exit_code == 0
     # A deletion that was not exported deletes nothing.
     assert cli(*words).json["logs"] == before["logs"]
-    from store.db.environment import open_store
+    from pulsar_admin.store.db.environment import open_store
 
     with open_store(store, writable=True) as opened:
 
@@ -441,8 +441,8 @@ def test_it_asks_first(data: Path, cli: Cli) -> None:
 def test_a_ledger_whose_ensembles_name_others_is_not_taken_back() -> None:
     import numpy as np
 
-    from store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
-    from store.disks.trust import find_members
+    from pulsar_admin.store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
+    from pulsar_admin.store.disks.trust import find_members
 
     nodes = [
         (ledger_path(ledger_id), encode_ledger_metadata(closed_ledger(bookie, 3, 30, {})))

@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from pulsar_admin.cli import run
-from store.codec.cursor import CursorInfo
-from store.codec.message import encode_message_entry
-from store.engine.slices import Cut, plan_slices
-from store.model.redaction import redact
-from store.names import Position
-from store.proto.pulsar_api_pb2 import MessageMetadata
-from store.scan.message_rows import ReadMessages
-from store.scan.sources import source_files
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.engine.slices import Cut, plan_slices
+from pulsar_admin.store.model.redaction import redact
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.scan.message_rows import ReadMessages
+from pulsar_admin.store.scan.sources import source_files
 from tests.conftest import Cli
 from tests.synthetic import Made, MadeTopic, make_store
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
-from store.codec.managedledger import decode_managed_ledger
-from store.db.blocks import Block
-from store.db.environment import Store, Txn, open_store
-from store.db.files import iter_damage, iter_logs
-from store.db.tree import find_node
-from store.transfer.imports import ImportOptions
-from store.transfer.refresh import RefreshOptions, RefreshResult, refresh_store
+from pulsar_admin.store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
+from pulsar_admin.store.codec.managedledger import decode_managed_ledger
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.environment import Store, Txn, open_store
+from pulsar_admin.store.db.files import iter_damage, iter_logs
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.transfer.imports import ImportOptions
+from pulsar_admin.store.transfer.refresh import RefreshOptions, RefreshResult, refresh_store
 from tests.conftest import Cli
 from tests.stores import copied, import_standalone, imported
 from tests.worlds import assert_unchanged, copy_tree, scratch_copy, world

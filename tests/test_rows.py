@@ -18,16 +18,16 @@ from random import Random
 import lmdb
 import pytest
 
-import store.db.environment
-from store.db.environment import DATABASES, Store, Txn, _take_part, open_store
-from store.db.file import CommitRecord
-from store.db.files import iter_logs
-from store.db.rows import DERIVED
-from store.db.storeinfo import check_pages
-from store.db.unserved import read_index_states, read_journal_marks
-from store.errors import IndexCorrupt, StoreError
-from store.model.absent_bookies import find_absent_bookies, find_unknown_bookies
-from store.model.copy_age import find_as_of
+from pulsar_admin.store.db import environment
+from pulsar_admin.store.db.environment import DATABASES, Store, Txn, _take_part, open_store
+from pulsar_admin.store.db.file import CommitRecord
+from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.db.rows import DERIVED
+from pulsar_admin.store.db.storeinfo import check_pages
+from pulsar_admin.store.db.unserved import read_index_states, read_journal_marks
+from pulsar_admin.store.errors import IndexCorrupt, StoreError
+from pulsar_admin.store.model.absent_bookies import find_absent_bookies, find_unknown_bookies
+from pulsar_admin.store.model.copy_age import find_as_of
 from tests.altering import RawRow, alter, alter_branch_keys, raw_rows
 from tests.conftest import Cli
 from tests.crash.killing import killing
@@ -399,7 +399,7 @@ def test_a_refresh_gives_digests_also_without_a_source(old: Path, cli: Cli) -> N
 
 
 def test_rows_get_digests_on_a_larger_map(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store.db.environment, "_FIRST_MAP_BYTES", 1 << 12)
+    monkeypatch.setattr(environment, "_FIRST_MAP_BYTES", 1 << 12)
     before = rows_of(old)
     with open_store(old, writable=True) as opened:
         opened.write(lambda txn: txn.put("state", b"large", bytes(1 << 20)))
@@ -436,8 +436,8 @@ def test_rows_get_digests_in_parts_and_what_was_stopped_goes_on(old: Path, monke
         parts.append(part := _take_part(rows))
         return part
 
-    monkeypatch.setattr(store.db.environment, "_PART_BYTES", part_bytes)
-    monkeypatch.setattr(store.db.environment, "_take_part", take)
+    monkeypatch.setattr(environment, "_PART_BYTES", part_bytes)
+    monkeypatch.setattr(environment, "_take_part", take)
     with open_store(old, writable=True) as opened:
         opened.add_digests()
     assert rows_of(old) == before
@@ -521,7 +521,7 @@ def test_an_altered_key_above_derived_rows_is_cured_by_making_them_again(new: Pa
 def test_a_reader_that_is_open_sees_the_digests_come(old: Path) -> None:
     change = f"""
 from pathlib import Path
-from store.db.environment import open_store
+from pulsar_admin.store.db.environment import open_store
 with open_store(Path({str(old)!r}), writable=True) as opened:
     opened.write(lambda txn: txn.put("state", b"written", b"later"))
 """
@@ -607,15 +607,15 @@ def _kills_in_parts(calls: int) -> Callable[[pytest.MonkeyPatch], None]:
     """Kill before the commit of a part of the rows, of parts of a KiB."""
 
     def prepare(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(store.db.environment, "_PART_BYTES", 1024)
-        _kills(store.db.environment, "_take_part", calls, before=True)(patch)
+        patch.setattr(environment, "_PART_BYTES", 1024)
+        _kills(environment, "_take_part", calls, before=True)(patch)
 
     return prepare
 
 
 KILLS = {
-    "at the first row": (_kills(store.db.environment, "sealed", before=True), False),
-    "between rows": (_kills(store.db.environment, "sealed", 100, before=True), False),
+    "at the first row": (_kills(environment, "sealed", before=True), False),
+    "between rows": (_kills(environment, "sealed", 100, before=True), False),
     "in the second part": (_kills_in_parts(2), False),
     "in the last part": (_kills_in_parts(9), False),
     "before store.json": (_kills(Store, "update_info", before=True), False),

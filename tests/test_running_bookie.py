@@ -14,22 +14,22 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from store.codec.logscan import Record, iter_records
-from store.db.blocks import Block
-from store.db.environment import open_store
-from store.db.files import Damage, FileMode
-from store.db.next_ledger_id import find_next_ledger_id
-from store.db.tree import Row
-from store.facts.unlisted import Unlisted, UnlistedLedgers
-from store.model.ledgers import iter_indexed_ids
-from store.model.reader import open_reader
-from store.sources.cluster import make_layout
-from store.sources.given import parse_bookie
-from store.sources.layout import Layout
-from store.sources.nodes import MetadataDirectory, Source, iter_source_rows
-from store.transfer import imports
-from store.transfer.imports import ImportOptions, ImportResult, import_layout
-from store.transfer.refresh import RefreshOptions, refresh_store
+from pulsar_admin.store.codec.logscan import Record, iter_records
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.files import Damage, FileMode
+from pulsar_admin.store.db.next_ledger_id import find_next_ledger_id
+from pulsar_admin.store.db.tree import Row
+from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
+from pulsar_admin.store.model.ledgers import iter_indexed_ids
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.sources.cluster import make_layout
+from pulsar_admin.store.sources.given import parse_bookie
+from pulsar_admin.store.sources.layout import Layout
+from pulsar_admin.store.sources.nodes import MetadataDirectory, Source, iter_source_rows
+from pulsar_admin.store.transfer import imports
+from pulsar_admin.store.transfer.imports import ImportOptions, ImportResult, import_layout
+from pulsar_admin.store.transfer.refresh import RefreshOptions, refresh_store
 from tests.conftest import Cli
 from tests.growing import Bookie, ids, record
 from tests.stores import imported

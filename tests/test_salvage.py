@@ -13,28 +13,28 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from store.codec import journal
-from store.codec.bookie import decode_last_id, decode_last_mark
-from store.codec.dbledger import LedgerData, decode_ledgers_row, decode_location_row, encode_ledgers_row
-from store.codec.digest import master_key
-from store.codec.entry import decode_entry
-from store.codec.entrylog import log_file_name
-from store.codec.ledgerindex import decode_ledger_index_header
-from store.db.environment import open_store
-from store.disks import switching
-from store.disks.journals import JournalSurvey
-from store.disks.listed import Listed
-from store.disks.old_index import OldLedgers
-from store.disks.rows import Witnesses, make_rows
-from store.disks.salvage import plan_salvage
-from store.disks.salvaging import apply_salvage
-from store.errors import SourceBusy, StalePlan
-from store.model.ledgers import iter_ledger_ids
-from store.sources import log_files
-from store.sources.cluster import make_layout, open_metadata
-from store.sources.given import find_bookie, parse_bookie
-from store.sources.rocksdb import create_database, open_for_reading
-from store.transfer.imports import ImportOptions, import_layout
+from pulsar_admin.store.codec import journal
+from pulsar_admin.store.codec.bookie import decode_last_id, decode_last_mark
+from pulsar_admin.store.codec.dbledger import LedgerData, decode_ledgers_row, decode_location_row, encode_ledgers_row
+from pulsar_admin.store.codec.digest import master_key
+from pulsar_admin.store.codec.entry import decode_entry
+from pulsar_admin.store.codec.entrylog import log_file_name
+from pulsar_admin.store.codec.ledgerindex import decode_ledger_index_header
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.disks import switching
+from pulsar_admin.store.disks.journals import JournalSurvey
+from pulsar_admin.store.disks.listed import Listed
+from pulsar_admin.store.disks.old_index import OldLedgers
+from pulsar_admin.store.disks.rows import Witnesses, make_rows
+from pulsar_admin.store.disks.salvage import plan_salvage
+from pulsar_admin.store.disks.salvaging import apply_salvage
+from pulsar_admin.store.errors import SourceBusy, StalePlan
+from pulsar_admin.store.model.ledgers import iter_ledger_ids
+from pulsar_admin.store.sources import log_files
+from pulsar_admin.store.sources.cluster import make_layout, open_metadata
+from pulsar_admin.store.sources.given import find_bookie, parse_bookie
+from pulsar_admin.store.sources.rocksdb import create_database, open_for_reading
+from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
 from tests.conftest import Cli
 from tests.stores import NOW_MS
 from tests.worlds import copy_tree, digest_of, world
@@ -201,7 +201,7 @@ def test_ledgers_that_upstreams_rebuild_fenced_are_as_before(tmp_path: Path, cli
 def test_a_bookie_that_runs_and_one_with_a_directory_missing_are_refused(tmp_path: Path, store: Path, cli: Cli) -> None:
     copy_tree(world("cluster") / "crashed" / "bookkeeper0", tmp_path / "bookie")
     before = digest_of(tmp_path / "bookie")
-    code = "import sys; from pathlib import Path; from store.sources.rocksdb import lock_database\n"
+    code = "import sys; from pathlib import Path; from pulsar_admin.store.sources.rocksdb import lock_database\n"
     code += "with lock_database(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     words = [sys.executable, "-c", code, str(tmp_path / "bookie" / "current" / "ledgers")]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec import avro
-from store.codec.avro import avro_decoder
-from store.codec.value import ValueSchema, decoder_of, json_text, plain, split_pair
-from store.db.environment import open_store
-from store.errors import EntryCorrupt, Unsupported
-from store.model.messages import MessageReader
-from store.model.reader import open_reader
-from store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader, encoded, read_schemas
-from store.model.topics import read_topic
-from store.names import EARLIEST, parse_topic
-from store.scan.typed_values import TypedValues
+from pulsar_admin.store.codec import avro
+from pulsar_admin.store.codec.avro import avro_decoder
+from pulsar_admin.store.codec.value import ValueSchema, decoder_of, json_text, plain, split_pair
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.errors import EntryCorrupt, Unsupported
+from pulsar_admin.store.model.messages import MessageReader
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader, encoded, read_schemas
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import EARLIEST, parse_topic
+from pulsar_admin.store.scan.typed_values import TypedValues
 from tests.codec.strategies import quick
 from tests.shapes import PREFIX, TOPICS, schemas, sent, store
 from tests.stores import imported

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from store import files
-from store.files import Scratch, scratch_directory
+from pulsar_admin.store import files
+from pulsar_admin.store.files import Scratch, scratch_directory
 from tests.worlds import world
 
-HOLD = "from store.files import Scratch; import sys; print(Scratch().path, flush=True); sys.stdin.read()"
+HOLD = "from pulsar_admin.store.files import Scratch; import sys; print(Scratch().path, flush=True); sys.stdin.read()"
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_an_import_that_is_killed(jobs: str, temporary: Path, tmp_path: Path) ->
 KILLED = """
 import os, signal, sys
 from pulsar_admin.cli import run
-from store.sources import rocksopen
+from pulsar_admin.store.sources import rocksopen
 open_it = rocksopen.open_database
 def kill(*args):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from store.codec.cursor import CursorInfo
-from store.db.clocks import Clock
-from store.db.environment import open_store
-from store.dump.reading import find_event_time
-from store.model.cursors import read_cursor
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import Topic, read_topic
-from store.names import LATEST, Position, parse_topic
-from store.search.broker import BrokerSearch
-from store.search.broker_setup import BrokerSetup
-from store.search.by_time import Found, find_by_event_time, find_first_at_or_after
-from store.search.explain import explain
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.db.clocks import Clock
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.dump.reading import find_event_time
+from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import LATEST, Position, parse_topic
+from pulsar_admin.store.search.broker import BrokerSearch
+from pulsar_admin.store.search.broker_setup import BrokerSetup
+from pulsar_admin.store.search.by_time import Found, find_by_event_time, find_first_at_or_after
+from pulsar_admin.store.search.explain import explain
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.errors import Failure
-from store.engine.secrets import hide_secrets, hide_url
-from store.engine.spark_errors import cause_of
-from store.errors import MissingComponent
+from pulsar_admin.store.engine.secrets import hide_secrets, hide_url
+from pulsar_admin.store.engine.spark_errors import cause_of
+from pulsar_admin.store.errors import MissingComponent
 from tests.conftest import Cli
 
 SECRET = "geheim'+/=42"
@@ -90,7 +90,7 @@ def test_a_port_that_is_none_is_a_usage_error(url: str, cli: Cli, demo_store: Pa
 
 def test_no_pyspark_is_still_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check of the address comes behind that of the package."""
-    from store.engine.spark_session import SparkOptions, open_session
+    from pulsar_admin.store.engine.spark_session import SparkOptions, open_session
 
     monkeypatch.setitem(__import__("sys").modules, "pyspark", None)
     with pytest.raises(MissingComponent), open_session(SparkOptions(master="spark://h:99999")):

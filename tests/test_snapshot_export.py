@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.rocksvalue import NodeStat
-from store.codec.zookeeper import Snapshot, decode_snapshot
-from store.db.environment import open_store
-from store.db.files import METADATA_FILE_ID, Damage, put_damage
-from store.db.tree import Node, iter_nodes, put_nodes
-from store.sources.zookeeper import read_snapshot
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.codec.zookeeper import Snapshot, decode_snapshot
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.files import METADATA_FILE_ID, Damage, put_damage
+from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes
+from pulsar_admin.store.sources.zookeeper import read_snapshot
 from tests.conftest import Cli
 from tests.stores import copied
 from tests.worlds import assert_unchanged

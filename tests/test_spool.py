@@ -10,7 +10,7 @@ import pytest
 from pulsar_admin import spool
 from pulsar_admin.columns import Column, telling
 from pulsar_admin.spool import CellSpool
-from store.names import Position
+from pulsar_admin.store.names import Position
 
 _COLUMNS = (
     Column("NAME", "name"),

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from store.db.environment import open_store
-from store.errors import InvalidValue
-from store.facts import spread
-from store.facts.spread import Spread, processes_that_pay
-from store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.facts import spread
+from pulsar_admin.store.facts.spread import Spread, processes_that_pay
+from pulsar_admin.store.model.reader import EntryReader, open_reader
 from tests.stores import copied, imported
 
 _PARTS = range(9)

@@ -19,20 +19,20 @@ from typing import Any
 import pytest
 
 from pulsar_admin.jsonify import to_json
-from store.codec.buffer import signed
-from store.codec.compression import decompress
-from store.db.environment import open_store
-from store.model.cursors import read_cursor
-from store.model.entries import read_last_id, read_message
-from store.model.messages import MessageReader
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import read_topic
-from store.names import EARLIEST, Position, TopicName, parse_topic
-from store.proto.pulsar_api_pb2 import MessageMetadata
-from store.reports.backlog import analyze_backlog
-from store.reports.internal_info import read_internal_info
-from store.reports.internal_stats import iso_time, read_internal_stats
-from store.reports.stats import StatsOptions, read_topic_stats
+from pulsar_admin.store.codec.buffer import signed
+from pulsar_admin.store.codec.compression import decompress
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.entries import read_last_id, read_message
+from pulsar_admin.store.model.messages import MessageReader
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import EARLIEST, Position, TopicName, parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.reports.backlog import analyze_backlog
+from pulsar_admin.store.reports.internal_info import read_internal_info
+from pulsar_admin.store.reports.internal_stats import iso_time, read_internal_stats
+from pulsar_admin.store.reports.stats import StatsOptions, read_topic_stats
 from tests.stores import imported
 from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from store.db.environment import open_store
-from store.errors import StoreError
-from store.model.reader import open_reader
-from store.names import encode_name, parse_topic
-from store.reports.subscriptions import CHEAP, Asked, NotDue, SubscriptionFacts, iter_subscription_facts
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.names import encode_name, parse_topic
+from pulsar_admin.store.reports.subscriptions import CHEAP, Asked, NotDue, SubscriptionFacts, iter_subscription_facts
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied, imported, lose_nodes
 from tests.why.planted import put

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from store.errors import InvalidValue
-from store.timespec import (
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.timespec import (
     MAX_TIME_MS,
     format_duration_ms,
     format_time_ms,

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import force_setattr
 
-from store.codec.managedledger import ManagedLedger, decode_managed_ledger
-from store.db.environment import Txn, open_store
-from store.db.tree import Node, put_nodes, read_node
-from store.model import topics
-from store.model.messages import Message, _from_batch
-from store.model.topics import read_topic
-from store.names import Position, TopicName, parse_topic
-from store.proto.pulsar_api_pb2 import SingleMessageMetadata
+from pulsar_admin.store.codec.managedledger import ManagedLedger, decode_managed_ledger
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, put_nodes, read_node
+from pulsar_admin.store.model import topics
+from pulsar_admin.store.model.messages import Message, _from_batch
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, TopicName, parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import SingleMessageMetadata
 from tests.conftest import Cli
 from tests.stores import copied, imported
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.changes.topic_policies import java_hash
-from store.codec.brokerentry import BrokerEntry
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.codec.message import decode_message_entry, encode_message_entry
-from store.codec.policies import (
+from pulsar_admin.store.changes.topic_policies import java_hash
+from pulsar_admin.store.codec.brokerentry import BrokerEntry
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.message import decode_message_entry, encode_message_entry
+from pulsar_admin.store.codec.policies import (
     BacklogQuota,
     DelayedDelivery,
     Retention,
@@ -26,17 +26,29 @@ from store.codec.policies import (
     delayed_delivery_json,
     retention_json,
 )
-from store.codec.policyevent import AvroSchema, PolicyEvent, builtin_schema, decode_policy_event, encode_policy_event
-from store.db.environment import open_store
-from store.db.tree import Node, put_nodes, read_node
-from store.errors import EntryCorrupt, MetadataCorrupt, StoreError
-from store.model.reader import open_reader
-from store.model.references import index_owners
-from store.model.topics import read_topic
-from store.names import parse_namespace, parse_topic
-from store.policies.events import find_policy_events
-from store.policies.in_force import find_delivery, find_message_ttl, find_quotas, find_retention, find_topic_policies
-from store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.codec.policyevent import (
+    AvroSchema,
+    PolicyEvent,
+    builtin_schema,
+    decode_policy_event,
+    encode_policy_event,
+)
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import Node, put_nodes, read_node
+from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, StoreError
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import parse_namespace, parse_topic
+from pulsar_admin.store.policies.events import find_policy_events
+from pulsar_admin.store.policies.in_force import (
+    find_delivery,
+    find_message_ttl,
+    find_quotas,
+    find_retention,
+    find_topic_policies,
+)
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.stores import copied, imported
@@ -128,7 +140,7 @@ def test_the_builtin_schema_is_the_brokers() -> None:
     said = oracle("policies")["schema"]
     assert json.loads(builtin_schema()) == json.loads(said["data"])
     with open_store(imported("policies", "clean")) as store, store.read() as txn:
-        from store.model.schemas import find_locator
+        from pulsar_admin.store.model.schemas import find_locator
 
         locator = find_locator(txn, parse_topic(EVENTS))
     assert locator is not None
@@ -333,8 +345,8 @@ def test_a_namespace_without_events_gets_the_topic_and_its_schema(cli: Cli, path
     assert done.json["events"] == "persistent://acme/bare/__change_events"
     assert cli("--store", path, "topics", "get-message-ttl", "acme/bare/made").stdout == "3600\n"
     with open_store(path) as store, open_reader(store) as reader:
-        from store.codec.schema import decode_schema_entry
-        from store.model.schemas import find_locator
+        from pulsar_admin.store.codec.schema import decode_schema_entry
+        from pulsar_admin.store.model.schemas import find_locator
 
         ours, real = (find_locator(reader.txn, parse_topic(name)) for name in ("acme/bare/__change_events", EVENTS))
         assert ours is not None

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.ledgermetadata import ledger_path
-from store.codec.policyevent import AvroSchema, PolicyEvent, builtin_schema, encode_policy_event
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import open_store
-from store.db.tree import Node, put_nodes, tree_key
-from store.names import Position, parse_topic
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.policyevent import AvroSchema, PolicyEvent, builtin_schema, encode_policy_event
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import Node, put_nodes, tree_key
+from pulsar_admin.store.names import Position, parse_topic
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.stores import copied

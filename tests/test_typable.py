@@ -16,10 +16,10 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.cli import run
 from pulsar_admin.cures import cure_lines
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.rules.table import CAUSES
 from pulsar_admin.typable import begin, carry, typable
-from store.db.environment import open_store
-from store.names import shell_word
-from store.rules.table import CAUSES
 from tests.conftest import Cli
 from tests.printed import commands_in, is_placeholder, printed_commands, words_of
 from tests.stores import copied

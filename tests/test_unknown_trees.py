@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin import Refused, open_store, reclaim
-from store.codec.rocksvalue import NodeStat, encode_value
-from store.db.environment import Txn
-from store.db.environment import open_store as open_store_file
-from store.db.tree import Node, put_nodes, read_node
+from pulsar_admin.store.codec.rocksvalue import NodeStat, encode_value
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.environment import open_store as open_store_file
+from pulsar_admin.store.db.tree import Node, put_nodes, read_node
 from tests.conftest import Cli
 from tests.reclaiming import half_dead_bookie
 from tests.stores import apply_values, imported, narrow_copy

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.buffer import encode_varint
-from store.codec.compression import LZ4, compress
-from store.codec.ledgermetadata import ledger_path
-from store.codec.message import encode_message_entry
-from store.db.environment import Txn, open_store
-from store.db.tree import Node, find_node, iter_nodes, put_nodes, read_node
-from store.model.references import index_owners
-from store.proto import managed_ledger_pb2, schema_pb2
-from store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.codec.buffer import encode_varint
+from pulsar_admin.store.codec.compression import LZ4, compress
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, find_node, iter_nodes, put_nodes, read_node
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.proto import managed_ledger_pb2, schema_pb2
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.conftest import Cli
 from tests.stores import copied
 from tests.synthetic import Made, MadeTopic, make_store
@@ -179,7 +179,7 @@ def test_it_stays_when_the_node_itself_changes(tmp_path: Path, cli: Cli) -> None
 
 
 def test_a_schema_keeps_what_its_versions_have(tmp_path: Path, cli: Cli) -> None:
-    from store.codec.schema import decode_schema_locator, encode_schema_locator
+    from pulsar_admin.store.codec.schema import decode_schema_locator, encode_schema_locator
 
     path = copied("small", "clean", tmp_path)
     value = in_first_version(appended(value_of(path, SCHEMA)))

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.ledgermetadata import ledger_path
-from store.codec.logscan import Record, iter_records
-from store.db.environment import open_store
-from store.db.tree import find_node
-from store.reports.usage import GONE, read_usage
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.logscan import Record, iter_records
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.reports.usage import GONE, read_usage
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.worlds import copy_tree, world

@@ -5,21 +5,21 @@ from __future__ import annotations
 from importlib import import_module
 
 from pulsar_admin import table
-from store.kernels.compiled import METER
-from store.names import FileKind
-from store.scan.files import FileScan, LedgerDigests, Slice
-from store.scan.runs import pack_runs
+from pulsar_admin.store.kernels.compiled import METER
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
+from pulsar_admin.store.scan.runs import pack_runs
 from tests.worlds import world
 
 _OF_MANY = (
     "rocksdict",
-    "store.check",
-    "store.transfer.imports",
-    "store.transfer.refresh",
-    "store.index.rebuild",
-    "store.changes.topic_policies",
-    "store.disks.salvaging",
-    "store.dump.load",
+    "pulsar_admin.store.check",
+    "pulsar_admin.store.transfer.imports",
+    "pulsar_admin.store.transfer.refresh",
+    "pulsar_admin.store.index.rebuild",
+    "pulsar_admin.store.changes.topic_policies",
+    "pulsar_admin.store.disks.salvaging",
+    "pulsar_admin.store.dump.load",
 )
 
 

@@ -24,9 +24,9 @@ from bench.generate.spec import (
 )
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import SIZE, TOPIC, Function, ParsedType
-from store.codec.interceptors import parse_interceptors
-from store.errors import StoreError
-from store.wording import counted
+from pulsar_admin.store.codec.interceptors import parse_interceptors
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.wording import counted
 
 
 def _type(parse: Callable[[str], object], metavar: str) -> ParsedType:

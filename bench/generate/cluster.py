@@ -14,11 +14,11 @@ from bench.generate.logs import EntryLogs
 from bench.generate.metadata import write_bookie, write_metadata
 from bench.generate.spec import ClusterSpec, check_cluster, entry_bytes_max
 from bench.generate.topic import TopicWriter
-from store.aliases import Array
-from store.codec.interceptors import open_chain
-from store.errors import AlreadyExists
-from store.files import create_directory, new_directory
-from store.sources.locations import Locations
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.interceptors import open_chain
+from pulsar_admin.store.errors import AlreadyExists
+from pulsar_admin.store.files import create_directory, new_directory
+from pulsar_admin.store.sources.locations import Locations
 
 FIRST_LEDGER_ID = 1
 _WINDOW_ENTRIES = 1 << 18

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bench.generate import draws
-from store.kernels.compiled import part
+from pulsar_admin.store.kernels.compiled import part
 
 _STEP = np.uint64(draws.STEP)
 _LANE_STEP = np.uint64(draws.LANE_STEP)

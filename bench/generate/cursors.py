@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from bench.generate import draws
 from bench.generate.spec import SUBSCRIPTIONS_MAX
 from bench.generate.topic import TopicWriter, WrittenLedger
-from store.codec.cursor import NO_CURSOR_LEDGER, CursorInfo
-from store.names import Position
+from pulsar_admin.store.codec.cursor import NO_CURSOR_LEDGER, CursorInfo
+from pulsar_admin.store.names import Position
 
 _STREAMS = 1 << 40  # topics have the streams below
 _RUN_MAX = 8

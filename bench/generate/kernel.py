@@ -9,9 +9,9 @@ import numpy as np
 
 from bench.generate import draws
 from bench.generate.compiled import between, draw, log_between, put_key
-from store.kernels.compiled import part
-from store.kernels.crc import START, crc32c
-from store.kernels.wire import (
+from pulsar_admin.store.kernels.compiled import part
+from pulsar_admin.store.kernels.crc import START, crc32c
+from pulsar_admin.store.kernels.wire import (
     BROKER_MAGIC,
     BROKER_METADATA,
     CHECKSUM_MAGIC,

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from store.codec.entrylog import (
+from pulsar_admin.store.codec.entrylog import (
     CURRENT_VERSION,
     HEADER_BYTES,
     EntryLogHeader,
@@ -19,8 +19,8 @@ from store.codec.entrylog import (
     encode_ledgers_map,
     log_file_name,
 )
-from store.files import create_file
-from store.sources.locations import Locations
+from pulsar_admin.store.files import create_file
+from pulsar_admin.store.sources.locations import Locations
 
 BUFFER_BYTES = 8 << 20
 POSITIONS = 1 << 16

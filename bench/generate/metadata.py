@@ -12,7 +12,7 @@ from bench.generate import draws
 from bench.generate.cursors import cursors_of
 from bench.generate.spec import ClusterSpec
 from bench.generate.topic import TopicWriter, WrittenLedger
-from store.codec.bookie import (
+from pulsar_admin.store.codec.bookie import (
     COOKIE_FILE,
     LAST_ID_FILE,
     LAST_MARK_FILE,
@@ -22,18 +22,23 @@ from store.codec.bookie import (
     encode_last_id,
     encode_last_mark,
 )
-from store.codec.cursor import encode_cursor_info
-from store.codec.dbledger import LedgerData, encode_ledgers_row
-from store.codec.digest import master_key
-from store.codec.interceptors import INDEX_PROPERTY
-from store.codec.journal import LATEST_VERSION, PADDED_HEADER_BYTES, encode_header
-from store.codec.ledgermetadata import LedgerMetadata, closed_ledger, encode_ledger_metadata, ledger_path
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.codec.policies import NEW_POLICIES, PartitionedTopic, encode_json_object, encode_partitioned_topic
-from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, encode_counter, encode_value
-from store.files import create_file
-from store.names import NamespaceName, TopicName
-from store.sources.rocksdb import create_database
+from pulsar_admin.store.codec.cursor import encode_cursor_info
+from pulsar_admin.store.codec.dbledger import LedgerData, encode_ledgers_row
+from pulsar_admin.store.codec.digest import master_key
+from pulsar_admin.store.codec.interceptors import INDEX_PROPERTY
+from pulsar_admin.store.codec.journal import LATEST_VERSION, PADDED_HEADER_BYTES, encode_header
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, closed_ledger, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.policies import (
+    NEW_POLICIES,
+    PartitionedTopic,
+    encode_json_object,
+    encode_partitioned_topic,
+)
+from pulsar_admin.store.codec.rocksvalue import COUNTER_KEYS, NodeStat, encode_counter, encode_value
+from pulsar_admin.store.files import create_file
+from pulsar_admin.store.names import NamespaceName, TopicName
+from pulsar_admin.store.sources.rocksdb import create_database
 
 CLUSTER = "standalone"
 _OWNER = 1  # the first instance id of a RocksDB metadata store

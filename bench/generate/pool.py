@@ -11,8 +11,8 @@ from functools import lru_cache
 
 from bench.generate import draws
 from bench.generate.spec import Span
-from store.codec import compression
-from store.proto import pulsar_api_pb2
+from pulsar_admin.store.codec import compression
+from pulsar_admin.store.proto import pulsar_api_pb2
 
 VARIANTS = 32
 _SIZE = struct.Struct(">I")

@@ -25,10 +25,10 @@ from bench.generate.spec import (
     parse_sizes,
     parse_start,
 )
-from store.codec.entrylog import LOG_LIMIT_BYTES
-from store.codec.given import json_value
-from store.errors import InvalidValue, NotFound, reason_of
-from store.names import TopicName, parse_topic
+from pulsar_admin.store.codec.entrylog import LOG_LIMIT_BYTES
+from pulsar_admin.store.codec.given import json_value
+from pulsar_admin.store.errors import InvalidValue, NotFound, reason_of
+from pulsar_admin.store.names import TopicName, parse_topic
 
 DEFAULT_TOPIC = "public/default/generated"
 

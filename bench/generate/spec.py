@@ -8,11 +8,11 @@ from collections import Counter
 from msgspec import Struct
 
 from bench.generate import draws
-from store.codec import compression
-from store.codec.entrylog import LOG_LIMIT_BYTES
-from store.errors import InvalidValue
-from store.names import INT_MAX, TopicName
-from store.timespec import MAX_TIME_MS, parse_duration_ms, parse_size_bytes, parse_time_point
+from pulsar_admin.store.codec import compression
+from pulsar_admin.store.codec.entrylog import LOG_LIMIT_BYTES
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.names import INT_MAX, TopicName
+from pulsar_admin.store.timespec import MAX_TIME_MS, parse_duration_ms, parse_size_bytes, parse_time_point
 
 DEFAULT_START_MS = 1_700_000_000_000
 _ENTRY_LIMIT_BYTES = 5 << 20  # BookKeeper's frame; larger entries cannot have been written

@@ -11,9 +11,9 @@ from bench.generate import draws, kernel
 from bench.generate.logs import BUFFER_BYTES, EntryLogs
 from bench.generate.pool import VARIANTS, bodies_of
 from bench.generate.spec import Clock, Span, TopicSpec
-from store.aliases import Array
-from store.codec.brokerentry import encode_broker_entry
-from store.codec.interceptors import (
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.brokerentry import encode_broker_entry
+from pulsar_admin.store.codec.interceptors import (
     Append,
     AppendBrokerTimestampMetadataInterceptor,
     AppendIndexMetadataInterceptor,

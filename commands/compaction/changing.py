@@ -7,13 +7,13 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from commands.topics.answers import selected
+from pulsar_admin.commands.topics.answers import selected
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TOPIC, TopicSelection, command, gather, pass_app, topics_argument
-from store.compaction.forms import FORMATS, INDEXED, RULE_4_2, RULES
-from store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt, Refused, StalePlan, TopicNotFound
-from store.names import TopicName
+from pulsar_admin.store.compaction.forms import FORMATS, INDEXED, RULE_4_2, RULES
+from pulsar_admin.store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt, Refused, StalePlan, TopicNotFound
+from pulsar_admin.store.names import TopicName
 
 KEEP, BY_KEY = "keep", "by-key"
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from commands.topics.answers import selected
 from pulsar_admin.columns import Column
+from pulsar_admin.commands.topics.answers import selected
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
+from pulsar_admin.store.model.topics import topics_bytes
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
-from store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
-from store.model.topics import topics_bytes
-from store.names import TopicName
-from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.compaction.verification import Verification
+    from pulsar_admin.store.compaction.verification import Verification
 
 _COLUMNS = (
     Column("TOPIC", "topic"),

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.topics.answers import selected
 from pulsar_admin.columns import Column
+from pulsar_admin.commands.topics.answers import selected
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json, to_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from store.compaction.forms import RULE_4_0, RULE_4_2
-from store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
-from store.names import TopicName, shell_word
-from store.wording import counted
+from pulsar_admin.store.compaction.forms import RULE_4_0, RULE_4_2
+from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
+from pulsar_admin.store.names import TopicName, shell_word
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.api.compaction import Rule
-    from store.compaction.occurrences import KeyHistory, Occurrence
+    from pulsar_admin.store.compaction.occurrences import KeyHistory, Occurrence
 
 _COLUMNS = (
     Column("TOPIC", "topic"),

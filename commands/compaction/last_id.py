@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.topics.answers import answer_each
 from pulsar_admin.columns import Column, time_text
+from pulsar_admin.commands.topics.answers import answer_each
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
+from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
 
 if TYPE_CHECKING:
     from pulsar_admin.api.topic import Topic
-    from store.compaction.last_id import LastId
+    from pulsar_admin.store.compaction.last_id import LastId
 
 _LAST_ID_COLUMNS = (
     Column("TOPIC", "topic"),

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from commands.topics.answers import answer_each, selected
-from commands.topics.printout import emit_messages, message_columns
-from commands.topics.values import redact_option, value_option
 from pulsar_admin.api.messages import MessageQuery, messages_of
 from pulsar_admin.columns import Column, alarm
+from pulsar_admin.commands.topics.answers import answer_each, selected
+from pulsar_admin.commands.topics.printout import emit_messages, message_columns
+from pulsar_admin.commands.topics.values import redact_option, value_option
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
-from store.compaction.reading import FoundInView, views_bytes
-from store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
-from store.names import Position, TopicName, parse_topic, shell_word
+from pulsar_admin.store.compaction.reading import FoundInView, views_bytes
+from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
+from pulsar_admin.store.names import Position, TopicName, parse_topic, shell_word
 
 if TYPE_CHECKING:
     from pulsar_admin.api.compaction import ViewRule
     from pulsar_admin.api.topic import Topic
-    from store.compaction.status import CompactionStatus
+    from pulsar_admin.store.compaction.status import CompactionStatus
 
 # -- status -----------------------------------------------------------------------------------------------------------
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 from msgspec import Struct
 
-from commands.delayed.choosing import UNKNOWN_TYPE, delaying
 from pulsar_admin.columns import Column
+from pulsar_admin.commands.delayed.choosing import UNKNOWN_TYPE, delaying
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection, command, gather, pass_app
-from store.errors import DiskFull, IndexCorrupt, StoreBusy, TopicNotFound, Unsupported
+from pulsar_admin.store.errors import DiskFull, IndexCorrupt, StoreBusy, TopicNotFound, Unsupported
 
 _COLUMNS = (
     Column("TOPIC", "topic"),

@@ -12,7 +12,7 @@ from pulsar_admin.context import App
 from pulsar_admin.options import topics_argument
 
 if TYPE_CHECKING:
-    from store.delayed.waiting import Waiting
+    from pulsar_admin.store.delayed.waiting import Waiting
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
 UNKNOWN_TYPE = "whether a subscription is Shared or Key_Shared is not on disk; Exclusive and Failover ignore delays"

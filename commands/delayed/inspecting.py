@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from commands.delayed.choosing import UNKNOWN_TYPE, delaying
 from pulsar_admin.columns import Column, alarm, caution
+from pulsar_admin.commands.delayed.choosing import UNKNOWN_TYPE, delaying
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app
-from store.errors import DiskFull, IndexCorrupt, MetadataCorrupt, TopicNotFound
-from store.wording import counted, plural
+from pulsar_admin.store.errors import DiskFull, IndexCorrupt, MetadataCorrupt, TopicNotFound
+from pulsar_admin.store.wording import counted, plural
 
 _STATUS_COLUMNS = (
     Column("TOPIC", "topic"),
@@ -86,7 +86,7 @@ def verify(app: App, selection: TopicSelection, subscription: str | None) -> Non
     messages that were due when the broker read them need none. Missing or damaged bucket ledgers, duplicates, different
     times and leaked bucket ledgers are problems.
     """
-    from store.delayed.verify import iter_leaked_buckets
+    from pulsar_admin.store.delayed.verify import iter_leaked_buckets
 
     with app.session.scan() as reader:
         chosen = list(app.session.delayed(selection, subscription).cursors(reader))

@@ -9,20 +9,27 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from commands.delayed.choosing import delaying, noted
 from pulsar_admin.columns import Column, time_text, zone_name
+from pulsar_admin.commands.delayed.choosing import delaying, noted
 from pulsar_admin.context import App
 from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, gather, pass_app
 from pulsar_admin.pictures import picture_option, require_plot
+from pulsar_admin.store.errors import (
+    AlreadyExists,
+    DiskFull,
+    IndexCorrupt,
+    InvalidValue,
+    MissingComponent,
+    TopicNotFound,
+)
+from pulsar_admin.store.names import LONG_MAX, LONG_MIN, Position
+from pulsar_admin.store.timespec import format_duration_ms
 from pulsar_admin.visible import clean_document
-from store.errors import AlreadyExists, DiskFull, IndexCorrupt, InvalidValue, MissingComponent, TopicNotFound
-from store.names import LONG_MAX, LONG_MIN, Position
-from store.timespec import format_duration_ms
 
 if TYPE_CHECKING:
     from pulsar_admin.plot import Chart
-    from store.delayed.waiting import Waiting
-    from store.model.reader import EntryReader
+    from pulsar_admin.store.delayed.waiting import Waiting
+    from pulsar_admin.store.model.reader import EntryReader
 
 Json = dict[str, Any]  # Any: JSON values
 _COLUMNS_MAX = 60
@@ -78,7 +85,7 @@ def due(app: App, selection: TopicSelection, subscription: str | None, until_ms:
 
 
 def _due(reader: EntryReader, waiting: Waiting, until_ms: int) -> Iterator[Json]:
-    from store.delayed.backlog import read_due_times
+    from pulsar_admin.store.delayed.backlog import read_due_times
 
     for rows in waiting.iter_rows(LONG_MIN, min(until_ms + 1, LONG_MAX)):
         exact = read_due_times(reader, rows)
@@ -152,7 +159,7 @@ def _emit(app: App, documents: list[Json]) -> None:
 
 
 def _document(waiting: Waiting, now_ms: int) -> Json:
-    from store.delayed.status import due_counts
+    from pulsar_admin.store.delayed.status import due_counts
 
     return {
         "topic": waiting.topic,

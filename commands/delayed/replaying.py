@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from commands.delayed.choosing import delaying, noted
-from commands.delayed.listing import REPLAY_COLUMNS, message_row
 from pulsar_admin.columns import time_text
+from pulsar_admin.commands.delayed.choosing import delaying, noted
+from pulsar_admin.commands.delayed.listing import REPLAY_COLUMNS, message_row
 from pulsar_admin.context import App
 from pulsar_admin.numbers import NUMBER
 from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, gather, pass_app
 from pulsar_admin.progress import Progress
-from store.errors import DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
-from store.names import Position
+from pulsar_admin.store.errors import DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
+from pulsar_admin.store.names import Position
 
 if TYPE_CHECKING:
-    from store.delayed.replay import Replayed
+    from pulsar_admin.store.delayed.replay import Replayed
 
 
 class ReplayOptions(Struct, frozen=True):
@@ -74,7 +74,7 @@ def replay(app: App, selection: TopicSelection, options: ReplayOptions) -> None:
 
 
 def _rows(app: App, selection: TopicSelection, options: ReplayOptions) -> Iterator[dict[str, Any]]:  # Any: JSON
-    from store.delayed.replay import iter_replay
+    from pulsar_admin.store.delayed.replay import iter_replay
 
     with app.session.delayed(selection, options.subscription).waiting() as (_, found):
         waitings = list(noted(app, found))

@@ -15,7 +15,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TOPIC, command, gather, pass_app
-from store.errors import (
+from pulsar_admin.store.errors import (
     ChangeNotFound,
     IndexCorrupt,
     NothingMatches,
@@ -23,11 +23,11 @@ from store.errors import (
     StoreBusy,
     TopicNotFound,
 )
-from store.names import TopicName
+from pulsar_admin.store.names import TopicName
 
 if TYPE_CHECKING:
     from pulsar_admin.api.nacks import KeptNacks
-    from store.nacks.kept import KeptGroup
+    from pulsar_admin.store.nacks.kept import KeptGroup
 
 DUE_COLUMNS = (
     Column("DUE", "dueTime", "time"),

@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 from msgspec import Struct
 
-from commands.topics.moving import read_lines, shown_path
 from pulsar_admin.api.nacks import Nacks
+from pulsar_admin.commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER
 from pulsar_admin.options import DURATION, POSITION, TOPIC, command, gather, pass_app, subscription_option
-from store.errors import (
+from pulsar_admin.store.errors import (
     EntryNotFound,
     InvalidValue,
     Refused,
@@ -21,7 +21,7 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.names import Position, TopicName
+from pulsar_admin.store.names import Position, TopicName
 
 # -- add --------------------------------------------------------------------------------------------------------------
 

@@ -18,16 +18,16 @@ from pulsar_admin.numbers import INTEGER, NUMBER, whole
 from pulsar_admin.options import DURATION, SIZE, TOPIC, command, gather, pass_app
 from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.plot import Chart, line_chart, save_chart
-from store.errors import AlreadyExists, InvalidValue, MissingComponent, SubscriptionNotFound, TopicNotFound
-from store.nacks.buckets import MIN_NACK_DELAY_MS
-from store.names import TopicName
-from store.timespec import format_duration_ms
-from store.wording import counted
+from pulsar_admin.store.errors import AlreadyExists, InvalidValue, MissingComponent, SubscriptionNotFound, TopicNotFound
+from pulsar_admin.store.nacks.buckets import MIN_NACK_DELAY_MS
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.timespec import format_duration_ms
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.api.nack_studies import NackSizes
-    from store.nacks.measured import TopicNacks
-    from store.nacks.sizes import NackLoad, TrackerSizing
+    from pulsar_admin.store.nacks.measured import TopicNacks
+    from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
 
 Json = dict[str, Any]  # Any: JSON values
 
@@ -186,7 +186,7 @@ def _row(sizing: TrackerSizing, wanted: bool) -> Json:
 
 def _document(load: NackLoad) -> list[Json]:
     """Return PIP-393's space figures for the structure before it, beside what is the case."""
-    from store.nacks.sizes import emptiest_pair_map_bytes, pair_map_bytes
+    from pulsar_admin.store.nacks.sizes import emptiest_pair_map_bytes, pair_map_bytes
 
     entries = load.pending_entries
     million = pair_map_bytes(10**6)

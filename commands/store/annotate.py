@@ -6,8 +6,8 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from store.errors import IndexCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
-from store.model.publish_times import FORMS, Form
+from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
+from pulsar_admin.store.model.publish_times import FORMS, Form
 
 
 @command(

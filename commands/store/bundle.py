@@ -8,7 +8,7 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
-from store.errors import (
+from pulsar_admin.store.errors import (
     AlreadyExists,
     DiskFull,
     InvalidValue,

@@ -9,9 +9,9 @@ import click
 from pulsar_admin.columns import Column, severity_tone
 from pulsar_admin.context import App
 from pulsar_admin.options import command, max_rate, pass_app
+from pulsar_admin.store.errors import StoreError, StoreNotFound
+from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import own_items
-from store.errors import StoreError, StoreNotFound
-from store.wording import counted
 
 _COLUMNS = (
     Column("SEVERITY", "severity", tone=severity_tone),
@@ -44,9 +44,9 @@ def check(app: App, deep: bool) -> None:
 
 def _of_tables(app: App) -> Iterator[dict[str, object]]:
     """Check the files of exported tables against the SHA-256 and the rows of each that their list has."""
-    from store.tables.checked import check_file, check_rows
-    from store.tables.exported import ExportedTables
-    from store.tables.folder import Folder
+    from pulsar_admin.store.tables.checked import check_file, check_rows
+    from pulsar_admin.store.tables.exported import ExportedTables
+    from pulsar_admin.store.tables.folder import Folder
 
     folder = Folder.of(app.settings.tables or "")
     tables = ExportedTables(folder, app.settings.cluster)
@@ -80,7 +80,7 @@ def _row(severity: str, code: str, where: str, message: str, hint: str | None = 
 
 def _findings(app: App, deep: bool) -> Iterator[dict[str, object]]:
     from pulsar_admin.api.checking import iter_check
-    from store.db.storeinfo import check_pages
+    from pulsar_admin.store.db.storeinfo import check_pages
 
     walked = check_pages(app.store_path)  # before LMDB reads them: it dies of damage
     app.store.walked = walked

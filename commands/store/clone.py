@@ -9,8 +9,8 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import TOPIC, command, pass_app
-from store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged, StalePlan, TopicNotFound
-from store.names import TopicName
+from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged, StalePlan, TopicNotFound
+from pulsar_admin.store.names import TopicName
 
 
 @command(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.store.importing import at_option, import_layout, no_index, render_preview
-from commands.store.refreshing import render_refresh
+from pulsar_admin.commands.store.importing import at_option, import_layout, no_index, render_preview
+from pulsar_admin.commands.store.refreshing import render_refresh
 from pulsar_admin.context import App
 from pulsar_admin.options import command, max_rate, pass_app
-from store.errors import (
+from pulsar_admin.store.errors import (
     AlreadyExists,
     DiskFull,
     EntryLogCorrupt,
@@ -32,8 +32,8 @@ from store.errors import (
 
 if TYPE_CHECKING:
     from pulsar_admin.api.imports import Mode
-    from store.history.as_of import Moment
-    from store.sources.given import GivenBookie
+    from pulsar_admin.store.history.as_of import Moment
+    from pulsar_admin.store.sources.given import GivenBookie
 
 _ERRORS = [
     InvalidValue,

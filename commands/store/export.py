@@ -9,7 +9,7 @@ import click
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
-from store.errors import (
+from pulsar_admin.store.errors import (
     AlreadyExists,
     LimitExceeded,
     MetadataCorrupt,
@@ -19,7 +19,7 @@ from store.errors import (
     StalePlan,
     Unsupported,
 )
-from store.model.publish_times import FORMS, Form
+from pulsar_admin.store.model.publish_times import FORMS, Form
 
 client_option = click.option(
     "--zookeeper-client",

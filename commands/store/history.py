@@ -10,8 +10,8 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app, redact_properties_option
+from pulsar_admin.store.errors import ChangeNotFound, StalePlan, StoreBusy, StoreNotFound, UndoConflict
 from pulsar_admin.typable import typable
-from store.errors import ChangeNotFound, StalePlan, StoreBusy, StoreNotFound, UndoConflict
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import Change
@@ -48,13 +48,13 @@ def log(app: App, changes: tuple[int, ...], steps: bool, redact: bool) -> None:
 
 def _hidden(row: dict[str, Any]) -> Any:  # Any: JSON
     from pulsar_admin.jsonify import to_json
-    from store.model.redaction import redact_metadata
+    from pulsar_admin.store.model.redaction import redact_metadata
 
     return redact_metadata(to_json(row))
 
 
 def _row(change: Change, steps: bool) -> dict[str, Any]:  # Any: JSON
-    from store.changes.plan import undo_command
+    from pulsar_admin.store.changes.plan import undo_command
 
     row: dict[str, Any] = {
         "change": change.number,

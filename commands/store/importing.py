@@ -9,9 +9,9 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import MOMENT, command, max_rate, pass_app
-from store.db.environment import create_store
-from store.db.storeinfo import FORMAT_VERSION, check_new_store
-from store.errors import (
+from pulsar_admin.store.db.environment import create_store
+from pulsar_admin.store.db.storeinfo import FORMAT_VERSION, check_new_store
+from pulsar_admin.store.errors import (
     AlreadyExists,
     DiskFull,
     MetadataCorrupt,
@@ -24,9 +24,9 @@ from store.errors import (
 
 if TYPE_CHECKING:
     from pulsar_admin.api.imports import Mode
-    from store.history.as_of import Moment
-    from store.sources.layout import Layout
-    from store.transfer.imports import ImportPreview, ImportResult
+    from pulsar_admin.store.history.as_of import Moment
+    from pulsar_admin.store.sources.layout import Layout
+    from pulsar_admin.store.transfer.imports import ImportPreview, ImportResult
 
 
 no_index = click.option(
@@ -98,7 +98,7 @@ def standalone(
     are: keep DIRECTORY. An import that was stopped, even by kill -9, continues when the same command runs again.
     """
     from pulsar_admin.api.given import wanted_of
-    from store.sources.layout import read_standalone_layout
+    from pulsar_admin.store.sources.layout import read_standalone_layout
 
     layout = read_standalone_layout(directory, wanted_of(chroot, None))
     import_layout(app, layout, at, mode=mode, verify=not no_checksums, index=not no_index)
@@ -107,7 +107,7 @@ def standalone(
 def import_layout(app: App, layout: Layout, at: Moment | None, *, mode: Mode | None, verify: bool, index: bool) -> None:
     """Import LAYOUT with the metadata as of AT, or with --dry-run show what that would read."""
     from pulsar_admin.api.imports import import_parts, preview_parts
-    from store.transfer.imports import way_back
+    from pulsar_admin.store.transfer.imports import way_back
 
     path = app.settings.store
     if app.settings.dry_run:

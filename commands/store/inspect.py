@@ -12,23 +12,23 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app, redact_properties_option
+from pulsar_admin.store.db.bookies import decode_bookie
+from pulsar_admin.store.db.tree import Node, find_node, iter_children, read_node
+from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreNotFound
+from pulsar_admin.store.facts.managed_ledgers import summed
+from pulsar_admin.store.facts.trees import trees_text
+from pulsar_admin.store.model.copy_age import AsOf
+from pulsar_admin.store.model.structures import structure_of
+from pulsar_admin.store.sources.roots import below_text
+from pulsar_admin.store.wording import counted, plural
 from pulsar_admin.visible import clean_text
-from store.db.bookies import decode_bookie
-from store.db.tree import Node, find_node, iter_children, read_node
-from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreNotFound
-from store.facts.managed_ledgers import summed
-from store.facts.trees import trees_text
-from store.model.copy_age import AsOf
-from store.model.structures import structure_of
-from store.sources.roots import below_text
-from store.wording import counted, plural
 
 if TYPE_CHECKING:
-    from store.db.environment import Txn
-    from store.facts.counts import DiskBytes
-    from store.facts.managed_ledgers import OtherLedger
-    from store.model.ledger_owners import LedgerOwners
-    from store.reports.summary import StoreSummary
+    from pulsar_admin.store.db.environment import Txn
+    from pulsar_admin.store.facts.counts import DiskBytes
+    from pulsar_admin.store.facts.managed_ledgers import OtherLedger
+    from pulsar_admin.store.model.ledger_owners import LedgerOwners
+    from pulsar_admin.store.reports.summary import StoreSummary
 
 # -- info -------------------------------------------------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ def _write_raw(app: App, value: bytes) -> None:
 
 
 def _hidden(document: Mapping[str, Any]) -> Any:  # Any: JSON
-    from store.model.redaction import redact_metadata
+    from pulsar_admin.store.model.redaction import redact_metadata
 
     return redact_metadata(to_json(document))
 

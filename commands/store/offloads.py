@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.store.importing import text_rows
+from pulsar_admin.commands.store.importing import text_rows
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
-from store.errors import (
+from pulsar_admin.store.errors import (
     DiskFull,
     EntryLogCorrupt,
     MetadataCorrupt,
@@ -19,10 +19,10 @@ from store.errors import (
     StoreBusy,
     Unsupported,
 )
-from store.wording import counted, listed
+from pulsar_admin.store.wording import counted, listed
 
 if TYPE_CHECKING:
-    from store.transfer.offloads import OffloadResult
+    from pulsar_admin.store.transfer.offloads import OffloadResult
 
 
 @command(

@@ -12,7 +12,7 @@ import click
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import MOMENT, command, pass_app
-from store.errors import (
+from pulsar_admin.store.errors import (
     InvalidValue,
     MetadataCorrupt,
     NothingMatches,
@@ -22,11 +22,11 @@ from store.errors import (
 )
 
 if TYPE_CHECKING:
-    from store.history.as_of import Moment
-    from store.history.differences import Changed
-    from store.history.events import Event, Question, Span
-    from store.history.versions import Flaw
-    from store.sources.zookeeper import Gap, ServerFiles
+    from pulsar_admin.store.history.as_of import Moment
+    from pulsar_admin.store.history.differences import Changed
+    from pulsar_admin.store.history.events import Event, Question, Span
+    from pulsar_admin.store.history.versions import Flaw
+    from pulsar_admin.store.sources.zookeeper import Gap, ServerFiles
 
 _COLUMNS = (
     Column("TIME", "time", "time"),
@@ -89,7 +89,7 @@ def history(
     another lost; with --zookeeper no store is needed. WHO is the broker or bookie that registered in the session of the
     change, otherwise the session id. Times are those of the ZooKeeper leader.
     """
-    from store.history.events import Span, parse_question
+    from pulsar_admin.store.history.events import Span, parse_question
 
     question = parse_question(what, passing=passing)
     rows = _rows(app, servers_of(app, places, chroot), question, Span(since, until))
@@ -101,8 +101,8 @@ def history(
 
 def servers_of(app: App, places: tuple[str, ...], chroot: str | None) -> tuple[ServerFiles, ...]:
     """Return ZooKeeper's files of the store and at PLACES; without a store those at PLACES alone. The cluster is the one at CHROOT."""
-    from store.history.servers import find_servers
-    from store.sources.roots import parse_root
+    from pulsar_admin.store.history.servers import find_servers
+    from pulsar_admin.store.sources.roots import parse_root
 
     root = None if chroot is None else parse_root(chroot, "--chroot")
     try:
@@ -115,7 +115,7 @@ def servers_of(app: App, places: tuple[str, ...], chroot: str | None) -> tuple[S
 
 def _rows(app: App, servers: tuple[ServerFiles, ...], question: Question, span: Span) -> Iterator[dict[str, Any]]:
     from pulsar_admin.api.history import iter_history
-    from store.history.events import Event
+    from pulsar_admin.store.history.events import Event
 
     make: Callable[[Event], dict[str, Any]] = _json_row if app.settings.output in ("json", "jsonl") else _row
     for item in iter_history(app.session, servers, question, span):
@@ -127,7 +127,7 @@ def _rows(app: App, servers: tuple[ServerFiles, ...], question: Question, span: 
 
 
 def _row(event: Event) -> dict[str, Any]:  # Any: JSON
-    from store.history.words import subject_of
+    from pulsar_admin.store.history.words import subject_of
 
     version = event.version
     return {
@@ -152,7 +152,7 @@ def _json_row(event: Event) -> dict[str, Any]:  # Any: JSON
 
 
 def _missing_row(item: Gap | Flaw) -> dict[str, Any]:  # Any: JSON
-    from store.sources.zookeeper import Gap
+    from pulsar_admin.store.sources.zookeeper import Gap
 
     if not isinstance(item, Gap):
         return {"kind": "damage", "path": str(item.file), "what": item.text}

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
 from pulsar_admin.columns import Column, alarm, size_text
+from pulsar_admin.commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
 from pulsar_admin.context import App
 from pulsar_admin.options import ParsedType, command, pass_app
-from store.errors import (
+from pulsar_admin.store.errors import (
     InvalidValue,
     MetadataCorrupt,
     MissingComponent,
@@ -20,12 +20,12 @@ from store.errors import (
     StoreNotFound,
     Unsupported,
 )
-from store.wording import counted
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from store.recovery.broker_forecast import BrokerForecast
-    from store.recovery.parts import Parts
-    from store.recovery.preflight import Preflight
+    from pulsar_admin.store.recovery.broker_forecast import BrokerForecast
+    from pulsar_admin.store.recovery.parts import Parts
+    from pulsar_admin.store.recovery.preflight import Preflight
 
 _PATH = click.Path(path_type=Path)
 _TOPICS_SHOWN = 10
@@ -47,7 +47,7 @@ _LEDGERS = (
 
 
 def _percent(text: str) -> object:
-    from store.recovery.preflight import parse_percent
+    from pulsar_admin.store.recovery.preflight import parse_percent
 
     return parse_percent(text)
 
@@ -109,7 +109,7 @@ def preflight(app: App, limit: float | None, listing: bool, **options: Any) -> N
     client connects.
     """
     from pulsar_admin.api.recovering import forecast_of
-    from store.recovery.preflight import check_loss, iter_lost
+    from pulsar_admin.store.recovery.preflight import check_loss, iter_lost
 
     brokers, conf = options.pop("brokers"), options.pop("conf")
     if listing and limit is not None:
@@ -164,7 +164,7 @@ def render_preflight(found: Preflight) -> str:
 
 
 def _reason_lines(found: Preflight) -> list[str]:
-    from store.recovery.preflight import REASONS
+    from pulsar_admin.store.recovery.preflight import REASONS
 
     lines = []
     for reason, text in REASONS.items():

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from commands.mending import accept_option
-from commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
 from pulsar_admin.columns import Column, caution, size_text
+from pulsar_admin.commands.mending import accept_option
+from pulsar_admin.commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
 from pulsar_admin.context import App
 from pulsar_admin.numbers import PERCENT
 from pulsar_admin.options import command, pass_app
-from store.errors import (
+from pulsar_admin.store.errors import (
     DiskFull,
     IndexCorrupt,
     InvalidValue,
@@ -26,11 +26,11 @@ from store.errors import (
     StalePlan,
     Unsupported,
 )
-from store.wording import counted
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.api.disks import ReclaimOptions
-    from store.disks.reclaim import ReclaimPlan, ReclaimResult
+    from pulsar_admin.store.disks.reclaim import ReclaimPlan, ReclaimResult
 
 _PATH = click.Path(path_type=Path)
 _LOGS = (
@@ -137,7 +137,7 @@ def render_forecast(plan: ReclaimPlan) -> str:
 
 def render_result(result: ReclaimResult) -> str:
     """Return what was done as lines of text."""
-    from commands.store.importing import text_rows
+    from pulsar_admin.commands.store.importing import text_rows
 
     rows = [
         ("bookie", result.bookie),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.mending import accept_option
+from pulsar_admin.commands.mending import accept_option
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
-from store.errors import MetadataCorrupt, Refused, StalePlan, StoreNotFound, Unsupported
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, StalePlan, StoreNotFound, Unsupported
 
 if TYPE_CHECKING:
     from pulsar_admin.api.recovering import RecoveryLevel

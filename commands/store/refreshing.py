@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.store.importing import text_rows
+from pulsar_admin.commands.store.importing import text_rows
 from pulsar_admin.context import App
 from pulsar_admin.options import command, max_rate, pass_app
+from pulsar_admin.store.errors import DiskFull, Refused, SourceChanged, SourceNotFound, StoreBusy, StoreNotFound
+from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
-from store.errors import DiskFull, Refused, SourceChanged, SourceNotFound, StoreBusy, StoreNotFound
-from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.index.rebuild import RebuildResult
+    from pulsar_admin.store.index.rebuild import RebuildResult
 
 
 @command(

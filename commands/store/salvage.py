@@ -8,12 +8,20 @@ from typing import Any
 
 import click
 
-from commands.store.clusters import bookies_of, conf_options
+from pulsar_admin.commands.store.clusters import bookies_of, conf_options
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
+from pulsar_admin.store.errors import (
+    InvalidValue,
+    NotWritable,
+    Refused,
+    SourceBusy,
+    SourceNotFound,
+    StalePlan,
+    Unsupported,
+)
+from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
-from store.errors import InvalidValue, NotWritable, Refused, SourceBusy, SourceNotFound, StalePlan, Unsupported
-from store.wording import counted
 
 
 @command(

@@ -9,7 +9,7 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import ColumnsOf, command, pass_app
-from store.errors import (
+from pulsar_admin.store.errors import (
     AlreadyExists,
     Corrupt,
     DiskFull,
@@ -25,11 +25,11 @@ from store.errors import (
     StoreBusy,
     Unsupported,
 )
-from store.scan.profiles import PROFILES
-from store.wording import counted
+from pulsar_admin.store.scan.profiles import PROFILES
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from store.tables.importing import TablesImported
+    from pulsar_admin.store.tables.importing import TablesImported
 
 
 @command(
@@ -146,7 +146,7 @@ def import_tables(app: App, place: str, cluster: str | None) -> None:
 
 
 def _render_import(done: TablesImported) -> str:
-    from commands.store.importing import text_rows
+    from pulsar_admin.commands.store.importing import text_rows
 
     rows = [
         ("store", done.store),

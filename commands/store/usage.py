@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, assert_never
 
 import click
 
-from commands.topics.why import emit_disk
 from pulsar_admin.columns import Column, caution
+from pulsar_admin.commands.topics.why import emit_disk
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
-from store.errors import IndexCorrupt, StoreNotFound
+from pulsar_admin.store.errors import IndexCorrupt, StoreNotFound
 
 if TYPE_CHECKING:
-    from store.reports.usage import FileUsage
+    from pulsar_admin.store.reports.usage import FileUsage
 
 _BY_TOPIC = (
     Column("TOPIC", lambda row: row.owner),

@@ -10,16 +10,16 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from commands.mending import zookeeper_option
-from commands.topics.answers import TOPIC_COLUMN
 from pulsar_admin.columns import Column, time_text
+from pulsar_admin.commands.mending import zookeeper_option
+from pulsar_admin.commands.topics.answers import TOPIC_COLUMN
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
 from pulsar_admin.pictures import plot_option
-from store.errors import MissingComponent, SourceNotFound, SubscriptionNotFound, TopicNotFound
-from store.model.cursors import range_text
-from store.recovery.acks import AckState, Bound
+from pulsar_admin.store.errors import MissingComponent, SourceNotFound, SubscriptionNotFound, TopicNotFound
+from pulsar_admin.store.model.cursors import range_text
+from pulsar_admin.store.recovery.acks import AckState, Bound
 
 Json = dict[str, Any]  # Any: JSON values
 

@@ -10,16 +10,16 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection
-from store.errors import StoreError
-from store.model.topics import expand_topic, read_topic, select_topics
-from store.model.whole import find_plain_size
-from store.names import TopicName
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.topics import expand_topic, read_topic, select_topics
+from pulsar_admin.store.model.whole import find_plain_size
+from pulsar_admin.store.names import TopicName
 
 if TYPE_CHECKING:
     from pulsar_admin.api.topic import Topic
     from pulsar_admin.output import Plain
-    from store.db.environment import Txn
-    from store.model.reader import EntryReader
+    from pulsar_admin.store.db.environment import Txn
+    from pulsar_admin.store.model.reader import EntryReader
 
 TOPIC_COLUMN = Column("TOPIC", "topic")
 
@@ -66,7 +66,7 @@ def choose_partitioned(app: App, txn: Txn, selection: TopicSelection) -> Chosen:
 
     Warns of broken ledgers of their partitions.
     """
-    from store.model.partitions import check_partitioned, existing_partitions, select_partitioned
+    from pulsar_admin.store.model.partitions import check_partitioned, existing_partitions, select_partitioned
 
     if selection.topics:
         names = tuple(_found(app, selection, lambda name: check_partitioned(txn, name)))
@@ -169,7 +169,7 @@ def emit_answers(
     REDACT: what ``store.model.redaction.redact_metadata`` leaves of them.
     """
     if redact:
-        from store.model.redaction import redact_metadata
+        from pulsar_admin.store.model.redaction import redact_metadata
 
         found = [(name, redact_metadata(to_json(value))) for name, value in found]
     if not several and not (columns and app.settings.output == "csv"):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from commands.topics.answers import TOPIC_COLUMN, answer, choose
 from pulsar_admin.columns import Column, caution
+from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answer, choose
 from pulsar_admin.context import App
 from pulsar_admin.options import POSITION, TopicSelection, command, pass_app, subscription_option, topics_argument
-from store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
-from store.names import Position
+from pulsar_admin.store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
+from pulsar_admin.store.names import Position
 
 _SIZE_COLUMNS = (TOPIC_COLUMN, Column("BACKLOG BYTES", "backlogSize", "bytes", tone=caution, sums=True))
 

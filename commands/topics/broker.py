@@ -7,7 +7,7 @@ from datetime import timedelta
 import click
 
 from pulsar_admin.options import DURATION_OR_MINUS
-from store.search.broker_setup import BROKER_VERSIONS, MAX_CLOCK_SKEW_MS
+from pulsar_admin.store.search.broker_setup import BROKER_VERSIONS, MAX_CLOCK_SKEW_MS
 
 BROKER_VERSION = click.option(
     "--broker-version",

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Literal
 import click
 from msgspec import Struct
 
-from commands.topics.answers import selected, size_of
 from pulsar_admin.columns import Column, time_text, zone_name
+from pulsar_admin.commands.topics.answers import selected, size_of
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import DURATION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from pulsar_admin.pictures import picture_option, require_plot
+from pulsar_admin.store.db.clocks import check_clock
+from pulsar_admin.store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, TopicNotFound
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.timespec import format_duration_ms
+from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
-from store.db.clocks import check_clock
-from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, TopicNotFound
-from store.names import TopicName
-from store.timespec import format_duration_ms
-from store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.plot import Chart
-    from store.reports.timeline import Timeline, TimelineOptions
+    from pulsar_admin.store.reports.timeline import Timeline, TimelineOptions
 
 SKEW_COLUMNS = (
     Column("TOPIC", "topic"),
@@ -152,7 +152,7 @@ def _usual(app: App, topics: Sequence[TopicName], options: PlotOptions) -> tuple
 
 
 def _wanted(app: App, usual: tuple[int, int] | None, options: PlotOptions) -> TimelineOptions:
-    from store.reports.timeline import TimelineOptions, choose_bucket_ms
+    from pulsar_admin.store.reports.timeline import TimelineOptions, choose_bucket_ms
 
     bucket_ms = options.bucket_ms or choose_bucket_ms(*(usual or (0, 0)))
     return TimelineOptions(bucket_ms, check_clock(app.settings.clock), options.start_ms, options.end_ms)

@@ -7,7 +7,7 @@ import click
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import POSITION, TopicSelection, command, pass_app, subscription_option, topics_argument
-from store.errors import (
+from pulsar_admin.store.errors import (
     AlreadyExists,
     EntryNotFound,
     InvalidValue,
@@ -17,7 +17,7 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.names import Position
+from pulsar_admin.store.names import Position
 
 _MOVED = "The change: position before and after, what is skipped, what a broker may then delete, and its undo command."
 _FORCE = click.option("--force", is_flag=True, help="Also move the cursors of compaction and deduplication.")

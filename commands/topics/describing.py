@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from commands.topics.answers import TOPIC_COLUMN, choose, size_of
 from pulsar_admin.columns import Column, render_cell, size_text, telling, times_shown_in
+from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, choose, size_of
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from pulsar_admin.spool import CellSpool, PackedCells
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError, TopicNotFound
+from pulsar_admin.store.model.cursors import is_subscription, iter_cursor_names
+from pulsar_admin.store.model.topics import partition_count
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.timespec import format_age_ms
+from pulsar_admin.store.wording import counted, shown_zone
 from pulsar_admin.visible import clean_text
-from store.errors import MetadataCorrupt, StoreError, TopicNotFound
-from store.model.cursors import is_subscription, iter_cursor_names
-from store.model.topics import partition_count
-from store.names import TopicName
-from store.timespec import format_age_ms
-from store.wording import counted, shown_zone
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from store.facts.topics import TopicFacts
-    from store.model.reader import EntryReader
-    from store.reports.describe import TopicDescription
-    from store.reports.subscriptions import Asked, SubscriptionFacts
+    from pulsar_admin.store.facts.topics import TopicFacts
+    from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.reports.describe import TopicDescription
+    from pulsar_admin.store.reports.subscriptions import Asked, SubscriptionFacts
 
 _TOGETHER = 256
 """Topics that are read at once."""
@@ -88,7 +88,7 @@ def _spool(now_ms: int, *, bare: bool) -> CellSpool:
 
 def _make_cells(reader: EntryReader, part: _Part) -> PackedCells | None:
     """Return the cells of all subscriptions of PART, None where anything is to be told beside them."""
-    from store.reports.subscriptions import iter_facts, prepare_facts
+    from pulsar_admin.store.reports.subscriptions import iter_facts, prepare_facts
 
     problems: list[StoreError] = []
     with times_shown_in(part.zone), _spool(part.now_ms, bare=part.bare) as cells:
@@ -111,8 +111,8 @@ def _make_cells(reader: EntryReader, part: _Part) -> PackedCells | None:
 
 def _add_cells(app: App, reader: EntryReader, names: Sequence[TopicName], cells: CellSpool, *, quick: bool) -> None:
     """Add the cells of all subscriptions of topics to CELLS, of very many made in several processes."""
-    from store.facts.spread import Spread, others_that_pay
-    from store.reports.subscriptions import Asked
+    from pulsar_admin.store.facts.spread import Spread, others_that_pay
+    from pulsar_admin.store.reports.subscriptions import Asked
 
     others = 0 if app.settings.spark else others_that_pay(reader.txn, app.settings.jobs)
     if not others:
@@ -136,7 +136,7 @@ def _each_facts(
     app: App, reader: EntryReader, names: Sequence[TopicName], *, quick: bool
 ) -> Iterator[Sequence[SubscriptionFacts]]:
     """Yield the facts of the subscriptions of each topic; of several topics they are read for a part at once."""
-    from store.reports.subscriptions import Asked, iter_facts, prepare_facts
+    from pulsar_admin.store.reports.subscriptions import Asked, iter_facts, prepare_facts
 
     asked = Asked.of(app.now_ms, quick=quick)
     prepared: dict[TopicName, TopicFacts] = {}

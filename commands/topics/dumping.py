@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from commands.topics.values import open_with, private_key_option, redact_option
+from pulsar_admin.commands.topics.values import open_with, private_key_option, redact_option
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import (
@@ -24,15 +24,15 @@ from pulsar_admin.options import (
     pass_app,
     topics_argument,
 )
-from store.db.clocks import check_clock
-from store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
-from store.names import Position, TopicName
-from store.scan.profiles import PROFILES, Profile
-from store.wording import counted
+from pulsar_admin.store.db.clocks import check_clock
+from pulsar_admin.store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
+from pulsar_admin.store.names import Position, TopicName
+from pulsar_admin.store.scan.profiles import PROFILES, Profile
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.api.dumping import DumpWanted
-    from store.dump.job import DumpSize
+    from pulsar_admin.store.dump.job import DumpSize
 
 
 class DumpRequest(Struct, frozen=True):
@@ -162,7 +162,7 @@ def _write_lines(app: App, pieces: Iterator[str]) -> None:
     else:
         import json
 
-        from store.dump.tables import whole_lines
+        from pulsar_admin.store.dump.tables import whole_lines
 
         app.emit_rows(json.loads(line) for line in whole_lines(pieces))
 

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commands.topics.moving import read_lines
+from pulsar_admin.commands.topics.moving import read_lines
 from pulsar_admin.context import App
+from pulsar_admin.store.errors import InvalidValue, Refused, StalePlan, TopicNotFound
+from pulsar_admin.store.names import TopicName, parse_topic
 from pulsar_admin.upstream import mirrored
-from store.errors import InvalidValue, Refused, StalePlan, TopicNotFound
-from store.names import TopicName, parse_topic
 
 if TYPE_CHECKING:
     from pulsar_admin.api.plan import Plan

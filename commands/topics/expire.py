@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW
 from pulsar_admin.columns import Column, caution
+from pulsar_admin.commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW
 from pulsar_admin.context import App
 from pulsar_admin.options import (
     DURATION,
@@ -20,7 +20,7 @@ from pulsar_admin.options import (
     subscription_option,
     topics_argument,
 )
-from store.errors import (
+from pulsar_admin.store.errors import (
     EntryNotFound,
     InvalidValue,
     LedgerNotFound,
@@ -30,11 +30,11 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.search.expiry import ALL_BEFORE, BROKER
+from pulsar_admin.store.search.expiry import ALL_BEFORE, BROKER
 
 if TYPE_CHECKING:
     from pulsar_admin.api.cursors import Cursors
-    from store.names import Position
+    from pulsar_admin.store.names import Position
 
 _TIME = click.option(
     "-t",

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.topics.answers import answer_each, bulk_on, size_of
-from commands.topics.broker import BROKER_VERSION
 from pulsar_admin.columns import Column, time_text
+from pulsar_admin.commands.topics.answers import answer_each, bulk_on, size_of
+from pulsar_admin.commands.topics.broker import BROKER_VERSION
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import partition_json
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, pass_app, topics_argument
-from store.dump.finding import BEFORE, BROKER, EVENT, FIRST
-from store.errors import NothingMatches, TopicNotFound
-from store.names import TopicName, parse_topic
-from store.wording import counted, plural
+from pulsar_admin.store.dump.finding import BEFORE, BROKER, EVENT, FIRST
+from pulsar_admin.store.errors import NothingMatches, TopicNotFound
+from pulsar_admin.store.names import TopicName, parse_topic
+from pulsar_admin.store.wording import counted, plural
 
 if TYPE_CHECKING:
     from pulsar_admin.api.topic import Topic
-    from store.dump.finding import FoundEntry
-    from store.model.reader import EntryReader
+    from pulsar_admin.store.dump.finding import FoundEntry
+    from pulsar_admin.store.model.reader import EntryReader
 
 Json = dict[str, Any]  # Any: JSON values
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.topics.answers import answer_each, bulk_on
 from pulsar_admin.columns import Column
+from pulsar_admin.commands.topics.answers import answer_each, bulk_on
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import partition_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from store.errors import InvalidValue, NothingMatches, TopicNotFound
-from store.names import parse_topic
+from pulsar_admin.store.errors import InvalidValue, NothingMatches, TopicNotFound
+from pulsar_admin.store.names import parse_topic
 
 if TYPE_CHECKING:
     from pulsar_admin.api.topic import Topic

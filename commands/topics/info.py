@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from commands.topics.answers import choose, emit_answers
-from commands.topics.internals import explain_option
 from pulsar_admin.columns import Column
+from pulsar_admin.commands.topics.answers import choose, emit_answers
+from pulsar_admin.commands.topics.internals import explain_option
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import dump_gson
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from store.errors import MetadataCorrupt, TopicNotFound
+from pulsar_admin.store.errors import MetadataCorrupt, TopicNotFound
 
 
 def _time_ms(text: str) -> int:
     """Return the time of upstream's text, which has as many digits of a second as are not 0."""
-    from store.timespec import parse_time
+    from pulsar_admin.store.timespec import parse_time
 
     return parse_time(text, now_ms=0)
 

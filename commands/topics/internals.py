@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from commands.topics.answers import answer, answer_partitioned
 from pulsar_admin.columns import Column
+from pulsar_admin.commands.topics.answers import answer, answer_partitioned
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from store.errors import MetadataCorrupt, TopicNotFound
+from pulsar_admin.store.errors import MetadataCorrupt, TopicNotFound
 
 _STATS_COLUMNS = (
     Column("ENTRIES", "numberOfEntries", "number", sums=True),

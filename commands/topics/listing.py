@@ -8,15 +8,15 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from commands.topics.answers import TOPIC_COLUMN, choose, emit_answers
-from commands.topics.describing import emit_subscriptions, quick_option
 from pulsar_admin.columns import Column
+from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, choose, emit_answers
+from pulsar_admin.commands.topics.describing import emit_subscriptions, quick_option
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
-from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound
-from store.model.partitions import select_partitioned
-from store.model.topics import iter_all_namespaces
-from store.names import NamespaceName, in_hash_order
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound
+from pulsar_admin.store.model.partitions import select_partitioned
+from pulsar_admin.store.model.topics import iter_all_namespaces
+from pulsar_admin.store.names import NamespaceName, in_hash_order
 
 
 class ListOptions(Struct, frozen=True):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pulsar_admin.context import App
+from pulsar_admin.store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StalePlan, TopicNotFound
+from pulsar_admin.store.names import TopicName
 from pulsar_admin.upstream import mirrored
-from store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StalePlan, TopicNotFound
-from store.names import TopicName
 
 _METADATA = {"metadata": "A property, KEY=VALUE; repeat it."}
 _NOTHING = "Nothing, like pulsar-admin; the change and its undo command are on stderr."

@@ -8,10 +8,10 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import message_id_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TOPIC, command, pass_app
+from pulsar_admin.store.errors import NothingMatches, TopicNotFound
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.timespec import parse_time_point
 from pulsar_admin.upstream import mirrored
-from store.errors import NothingMatches, TopicNotFound
-from store.names import TopicName
-from store.timespec import parse_time_point
 
 
 @mirrored(

@@ -9,19 +9,19 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from commands.topics.answers import answer, choose
-from commands.topics.printout import SEPARATOR, Printing, columns_for, message_columns, render_message
-from commands.topics.values import open_with, private_key_option, redact_option, value_line, value_option
 from pulsar_admin.api.messages import MessageQuery, Messages, messages_of
 from pulsar_admin.columns import Column
+from pulsar_admin.commands.topics.answers import answer, choose
+from pulsar_admin.commands.topics.printout import SEPARATOR, Printing, columns_for, message_columns, render_message
+from pulsar_admin.commands.topics.values import open_with, private_key_option, redact_option, value_line, value_option
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, whole
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, NothingMatches, SubscriptionNotFound, TopicNotFound
+from pulsar_admin.store.model.entries import find_topic_of, nth_position
+from pulsar_admin.store.model.message_row import redacted
+from pulsar_admin.store.names import Position
 from pulsar_admin.visible import clean_text
-from store.errors import EntryCorrupt, EntryNotFound, NothingMatches, SubscriptionNotFound, TopicNotFound
-from store.model.entries import find_topic_of, nth_position
-from store.model.message_row import redacted
-from store.names import Position
 
 _ID_COLUMNS = (
     Column("LEDGER", "ledgerId", "id"),
@@ -233,7 +233,9 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
         found = messages_of(app.session, lambda txn: chosen.names, query)
         style = _Style(chosen.several, options.value, _printing(app, options, markers=options.markers))
         if not _emit_messages(app, found, style):
-            from store.why.subscription import why_nothing_is_given  # all rules: few backlogs have nothing to show
+            from pulsar_admin.store.why.subscription import (
+                why_nothing_is_given,  # all rules: few backlogs have nothing to show
+            )
 
             for name in chosen.names:
                 for sentence in why_nothing_is_given(reader, name, subscription, app.now_ms):

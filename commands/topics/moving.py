@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from pulsar_admin.options import TOPIC, TopicSelection
-from store.errors import InvalidValue, reason_of
+from pulsar_admin.store.errors import InvalidValue, reason_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from pulsar_admin.context import App
+from pulsar_admin.store.codec.java import java_text
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound
+from pulsar_admin.store.names import TopicName
 from pulsar_admin.upstream import mirrored
-from store.codec.java import java_text
-from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound
-from store.names import TopicName
 
 _HELPS = {
     "role": "The role.",

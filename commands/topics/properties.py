@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import dump_json
+from pulsar_admin.store.errors import InvalidValue, StalePlan, SubscriptionNotFound, TopicNotFound
+from pulsar_admin.store.names import TopicName
 from pulsar_admin.upstream import mirrored
-from store.errors import InvalidValue, StalePlan, SubscriptionNotFound, TopicNotFound
-from store.names import TopicName
 
 _NOTHING = "Nothing, like pulsar-admin; the change and its undo command are on stderr."
 _PAIR = {"property": "A property, KEY=VALUE; repeat it."}

@@ -7,15 +7,15 @@ from pathlib import Path
 import click
 from msgspec import Struct
 
-from commands.topics.answers import choose, size_of
-from commands.topics.printout import emit_messages, message_columns
-from commands.topics.values import open_with, private_key_option, redact_option, value_option
 from pulsar_admin.api.messages import MessageQuery, messages_of
+from pulsar_admin.commands.topics.answers import choose, size_of
+from pulsar_admin.commands.topics.printout import emit_messages, message_columns
+from pulsar_admin.commands.topics.values import open_with, private_key_option, redact_option, value_option
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import POSITION, TIME, TopicSelection, command, gather, pass_app, topics_argument
-from store.errors import InvalidValue, TopicNotFound
-from store.names import Position
+from pulsar_admin.store.errors import InvalidValue, TopicNotFound
+from pulsar_admin.store.names import Position
 
 
 class Request(Struct, frozen=True):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.mending import zookeeper_option
-from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW
-from commands.topics.moving import read_lines, shown_path, topics_or_file
+from pulsar_admin.commands.mending import zookeeper_option
+from pulsar_admin.commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW
+from pulsar_admin.commands.topics.moving import read_lines, shown_path, topics_or_file
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER
 from pulsar_admin.options import POSITION, TIME_OR_AGO, TopicSelection, command, pass_app
-from store.changes.resets import BROKER, EXACT
-from store.errors import (
+from pulsar_admin.store.changes.resets import BROKER, EXACT
+from pulsar_admin.store.errors import (
     EntryNotFound,
     InvalidValue,
     LedgerNotFound,

@@ -10,11 +10,11 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from commands.topics.answers import choose, size_of
-from commands.topics.printout import columns_for, message_columns
-from commands.topics.values import open_with, private_key_option, redact_option, value_option
 from pulsar_admin.api.messages import MessageQuery, messages_of
 from pulsar_admin.columns import Column
+from pulsar_admin.commands.topics.answers import choose, size_of
+from pulsar_admin.commands.topics.printout import columns_for, message_columns
+from pulsar_admin.commands.topics.values import open_with, private_key_option, redact_option, value_option
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import (
@@ -27,13 +27,13 @@ from pulsar_admin.options import (
     pass_app,
     topics_argument,
 )
-from store.errors import InvalidValue, NothingMatches, TopicNotFound
-from store.model.jsonpath import PathTest, parse_path_test
-from store.model.message_row import redacted
-from store.names import Position
+from pulsar_admin.store.errors import InvalidValue, NothingMatches, TopicNotFound
+from pulsar_admin.store.model.jsonpath import PathTest, parse_path_test
+from pulsar_admin.store.model.message_row import redacted
+from pulsar_admin.store.names import Position
 
 if TYPE_CHECKING:
-    from store.scan.matching import Match
+    from pulsar_admin.store.scan.matching import Match
 
 
 def _property(text: str) -> tuple[str, str | None]:
@@ -165,7 +165,7 @@ def _query(app: App, options: Request) -> MessageQuery:
 
 
 def _match(options: Request) -> Match:
-    from store.scan.matching import Match
+    from pulsar_admin.store.scan.matching import Match
 
     return Match(
         keys=options.keys,

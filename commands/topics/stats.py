@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 from msgspec import Struct
 
-from commands.topics.answers import answer, answer_partitioned
 from pulsar_admin.columns import Column, caution
+from pulsar_admin.commands.topics.answers import answer, answer_partitioned
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, redact_properties_option, topics_argument
-from store.errors import MetadataCorrupt, TopicNotFound
+from pulsar_admin.store.errors import MetadataCorrupt, TopicNotFound
 
 _COLUMNS = (
     Column("BYTES", "storageSize", "bytes", sums=True),

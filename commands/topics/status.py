@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from commands.compaction.changing import compact_topics
+from pulsar_admin.commands.compaction.changing import compact_topics
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection
+from pulsar_admin.store.compaction.forms import LEGACY, RULE_4_0
+from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import TopicName
 from pulsar_admin.upstream import mirrored
-from store.compaction.forms import LEGACY, RULE_4_0
-from store.errors import EntryCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
-from store.model.topics import read_topic
-from store.names import TopicName
 
 
 @mirrored(

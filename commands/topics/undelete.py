@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from commands.mending import gaps_option, zookeeper_option
 from pulsar_admin.columns import Column
+from pulsar_admin.commands.mending import gaps_option, zookeeper_option
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, TIME_POINT, TOPIC, command, pass_app
-from store.errors import (
+from pulsar_admin.store.errors import (
     AlreadyExists,
     InvalidValue,
     NamespaceNotFound,
@@ -19,7 +19,7 @@ from store.errors import (
     StalePlan,
     TopicNotFound,
 )
-from store.names import NamespaceName, TopicName
+from pulsar_admin.store.names import NamespaceName, TopicName
 
 _TO = click.option("--to", metavar="TOPIC", type=TOPIC, help="The name for one restored topic [TOPIC-restored].")
 _COPY = click.option(

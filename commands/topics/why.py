@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.topics.answers import choose, size_of
 from pulsar_admin.api.cursors import iter_cursors
 from pulsar_admin.columns import Column, size_text
+from pulsar_admin.commands.topics.answers import choose, size_of
 from pulsar_admin.context import App
 from pulsar_admin.cures import cure_lines
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
+from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
-from store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
-from store.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from store.why.disk import WhyBytes
-    from store.why.reason import Reason
-    from store.why.subscription import Why
+    from pulsar_admin.store.why.disk import WhyBytes
+    from pulsar_admin.store.why.reason import Reason
+    from pulsar_admin.store.why.subscription import Why
 
 _WIDTH = 100
 _TOP = 20
@@ -53,7 +53,7 @@ _HELD_COLUMNS = (
 
 
 def _means(code: str) -> str:
-    from store.rules.holders import HOLDERS
+    from pulsar_admin.store.rules.holders import HOLDERS
 
     return HOLDERS[code]
 

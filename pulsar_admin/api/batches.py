@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pulsar_admin.api.session import Session
-from store.errors import StoreError
-from store.model.reader import EntryReader
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.reader import EntryReader
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +58,7 @@ class Batches:
 
     def to_pandas(self) -> pd.DataFrame:
         """Return all of them as a pandas DataFrame; times are ``datetime64[us, UTC]``, properties dictionaries. Raises MissingComponent."""
-        from store.extras import require
+        from pulsar_admin.store.extras import require
 
         require("pandas", "to_pandas", instead="take to_arrow()")
         frame: pd.DataFrame = self.to_arrow().to_pandas(maps_as_pydicts="lossy")

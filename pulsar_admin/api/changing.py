@@ -24,17 +24,17 @@ from pulsar_admin.api.given import (
 from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, read_again, steps_of
 from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Session, check_choice
-from store.errors import IndexCorrupt, InvalidValue
-from store.model.topics import select_topics
-from store.names import INT_MAX, INT_MIN, parse_namespace, parse_topic, parse_topics
+from pulsar_admin.store.errors import IndexCorrupt, InvalidValue
+from pulsar_admin.store.model.topics import select_topics
+from pulsar_admin.store.names import INT_MAX, INT_MIN, parse_namespace, parse_topic, parse_topics
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import Change, ChangeReport
-    from store.changes.plan import ChangeReport as Report
-    from store.changes.resets import ResetRule
-    from store.db.environment import Store as StoreFile
-    from store.model.publish_times import Form
-    from store.search.broker_setup import BrokerVersion
+    from pulsar_admin.store.changes.plan import ChangeReport as Report
+    from pulsar_admin.store.changes.resets import ResetRule
+    from pulsar_admin.store.db.environment import Store as StoreFile
+    from pulsar_admin.store.model.publish_times import Form
+    from pulsar_admin.store.search.broker_setup import BrokerVersion
 
 
 class Changes(Planner):
@@ -49,7 +49,7 @@ class Changes(Planner):
         plan was made, NotWritable when it was opened for reading.
         """
         from pulsar_admin.api.reports import report_of
-        from store.changes.plan import WritingPlan, apply_plan, check_current
+        from pulsar_admin.store.changes.plan import WritingPlan, apply_plan, check_current
 
         steps = steps_of(given_object("plan", plan, Plan))
         if isinstance(steps, WritingPlan):
@@ -77,10 +77,10 @@ class Changes(Planner):
         Entries keep their bytes, unless INTERCEPTORS (``timestamp,index``) put broker metadata in front as a broker with these would.
         Raises NotFound, InvalidValue, Corrupt, Refused; applying it also DiskFull.
         """
-        from store.changes.plan import WritingPlan
-        from store.codec.interceptors import parse_interceptors
-        from store.dump.load import COMMAND, LoadOptions, apply_load, preview_load
-        from store.dump.source import Source
+        from pulsar_admin.store.changes.plan import WritingPlan
+        from pulsar_admin.store.codec.interceptors import parse_interceptors
+        from pulsar_admin.store.dump.load import COMMAND, LoadOptions, apply_load, preview_load
+        from pulsar_admin.store.dump.source import Source
 
         given_flags(keep_ledger_ids=keep_ledger_ids)
         name = None if topic is None else parse_topic(topic)
@@ -110,7 +110,7 @@ class Changes(Planner):
         What is not copied is in the report's warnings. Raises TopicNotFound, StoreNotFound, AlreadyExists, Refused, InvalidValue; applying
         it also DiskFull.
         """
-        from store.dump.copying import CopyRequest, plan_copy
+        from pulsar_admin.store.dump.copying import CopyRequest, plan_copy
 
         names = tuple(map(parse_topic, topics))
         request = CopyRequest(
@@ -124,7 +124,7 @@ class Changes(Planner):
 
         Raises NamespaceNotFound (no such tenant), AlreadyExists, InvalidValue, Refused.
         """
-        from store.changes.resources import plan_create_namespace
+        from pulsar_admin.store.changes.resources import plan_create_namespace
 
         return self._session.plan_rows(
             plan_create_namespace,
@@ -135,7 +135,7 @@ class Changes(Planner):
 
     def delete_namespace(self, name: str, *, force: bool = False) -> Plan:
         """Plan deleting a namespace, with FORCE also its topics; raises NamespaceNotFound, Refused."""
-        from store.changes.ending import plan_delete_namespace
+        from pulsar_admin.store.changes.ending import plan_delete_namespace
 
         found = parse_namespace(name)
         given_flag("force", force)
@@ -148,7 +148,7 @@ class Changes(Planner):
 
         Raises AlreadyExists, NamespaceNotFound, InvalidValue.
         """
-        from store.changes.topics import plan_topic
+        from pulsar_admin.store.changes.topics import plan_topic
 
         topic, given = parse_topic(name), given_properties(properties)
         if partitions is not None:
@@ -161,7 +161,7 @@ class Changes(Planner):
 
         Raises TopicNotFound, AlreadyExists, NamespaceNotFound, InvalidValue.
         """
-        from store.changes.topics import plan_shadow
+        from pulsar_admin.store.changes.topics import plan_shadow
 
         topic, of = parse_topic(name), parse_topic(source)
         return self._session.plan_rows(plan_shadow, topic, of, given_properties(properties))
@@ -171,7 +171,7 @@ class Changes(Planner):
 
         FORCE: also where parts of the metadata cannot be read. Raises TopicNotFound, Refused, MetadataCorrupt, InvalidValue.
         """
-        from store.changes.ending import check_deletable, plan_delete_topics
+        from pulsar_admin.store.changes.ending import check_deletable, plan_delete_topics
 
         given_flag("partitioned", partitioned)
         given_flag("force", force)
@@ -203,7 +203,7 @@ class Changes(Planner):
         SOURCE: what errors call LINES. The rest is as in ``Cursors.reset``, which says what this raises.
         """
         from pulsar_admin.api.cursors import reset_request, resets_plan
-        from store.changes.resets import iter_reset_rows, resets_of_rows
+        from pulsar_admin.store.changes.resets import iter_reset_rows, resets_of_rows
 
         request = reset_request(self._session, rule, clock, broker_version, max_clock_skew, force=force)
         with self._session.reader() as reader:
@@ -217,8 +217,8 @@ class Changes(Planner):
         PATTERN: of topics that match this glob. Later searches know the times without the entries. Raises InvalidValue, TopicNotFound,
         MetadataCorrupt, IndexCorrupt.
         """
-        from store.changes.annotate import plan_annotate
-        from store.model.publish_times import Form
+        from pulsar_admin.store.changes.annotate import plan_annotate
+        from pulsar_admin.store.model.publish_times import Form
 
         check_choice("form", form, Form)
         with self._session.read() as txn:
@@ -227,7 +227,7 @@ class Changes(Planner):
 
     def plan_undo(self, number: int) -> Plan:
         """Plan bringing back the exact bytes from before the change NUMBER; raises ChangeNotFound, UndoConflict, Refused."""
-        from store.changes.plan import plan_undo
+        from pulsar_admin.store.changes.plan import plan_undo
 
         return self._session.plan(lambda reader, now_ms: plan_undo(reader.txn, whole_number("change", number)))
 
@@ -246,7 +246,7 @@ class Changes(Planner):
     def change_log(self, *numbers: int) -> Iterator[Change]:
         """Yield the audit log, oldest first, or the changes NUMBERS: raises ChangeNotFound, IndexCorrupt of a damaged record."""
         from pulsar_admin.api.reports import change_of
-        from store.changes.plan import change_numbers, read_change
+        from pulsar_admin.store.changes.plan import change_numbers, read_change
 
         with self._session.read() as txn:
             whole = change_numbers(txn)

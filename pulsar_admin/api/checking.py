@@ -11,18 +11,18 @@ from msgspec.structs import replace
 
 from pulsar_admin.api.given import given_path, given_texts, whole_number
 from pulsar_admin.api.session import Session, check_choice
-from store.errors import InvalidValue
+from pulsar_admin.store.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from store.doctor import DoctorOptions
-    from store.doctor.since import FindingComparison
-    from store.engine.operation import Engine
-    from store.rules.finding import Finding
+    from pulsar_admin.store.doctor import DoctorOptions
+    from pulsar_admin.store.doctor.since import FindingComparison
+    from pulsar_admin.store.engine.operation import Engine
+    from pulsar_admin.store.rules.finding import Finding
 
 
 def iter_check(session: Session, *, deep: bool) -> Iterator[Finding]:
     """Yield what ``Store.check`` returns."""
-    from store.check import check_store
+    from pulsar_admin.store.check import check_store
 
     with session.opened() as store, _looking(session, "check", deep=deep) as (engine, advance):
         yield from check_store(store, deep=deep, advance=advance, engine=engine)
@@ -32,7 +32,7 @@ def iter_doctor(
     session: Session, *, deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]
 ) -> Iterator[Finding]:
     """Yield what ``Store.doctor`` returns."""
-    from store.doctor import diagnose
+    from pulsar_admin.store.doctor import diagnose
 
     options = _options(deep, each, codes, severities)
     with session.opened() as store, _looking(session, "doctor", deep=deep) as (engine, advance):
@@ -45,8 +45,8 @@ def compare_findings(
     session: Session, since: Path | str, *, deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]
 ) -> FindingComparison:
     """Return what ``Store.compare_findings`` returns."""
-    from store.doctor import diagnose
-    from store.doctor.since import LISTED, compare, read_saved
+    from pulsar_admin.store.doctor import diagnose
+    from pulsar_admin.store.doctor.since import LISTED, compare, read_saved
 
     asked, path = _options(deep, each, codes, severities), given_path("since", since)
     listed = replace(asked, each=max(asked.each, LISTED), severities=())
@@ -67,10 +67,10 @@ def compare_findings(
 
 def _findings_of(path: Path, session: Session, options: DoctorOptions, engine: Engine | None) -> list[Finding]:
     """Return what is wrong with the store at PATH, as of its own time, or where nothing tells that, as of that of SESSION."""
-    from store.db.environment import open_store
-    from store.db.storeinfo import check_pages
-    from store.doctor import diagnose
-    from store.model.copy_age import find_as_of
+    from pulsar_admin.store.db.environment import open_store
+    from pulsar_admin.store.db.storeinfo import check_pages
+    from pulsar_admin.store.doctor import diagnose
+    from pulsar_admin.store.model.copy_age import find_as_of
 
     walked = check_pages(path)  # before LMDB reads them: it dies of damage
     with open_store(path) as store:
@@ -82,8 +82,8 @@ def _findings_of(path: Path, session: Session, options: DoctorOptions, engine: E
 
 
 def _options(deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]) -> DoctorOptions:
-    from store.doctor import DoctorOptions
-    from store.rules.table import check_codes
+    from pulsar_admin.store.doctor import DoctorOptions
+    from pulsar_admin.store.rules.table import check_codes
 
     wanted, chosen = check_codes(given_texts("codes", codes)), given_texts("severities", severities)
     for severity in chosen:
@@ -93,8 +93,8 @@ def _options(deep: bool, each: int, codes: Sequence[str], severities: Sequence[s
 
 @contextmanager
 def _looking(session: Session, label: str, *, deep: bool) -> Iterator[tuple[Engine | None, Callable[[int], None]]]:
-    from store.db.files import catalogued_bytes
-    from store.model.topics import count_topics
+    from pulsar_admin.store.db.files import catalogued_bytes
+    from pulsar_admin.store.model.topics import count_topics
 
     with session.read() as txn, txn.passing_altered():  # what looks tells of them
         size_bytes = catalogued_bytes(txn) if deep else 0

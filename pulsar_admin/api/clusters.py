@@ -10,9 +10,9 @@ from pulsar_admin.api.given import given_flag, given_mapping, given_path, given_
 from pulsar_admin.api.plan import Plan
 from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Session
-from store.errors import InvalidValue
-from store.model.bundles import find_local_policies
-from store.model.resources import (
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.model.bundles import find_local_policies
+from pulsar_admin.store.model.resources import (
     CLUSTER,
     DOMAIN,
     MIGRATION,
@@ -23,7 +23,7 @@ from store.model.resources import (
     read_domains,
     read_migration,
 )
-from store.model.topics import iter_namespaces
+from pulsar_admin.store.model.topics import iter_namespaces
 
 Json = Mapping[str, Any]  # Any: JSON values, by upstream's keys
 
@@ -50,14 +50,14 @@ class Cluster(Planner):
 
     def update(self, settings: Json, *, file: Path | str | None = None) -> Plan:
         """Plan SETTINGS, and what FILE says beside, in place of all that it has, its peers too; raises InvalidValue."""
-        from store.changes.resources import plan_update_cluster
+        from pulsar_admin.store.changes.resources import plan_update_cluster
 
         return self._session.plan_rows(plan_update_cluster, self._name, given_settings(settings, file))
 
     def delete(self, *, everything: bool = False) -> Plan:
         """Plan deleting it, with EVERYTHING also every tenant, namespace and topic; raises Refused."""
-        from store.changes.ending import plan_delete_all
-        from store.changes.resources import plan_delete_cluster
+        from pulsar_admin.store.changes.ending import plan_delete_all
+        from pulsar_admin.store.changes.resources import plan_delete_cluster
 
         if given_flag("everything", everything):
             return self._session.plan(plan_delete_all, self._name)
@@ -73,7 +73,7 @@ class Cluster(Planner):
 
     def set_peers(self, peers: Sequence[str]) -> Plan:
         """Plan its PEERS; raises Refused for one that is not there."""
-        from store.changes.resources import plan_peers
+        from pulsar_admin.store.changes.resources import plan_peers
 
         return self._session.plan_rows(plan_peers, self._name, given_texts("peers", peers))
 
@@ -83,7 +83,7 @@ class Cluster(Planner):
 
     def set_migration(self, *, migrated: bool, urls: Mapping[str, str | None]) -> Plan:
         """Plan whether it is MIGRATED, and to where: URLS by the keys of ``settings``. It need not be there. Raises InvalidValue."""
-        from store.changes.resources import plan_migration
+        from pulsar_admin.store.changes.resources import plan_migration
 
         given = given_properties({key: url for key, url in given_mapping("urls", urls).items() if url is not None})
         return self._session.plan_rows(plan_migration, self._name, given_flag("migrated", migrated), given)
@@ -108,14 +108,14 @@ class Cluster(Planner):
         return self._plan_domain("clusters update-failure-domain", name, brokers)
 
     def _plan_domain(self, command: str, name: str, brokers: Sequence[str]) -> Plan:
-        from store.changes.resources import plan_domain
+        from pulsar_admin.store.changes.resources import plan_domain
 
         given = given_text("domain", name), given_texts("brokers", brokers)
         return self._session.plan_rows(plan_domain, command, self._name, *given)
 
     def delete_failure_domain(self, name: str) -> Plan:
         """Plan deleting a failure domain; raises ResourceNotFound."""
-        from store.changes.resources import plan_delete_domain
+        from pulsar_admin.store.changes.resources import plan_delete_domain
 
         return self._session.plan_rows(plan_delete_domain, self._name, given_text("domain", name))
 
@@ -143,20 +143,20 @@ class Cluster(Planner):
 
     def isolation_policies(self) -> Mapping[str, Json]:
         """Return by name which ``namespaces`` only its ``primary`` and ``secondary`` brokers serve; ResourceNotFound: never set."""
-        from store.model.isolation import POLICY, read_isolation
+        from pulsar_admin.store.model.isolation import POLICY, read_isolation
 
         with self._session.read() as txn:
             return {name: POLICY.show(policy) for name, policy in read_isolation(txn, self._name).items()}
 
     def isolation_policy(self, name: str) -> Json:
         """Return one isolation policy; raises ResourceNotFound."""
-        from store.model.isolation import POLICY, read_isolation_policy
+        from pulsar_admin.store.model.isolation import POLICY, read_isolation_policy
 
         return POLICY.show(self._session.ask(read_isolation_policy, self._name, given_text("policy", name)))
 
     def broker_isolation(self, broker: str) -> Json:
         """Return what isolation policies say of BROKER, whether there is such a one or not."""
-        from store.model.isolation import broker_isolation
+        from pulsar_admin.store.model.isolation import broker_isolation
 
         return self._session.ask(broker_isolation, self._name, given_text("broker", broker))
 
@@ -175,7 +175,7 @@ class Cluster(Planner):
 
         FAILOVER: ``min_limit`` and ``usage_threshold``, as texts; UNLOAD_SCOPE: what brokers unload for it. Raises InvalidValue.
         """
-        from store.changes.resources import isolation_of, plan_set_isolation
+        from pulsar_admin.store.changes.resources import isolation_of, plan_set_isolation
 
         lists = {"namespaces": namespaces, "primary": primary, "secondary": secondary}
         policy = isolation_of(
@@ -188,14 +188,14 @@ class Cluster(Planner):
 
     def delete_isolation_policy(self, name: str) -> Plan:
         """Plan deleting an isolation policy, of a name that there need not be."""
-        from store.changes.resources import plan_delete_isolation
+        from pulsar_admin.store.changes.resources import plan_delete_isolation
 
         return self._session.plan_rows(plan_delete_isolation, self._name, given_text("policy", name))
 
 
 def given_settings(settings: Json, file: Path | str | None) -> dict[str, Any]:  # Any: JSON values
     """Return SETTINGS of a cluster over what FILE, JSON or lines of ``key: value``, says; raises InvalidValue."""
-    from store.changes.resources import read_cluster_file
+    from pulsar_admin.store.changes.resources import read_cluster_file
 
     found = {} if file is None else read_cluster_file(given_path("file", file))
     for key, value in given_mapping("settings", settings).items():

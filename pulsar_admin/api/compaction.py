@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Literal
 from pulsar_admin.api.given import given_flag, given_flags, given_ledgers, given_text, given_texts
 from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Session, Time, check_choice
-from store.errors import StoreError
-from store.model.topics import read_topic, topics_bytes
-from store.names import TopicName
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.topics import read_topic, topics_bytes
+from pulsar_admin.store.names import TopicName
 
 if TYPE_CHECKING:
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.plan import Plan
-    from store.changes.plan import ChangeReport
-    from store.compaction.last_id import LastId
-    from store.compaction.occurrences import KeyHistory
-    from store.compaction.reading import FoundInView
-    from store.compaction.status import CompactionStatus
-    from store.compaction.verification import Verification
-    from store.compaction.view import CompactedView
-    from store.db.environment import Store as StoreFile
-    from store.model.reader import EntryReader
-    from store.model.topics import Topic as TopicModel
+    from pulsar_admin.store.changes.plan import ChangeReport
+    from pulsar_admin.store.compaction.last_id import LastId
+    from pulsar_admin.store.compaction.occurrences import KeyHistory
+    from pulsar_admin.store.compaction.reading import FoundInView
+    from pulsar_admin.store.compaction.status import CompactionStatus
+    from pulsar_admin.store.compaction.verification import Verification
+    from pulsar_admin.store.compaction.view import CompactedView
+    from pulsar_admin.store.db.environment import Store as StoreFile
+    from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.model.topics import Topic as TopicModel
 
 Form = Literal["indexed", "legacy", "reduced"]
 Rule = Literal["4.2", "4.0"]
@@ -45,7 +45,7 @@ class Compaction(Planner):
         LEAKED: also compacted ledgers that nothing references, which are looked for among all ledgers. Raises TopicNotFound,
         MetadataCorrupt.
         """
-        from store.compaction.status import read_status
+        from pulsar_admin.store.compaction.status import read_status
 
         given_flags(leaked=leaked)
         with self._session.reader() as reader:
@@ -58,7 +58,7 @@ class Compaction(Planner):
         From metadata bytes if they suffice (PIP-429); VERIFY reads the whole entry too. Raises TopicNotFound, MetadataCorrupt,
         EntryCorrupt.
         """
-        from store.compaction.last_id import find_last_id
+        from pulsar_admin.store.compaction.last_id import find_last_id
 
         given_flags(verify=verify)
         problems: list[StoreError] = []
@@ -73,7 +73,7 @@ class Compaction(Planner):
         RULE ``broker``: by bisection, which takes clocks not to run backwards. None: the topic was never compacted. Raises
         TopicNotFound, InvalidValue, MetadataCorrupt, EntryCorrupt.
         """
-        from store.compaction.view import open_view
+        from pulsar_admin.store.compaction.view import open_view
 
         check_choice("rule", rule, ViewRule)
         problems: list[StoreError] = []
@@ -91,9 +91,9 @@ class Compaction(Planner):
         ``total`` counts what is wrong, ``findings`` has kind, position and message of the first of it; ``status().problems`` has
         what metadata shows. Raises TopicNotFound, MetadataCorrupt, EntryCorrupt.
         """
-        from store.compaction.keys import keys_for
-        from store.compaction.verify import verify_view
-        from store.compaction.view import open_view
+        from pulsar_admin.store.compaction.keys import keys_for
+        from pulsar_admin.store.compaction.verify import verify_view
+        from pulsar_admin.store.compaction.view import open_view
 
         with self._session.scan() as reader:
             topic = read_topic(reader.txn, self._name)
@@ -109,8 +109,8 @@ class Compaction(Planner):
 
         Raises TopicNotFound, MetadataCorrupt.
         """
-        from store.compaction.occurrences import explain_key
-        from store.compaction.view import open_view
+        from pulsar_admin.store.compaction.occurrences import explain_key
+        from pulsar_admin.store.compaction.view import open_view
 
         check_choice("rule", rule, Rule)
         given_text("key", key)
@@ -158,7 +158,7 @@ class Compaction(Planner):
 
         Raises TopicNotFound, LedgerNotFound, MetadataCorrupt, EntryCorrupt, Refused.
         """
-        from store.changes.compaction import plan_attach
+        from pulsar_admin.store.changes.compaction import plan_attach
 
         (ledger_id,) = given_ledgers([ledger_id])
         return self._session.plan(plan_attach, self._name, ledger_id)
@@ -203,8 +203,8 @@ class Compactions(Planner):
     ) -> Plan:
         """Plan what COMMAND does: see ``CompactionJob``. Raises InvalidValue."""
         from pulsar_admin.api.plan import plan_of
-        from store.changes.plan import WritingPlan
-        from store.compaction.forms import CompactionJob
+        from pulsar_admin.store.changes.plan import WritingPlan
+        from pulsar_admin.store.compaction.forms import CompactionJob
 
         check_choice("form", form, Form)
         check_choice("rule", rule, Rule)
@@ -214,7 +214,7 @@ class Compactions(Planner):
         session, names, job = self._session, self._names, CompactionJob(command, form, rule, **flags)
 
         def compact(store: StoreFile, *, previews: bool) -> tuple[ChangeReport, ...]:
-            from store.changes.compaction import Compactor
+            from pulsar_admin.store.changes.compaction import Compactor
 
             def warn(text: str) -> None:
                 session.warn([text])
@@ -233,13 +233,13 @@ class Compactions(Planner):
 
 
 def _find_in(reader: EntryReader, topic: TopicModel, view: CompactedView, time_ms: int, rule: ViewRule) -> FoundInView:
-    from store.compaction.reading import bisect_view, find_in_view, view_extent
-    from store.search.window import is_few
+    from pulsar_admin.store.compaction.reading import bisect_view, find_in_view, view_extent
+    from pulsar_admin.store.search.window import is_few
 
     if rule == "broker":
         return bisect_view(reader, view, time_ms)
     if is_few(view_extent(reader.txn, topic, view), None):
         return find_in_view(reader, view, time_ms)
-    from store.compaction.published import find_published
+    from pulsar_admin.store.compaction.published import find_published
 
     return find_published(reader, view, time_ms)

@@ -10,19 +10,19 @@ from msgspec import Struct
 from pulsar_admin.api.cursors import Cursors
 from pulsar_admin.api.given import given_flag
 from pulsar_admin.api.session import Place, Session, position_of
-from store.db.tree import read_node
-from store.model.cursors import backlog_entries, backlog_size_bytes, read_cursor
-from store.model.topics import read_topic
-from store.names import Position, TopicName, TopicSelection
-from store.wording import counted, plural
+from pulsar_admin.store.db.tree import read_node
+from pulsar_admin.store.model.cursors import backlog_entries, backlog_size_bytes, read_cursor
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, TopicName, TopicSelection
+from pulsar_admin.store.wording import counted, plural
 
 if TYPE_CHECKING:
     from pulsar_admin.api.nacks import Nacks
     from pulsar_admin.api.plan import Plan
     from pulsar_admin.api.transactions import CursorTransactions
-    from store.recovery.acks import AckState
-    from store.reports.backlog import BacklogAnalysis
-    from store.why.subscription import Why
+    from pulsar_admin.store.recovery.acks import AckState
+    from pulsar_admin.store.reports.backlog import BacklogAnalysis
+    from pulsar_admin.store.why.subscription import Why
 
 
 class CursorPlace(Struct, frozen=True):
@@ -86,7 +86,7 @@ class Cursor(Cursors):
 
         Raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound.
         """
-        from store.reports.backlog import analyze_backlog, lost_entries, scanned_intervals
+        from pulsar_admin.store.reports.backlog import analyze_backlog, lost_entries, scanned_intervals
 
         first = None if start is None else position_of(start)
         with self._session.reader() as reader:
@@ -119,7 +119,7 @@ class Cursor(Cursors):
 
         Reads the headers of its backlog. Raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound.
         """
-        from store.why.subscription import why_subscription
+        from pulsar_admin.store.why.subscription import why_subscription
 
         with self._session.scan() as reader:
             topic = read_topic(reader.txn, self._topic)
@@ -134,7 +134,7 @@ class Cursor(Cursors):
 
         Raises as ``state``.
         """
-        from store.codec.cursor import cursor_info_text
+        from pulsar_admin.store.codec.cursor import cursor_info_text
 
         path = self._topic.cursor_path(self._name)
         with self._session.reader() as reader:
@@ -146,7 +146,7 @@ class Cursor(Cursors):
 
         Raises as ``state``, and LedgerNotFound, EntryNotFound, InvalidValue, and unless FORCE Refused for a cursor of the broker's own.
         """
-        from store.changes.log_writer import plan_mark_delete
+        from pulsar_admin.store.changes.log_writer import plan_mark_delete
 
         forced, place = given_flag("force", force), position_of(position)
         return self._session.plan(

@@ -18,25 +18,25 @@ from pulsar_admin.api.given import (
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Place, Session, Time, check_choice, position_of
-from store.db.clocks import check_clock
-from store.errors import InvalidValue, NothingMatches, SubscriptionNotFound
-from store.model.cursors import Cursor as CursorModel
-from store.model.cursors import is_consumed, iter_cursor_names, read_cursor, read_damaged_cursor
-from store.model.extent import Extent, extent_of, pending_intervals
-from store.model.reader import EntryReader
-from store.model.topics import Topic as TopicModel
-from store.model.topics import read_topic, select_topics
-from store.names import EARLIEST, LATEST, TopicSelection
+from pulsar_admin.store.db.clocks import check_clock
+from pulsar_admin.store.errors import InvalidValue, NothingMatches, SubscriptionNotFound
+from pulsar_admin.store.model.cursors import Cursor as CursorModel
+from pulsar_admin.store.model.cursors import is_consumed, iter_cursor_names, read_cursor, read_damaged_cursor
+from pulsar_admin.store.model.extent import Extent, extent_of, pending_intervals
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic as TopicModel
+from pulsar_admin.store.model.topics import read_topic, select_topics
+from pulsar_admin.store.names import EARLIEST, LATEST, TopicSelection
 
 if TYPE_CHECKING:
-    from store.changes.resets import Reset, ResetRequest, ResetRule
-    from store.codec.cursor import CursorState
-    from store.delayed.expiries import Forecast
-    from store.recovery.acks import AckState
-    from store.recovery.as_of import IfUnsure
-    from store.recovery.cursor_versions import CursorHistory
-    from store.search.broker_setup import BrokerSetup, BrokerVersion
-    from store.search.expiry import ExpiryRule
+    from pulsar_admin.store.changes.resets import Reset, ResetRequest, ResetRule
+    from pulsar_admin.store.codec.cursor import CursorState
+    from pulsar_admin.store.delayed.expiries import Forecast
+    from pulsar_admin.store.recovery.acks import AckState
+    from pulsar_admin.store.recovery.as_of import IfUnsure
+    from pulsar_admin.store.recovery.cursor_versions import CursorHistory
+    from pulsar_admin.store.search.broker_setup import BrokerSetup, BrokerVersion
+    from pulsar_admin.store.search.expiry import ExpiryRule
 
 Moved = Callable[[TopicModel, "CursorState"], "CursorState"]
 
@@ -83,7 +83,7 @@ class Cursors(Planner):
 
     def properties(self) -> Mapping[str, str]:
         """Return the properties of the subscription, of several topics together."""
-        from store.changes.subscriptions import shown_properties
+        from pulsar_admin.store.changes.subscriptions import shown_properties
 
         found: dict[str, str] = {}
         with self._session.reader() as reader:
@@ -93,7 +93,7 @@ class Cursors(Planner):
 
     def replicated(self) -> Mapping[str, bool]:
         """Return by topic whether clusters share the position."""
-        from store.changes.subscriptions import is_replicated
+        from pulsar_admin.store.changes.subscriptions import is_replicated
 
         with self._session.reader() as reader:
             return {str(topic.name): is_replicated(cursor) for topic, cursor in self._cursors(reader)}
@@ -128,7 +128,7 @@ class Cursors(Planner):
         one of the five is given, LedgerNotFound, EntryNotFound, NothingMatches (a topic has no entries; nothing is at or after TIME, so
         that it would skip everything: FORCE does; or nothing is known of AS_OF), Refused (unsure).
         """
-        from store.changes.resets import ResetTarget, resets_to
+        from pulsar_admin.store.changes.resets import ResetTarget, resets_to
 
         if sum(given is not None for given in (to, time, shift_by, like, as_of)) != 1:
             raise InvalidValue("give exactly one of to, time, shift_by, like and as_of")
@@ -151,7 +151,7 @@ class Cursors(Planner):
 
     def skip(self, count: int, *, force: bool = False) -> Plan:
         """Plan skipping the next COUNT entries of each topic or partition; acknowledged ones do not count, a batch is one."""
-        from store.changes.cursors import skipped
+        from pulsar_admin.store.changes.cursors import skipped
 
         if whole_number("skip", count) < 0:
             raise InvalidValue(f"skip {count}: a number of entries is 0 or more")
@@ -159,7 +159,7 @@ class Cursors(Planner):
 
     def clear(self, *, force: bool = False) -> Plan:
         """Plan skipping the whole backlog."""
-        from store.changes.cursors import cleared
+        from pulsar_admin.store.changes.cursors import cleared
 
         return self._plan("topics clear-backlog", cleared, force=force)
 
@@ -183,9 +183,9 @@ class Cursors(Planner):
         no TTL, a topic has no entries, or nothing is older than BEFORE, or BEFORE is counted from now and the whole copy is older; the
         latter two not with FORCE.
         """
-        from store.changes.expiry import ExpiryRequest
-        from store.delayed.expiries import plan_expiries
-        from store.search.expiry import ExpiryRule
+        from pulsar_admin.store.changes.expiry import ExpiryRequest
+        from pulsar_admin.store.delayed.expiries import plan_expiries
+        from pulsar_admin.store.search.expiry import ExpiryRule
 
         if (before is not None) + (to is not None) + given_flag("by_ttl", by_ttl) != 1:
             raise InvalidValue("give exactly one of before, to and by_ttl")
@@ -224,9 +224,9 @@ class Cursors(Planner):
         Times in ms: the first row is overdue already (``from_ms`` None), the last is left after it (``to_ms`` None). Raises InvalidValue,
         NothingMatches (no TTL at all), TopicNotFound, SubscriptionNotFound.
         """
-        from store.changes.expiry import ExpiryRequest
-        from store.delayed.expiries import forecast_expiries
-        from store.search.expiry import ExpiryRule
+        from pulsar_admin.store.changes.expiry import ExpiryRequest
+        from pulsar_admin.store.delayed.expiries import forecast_expiries
+        from pulsar_admin.store.search.expiry import ExpiryRule
 
         check_choice("rule", rule, ExpiryRule)
         ahead_ms, now_ms = duration_ms(ahead), self._session.now_ms
@@ -245,8 +245,8 @@ class Cursors(Planner):
         self, *, start: Place = LATEST, replicated: bool = False, properties: Mapping[str, str] | None = None
     ) -> Plan:
         """Plan making the subscription at START in all of the topics; raises AlreadyExists, LedgerNotFound, EntryNotFound, InvalidValue."""
-        from store.changes.resets import check_position
-        from store.changes.subscriptions import NewSubscription, plan_create
+        from pulsar_admin.store.changes.resets import check_position
+        from pulsar_admin.store.changes.subscriptions import NewSubscription, plan_create
 
         first = position_of(start)
         self._check_named()
@@ -263,7 +263,7 @@ class Cursors(Planner):
 
     def delete(self, *, force: bool = False) -> Plan:
         """Plan removing the subscription, from all partitions."""
-        from store.changes.subscriptions import plan_unsubscribe
+        from pulsar_admin.store.changes.subscriptions import plan_unsubscribe
 
         given_flag("force", force)
         return self._session.plan(
@@ -274,7 +274,7 @@ class Cursors(Planner):
 
     def set_properties(self, properties: Mapping[str, str]) -> Plan:
         """Plan setting the properties of the subscription in place of those it has; raises InvalidValue."""
-        from store.changes.subscriptions import plan_subscription_properties
+        from pulsar_admin.store.changes.subscriptions import plan_subscription_properties
 
         found = given_properties(properties)
         return self._session.plan(
@@ -283,7 +283,7 @@ class Cursors(Planner):
 
     def set_replicated(self, replicated: bool) -> Plan:
         """Plan letting clusters share the position, or not."""
-        from store.changes.subscriptions import plan_replicated
+        from pulsar_admin.store.changes.subscriptions import plan_replicated
 
         given_flag("replicated", replicated)
         return self._session.plan(
@@ -291,8 +291,8 @@ class Cursors(Planner):
         )
 
     def _back_to(self, as_of: Time, if_unsure: IfUnsure, zookeeper: Sequence[str], *, force: bool) -> Plan:
-        from store.changes.resets import check_now_is_meant
-        from store.recovery.as_of import AsOf, IfUnsure, is_state_name, plan_as_of
+        from pulsar_admin.store.changes.resets import check_now_is_meant
+        from pulsar_admin.store.recovery.as_of import AsOf, IfUnsure, is_state_name, plan_as_of
 
         check_choice("if_unsure", if_unsure, IfUnsure)
         name = as_of if isinstance(as_of, str) and is_state_name(as_of) else ""
@@ -313,7 +313,7 @@ class Cursors(Planner):
 
     def _past(self, topics: Iterable[TopicModel], zookeeper: Sequence[str] = ()) -> CursorHistory:
         """Return what the ZooKeeper files of the store have of the cursor; what cannot be read there is warned of."""
-        from store.recovery.cursor_versions import find_cursor_history
+        from pulsar_admin.store.recovery.cursor_versions import find_cursor_history
 
         self._check_named()
         with self._session.opened() as store:
@@ -323,7 +323,7 @@ class Cursors(Planner):
         return found
 
     def _plan(self, command: str, moved: Moved, *, force: bool) -> Plan:
-        from store.changes.cursors import CursorMove, plan_moves
+        from pulsar_admin.store.changes.cursors import CursorMove, plan_moves
 
         moves = []
         given_flag("force", force)
@@ -366,7 +366,7 @@ class Cursors(Planner):
     def _warn_of_clock(
         self, reader: EntryReader, clock: Clock, cursors: Iterable[tuple[TopicModel, CursorModel]]
     ) -> None:
-        from store.search.by_time import texts_of_clock
+        from pulsar_admin.store.search.by_time import texts_of_clock
 
         for topic in dict.fromkeys(topic for topic, _ in cursors):
             self._session.warn(texts_of_clock(reader, topic, clock))
@@ -382,7 +382,7 @@ def _check_entries(selection: TopicSelection, topics: Sequence[TopicModel]) -> N
 
 
 def _broker(version: BrokerVersion, max_clock_skew: Duration, now_ms: int) -> BrokerSetup:
-    from store.search.broker_setup import BrokerSetup, BrokerVersion
+    from pulsar_admin.store.search.broker_setup import BrokerSetup, BrokerVersion
 
     check_choice("broker version", version, BrokerVersion)
     return BrokerSetup(version, duration_ms(max_clock_skew), now_ms)
@@ -398,7 +398,7 @@ def reset_request(
     force: bool,
 ) -> ResetRequest:
     """Return how to reset, with the arguments of ``Cursors.reset``; raises InvalidValue."""
-    from store.changes.resets import ResetRequest, ResetRule
+    from pulsar_admin.store.changes.resets import ResetRequest, ResetRule
 
     check_choice("rule", rule, ResetRule)
     check_choice("clock", clock, Clock)
@@ -408,8 +408,8 @@ def reset_request(
 
 def resets_plan(session: Session, reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> Plan:
     """Return the plan of RESETS; warns where entries are not on the clock that decides. Raises as ``plan_resets``."""
-    from store.changes.resets import plan_resets
-    from store.search.by_time import texts_of_clock
+    from pulsar_admin.store.changes.resets import plan_resets
+    from pulsar_admin.store.search.by_time import texts_of_clock
 
     def warned() -> Iterator[Reset]:
         for reset in resets:

@@ -11,10 +11,10 @@ from msgspec import Struct
 from pulsar_admin.api.cursors import read_cursors, read_topics
 from pulsar_admin.api.given import given_flags, given_text
 from pulsar_admin.api.session import Session, Time
-from store.db.delayed_entries import join_rows
-from store.db.environment import Store as StoreFile
-from store.delayed.backlog import cursor_of_nobody, read_due_times
-from store.delayed.build import (
+from pulsar_admin.store.db.delayed_entries import join_rows
+from pulsar_admin.store.db.environment import Store as StoreFile
+from pulsar_admin.store.delayed.backlog import cursor_of_nobody, read_due_times
+from pulsar_admin.store.delayed.build import (
     BuildResult,
     Draft,
     Wanted,
@@ -25,22 +25,22 @@ from store.delayed.build import (
     read_drafts,
     result_of,
 )
-from store.delayed.runs import RunFile, open_runs
-from store.delayed.summary import DelayedSummary, Delivery, open_delivery, summarize
-from store.errors import InvalidValue, SubscriptionNotFound
-from store.model.cursors import Cursor, is_consumed, iter_cursor_names, read_cursor
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import Topic, read_topic
-from store.names import LONG_MAX, TopicName, TopicSelection
-from store.wording import counted
+from pulsar_admin.store.delayed.runs import RunFile, open_runs
+from pulsar_admin.store.delayed.summary import DelayedSummary, Delivery, open_delivery, summarize
+from pulsar_admin.store.errors import InvalidValue, SubscriptionNotFound
+from pulsar_admin.store.model.cursors import Cursor, is_consumed, iter_cursor_names, read_cursor
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import LONG_MAX, TopicName, TopicSelection
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from store.delayed.replay import Replayed
-    from store.delayed.verify import Verified
-    from store.delayed.waiting import Waiting
-    from store.engine.operation import Engine
+    from pulsar_admin.store.delayed.replay import Replayed
+    from pulsar_admin.store.delayed.verify import Verified
+    from pulsar_admin.store.delayed.waiting import Waiting
+    from pulsar_admin.store.engine.operation import Engine
 
 
 class DelayedBacklogs:
@@ -168,7 +168,7 @@ class Delayed:
         """
         import pyarrow as pa
 
-        from store.scan.message_rows import timestamps
+        from pulsar_admin.store.scan.message_rows import timestamps
 
         until_ms = self._session.now_ms if until is None else self._session.time_ms(until)
         with self._opened() as (reader, _, _, delivery):
@@ -189,7 +189,7 @@ class Delayed:
         """Return how many messages fall due when: ``start`` (timestamp) and ``width_ms`` of a partition of time, ``messages`` in it."""
         import pyarrow as pa
 
-        from store.scan.message_rows import timestamps
+        from pulsar_admin.store.scan.message_rows import timestamps
 
         with self._opened() as (_, _, _, delivery):
             loads = delivery.waiting.loads
@@ -214,7 +214,7 @@ class Delayed:
 
         SINCE leaves out what is due before it. In memory are two partitions of time. The pace is the caller's.
         """
-        from store.delayed.replay import iter_replay
+        from pulsar_admin.store.delayed.replay import iter_replay
 
         until_ms = self._session.time_ms(until)
         since_ms = None if since is None else self._session.time_ms(since)
@@ -223,7 +223,7 @@ class Delayed:
 
     def verify(self) -> Verified:
         """Compare a broker's buckets and the index with the entries: counts, and ``findings``. Raises InvalidValue (no subscription)."""
-        from store.delayed.verify import verify_cursor
+        from pulsar_admin.store.delayed.verify import verify_cursor
 
         name = self._named()
         with self._session.scan() as reader:

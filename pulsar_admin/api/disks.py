@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 from pulsar_admin.api.given import given_flag, given_keywords, given_number, given_path, given_texts, wanted_of
 from pulsar_admin.api.imports import given_bookie, source_of
 from pulsar_admin.api.session import Caller, Session
-from store.errors import InvalidValue
+from pulsar_admin.store.errors import InvalidValue
 
 if TYPE_CHECKING:
     from pulsar_admin.api.store import Store
-    from store.disks.reclaim import Nodes, ReclaimPlan, ReclaimResult
-    from store.sources.given import GivenBookie
+    from pulsar_admin.store.disks.reclaim import Nodes, ReclaimPlan, ReclaimResult
+    from pulsar_admin.store.sources.given import GivenBookie
 
 
 class ReclaimOptions(TypedDict, total=False):
@@ -78,10 +78,10 @@ def reclaim_plan(
     caller: Caller, bookie: str | GivenBookie, place: Path | str | None, options: ReclaimOptions
 ) -> ReclaimPlan:
     """Plan it by the metadata at PLACE, None: of the CALLER's store."""
-    from store.disks.reclaim import check_scratch, plan_reclaim
-    from store.disks.trust import nodes_of, read_stored, stored_nodes
-    from store.recovery.parts import read_source
-    from store.sources.given import find_bookie
+    from pulsar_admin.store.disks.reclaim import check_scratch, plan_reclaim
+    from pulsar_admin.store.disks.trust import nodes_of, read_stored, stored_nodes
+    from pulsar_admin.store.recovery.parts import read_source
+    from pulsar_admin.store.sources.given import find_bookie
 
     below, scratch = given_number("below_percent", options.get("below_percent", 50)), _scratch(options)
     force = given_flag("force", options.get("force", False))
@@ -106,7 +106,7 @@ def reclaim_plan(
 
 def reclaimed(caller: Caller, plan: ReclaimPlan, options: ReclaimOptions) -> ReclaimResult:
     """Do what PLAN says once the CALLER agrees."""
-    from store.disks.reclaim import apply_reclaim
+    from pulsar_admin.store.disks.reclaim import apply_reclaim
 
     caller.confirm(plan)
     with caller.warnings(frames=2) as warn, caller.progress(plan.reads_bytes, "bytes", "reclaim", resumes=True) as tell:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from pulsar_admin.api.given import given_flags, given_keywords, given_path, given_text
 from pulsar_admin.api.session import Place, Session, Time, check_choice
-from store.errors import InvalidValue
-from store.names import parse_topics
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.names import parse_topics
 
 if TYPE_CHECKING:
-    from store.dump.job import DumpReport, DumpSize
-    from store.dump.options import DumpOptions
-    from store.model.reader import EntryReader
-    from store.model.topics import Topic
-    from store.scan.profiles import Profile
+    from pulsar_admin.store.dump.job import DumpReport, DumpSize
+    from pulsar_admin.store.dump.options import DumpOptions
+    from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.model.topics import Topic
+    from pulsar_admin.store.scan.profiles import Profile
 
 Level = Literal["messages", "entries"]
 Format = Literal["parquet", "jsonl"]
@@ -60,7 +60,7 @@ class Dumps:
 
         Files are parted by topic and by day on the clock. Raises AlreadyExists, DiskFull.
         """
-        from store.dump.job import dump_directory
+        from pulsar_admin.store.dump.job import dump_directory
 
         check_choice("form", form, Format)
         place = given_path("directory", directory)
@@ -72,7 +72,7 @@ class Dumps:
 
     def dump_lines(self, *topics: str, **wanted: Unpack[DumpWanted]) -> Iterator[str]:
         """Yield what ``dump`` writes as JSON lines, in pieces of text that hold many lines, or a part of a long one."""
-        from store.dump.job import Dumped, dump_text
+        from pulsar_admin.store.dump.job import Dumped, dump_text
 
         dumped, options = Dumped(), _options(self._session, wanted)
         with self._dumping(topics, wanted, options) as (reader, listed):
@@ -81,7 +81,7 @@ class Dumps:
 
     def dump_size(self, *topics: str, **wanted: Unpack[DumpWanted]) -> DumpSize:
         """Return how much ``dump`` reads: topics, entries, messages, bytes between the positions; its times are not looked at."""
-        from store.dump.job import preview_dump
+        from pulsar_admin.store.dump.job import preview_dump
 
         options = _options(self._session, wanted)
         with self._session.reader() as reader:
@@ -91,7 +91,7 @@ class Dumps:
     def _dumping(
         self, topics: Sequence[str], wanted: DumpWanted, options: DumpOptions
     ) -> Iterator[tuple[EntryReader, list[Topic]]]:
-        from store.dump.job import preview_dump
+        from pulsar_admin.store.dump.job import preview_dump
 
         with self._session.reader() as reader:
             listed = self._listed(reader, topics, wanted)
@@ -105,9 +105,9 @@ class Dumps:
 
 
 def _options(session: Session, wanted: DumpWanted) -> DumpOptions:
-    from store.db.clocks import check_clock
-    from store.dump.options import DumpOptions
-    from store.scan.profiles import Profile
+    from pulsar_admin.store.db.clocks import check_clock
+    from pulsar_admin.store.dump.options import DumpOptions
+    from pulsar_admin.store.scan.profiles import Profile
 
     given_keywords(wanted, DumpWanted)
     if (pattern := wanted.get("pattern")) is not None:

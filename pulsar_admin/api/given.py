@@ -10,11 +10,11 @@ from os import fsencode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar
 
-from store.errors import InvalidValue
-from store.names import LONG_MAX
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.names import LONG_MAX
 
 if TYPE_CHECKING:
-    from store.sources.roots import Wanted
+    from pulsar_admin.store.sources.roots import Wanted
 
 Kind = TypeVar("Kind")
 
@@ -45,7 +45,7 @@ def given_texts(what: str, values: Iterable[str]) -> tuple[str, ...]:
 
 def wanted_of(chroot: str | None, ledgers_root: str | None) -> Wanted:
     """Return which cluster of a ZooKeeper the caller names; raises InvalidValue."""
-    from store.sources.roots import Wanted, parse_root
+    from pulsar_admin.store.sources.roots import Wanted, parse_root
 
     return Wanted(
         None if chroot is None else parse_root(given_text("chroot", chroot), "chroot"),
@@ -129,7 +129,7 @@ def whole_number(what: str, value: object, least: int | None = None, most: int |
 
 def duration_ms(value: Duration) -> int:
     """Return VALUE in ms; raises InvalidValue."""
-    from store.timespec import parse_duration_ms
+    from pulsar_admin.store.timespec import parse_duration_ms
 
     if isinstance(value, str):
         return parse_duration_ms(value)

@@ -13,11 +13,11 @@ from pulsar_admin.api.given import given_flags, given_places, wanted_of
 from pulsar_admin.api.session import Caller, Time, time_ms_of, warn_partial
 
 if TYPE_CHECKING:
-    from store.history.as_of import Moment
-    from store.history.differences import Changed
-    from store.history.events import Event, Question, Span
-    from store.history.versions import Flaw
-    from store.sources.zookeeper import Gap, ServerFiles
+    from pulsar_admin.store.history.as_of import Moment
+    from pulsar_admin.store.history.differences import Changed
+    from pulsar_admin.store.history.events import Event, Question, Span
+    from pulsar_admin.store.history.versions import Flaw
+    from pulsar_admin.store.sources.zookeeper import Gap, ServerFiles
 
 
 class MetadataChange(Struct, frozen=True):
@@ -49,8 +49,8 @@ def history(
     for its root, where there are several. SINCE and UNTIL are times, or zxids such as
     "0x4a1". What is missing or damaged is a PartialData warning at the end. Raises SourceNotFound, InvalidValue, MetadataCorrupt.
     """
-    from store.history.events import Event, Span, parse_question
-    from store.history.servers import find_servers
+    from pulsar_admin.store.history.events import Event, Span, parse_question
+    from pulsar_admin.store.history.servers import find_servers
 
     problems: list[str] = []
     span = Span(*(None if one is None else moment_of(one) for one in (since, until)))
@@ -69,8 +69,8 @@ def iter_history(
     caller: Caller, servers: Sequence[ServerFiles], question: Question, span: Span
 ) -> Iterator[Event | Gap | Flaw]:
     """Yield the changes that QUESTION asks for within SPAN, and what SERVERS lack."""
-    from store.history.events import iter_events
-    from store.history.versions import log_bytes
+    from pulsar_admin.store.history.events import iter_events
+    from pulsar_admin.store.history.versions import log_bytes
 
     with caller.progress(log_bytes(servers), "bytes", "history") as advance:
         yield from iter_events(servers, question, span, advance)
@@ -89,7 +89,7 @@ def diff(
     ZOOKEEPER, CHROOT, and moments: as of ``history``. Subscriptions are compared as far as the metadata has their positions. What is
     missing is a PartialData warning. Raises SourceNotFound, NothingMatches, InvalidValue, MetadataCorrupt.
     """
-    from store.history.servers import find_servers
+    from pulsar_admin.store.history.servers import find_servers
 
     given_flags(passing=passing)
     last = None if until is None else moment_of(until)
@@ -106,7 +106,7 @@ def diff_of(
     caller: Caller, servers: Sequence[ServerFiles], since: Moment, until: Moment | None, *, passing: bool
 ) -> tuple[Changed, ...]:
     """Return what ``diff`` returns of SERVERS."""
-    from store.history.stores import compare_moments
+    from pulsar_admin.store.history.stores import compare_moments
 
     problems: list[str] = []
     found = tuple(compare_moments(servers, since, until, problems, passing=passing))
@@ -116,7 +116,7 @@ def diff_of(
 
 def moment_of(value: Time | Moment) -> Moment:
     """Return VALUE as a moment; a text may be a zxid."""
-    from store.history.as_of import Moment, parse_moment
+    from pulsar_admin.store.history.as_of import Moment, parse_moment
 
     if isinstance(value, Moment):
         return value

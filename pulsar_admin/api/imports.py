@@ -10,20 +10,20 @@ from msgspec.structs import replace
 
 from pulsar_admin.api.given import given_flags, given_items, given_object, given_path, given_rate, given_text, wanted_of
 from pulsar_admin.api.session import Caller, Time, check_choice
-from store.db.storeinfo import check_new_store
-from store.errors import InvalidValue
-from store.pace import PACE
+from pulsar_admin.store.db.storeinfo import check_new_store
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.pace import PACE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from store.history.as_of import Moment
-    from store.sources.given import GivenBookie
-    from store.sources.layout import Layout
-    from store.sources.nodes import Source
-    from store.sources.roots import Wanted
-    from store.tables.importing import TablesImported
-    from store.transfer.imports import ImportPreview, ImportResult
+    from pulsar_admin.store.history.as_of import Moment
+    from pulsar_admin.store.sources.given import GivenBookie
+    from pulsar_admin.store.sources.layout import Layout
+    from pulsar_admin.store.sources.nodes import Source
+    from pulsar_admin.store.sources.roots import Wanted
+    from pulsar_admin.store.tables.importing import TablesImported
+    from pulsar_admin.store.transfer.imports import ImportPreview, ImportResult
 
 Mode = Literal["referenced", "copied", "linked"]
 """Where the entry logs of an import lie: where they are, or copied or hard-linked into the store."""
@@ -51,7 +51,7 @@ def import_standalone(
     again. The result counts nodes, files, bytes, records, entries and ``problems``; ``warnings`` are PartialData warnings, too. Raises
     SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable.
     """
-    from store.sources.layout import read_standalone_layout
+    from pulsar_admin.store.sources.layout import read_standalone_layout
 
     given_flags(verify=verify, index=index)
     caller = Caller(now, jobs=jobs, spark=spark)
@@ -110,8 +110,8 @@ def import_tables(place: Path | str, path: Path | str, *, cluster: str | None = 
 
 def load_tables(caller: Caller, place: str, path: Path, cluster: str | None) -> TablesImported:
     """Make the store for CALLER; the rest is as of ``import_tables``."""
-    from store.tables.importing import find_tables
-    from store.tables.importing import import_tables as load
+    from pulsar_admin.store.tables.importing import find_tables
+    from pulsar_admin.store.tables.importing import import_tables as load
 
     check_new_store(path)
     found = find_tables(place, cluster)
@@ -130,9 +130,9 @@ def import_parts(
     at: Time | Moment | None = None,
 ) -> ImportResult:
     """Import LAYOUT for CALLER; the rest is as of ``import_cluster``."""
-    from store.db.files import FileMode
-    from store.sources.roots import roots_text
-    from store.transfer.imports import ImportOptions, import_layout, layout_bytes
+    from pulsar_admin.store.db.files import FileMode
+    from pulsar_admin.store.sources.roots import roots_text
+    from pulsar_admin.store.transfer.imports import ImportOptions, import_layout, layout_bytes
 
     check_choice("mode", mode, Mode)
     layout = layout_then(caller, layout, at)
@@ -154,7 +154,7 @@ def layout_then(caller: Caller, layout: Layout, at: Time | Moment | None) -> Lay
     if at is None:
         return layout
     from pulsar_admin.api.history import moment_of
-    from store.history.as_of import past_metadata
+    from pulsar_admin.store.history.as_of import past_metadata
 
     problems: list[str] = []
     found = past_metadata(layout.metadata, moment_of(at), problems)
@@ -170,7 +170,7 @@ def layout_of(
     wanted: Wanted | None = None,
 ) -> Layout:
     """Return the parts of a cluster that are named; raises InvalidValue where none is."""
-    from store.sources.cluster import make_layout
+    from pulsar_admin.store.sources.cluster import make_layout
 
     return make_layout(*given_parts(metadata, bookies, client, wanted))
 
@@ -195,8 +195,8 @@ def source_of(
     bookies: Iterable[GivenBookie] = (),
 ) -> Source | None:
     """Return the METADATA that are named, None for none; raises SourceNotFound. BOOKIES may say which cluster of a ZooKeeper it is."""
-    from store.sources.cluster import open_metadata
-    from store.sources.roots import Wanted
+    from pulsar_admin.store.sources.cluster import open_metadata
+    from pulsar_admin.store.sources.roots import Wanted
 
     if metadata is None:
         return None
@@ -211,7 +211,7 @@ def source_of(
 
 def given_bookie(bookie: str | GivenBookie) -> GivenBookie:
     """Return the bookie that a text names; raises InvalidValue."""
-    from store.sources.given import GivenBookie, parse_bookie
+    from pulsar_admin.store.sources.given import GivenBookie, parse_bookie
 
     return parse_bookie(bookie) if isinstance(bookie, str) else given_object("bookie", bookie, GivenBookie)
 
@@ -221,7 +221,7 @@ def read_bookie_conf(file: Path | str, root: Path | str | None = None) -> GivenB
 
     Raises SourceNotFound, InvalidValue.
     """
-    from store.sources.bookieconf import read_bookie_conf
+    from pulsar_admin.store.sources.bookieconf import read_bookie_conf
 
     return read_bookie_conf(given_path("file", file), None if root is None else given_path("root", root))
 
@@ -231,14 +231,14 @@ def fetch_bookie(text: str, into: Path | str | None) -> str:
 
     Raises InvalidValue when there are such and no INTO, SourceNotFound, MissingComponent, EntryLogCorrupt, NotWritable, DiskFull.
     """
-    from store.transfer.fetching import fetch_bookie
+    from pulsar_admin.store.transfer.fetching import fetch_bookie
 
     return fetch_bookie(given_text("text", text), None if into is None else given_path("into", into))
 
 
 def preview_import(source: Path | str, path: Path | str) -> ImportPreview:
     """Return what ``import_standalone`` would read: metadata nodes, files, bytes. Raises what it raises before it writes."""
-    from store.sources.layout import read_standalone_layout
+    from pulsar_admin.store.sources.layout import read_standalone_layout
 
     layout = read_standalone_layout(given_path("source", source), wanted_of(None, None))
     return preview_parts(Caller(), layout, given_path("path", path))
@@ -246,14 +246,14 @@ def preview_import(source: Path | str, path: Path | str) -> ImportPreview:
 
 def preview_parts(caller: Caller, layout: Layout, path: Path, at: Time | Moment | None = None) -> ImportPreview:
     """Return what ``import_parts`` would read."""
-    from store.transfer.imports import preview_import
+    from pulsar_admin.store.transfer.imports import preview_import
 
     return preview_import(layout_then(caller, layout, at), path)
 
 
 def create_store(path: Path | str) -> None:
     """Make an empty store at PATH, which must not exist, or be empty; raises AlreadyExists, NotWritable, DiskFull."""
-    from store.db.environment import create_store as create
+    from pulsar_admin.store.db.environment import create_store as create
 
     place = given_path("path", path)
     check_new_store(place)

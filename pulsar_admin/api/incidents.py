@@ -12,14 +12,14 @@ from pulsar_admin.api.session import Caller, Session, Time
 from pulsar_admin.jsonify import to_json
 
 if TYPE_CHECKING:
-    from store.db.environment import Store
+    from pulsar_admin.store.db.environment import Store
 
 Json = dict[str, Any]  # Any: JSON values
 
 
 def bundle_of(session: Session, file: Path, names: Path) -> Json:
     """Write the bundle of the store to FILE, with pseudonyms that NAMES maps back."""
-    from store.transfer.bundle import write_bundle
+    from pulsar_admin.store.transfer.bundle import write_bundle
 
     with session.opened() as store:
         findings = _findings(store)
@@ -40,8 +40,8 @@ def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None
 
 def store_of_bundle(caller: Caller, file: Path, path: Path) -> Json:
     """Make a store at PATH of the bundle FILE for CALLER."""
-    from store.db.environment import open_store
-    from store.transfer.bundle import import_bundle as import_file
+    from pulsar_admin.store.db.environment import open_store
+    from pulsar_admin.store.transfer.bundle import import_bundle as import_file
 
     result, header = import_file(file, path, caller.clock_ms)
     with open_store(path) as store:  # what it checks may be damaged
@@ -63,7 +63,7 @@ def _versions() -> Json:
 
 def _of_bundles(findings: list[Json]) -> list[Json]:
     """Return those of FINDINGS that need no bookies' files."""
-    from store.rules.table import RULES
+    from pulsar_admin.store.rules.table import RULES
 
     of_disks = {rule.code for rule in RULES if rule.of_disks}
     return [found for found in findings if found["code"] not in of_disks]
@@ -71,7 +71,7 @@ def _of_bundles(findings: list[Json]) -> list[Json]:
 
 def _findings(store: Store) -> list[Json]:
     """Return how many findings of each code there are, problems first."""
-    from store.check import check_store
+    from pulsar_admin.store.check import check_store
 
     # A bundle has the content of rows and not their bytes: whether those of its store have digests is not found again.
     found = Counter(

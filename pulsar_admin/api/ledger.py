@@ -10,12 +10,12 @@ from pulsar_admin.api.plan import Plan
 from pulsar_admin.api.recovering import Recoveries
 from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Session
-from store.names import LONG_MAX
+from pulsar_admin.store.names import LONG_MAX
 
 if TYPE_CHECKING:
-    from store.model.ledger_owners import LedgerOwners
-    from store.reports.ledger_facts import LedgerFacts
-    from store.reports.verify import EntryRow, LedgerVerdict
+    from pulsar_admin.store.model.ledger_owners import LedgerOwners
+    from pulsar_admin.store.reports.ledger_facts import LedgerFacts
+    from pulsar_admin.store.reports.verify import EntryRow, LedgerVerdict
 
 
 class Ledger(Planner):
@@ -38,13 +38,13 @@ class Ledger(Planner):
 
         Raises MetadataCorrupt.
         """
-        from store.reports.ledger_facts import read_ledger_facts
+        from pulsar_admin.store.reports.ledger_facts import read_ledger_facts
 
         return self._session.ask(read_ledger_facts, self._ledger_id)
 
     def owners(self) -> LedgerOwners:
         """Return what references it (topics, cursors, schemas, compactions, delayed indexes), its ``claims`` and its ``state``."""
-        from store.reports.ledgers import read_stated_owners
+        from pulsar_admin.store.reports.ledgers import read_stated_owners
 
         return self._session.ask(read_stated_owners, self._ledger_id)
 
@@ -53,7 +53,7 @@ class Ledger(Planner):
 
         ``state`` is ``ok``, ``missing`` (no file holds it), or what is wrong with it.
         """
-        from store.reports.verify import iter_entry_rows
+        from pulsar_admin.store.reports.verify import iter_entry_rows
 
         start, end = (
             whole_number("first", first, 0, LONG_MAX),
@@ -93,16 +93,16 @@ class Ledger(Planner):
 
 def verdicts_of(session: Session, ledgers: Sequence[int]) -> Iterator[LedgerVerdict]:
     """Yield what is wrong with each of LEDGERS, or (where none is named) with all; raises LedgerNotFound, MetadataCorrupt."""
-    from store.facts.orphans import iter_all_ledger_ids
-    from store.reports.ledgers import indexed_bytes
-    from store.reports.verify import verify_ledger
+    from pulsar_admin.store.facts.orphans import iter_all_ledger_ids
+    from pulsar_admin.store.reports.ledgers import indexed_bytes
+    from pulsar_admin.store.reports.verify import verify_ledger
 
     with session.reader() as reader:
         chosen = ledgers or tuple(iter_all_ledger_ids(reader.txn))
         with session.scanning(reader, indexed_bytes(reader.txn, chosen), "verify"):
             rows_of = None
             if reader.engine is not None:
-                from store.scan.spread import EngineRows
+                from pulsar_admin.store.scan.spread import EngineRows
 
                 rows_of = EngineRows(reader.engine, reader, chosen)
             yield from session.each(chosen, lambda ledger_id: verify_ledger(reader, ledger_id, rows_of))

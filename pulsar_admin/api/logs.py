@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.given import given_flags, given_path
-from store.reports.log_files import (
+from pulsar_admin.store.reports.log_files import (
     LogRecord,
     LogSummary,
     LogVerdict,

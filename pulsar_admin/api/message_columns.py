@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from pulsar_admin.jsonify import camel_case
-from store.db.delayed_entries import DelayedRows
-from store.delayed.backlog import is_within
-from store.model.extent import Intervals
-from store.model.topics import Topic
-from store.names import TopicName
-from store.scan import messages
-from store.scan.message_rows import timestamps
-from store.scan.schemas import TIME
+from pulsar_admin.store.db.delayed_entries import DelayedRows
+from pulsar_admin.store.delayed.backlog import is_within
+from pulsar_admin.store.model.extent import Intervals
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.scan import messages
+from pulsar_admin.store.scan.message_rows import timestamps
+from pulsar_admin.store.scan.schemas import TIME
 
 _TIMES = {"publish_time", "broker_time", "event_time", "deliver_at_time"}
 _TEXTS = {"topic", "producer", "value", "value_error"}

@@ -13,25 +13,25 @@ from pulsar_admin.api.batches import Batches, first_rows
 from pulsar_admin.api.given import given_text, given_texts
 from pulsar_admin.api.session import Session
 from pulsar_admin.jsonify import camel_case, dump_json
-from store.db.clocks import check_clock
-from store.db.environment import Txn
-from store.dump.messages import EntryMessage, TopicMessages, ViewMessages
-from store.dump.options import DumpOptions
-from store.errors import InvalidValue, StoreError
-from store.model.cursors import iter_backlog, read_cursor
-from store.model.entries import as_admin_shows
-from store.model.message_row import MessageRow
-from store.model.messages import Message, MessageReader, ReadOptions
-from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic
-from store.model.window import EVENT, Window
-from store.names import EARLIEST, LONG_MAX, Position, TopicName
+from pulsar_admin.store.db.clocks import check_clock
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.dump.messages import EntryMessage, TopicMessages, ViewMessages
+from pulsar_admin.store.dump.options import DumpOptions
+from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.model.cursors import iter_backlog, read_cursor
+from pulsar_admin.store.model.entries import as_admin_shows
+from pulsar_admin.store.model.message_row import MessageRow
+from pulsar_admin.store.model.messages import Message, MessageReader, ReadOptions
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.model.window import EVENT, Window
+from pulsar_admin.store.names import EARLIEST, LONG_MAX, Position, TopicName
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from store.model.schemas import Decoded
-    from store.scan.matching import Match
+    from pulsar_admin.store.model.schemas import Decoded
+    from pulsar_admin.store.scan.matching import Match
 
 _VALUES = {"value", "value_error"}
 COLUMNS = (
@@ -112,7 +112,7 @@ class MessageQuery(Struct, frozen=True):
         if self.subscription is not None:
             return BacklogMessages(reader, topic, options, self.subscription, limit, problems)
         if self.match is not None:
-            from store.dump.searching import MatchingMessages
+            from pulsar_admin.store.dump.searching import MatchingMessages
 
             context = {"before": self.before, "after": self.after}
             return MatchingMessages(reader, topic, options, limit, problems, **context)
@@ -209,7 +209,7 @@ class BacklogMessages(TopicMessages):
         self.state = read_cursor(reader.txn, reader, topic, subscription).state
 
     def is_few(self) -> bool:
-        from store.search.window import SMALL_MESSAGES
+        from pulsar_admin.store.search.window import SMALL_MESSAGES
 
         return self.limit is not None and self.limit <= SMALL_MESSAGES and self.options.window == Window()
 
@@ -221,8 +221,8 @@ class BacklogMessages(TopicMessages):
 
     def columns(self) -> Generator[pa.RecordBatch, None, None]:
         from pulsar_admin.api.message_columns import waiting
-        from store.dump.reading import iter_columns
-        from store.model.extent import pending_intervals
+        from pulsar_admin.store.dump.reading import iter_columns
+        from pulsar_admin.store.model.extent import pending_intervals
 
         options, intervals = self.options, pending_intervals(self.topic, self.state)
         if options.window.first == EARLIEST:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pulsar_admin.api.given import delay_ms, given_number, given_object, whole_number
-from store.errors import InvalidValue
-from store.nacks.buckets import DEFAULT_PRECISION_BITS
-from store.nacks.sizes import ENTRIES_PER_LEDGER, NackLoad, TrackerSizing, size_sample, size_table
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.nacks.buckets import DEFAULT_PRECISION_BITS
+from pulsar_admin.store.nacks.sizes import ENTRIES_PER_LEDGER, NackLoad, TrackerSizing, size_sample, size_table
 
 if TYPE_CHECKING:
     from pulsar_admin.api.given import Delay
-    from store.nacks.measured import TopicNacks
+    from pulsar_admin.store.nacks.measured import TopicNacks
 
 
 class NackSizes(Struct, frozen=True):
@@ -66,6 +66,6 @@ def nack_sizes(
 
 
 def _measured(value: TopicNacks) -> TopicNacks:
-    from store.nacks.measured import TopicNacks  # here: loads need no store
+    from pulsar_admin.store.nacks.measured import TopicNacks  # here: loads need no store
 
     return given_object("measured", value, TopicNacks)

@@ -12,16 +12,16 @@ from pulsar_admin.api.given import Delay, delay_ms, given_flag, given_items, giv
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Place, Session, position_of
-from store.db.environment import Txn
-from store.nacks.kept import KeptGroup, KeptStats, iter_due, iter_trackers, read_stats
-from store.names import Position, TopicName
-from store.timespec import moment
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.nacks.kept import KeptGroup, KeptStats, iter_due, iter_trackers, read_stats
+from pulsar_admin.store.names import Position, TopicName
+from pulsar_admin.store.timespec import moment
 
 if TYPE_CHECKING:
-    from store.db.nacks import TrackerRow
-    from store.model.reader import EntryReader
-    from store.model.topics import Topic
-    from store.nacks.holes import NackedEntries
+    from pulsar_admin.store.db.nacks import TrackerRow
+    from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.model.topics import Topic
+    from pulsar_admin.store.nacks.holes import NackedEntries
 
 
 class DueNack(Struct, frozen=True):
@@ -72,14 +72,14 @@ class KeptNacks(Planner):
             if popped is None:
                 yield from self._due(txn)
             else:
-                from store.changes.nacks import popped_groups
-                from store.changes.plan import read_change
+                from pulsar_admin.store.changes.nacks import popped_groups
+                from pulsar_admin.store.changes.plan import read_change
 
                 yield from popped_groups(read_change(txn, whole_number("change", popped)))
 
     def pop(self) -> Plan:
         """Plan removing what is due now; the change keeps it: ``Store.undo`` puts it back. Look at ``due`` first."""
-        from store.changes.nacks import plan_pop
+        from pulsar_admin.store.changes.nacks import plan_pop
 
         return self._session.plan_rows(lambda txn, now_ms: plan_pop(txn, self._due(txn), now_ms))
 
@@ -91,7 +91,7 @@ class KeptNacks(Planner):
         names = set(map(str, self._topics))
         if unknown := names - {row.topic for row in found}:
             # Imported here: who names no topic needs no metadata.
-            from store.model.topics import expand_topic
+            from pulsar_admin.store.model.topics import expand_topic
 
             parts = (expand_topic(txn, topic) for topic in self._topics if str(topic) in unknown)
             names.update(str(name) for own in parts for name in own)
@@ -119,8 +119,8 @@ class Nacks(KeptNacks):
         One of a pair has a delay of its own. FORCE: also what the store does not know. Raises SubscriptionNotFound, EntryNotFound,
         InvalidValue, Refused (another precision while some wait).
         """
-        from store.nacks.buckets import due_time
-        from store.nacks.holes import NackedEntries
+        from pulsar_admin.store.nacks.buckets import due_time
+        from pulsar_admin.store.nacks.holes import NackedEntries
 
         usual_ms, now_ms = due_time(delay_ms(delay), self._session.clock_ms), self._session.clock_ms
         given_flag("force", force)
@@ -146,7 +146,7 @@ class Nacks(KeptNacks):
 
         SOURCE: what errors call LINES. Raises as ``add``.
         """
-        from store.nacks.position_rows import iter_position_rows
+        from pulsar_admin.store.nacks.position_rows import iter_position_rows
 
         given_flag("force", force)
         texts = (given_text("line", line) for line in given_items("lines", lines))
@@ -158,9 +158,9 @@ class Nacks(KeptNacks):
 
     def add_holes(self, delay: Delay, *, precision_bits: int | None = None) -> Plan:
         """Plan tracking the subscription's own acknowledgement holes: what lies in front of individually deleted entries."""
-        from store.model.cursors import read_cursor
-        from store.nacks.buckets import due_time
-        from store.nacks.holes import NackedEntries, hole_intervals
+        from pulsar_admin.store.model.cursors import read_cursor
+        from pulsar_admin.store.nacks.buckets import due_time
+        from pulsar_admin.store.nacks.holes import NackedEntries, hole_intervals
 
         due_ms = due_time(delay_ms(delay), self._session.clock_ms)
         with self._session.reader() as reader:
@@ -172,8 +172,8 @@ class Nacks(KeptNacks):
             return self._plan(reader, found, precision_bits)
 
     def _read_topics(self, reader: EntryReader, *, known: bool = True) -> list[Topic]:
-        from store.model.cursors import read_cursor
-        from store.model.topics import expand_topic, read_topic
+        from pulsar_admin.store.model.cursors import read_cursor
+        from pulsar_admin.store.model.topics import expand_topic, read_topic
 
         topics = [read_topic(reader.txn, name) for name in expand_topic(reader.txn, self._name)]
         for topic in topics if known else ():
@@ -181,7 +181,7 @@ class Nacks(KeptNacks):
         return topics
 
     def _plan(self, reader: EntryReader, found: NackedEntries, bits: int | None) -> Plan:
-        from store.changes import nacks
+        from pulsar_admin.store.changes import nacks
 
         groups = {name: groups for name, groups in found.entries.items() if groups}
         groups = groups or dict([*found.entries.items()][:1])  # whose report says that there is nothing

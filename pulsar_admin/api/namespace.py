@@ -10,17 +10,17 @@ from pulsar_admin.api.namespace_resources import NamespaceResources
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.policies import PolicyPlans, policy_named
 from pulsar_admin.api.session import Session, check_choice
-from store.errors import InvalidValue
-from store.model.partitions import iter_partitioned
-from store.model.topics import check_namespace, iter_topic_texts
-from store.names import NamespaceName, parse_topic
-from store.timespec import format_duration_ms
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.model.partitions import iter_partitioned
+from pulsar_admin.store.model.topics import check_namespace, iter_topic_texts
+from pulsar_admin.store.names import NamespaceName, parse_topic
+from pulsar_admin.store.timespec import format_duration_ms
 
 if TYPE_CHECKING:
-    from store.changes.policies import DelayedPolicy, PolicyJob
-    from store.model.cursors import Cursor
-    from store.model.reader import EntryReader
-    from store.model.topics import Topic
+    from pulsar_admin.store.changes.policies import DelayedPolicy, PolicyJob
+    from pulsar_admin.store.model.cursors import Cursor
+    from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.model.topics import Topic
 
 Domain = Literal["persistent", "non-persistent"]
 Width = str | int
@@ -72,7 +72,7 @@ class Namespace(NamespaceResources, PolicyPlans):
 
         Raises InvalidValue (it is of another namespace), NamespaceNotFound, MetadataCorrupt.
         """
-        from store.model.bundles import bundle_range
+        from pulsar_admin.store.model.bundles import bundle_range
 
         name = parse_topic(given_text("topic", topic))
         if name.namespace != self._name:
@@ -84,13 +84,13 @@ class Namespace(NamespaceResources, PolicyPlans):
 
         What they do not say, a broker's configuration does. Raises NamespaceNotFound where the namespace has topics alone, MetadataCorrupt.
         """
-        from store.changes.policies import read_policies_json
+        from pulsar_admin.store.changes.policies import read_policies_json
 
         return self._session.ask(read_policies_json, self._name)
 
     def delayed_policy(self) -> DelayedPolicy:
         """Return what it says about delayed messages: ``delivery`` (Pulsar's policy), ``rules`` (widths of the index); None: unset."""
-        from store.changes.policies import DelayedPolicy, find_policies, find_rules
+        from pulsar_admin.store.changes.policies import DelayedPolicy, find_policies, find_rules
 
         with self._session.read() as txn:
             policies = find_policies(txn, self._name)
@@ -99,7 +99,7 @@ class Namespace(NamespaceResources, PolicyPlans):
 
     def policy(self, name: str) -> Any:  # Any: JSON
         """Return the policy NAME (``max-producers``: as commands call it) as stored, None: unset. Raises InvalidValue."""
-        from store.policies.values import namespace_value
+        from pulsar_admin.store.policies.values import namespace_value
 
         with self._session.read() as txn:
             check_namespace(txn, self._name)
@@ -113,7 +113,7 @@ class Namespace(NamespaceResources, PolicyPlans):
         System topics and a broker's own cursors stay. What cannot be read is left out with a PartialData warning. Raises
         SubscriptionNotFound (there is none), Refused (SUBSCRIPTION is the broker's own), InvalidValue.
         """
-        from store.changes.cursors import CursorMove, cleared, plan_moves
+        from pulsar_admin.store.changes.cursors import CursorMove, cleared, plan_moves
 
         with self._session.reader() as reader:
             cursors = self._cursors(reader, subscription, bundle, "topics clear-backlog")
@@ -122,7 +122,7 @@ class Namespace(NamespaceResources, PolicyPlans):
 
     def unsubscribe(self, subscription: str, *, bundle: str | None = None) -> Plan:
         """Plan removing SUBSCRIPTION from every topic that has it, or of those in BUNDLE; raises as ``clear_backlog``."""
-        from store.changes.subscriptions import plan_unsubscribe
+        from pulsar_admin.store.changes.subscriptions import plan_unsubscribe
 
         return self._session.plan(
             lambda reader, now_ms: plan_unsubscribe(
@@ -136,7 +136,7 @@ class Namespace(NamespaceResources, PolicyPlans):
     def _cursors(
         self, reader: EntryReader, subscription: str | None, bundle: str | None, of_topics: str
     ) -> list[tuple[Topic, Cursor]]:
-        from store.model.cursors import iter_namespace_cursors
+        from pulsar_admin.store.model.cursors import iter_namespace_cursors
 
         within, fail = self._within(bundle), self._session.fail
         found = iter_namespace_cursors(reader, self._name, subscription, fail, within, of_topics)
@@ -146,7 +146,7 @@ class Namespace(NamespaceResources, PolicyPlans):
         """Return what says whether a topic is in BUNDLE, None: in any; raises InvalidValue."""
         if bundle is None:
             return lambda name: True
-        from store.model.bundles import parse_bundle, topic_hash
+        from pulsar_admin.store.model.bundles import parse_bundle, topic_hash
 
         found = parse_bundle(self._name, given_text("bundle", bundle))
         return lambda name: found.holds(topic_hash(name))
@@ -159,9 +159,9 @@ class Namespace(NamespaceResources, PolicyPlans):
         SPLIT cuts the partitions of indexes anew where the granularity shrinks. Raises InvalidValue, and without it Refused then. A
         PartialData warning says where the tick that fits is longer than 1s.
         """
-        from store.changes.policies import plan_enable
-        from store.db.delayed import iter_wide
-        from store.db.delayed_rules import DEFAULT_RULES, SLOTS_MAX, IndexRules, default_tick_ms
+        from pulsar_admin.store.changes.policies import plan_enable
+        from pulsar_admin.store.db.delayed import iter_wide
+        from pulsar_admin.store.db.delayed_rules import DEFAULT_RULES, SLOTS_MAX, IndexRules, default_tick_ms
 
         given_flags(split=split)
         width_ms, now_ms = _width_ms(granularity), self._session.clock_ms
@@ -173,23 +173,23 @@ class Namespace(NamespaceResources, PolicyPlans):
             plan = plan_enable(txn, self._name, rules, now_ms, split=split)
             if not split or not any(True for _ in iter_wide(txn, self._name, rules)):
                 return plan_of(plan, txn)
-            from store.delayed.split import plan_split
+            from pulsar_admin.store.delayed.split import plan_split
 
             return plan_of(plan_split(store, self._name, rules, plan.txn_id, now_ms), txn)
 
     def disable_delayed(self) -> Plan:
         """Plan delivering everything at once; the widths of the index stay."""
-        from store.changes.policies import plan_disable
+        from pulsar_admin.store.changes.policies import plan_disable
 
         return self._session.plan_rows(plan_disable, self._name)
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
-        from store.changes.resources import plan_job
+        from pulsar_admin.store.changes.resources import plan_job
 
         return self._session.plan_rows(plan_job, self._name, job)
 
 
 def _width_ms(value: Width) -> int:
-    from store.db.delayed_rules import parse_width_ms
+    from pulsar_admin.store.db.delayed_rules import parse_width_ms
 
     return parse_width_ms(value) if isinstance(value, str) else whole_number("width", value)

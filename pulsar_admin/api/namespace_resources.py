@@ -11,12 +11,12 @@ from pulsar_admin.api.given import given_flag, given_items, given_properties, gi
 from pulsar_admin.api.plan import Plan
 from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Session
-from store.model.bundles import find_local_policies, read_policies
-from store.names import NamespaceName
+from pulsar_admin.store.model.bundles import find_local_policies, read_policies
+from pulsar_admin.store.names import NamespaceName
 
 if TYPE_CHECKING:
-    from store.changes.plan import Plan as StorePlan
-    from store.db.environment import Txn
+    from pulsar_admin.store.changes.plan import Plan as StorePlan
+    from pulsar_admin.store.db.environment import Txn
 
 Json = dict[str, Any]  # Any: JSON values, by upstream's keys
 _NOT_FOUND = "Namespace not found"
@@ -40,7 +40,7 @@ class NamespaceResources(Planner):
 
     def bundles(self) -> Json:
         """Return the ``boundaries`` of its bundles, and ``numBundles``."""
-        from store.model.bundles import read_bundles
+        from pulsar_admin.store.model.bundles import read_bundles
 
         return self._session.ask(read_bundles, self._name)
 
@@ -57,7 +57,7 @@ class NamespaceResources(Planner):
         ALGORITHM: also ``topic_count_equally_divide``, and ``specified_positions_divide`` at BOUNDARIES, hashes. Raises InvalidValue,
         NeedsBroker (what only load decides).
         """
-        from store.changes.resources import choose_bundle, plan_split
+        from pulsar_admin.store.changes.resources import choose_bundle, plan_split
 
         text, kind = (
             None if one is None else given_text(what, one)
@@ -74,7 +74,7 @@ class NamespaceResources(Planner):
 
     def topic_hashes(self, bundle: str, topics: Sequence[str] = ()) -> BundleTopics:
         """Return the hashes of its topics in BUNDLE, of all or of TOPICS, with their partitions; raises InvalidValue."""
-        from store.model.bundles import bundle_topics, read_bundle
+        from pulsar_admin.store.model.bundles import bundle_topics, read_bundle
 
         wanted = given_texts("topics", topics)
         with self._session.read() as txn:
@@ -116,7 +116,7 @@ class NamespaceResources(Planner):
         return self._plan_properties("clear-properties", lambda found: {})
 
     def _plan_properties(self, command: str, change: Callable[[Json], Json]) -> Plan:
-        from store.changes.namespace_json import plan_properties
+        from pulsar_admin.store.changes.namespace_json import plan_properties
 
         return self._session.plan_rows(plan_properties, f"namespaces {command}", self._name, change)
 
@@ -124,40 +124,40 @@ class NamespaceResources(Planner):
 
     def permissions(self) -> Mapping[str, Sequence[str]]:
         """Return what each role may do on it."""
-        from store.changes.namespace_json import read_permissions
+        from pulsar_admin.store.changes.namespace_json import read_permissions
 
         return read_permissions(self._session.ask(read_policies, self._name))
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
-        from store.changes.namespace_json import Grant, check_actions, plan_permission
+        from pulsar_admin.store.changes.namespace_json import Grant, check_actions, plan_permission
 
         grant = Grant(given_text("role", role), check_actions(given_texts("actions", actions)))
         return self._session.plan_rows(plan_permission, "namespaces grant-permission", self._name, grant)
 
     def revoke_permission(self, role: str) -> Plan:
         """Plan revoking the permissions of ROLE on it."""
-        from store.changes.namespace_json import Grant, plan_permission
+        from pulsar_admin.store.changes.namespace_json import Grant, plan_permission
 
         grant = Grant(given_text("role", role))
         return self._session.plan_rows(plan_permission, "namespaces revoke-permission", self._name, grant)
 
     def subscription_permissions(self) -> Mapping[str, Sequence[str]]:
         """Return the roles of each subscription that only some may use."""
-        from store.changes.namespace_json import read_subscription_permissions
+        from pulsar_admin.store.changes.namespace_json import read_subscription_permissions
 
         return read_subscription_permissions(self._session.ask(read_policies, self._name))
 
     def grant_subscription_permission(self, subscription: str, roles: Sequence[str]) -> Plan:
         """Plan that ROLES alone may use subscriptions with this name."""
-        from store.changes.namespace_json import plan_grant_subscription
+        from pulsar_admin.store.changes.namespace_json import plan_grant_subscription
 
         name, given = given_text("subscription", subscription), given_texts("roles", roles)
         return self._session.plan_rows(plan_grant_subscription, self._name, name, given)
 
     def revoke_subscription_permission(self, subscription: str, role: str) -> Plan:
         """Plan taking a subscription from ROLE; raises ResourceNotFound where nobody has it."""
-        from store.changes.namespace_json import plan_revoke_subscription
+        from pulsar_admin.store.changes.namespace_json import plan_revoke_subscription
 
         given = given_text("subscription", subscription), given_text("role", role)
         return self._session.plan_rows(plan_revoke_subscription, self._name, *given)
@@ -166,13 +166,13 @@ class NamespaceResources(Planner):
 
     def allowed_clusters(self) -> Sequence[str]:
         """Return the clusters that it may replicate to; none: those of its tenant."""
-        from store.codec.java import hash_order
+        from pulsar_admin.store.codec.java import hash_order
 
         return hash_order(self._session.ask(read_policies, self._name).get("allowed_clusters") or ())
 
     def set_allowed_clusters(self, clusters: Sequence[str]) -> Plan:
         """Plan the CLUSTERS that it may replicate to; raises Refused."""
-        from store.changes.namespace_json import plan_allowed_clusters
+        from pulsar_admin.store.changes.namespace_json import plan_allowed_clusters
 
         return self._session.plan_rows(plan_allowed_clusters, self._name, given_texts("clusters", clusters))
 
@@ -218,7 +218,7 @@ class NamespaceResources(Planner):
 
     def _plan_local(self, command: str, key: str, value: object, *, error: str | None = None) -> Plan:
         """Plan VALUE of KEY, of a namespace with policies where ERROR says what is wrong with any other."""
-        from store.changes.namespace_json import JsonJob, plan_local_json, put
+        from pulsar_admin.store.changes.namespace_json import JsonJob, plan_local_json, put
 
         def make(txn: Txn, now_ms: int) -> StorePlan:
             if error is not None:

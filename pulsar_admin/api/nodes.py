@@ -6,16 +6,16 @@ from typing import Any
 
 from pulsar_admin.api.session import Session
 from pulsar_admin.jsonify import to_json
-from store.codec.cursor import CursorInfo
-from store.codec.ledgermetadata import LedgerMetadata
-from store.db.tree import Node, read_node
-from store.errors import StoreError
-from store.model.cursors import range_text, read_cursor
-from store.model.ledger_owners import custom_text
-from store.model.managed_nodes import managed_node
-from store.model.reader import EntryReader
-from store.model.structures import decode_structure
-from store.model.topics import read_topic
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
+from pulsar_admin.store.db.tree import Node, read_node
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.cursors import range_text, read_cursor
+from pulsar_admin.store.model.ledger_owners import custom_text
+from pulsar_admin.store.model.managed_nodes import managed_node
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.structures import decode_structure
+from pulsar_admin.store.model.topics import read_topic
 
 
 def decoded_node(session: Session, path: str) -> dict[str, Any]:  # Any: JSON
@@ -39,7 +39,7 @@ def decoded_node(session: Session, path: str) -> dict[str, Any]:  # Any: JSON
 
 def readable_node(path: str, value: bytes | None) -> dict[str, Any] | None:  # Any: JSON
     """Return what VALUE of the node at PATH is, decoded, with secrets hidden; in hexadecimal where it cannot be read; None for none."""
-    from store.model.redaction import hide_secrets_in
+    from pulsar_admin.store.model.redaction import hide_secrets_in
 
     if value is None:
         return None

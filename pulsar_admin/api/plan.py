@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.errors import InvalidValue, Refused
+from pulsar_admin.store.errors import InvalidValue, Refused
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import ChangeReport
     from pulsar_admin.api.request import Request
     from pulsar_admin.api.session import Session
-    from store.changes.plan import ChangeReport as Report
-    from store.changes.plan import Plan as StorePlan
-    from store.changes.plan import PlanFile, WritingPlan
-    from store.db.environment import Store as StoreFile
-    from store.db.environment import Txn
+    from pulsar_admin.store.changes.plan import ChangeReport as Report
+    from pulsar_admin.store.changes.plan import Plan as StorePlan
+    from pulsar_admin.store.changes.plan import PlanFile, WritingPlan
+    from pulsar_admin.store.db.environment import Store as StoreFile
+    from pulsar_admin.store.db.environment import Txn
 
 
 class Plan(Struct, frozen=True):
@@ -43,7 +43,7 @@ class Plan(Struct, frozen=True):
     @property
     def changes_nothing(self) -> bool:
         """Whether everything is as wanted already; applying it writes nothing. False where only applying it shows that."""
-        from store.changes.plan import Plan as StorePlan
+        from pulsar_admin.store.changes.plan import Plan as StorePlan
 
         return isinstance(self._plan, StorePlan) and not self._plan.steps
 
@@ -73,7 +73,7 @@ class Plan(Struct, frozen=True):
 
 def plan_of(plan: StorePlan | WritingPlan, txn: Txn) -> Plan:
     """Return PLAN, made on TXN, as callers see it."""
-    from store.changes.plan import state_of
+    from pulsar_admin.store.changes.plan import state_of
 
     return Plan(plan, state_of(txn))
 
@@ -91,7 +91,7 @@ def shown_by(plan: Plan) -> tuple[Report, ...]:
 
 def check_planned_on(plan: Plan, store: StoreFile) -> None:
     """Raise StalePlan unless STORE is the one that PLAN, which has no steps yet, was made on, in that state."""
-    from store.changes.plan import check_state
+    from pulsar_admin.store.changes.plan import check_state
 
     check_state(store, plan._plan.txn_id, plan._state)
 
@@ -101,7 +101,7 @@ def check_planned_on(plan: Plan, store: StoreFile) -> None:
 
 def save_plan(plan: Plan, reports: tuple[Report, ...], path: Path) -> None:
     """Write PLAN, which shows REPORTS, into the new file PATH; raises as ``Plan.save``."""
-    from store.files import write_new_file
+    from pulsar_admin.store.files import write_new_file
 
     try:
         found = _file_of(plan, reports)
@@ -111,7 +111,7 @@ def save_plan(plan: Plan, reports: tuple[Report, ...], path: Path) -> None:
 
 
 def _file_of(plan: Plan, reports: tuple[Report, ...]) -> PlanFile:
-    from store.changes.plan import plan_file
+    from pulsar_admin.store.changes.plan import plan_file
 
     assert plan._request is not None  # each method that plans notes its call
     return plan_file(plan._plan, plan._state, reports, plan._request.as_json())
@@ -120,7 +120,7 @@ def _file_of(plan: Plan, reports: tuple[Report, ...]) -> PlanFile:
 def read_again(session: Session, path: Path) -> Plan:
     """Return the plan of the file PATH, made again on SESSION; raises NotFound, InvalidValue, and StalePlan where it is another one now."""
     from pulsar_admin.api.request import call_again
-    from store.changes.plan import WritingPlan, read_plan
+    from pulsar_admin.store.changes.plan import WritingPlan, read_plan
 
     kept = read_plan(path)
     with session.opened() as store:

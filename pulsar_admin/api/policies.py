@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from pulsar_admin.api.given import Duration, duration_ms, given_flags, given_text, whole_number
 from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import check_choice
-from store.errors import InvalidValue
-from store.names import LONG_MAX
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.names import LONG_MAX
 
 if TYPE_CHECKING:
     from pulsar_admin.api.plan import Plan
-    from store.changes.policies import PolicyJob
-    from store.policies.places import Options
-    from store.policies.table import Policy
+    from pulsar_admin.store.changes.policies import PolicyJob
+    from pulsar_admin.store.policies.places import Options
+    from pulsar_admin.store.policies.table import Policy
 
 QuotaKind = Literal["destination_storage", "message_age"]
 QuotaPolicy = Literal["producer_request_hold", "producer_exception", "consumer_backlog_eviction"]
@@ -33,13 +33,13 @@ class PolicyPlans(Planner, ABC):
 
     def set_policy(self, name: str, value: Any) -> Plan:  # Any: JSON
         """Plan setting the policy NAME to VALUE, JSON as upstream stores it; raises InvalidValue for what upstream refuses."""
-        from store.changes.policies import PolicyJob
+        from pulsar_admin.store.changes.policies import PolicyJob
 
         return self._plan_policy(PolicyJob(f"{self._group} set-{name}", policy_named(name), value))
 
     def remove_policy(self, name: str) -> Plan:
         """Plan removing the policy NAME: what is set above counts again. Raises InvalidValue."""
-        from store.changes.policies import PolicyJob
+        from pulsar_admin.store.changes.policies import PolicyJob
 
         return self._plan_policy(PolicyJob(f"{self._group} remove-{name}", policy_named(name)))
 
@@ -94,7 +94,7 @@ class PolicyPlans(Planner, ABC):
 
         They are upstream's by their longest names in snake case, times in ms and sizes in bytes. Raises InvalidValue.
         """
-        from store.changes.policies import policy_job
+        from pulsar_admin.store.changes.policies import policy_job
 
         policy_named(name)
         _check_options(given_text("command", command), options)
@@ -112,7 +112,7 @@ class PolicyPlans(Planner, ABC):
         return self._plan_policy(job)
 
     def _set(self, name: str, options: Options) -> Plan:
-        from store.changes.policies import policy_job
+        from pulsar_admin.store.changes.policies import policy_job
 
         return self._plan_policy(policy_job(f"{self._group} set-{name}", name, options))
 
@@ -146,7 +146,7 @@ def _check_options(command: str, options: Options) -> None:
 
 def policy_named(name: str) -> Policy:
     """Return the policy NAME; raises InvalidValue for one that is not there."""
-    from store.policies.table import policies_by_name
+    from pulsar_admin.store.policies.table import policies_by_name
 
     found = policies_by_name().get(given_text("policy", name))
     if found is None:
@@ -155,7 +155,7 @@ def policy_named(name: str) -> Policy:
 
 
 def _size_bytes(value: int | str | None) -> int:
-    from store.timespec import parse_size_bytes
+    from pulsar_admin.store.timespec import parse_size_bytes
 
     if value is None:
         return -1

@@ -24,19 +24,19 @@ from pulsar_admin.api.imports import given_parts
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Caller, Session, Time, check_choice
-from store.errors import InvalidValue, Refused, TopicNotFound
-from store.names import parse_namespace, parse_topic
-from store.wording import counted
+from pulsar_admin.store.errors import InvalidValue, Refused, TopicNotFound
+from pulsar_admin.store.names import parse_namespace, parse_topic
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from store.history.differences import Changed
-    from store.model.reader import EntryReader
-    from store.recovery.gone import GoneTopic
-    from store.recovery.parts import Parts
-    from store.recovery.past import Keep, Past
-    from store.recovery.preflight import Preflight
-    from store.sources.given import GivenBookie
-    from store.sources.roots import Wanted
+    from pulsar_admin.store.history.differences import Changed
+    from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.recovery.gone import GoneTopic
+    from pulsar_admin.store.recovery.parts import Parts
+    from pulsar_admin.store.recovery.past import Keep, Past
+    from pulsar_admin.store.recovery.preflight import Preflight
+    from pulsar_admin.store.sources.given import GivenBookie
+    from pulsar_admin.store.sources.roots import Wanted
 
 RecoveryLevel = Literal["A", "B", "C"]
 
@@ -65,7 +65,7 @@ class Recoveries(Planner):
         Subscriptions are compared where they really stand. PASSING: also load reports, bundle ownership and numbers handed out. Raises
         MetadataCorrupt.
         """
-        from store.history.stores import compare_stores
+        from pulsar_admin.store.history.stores import compare_stores
 
         given_flags(passing=passing)
         found = given_object("other", other, Recoveries)
@@ -88,9 +88,9 @@ class Recoveries(Planner):
         reference none of the ledgers; Refused for each that is there and not named. Raises Refused, Unsupported, MetadataCorrupt,
         InvalidValue.
         """
-        from store.recovery.evidence import unlisted_bytes
-        from store.recovery.from_ledgers import Sources
-        from store.recovery.recover import plan_recovery
+        from pulsar_admin.store.recovery.evidence import unlisted_bytes
+        from pulsar_admin.store.recovery.from_ledgers import Sources
+        from pulsar_admin.store.recovery.recover import plan_recovery
 
         if level is not None:
             check_choice("level", level, RecoveryLevel)
@@ -128,8 +128,8 @@ class Recoveries(Planner):
         HOLD: the subscription that keeps what no other one does, "" for none. Raises TopicNotFound, NamespaceNotFound, AlreadyExists,
         Refused, SourceNotFound.
         """
-        from store.recovery.restore import plan_undelete
-        from store.recovery.undelete import Undelete, check_vanished, find_deleted, keep_of
+        from pulsar_admin.store.recovery.restore import plan_undelete
+        from pulsar_admin.store.recovery.undelete import Undelete, check_vanished, find_deleted, keep_of
 
         names, spaces = [*map(parse_topic, topics)], [*map(parse_namespace, given_texts("namespaces", namespaces))]
         asked = Undelete(
@@ -154,7 +154,7 @@ class Recoveries(Planner):
         """Return the topics that ``undelete`` may bring back, and those that were trimmed: ``deleted_ms`` (None: it is there), how many
         ``ledgers`` it no longer lists, how many are ``here``, and their ``entries``. What the history lacks is a PartialData warning.
         """
-        from store.recovery.gone import iter_gone, keeps_topics
+        from pulsar_admin.store.recovery.gone import iter_gone, keeps_topics
 
         with self._session.reader() as reader:
             past = _read_past(reader, zookeeper, keeps_topics, by_evidence=by_evidence)
@@ -174,11 +174,11 @@ class Recoveries(Planner):
         hold: str = "restored",
     ) -> Plan:
         """Plan bringing TOPIC back as it was AT a time, as ``TOPIC-restored``, TO, or IN_PLACE; the rest is as of ``undelete``."""
-        from store.changes.resets import check_now_is_meant
-        from store.history.servers import find_servers
-        from store.recovery.past import read_past
-        from store.recovery.restore import RestoreAt, plan_restore_at
-        from store.recovery.undelete import Undelete, keep_of
+        from pulsar_admin.store.changes.resets import check_now_is_meant
+        from pulsar_admin.store.history.servers import find_servers
+        from pulsar_admin.store.recovery.past import read_past
+        from pulsar_admin.store.recovery.restore import RestoreAt, plan_restore_at
+        from pulsar_admin.store.recovery.undelete import Undelete, keep_of
 
         name, target = parse_topic(topic), None if to is None else parse_topic(to)
         wanted = RestoreAt(
@@ -199,7 +199,7 @@ class Recoveries(Planner):
         ACCEPT_UNKNOWN_TREE: as of ``recover``. Raises LedgerNotFound, and Refused where nothing references one or, without FORCE, nothing
         of it is lost.
         """
-        from store.changes.mending import plan_forget
+        from pulsar_admin.store.changes.mending import plan_forget
 
         given, accepted = given_ledgers(ledgers), given_texts("accept_unknown_tree", accept_unknown_tree)
         given_flag("force", force)
@@ -213,7 +213,7 @@ class Recoveries(Planner):
 
         Raises NotFound for a ledger without a mark, and without FORCE Refused for one that lacks copies or that nobody can judge.
         """
-        from store.changes.mending import plan_unmark
+        from pulsar_admin.store.changes.mending import plan_unmark
 
         given = given_ledgers(ledgers) if ledgers else ()
         given_flag("force", force)
@@ -225,13 +225,13 @@ class Recoveries(Planner):
 
         Raises LedgerNotFound, Refused.
         """
-        from store.changes.restoring import plan_restore
+        from pulsar_admin.store.changes.restoring import plan_restore
 
         return self._session.plan(plan_restore, given_ledgers(ledgers))
 
     def extend_ledgers(self, *ledgers: int) -> Plan:
         """Plan that closed LEDGERS, or all, end behind the last entry that was acknowledged; raises LedgerNotFound, Refused."""
-        from store.recovery.extend import plan_extend
+        from pulsar_admin.store.recovery.extend import plan_extend
 
         return self._session.plan(plan_extend, given_ledgers(ledgers))
 
@@ -240,7 +240,7 @@ class Recoveries(Planner):
 
         One that nobody can close, as its bookies are gone, is closed at its last entry. Raises LedgerNotFound, Refused.
         """
-        from store.recovery.repointing import plan_repoint
+        from pulsar_admin.store.recovery.repointing import plan_repoint
 
         return self._session.plan(plan_repoint, given_ledgers(ledgers))
 
@@ -249,8 +249,8 @@ class Recoveries(Planner):
 
         No topic lists them. ZOOKEEPER, WITH_GAPS: as of ``undelete``. Raises LedgerNotFound, Refused, SourceNotFound.
         """
-        from store.recovery.ledgers import plan_restore_deleted
-        from store.recovery.past import is_ledger
+        from pulsar_admin.store.recovery.ledgers import plan_restore_deleted
+        from pulsar_admin.store.recovery.past import is_ledger
 
         given = given_ledgers(ledgers)
         given_flag("with_gaps", with_gaps)
@@ -268,7 +268,7 @@ class Recoveries(Planner):
 
         ACCEPT_UNKNOWN_TREE: as of ``recover``. Raises LedgerNotFound, and Refused where something references one or, without FORCE, might.
         """
-        from store.changes.mending import plan_delete_orphans
+        from pulsar_admin.store.changes.mending import plan_delete_orphans
 
         given, accepted = given_ledgers(ledgers), given_texts("accept_unknown_tree", accept_unknown_tree)
         given_flag("force", force)
@@ -304,7 +304,7 @@ def _check_topics(empty: bool, asked: object) -> None:
 
 def parts_of_store(session: Session, *, empty: bool = False) -> Parts:
     """Return what a forecast is made on: the store's metadata, or an EMPTY one, and its bookies."""
-    from store.recovery.parts import read_store_parts
+    from pulsar_admin.store.recovery.parts import read_store_parts
 
     with session.opened() as store, session.read() as txn:
         return read_store_parts(store, txn, empty=empty)
@@ -317,14 +317,14 @@ def parts_given(
     wanted: Wanted | None = None,
 ) -> Parts:
     """Return METADATA, None: an empty one, and BOOKIES as parts that a forecast is made on."""
-    from store.recovery.parts import read_parts
+    from pulsar_admin.store.recovery.parts import read_parts
 
     return read_parts(*given_parts(metadata, bookies, client, wanted))
 
 
 def forecast_of(caller: Caller, parts: Parts, brokers: bool, broker_conf: Path | str | None) -> Preflight:
     """Return what PARTS would delete; without bookies, what brokers would."""
-    from store.recovery.preflight import read_preflight
+    from pulsar_admin.store.recovery.preflight import read_preflight
 
     found = read_preflight(parts.known, parts.bookies)
     with caller.warnings(frames=2) as warn:
@@ -334,9 +334,9 @@ def forecast_of(caller: Caller, parts: Parts, brokers: bool, broker_conf: Path |
             warn(f"{counted(parts.blank, 'bookie')} without any data: a first start")
     if (parts.bookies or parts.blank) and not (brokers or broker_conf is not None):
         return found
-    from store.model.reader import open_reader
-    from store.recovery.broker_forecast import BrokerDefaults, read_broker_conf, read_broker_forecast
-    from store.recovery.parts import open_metadata_alone
+    from pulsar_admin.store.model.reader import open_reader
+    from pulsar_admin.store.recovery.broker_forecast import BrokerDefaults, read_broker_conf, read_broker_forecast
+    from pulsar_admin.store.recovery.parts import open_metadata_alone
 
     defaults = BrokerDefaults() if broker_conf is None else read_broker_conf(given_path("broker_conf", broker_conf))
     with ExitStack() as stack:
@@ -352,10 +352,10 @@ def forecast_of(caller: Caller, parts: Parts, brokers: bool, broker_conf: Path |
 def _read_past(reader: EntryReader, zookeeper: Sequence[str], keep: Keep, *, by_evidence: bool = False) -> Past:
     """Return what the store's ZooKeeper files and those at ZOOKEEPER, or BY_EVIDENCE the entries, tell of earlier metadata."""
     if given_flag("by_evidence", by_evidence):
-        from store.recovery.by_evidence import read_past_by_evidence
+        from pulsar_admin.store.recovery.by_evidence import read_past_by_evidence
 
         return read_past_by_evidence(reader)
-    from store.history.servers import find_servers
-    from store.recovery.past import read_past
+    from pulsar_admin.store.history.servers import find_servers
+    from pulsar_admin.store.recovery.past import read_past
 
     return read_past(find_servers(reader.txn.store.info.sources, given_places("zookeeper", zookeeper)), keep)

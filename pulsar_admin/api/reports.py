@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from store.changes.plan import Change as ChangeRow
-from store.changes.plan import ChangePart, Step, parts_of
-from store.changes.plan import ChangeReport as Report
-from store.timespec import moment
+from pulsar_admin.store.changes.plan import Change as ChangeRow
+from pulsar_admin.store.changes.plan import ChangePart, Step, parts_of
+from pulsar_admin.store.changes.plan import ChangeReport as Report
+from pulsar_admin.store.timespec import moment
 
 
 class ChangeReport(Report, frozen=True):

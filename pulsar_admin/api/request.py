@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.errors import InvalidValue
-from store.names import (
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.names import (
     LONG_MAX,
     NamespaceName,
     Position,
@@ -134,7 +134,7 @@ def call_again(session: Session, request: Mapping[str, Any], *, as_then: bool) -
     """Return what the call REQUEST, the JSON of one, plans on SESSION, AS_THEN or as by the clock of now; raises InvalidValue for one that
     no plan is made by.
     """
-    from store.codec.given import integer
+    from pulsar_admin.store.codec.given import integer
 
     try:
         of, method = request["of"], request["method"]
@@ -206,7 +206,7 @@ def _tuple(value: object) -> tuple[Any, ...]:  # Any: as above
 
 
 def _selection(inner: list[Any]) -> TopicSelection:  # Any: as above
-    from store.codec.given import text
+    from pulsar_admin.store.codec.given import text
 
     topics, all_topics, pattern = inner
     return TopicSelection(

@@ -10,13 +10,13 @@ from pulsar_admin.api.given import given_flag, given_number, given_text, given_t
 from pulsar_admin.api.plan import Plan
 from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Session
-from store.errors import InvalidValue
-from store.names import parse_namespace
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.names import parse_namespace
 
 if TYPE_CHECKING:
     from pulsar_admin.api.clusters import Cluster, Json
-    from store.db.environment import Txn
-    from store.model.bundles import Bundle
+    from pulsar_admin.store.db.environment import Txn
+    from pulsar_admin.store.model.bundles import Bundle
 
 _RATES = {
     "publish_messages": "publishRateInMsgs",
@@ -36,13 +36,13 @@ class Resources(Planner):
 
     def tenants(self) -> tuple[str, ...]:
         """Return the names of the tenants."""
-        from store.model.resources import list_tenants
+        from pulsar_admin.store.model.resources import list_tenants
 
         return tuple(self._session.ask(list_tenants))
 
     def tenant(self, name: str) -> Json:
         """Return the ``adminRoles`` and ``allowedClusters`` of a tenant; raises NamespaceNotFound."""
-        from store.model.resources import TENANT, read_tenant
+        from pulsar_admin.store.model.resources import TENANT, read_tenant
 
         return TENANT.show(self._session.ask(read_tenant, given_text("tenant", name)))
 
@@ -50,7 +50,7 @@ class Resources(Planner):
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
     ) -> Plan:
         """Plan making a tenant that may use ALLOWED_CLUSTERS, default: all; raises AlreadyExists, InvalidValue, Refused."""
-        from store.changes.resources import plan_create_tenant
+        from pulsar_admin.store.changes.resources import plan_create_tenant
 
         roles, clusters = given_texts("admin_roles", admin_roles), given_texts("allowed_clusters", allowed_clusters)
         return self._session.plan_rows(plan_create_tenant, given_text("tenant", name), roles, clusters)
@@ -62,14 +62,14 @@ class Resources(Planner):
 
         Raises NamespaceNotFound, InvalidValue, Refused.
         """
-        from store.changes.resources import plan_update_tenant
+        from pulsar_admin.store.changes.resources import plan_update_tenant
 
         roles, clusters = given_texts("admin_roles", admin_roles), given_texts("allowed_clusters", allowed_clusters)
         return self._session.plan_rows(plan_update_tenant, given_text("tenant", name), roles, clusters)
 
     def delete_tenant(self, name: str, *, force: bool = False) -> Plan:
         """Plan deleting a tenant, with FORCE also its namespaces and their topics; raises NamespaceNotFound, Refused."""
-        from store.changes.ending import plan_delete_tenant
+        from pulsar_admin.store.changes.ending import plan_delete_tenant
 
         given_text("tenant", name)
         given_flag("force", force)
@@ -79,13 +79,13 @@ class Resources(Planner):
 
     def clusters(self) -> tuple[str, ...]:
         """Return the names of the clusters, also of those that only have a migration."""
-        from store.model.resources import list_clusters
+        from pulsar_admin.store.model.resources import list_clusters
 
         return tuple(self._session.ask(list_clusters))
 
     def current_cluster(self) -> str | None:
         """Return the cluster that the metadata are of: the only one of ``pulsar/system`` or ``public/default``, which it made."""
-        from store.model.resources import current_cluster
+        from pulsar_admin.store.model.resources import current_cluster
 
         return self._session.ask(current_cluster)
 
@@ -98,7 +98,7 @@ class Resources(Planner):
     def create_cluster(self, name: str, settings: Json, *, file: Path | str | None = None) -> Plan:
         """Plan a cluster of SETTINGS, see ``Cluster.settings``, and what FILE says beside; raises InvalidValue, AlreadyExists."""
         from pulsar_admin.api.clusters import given_settings
-        from store.changes.resources import plan_create_cluster
+        from pulsar_admin.store.changes.resources import plan_create_cluster
 
         return self._session.plan_rows(plan_create_cluster, given_text("cluster", name), given_settings(settings, file))
 
@@ -106,13 +106,13 @@ class Resources(Planner):
 
     def bookies(self) -> tuple[str, ...]:
         """Return the bookies that have a cookie, whether they run or not."""
-        from store.model.racks import list_bookies
+        from pulsar_admin.store.model.racks import list_bookies
 
         return tuple(self._session.ask(list_bookies))
 
     def bookie_racks(self) -> Mapping[str, Mapping[str, Json]]:
         """Return by group and bookie its ``rack`` and ``hostname``."""
-        from store.model.racks import BOOKIE, read_racks
+        from pulsar_admin.store.model.racks import BOOKIE, read_racks
 
         with self._session.read() as txn:
             return {
@@ -122,13 +122,13 @@ class Resources(Planner):
 
     def bookie_rack(self, bookie: str) -> Json:
         """Return ``rack`` and ``hostname`` of a bookie; raises ResourceNotFound."""
-        from store.model.racks import BOOKIE, read_rack
+        from pulsar_admin.store.model.racks import BOOKIE, read_rack
 
         return BOOKIE.show(self._session.ask(read_rack, given_text("bookie", bookie)))
 
     def set_bookie_rack(self, bookie: str, rack: str, *, group: str = "default", hostname: str | None = None) -> Plan:
         """Plan that BOOKIE, ``host:port``, is in RACK, and of a GROUP; raises InvalidValue."""
-        from store.changes.resources import plan_set_rack
+        from pulsar_admin.store.changes.resources import plan_set_rack
 
         host = None if hostname is None else given_text("hostname", hostname)
         place = {"rack": given_text("rack", rack), "hostname": host}
@@ -136,7 +136,7 @@ class Resources(Planner):
 
     def delete_bookie_rack(self, bookie: str) -> Plan:
         """Plan that BOOKIE is in no rack; raises ResourceNotFound."""
-        from store.changes.resources import plan_delete_rack
+        from pulsar_admin.store.changes.resources import plan_delete_rack
 
         return self._session.plan_rows(plan_delete_rack, given_text("bookie", bookie))
 
@@ -144,19 +144,19 @@ class Resources(Planner):
 
     def dynamic_settings(self) -> Mapping[str, str]:
         """Return the settings of all brokers that were changed while they ran, by name."""
-        from store.model.dynamic_config import read_configuration
+        from pulsar_admin.store.model.dynamic_config import read_configuration
 
         return self._session.ask(read_configuration)
 
     def dynamic_setting_names(self) -> tuple[str, ...]:
         """Return the names of the settings of Pulsar 4.0.8 that may change while brokers run."""
-        from store.model.dynamic_config import DYNAMIC_SETTINGS
+        from pulsar_admin.store.model.dynamic_config import DYNAMIC_SETTINGS
 
         return tuple(DYNAMIC_SETTINGS)
 
     def set_dynamic_setting(self, name: str, value: str) -> Plan:
         """Plan setting NAME to VALUE for all brokers; raises Refused (it is none of Pulsar 4.0.8), InvalidValue."""
-        from store.changes.resources import plan_set_setting
+        from pulsar_admin.store.changes.resources import plan_set_setting
 
         return self._session.plan_rows(
             plan_set_setting, given_text("setting", name), given_text(f"setting {name}", value)
@@ -164,7 +164,7 @@ class Resources(Planner):
 
     def delete_dynamic_setting(self, name: str) -> Plan:
         """Plan that brokers' configuration files say NAME again; raises Refused."""
-        from store.changes.resources import plan_delete_setting
+        from pulsar_admin.store.changes.resources import plan_delete_setting
 
         return self._session.plan_rows(plan_delete_setting, given_text("setting", name))
 
@@ -172,13 +172,13 @@ class Resources(Planner):
 
     def resource_groups(self) -> tuple[str, ...]:
         """Return the names of the resource groups."""
-        from store.model.limits import list_groups
+        from pulsar_admin.store.model.limits import list_groups
 
         return tuple(self._session.ask(list_groups))
 
     def resource_group(self, name: str) -> Json:
         """Return the rates of a resource group, −1: any; raises ResourceNotFound."""
-        from store.model.limits import GROUP, read_group
+        from pulsar_admin.store.model.limits import GROUP, read_group
 
         return GROUP.show(self._session.ask(read_group, given_text("resource group", name)))
 
@@ -194,7 +194,7 @@ class Resources(Planner):
         return self._plan_group("resourcegroups update", name, rates)
 
     def _plan_group(self, command: str, name: str, rates: Mapping[str, int | None]) -> Plan:
-        from store.changes.resources import plan_group
+        from pulsar_admin.store.changes.resources import plan_group
 
         if unknown := rates.keys() - _RATES.keys():
             raise InvalidValue(
@@ -205,7 +205,7 @@ class Resources(Planner):
 
     def delete_resource_group(self, name: str) -> Plan:
         """Plan deleting a resource group; raises ResourceNotFound, Refused while namespaces are in it."""
-        from store.changes.resources import plan_delete_group
+        from pulsar_admin.store.changes.resources import plan_delete_group
 
         return self._session.plan_rows(plan_delete_group, given_text("resource group", name))
 
@@ -214,7 +214,7 @@ class Resources(Planner):
 
         Raises InvalidValue, NamespaceNotFound.
         """
-        from store.model.limits import QUOTA, read_quota
+        from pulsar_admin.store.model.limits import QUOTA, read_quota
 
         with self._session.read() as txn:
             return QUOTA.show(read_quota(txn, _bundle(txn, namespace, bundle)))
@@ -233,7 +233,7 @@ class Resources(Planner):
 
         DYNAMIC: a broker may calculate it anew. Raises InvalidValue, NamespaceNotFound.
         """
-        from store.changes.resources import plan_quota
+        from pulsar_admin.store.changes.resources import plan_quota
 
         keys = ("msgRateIn", "msgRateOut", "bandwidthIn", "bandwidthOut", "memory")
         amounts = [*_pair("messages", messages), *_pair("bandwidth", bandwidth), given_number("memory_mb", memory_mb)]
@@ -245,8 +245,8 @@ class Resources(Planner):
 
     def reset_bundle_quota(self, namespace: str, bundle: str) -> Plan:
         """Plan that the default quota counts for a bundle; raises ResourceNotFound (it has none of its own), and as ``bundle_quota``."""
-        from store.changes.resources import plan_reset_quota
-        from store.model.bundles import read_bundle
+        from pulsar_admin.store.changes.resources import plan_reset_quota
+        from pulsar_admin.store.model.bundles import read_bundle
 
         name = parse_namespace(namespace)
         return self._session.plan_rows(
@@ -255,7 +255,7 @@ class Resources(Planner):
 
 
 def _bundle(txn: Txn, namespace: str | None, bundle: str | None) -> Bundle | None:
-    from store.model.bundles import read_bundle
+    from pulsar_admin.store.model.bundles import read_bundle
 
     if namespace is None and bundle is None:
         return None

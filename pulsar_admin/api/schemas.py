@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from pulsar_admin.api.given import given_path, given_properties
 from pulsar_admin.api.session import Session
-from store.errors import InvalidValue, reason_of
-from store.model.schemas import live_versions
-from store.names import TopicName
+from pulsar_admin.store.errors import InvalidValue, reason_of
+from pulsar_admin.store.model.schemas import live_versions
+from pulsar_admin.store.names import TopicName
 
 if TYPE_CHECKING:
-    from store.changes.schemas import NewSchema
+    from pulsar_admin.store.changes.schemas import NewSchema
 
 
 class SchemaVersion(Struct, frozen=True):
@@ -39,8 +39,8 @@ def read_versions(session: Session, name: TopicName) -> tuple[SchemaVersion, ...
 
 def given_schema(schema: Mapping[str, Any] | Path | str) -> NewSchema:  # Any: JSON
     """Return SCHEMA, upstream's ``PostSchemaPayload`` or the path of a file that has one; raises InvalidValue."""
-    from store.changes.schemas import parse_schema
-    from store.files import read_file
+    from pulsar_admin.store.changes.schemas import parse_schema
+    from pulsar_admin.store.files import read_file
 
     if isinstance(schema, Mapping):
         return parse_schema({**schema, "properties": given_properties(schema.get("properties"))}, "schema")

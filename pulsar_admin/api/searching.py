@@ -17,8 +17,8 @@ from pulsar_admin.api.given import (
 )
 from pulsar_admin.api.messages import Choose, MessageQuery, Messages, chosen_columns, messages_of
 from pulsar_admin.api.session import Place, Session, Time
-from store.model.jsonpath import parse_path_test
-from store.scan.matching import Match
+from pulsar_admin.store.model.jsonpath import parse_path_test
+from pulsar_admin.store.scan.matching import Match
 
 
 class Wanted(TypedDict, total=False):

@@ -16,25 +16,25 @@ from pulsar_admin.api.given import given_spark, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.request import Moment
 from pulsar_admin.broken import broken_texts, texts_of_broken
-from store.db.environment import Store as StoreFile
-from store.db.environment import Txn
-from store.db.storeinfo import check_state
-from store.errors import InvalidValue, NotWritable, Refused, StoreError
-from store.model.reader import EntryReader, open_reader
-from store.names import EARLIEST, LATEST, Position, TopicName, parse_position
-from store.pace import PACE
+from pulsar_admin.store.db.environment import Store as StoreFile
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.storeinfo import check_state
+from pulsar_admin.store.errors import InvalidValue, NotWritable, Refused, StoreError
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.names import EARLIEST, LATEST, Position, TopicName, parse_position
+from pulsar_admin.store.pace import PACE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pulsar_admin.confirm import Plan as Previewed
-    from store.changes.plan import Plan as StorePlan
-    from store.changes.plan import WritingPlan
-    from store.engine.operation import Engine
-    from store.model.copy_age import Now
-    from store.model.private_keys import PrivateKeys
-    from store.model.topics import Topic
-    from store.model.window import Window
+    from pulsar_admin.store.changes.plan import Plan as StorePlan
+    from pulsar_admin.store.changes.plan import WritingPlan
+    from pulsar_admin.store.engine.operation import Engine
+    from pulsar_admin.store.model.copy_age import Now
+    from pulsar_admin.store.model.private_keys import PrivateKeys
+    from pulsar_admin.store.model.topics import Topic
+    from pulsar_admin.store.model.window import Window
 
 Time = datetime | timedelta | str | int
 """A point in time: a datetime with a zone; ``2024-05-01T09:00:00Z`` and whatever else the command line takes; so long ago as
@@ -76,11 +76,11 @@ def open_engine(jobs: int, spark: SparkSession | None, problems: list[StoreError
     with ExitStack() as stack:
         engine: Engine | None = None
         if spark is not None:
-            from store.engine.spark import SparkEngine
+            from pulsar_admin.store.engine.spark import SparkEngine
 
             engine = SparkEngine(spark)
         elif jobs != 1:
-            from store.engine.local import LocalEngine
+            from pulsar_admin.store.engine.local import LocalEngine
 
             engine = stack.enter_context(LocalEngine(jobs))
         yield engine
@@ -109,7 +109,7 @@ class Caller:
     @property
     def clock_ms(self) -> int:
         """Now for what writes, in epoch milliseconds: as given, else the clock, which is a ``FromNow``."""
-        from store.timespec import FromNow
+        from pulsar_admin.store.timespec import FromNow
 
         at, given_ms = _AT.get(), self._given_ms
         return FromNow(time.time() * 1000 if at is None else at.now_ms) if given_ms is None else given_ms
@@ -233,7 +233,7 @@ class Session(Caller):
     @property
     def now(self) -> Now:
         """The now that ages are counted at, and what says it."""
-        from store.model.copy_age import Now, find_as_of
+        from pulsar_admin.store.model.copy_age import Now, find_as_of
 
         given_ms = self._given_ms
         if given_ms is not None:
@@ -313,7 +313,7 @@ class Session(Caller):
         key: str | None = None,
     ) -> Window:
         """Return which messages are meant, None: all on that side; raises InvalidValue."""
-        from store.model.window import Window
+        from pulsar_admin.store.model.window import Window
 
         start_ms, end_ms = (None if value is None else self.time_ms(value) for value in (since, until))
         first = EARLIEST if start is None else position_of(start)
@@ -363,7 +363,7 @@ class Session(Caller):
 
 def time_ms_of(value: Time, now_ms: int) -> int:
     """Return VALUE in epoch milliseconds; raises InvalidValue, also for a datetime without a zone."""
-    from store.timespec import MAX_TIME_MS, FromNow, parse_time_or_ago
+    from pulsar_admin.store.timespec import MAX_TIME_MS, FromNow, parse_time_or_ago
 
     if isinstance(value, str):
         return parse_time_or_ago(value, now_ms=now_ms)

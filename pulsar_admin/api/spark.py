@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pulsar_admin.api.given import given_flags, given_spark
 from pulsar_admin.api.session import Session, Time
-from store.db.files import iter_logs
-from store.engine.spark_session import has_executors, is_stopped, ship_code
-from store.engine.spark_workers import probe_worker
-from store.errors import Refused
-from store.scan import datasource
+from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.engine.spark_session import has_executors, is_stopped, ship_code
+from pulsar_admin.store.engine.spark_workers import probe_worker
+from pulsar_admin.store.errors import Refused
+from pulsar_admin.store.scan import datasource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -28,19 +28,19 @@ from pulsar_admin.api.session import Session, Time, check_engine, warn_partial
 from pulsar_admin.api.topic import Topic
 from pulsar_admin.api.transfers import Transfers
 from pulsar_admin.incomplete import incomplete_text
-from store.db.environment import open_store as open_store_file
-from store.db.tree import Node, iter_children, read_node
-from store.errors import TopicNotFound
-from store.model.topics import (
+from pulsar_admin.store.db.environment import open_store as open_store_file
+from pulsar_admin.store.db.tree import Node, iter_children, read_node
+from pulsar_admin.store.errors import TopicNotFound
+from pulsar_admin.store.model.topics import (
     check_namespace,
     expand_topic,
     iter_all_namespaces,
     iter_topic_texts,
     select_topics,
 )
-from store.names import TopicSelection, parse_namespace, parse_topic, parse_topics
-from store.pace import PACE
-from store.wording import counted, plural
+from pulsar_admin.store.names import TopicSelection, parse_namespace, parse_topic, parse_topics
+from pulsar_admin.store.pace import PACE
+from pulsar_admin.store.wording import counted, plural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,20 +53,20 @@ if TYPE_CHECKING:
     from pulsar_admin.api.searching import Wanted
     from pulsar_admin.api.topic_policies import TopicPolicies
     from pulsar_admin.api.transactions import Transactions
-    from store.doctor.since import FindingComparison
-    from store.facts.orphans import Orphan
-    from store.index.rebuild import RebuildResult
-    from store.model.broken import Missing
-    from store.model.private_keys import PrivateKeys
-    from store.reports.ledgers import LedgerRow
-    from store.reports.metrics import Metric
-    from store.reports.overview import Overview
-    from store.reports.replicas import UnderReplicated
-    from store.reports.summary import StoreSummary
-    from store.reports.usage import Usage
-    from store.reports.verify import LedgerVerdict
-    from store.rules.finding import Finding
-    from store.why.disk import WhyBytes
+    from pulsar_admin.store.doctor.since import FindingComparison
+    from pulsar_admin.store.facts.orphans import Orphan
+    from pulsar_admin.store.index.rebuild import RebuildResult
+    from pulsar_admin.store.model.broken import Missing
+    from pulsar_admin.store.model.private_keys import PrivateKeys
+    from pulsar_admin.store.reports.ledgers import LedgerRow
+    from pulsar_admin.store.reports.metrics import Metric
+    from pulsar_admin.store.reports.overview import Overview
+    from pulsar_admin.store.reports.replicas import UnderReplicated
+    from pulsar_admin.store.reports.summary import StoreSummary
+    from pulsar_admin.store.reports.usage import Usage
+    from pulsar_admin.store.reports.verify import LedgerVerdict
+    from pulsar_admin.store.rules.finding import Finding
+    from pulsar_admin.store.why.disk import WhyBytes
 
 
 def open_store(
@@ -90,7 +90,7 @@ def open_store(
     check_engine(jobs, spark)
     keys: PrivateKeys | None = None
     if private_keys:
-        from store.model.private_keys import read_private_keys
+        from pulsar_admin.store.model.private_keys import read_private_keys
 
         keys = read_private_keys(map(Path, given_places("private_keys", private_keys)))
     opened = open_store_file(given_path("store", path), writable=writable, unindexed=True)
@@ -189,7 +189,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def namespaces(self, tenant: str | None = None) -> tuple[str, ...]:
         """Return the names of the namespaces, of TENANT or of all; raises NamespaceNotFound where there is no such tenant."""
-        from store.model.resources import list_namespaces
+        from pulsar_admin.store.model.resources import list_namespaces
 
         with self._session.read() as txn:
             return tuple(map(str, iter_all_namespaces(txn) if tenant is None else list_namespaces(txn, tenant)))
@@ -205,7 +205,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def ledgers(self) -> tuple[int, ...]:
         """Return the ids of all ledgers that the metadata or the entry logs know, ascending."""
-        from store.facts.orphans import iter_all_ledger_ids
+        from pulsar_admin.store.facts.orphans import iter_all_ledger_ids
 
         with self._session.read() as txn:
             return tuple(iter_all_ledger_ids(txn))
@@ -215,15 +215,15 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         One that cannot be read is left out with a PartialData warning.
         """
-        from store.reports.ledgers import iter_ledger_rows
+        from pulsar_admin.store.reports.ledgers import iter_ledger_rows
 
         with self._session.read() as txn:
             yield from iter_ledger_rows(txn, given_text("word", word), self._session.fail)
 
     def orphans(self) -> tuple[Orphan, ...]:
         """Return the ledgers that nothing references: why (``reason``), entries, bytes, what they claim to be. Raises IndexCorrupt."""
-        from store.facts.orphans import iter_orphans
-        from store.facts.vanished import find_vanished
+        from pulsar_admin.store.facts.orphans import iter_orphans
+        from pulsar_admin.store.facts.vanished import find_vanished
 
         with self._session.reader() as reader:
             return tuple(iter_orphans(reader.txn, find_vanished(reader).foreign))
@@ -234,8 +234,8 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         Entries of files that are gone since the import do not count yet: a PartialData warning names those. Raises IndexCorrupt,
         LedgerNotFound (one of LEDGERS).
         """
-        from store.reports.ledgers import iter_missing, read_missing
-        from store.transfer.survey import find_gone
+        from pulsar_admin.store.reports.ledgers import iter_missing, read_missing
+        from pulsar_admin.store.transfer.survey import find_gone
 
         ledgers = given_ledgers(ledgers)
         with self._session.read() as txn:
@@ -258,8 +258,8 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         A PartialData warning says when the store does not know on which bookies entries are. Raises IndexCorrupt.
         """
-        from store.model.coverage import read_disks
-        from store.reports.replicas import find_underreplicated
+        from pulsar_admin.store.model.coverage import read_disks
+        from pulsar_admin.store.reports.replicas import find_underreplicated
 
         with self._session.read() as txn:
             unknown = read_disks(txn).unknown
@@ -295,7 +295,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def summary(self) -> StoreSummary:
         """Return what the store holds, in numbers, where it came from, and the state of every file of entries."""
-        from store.reports.summary import read_summary
+        from pulsar_admin.store.reports.summary import read_summary
 
         with self._session.opened() as store, self._session.reader() as reader:
             return read_summary(store, reader)
@@ -305,7 +305,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         CHECK: whether ``findings`` counts what ``doctor`` finds, else None; by default where the store is not large. Raises IndexCorrupt.
         """
-        from store.doctor.overview import read_checked_overview
+        from pulsar_admin.store.doctor.overview import read_checked_overview
 
         asked = whole_number("top", top, 0)
         given_flag_or_none("check", check)
@@ -321,8 +321,8 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         TOP bounds the rows of each metric with a topic, of topics that match PATTERN; DELAYED reads the headers of their backlogs.
         """
-        from store.doctor.overview import read_checked_metrics
-        from store.reports.metrics import Chosen
+        from pulsar_admin.store.doctor.overview import read_checked_metrics
+        from pulsar_admin.store.reports.metrics import Chosen
 
         given_flags(delayed=delayed)
         given_flag_or_none("check", check)
@@ -339,7 +339,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         Raises IndexCorrupt.
         """
-        from store.reports.usage import read_usage
+        from pulsar_admin.store.reports.usage import read_usage
 
         with self._session.opened() as store, self._session.read() as txn:
             return read_usage(store, txn)
@@ -350,7 +350,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         Each has ``reason`` (``code``, ``sentence``, ``evidence``, ``command``), ``bytes``, ``percent``, ``topic`` and ``subscription``.
         Raises InvalidValue, TopicNotFound, IndexCorrupt.
         """
-        from store.why.disk import why_bytes
+        from pulsar_admin.store.why.disk import why_bytes
 
         most = None if top is None else whole_number("top", top)
         with self._session.opened() as store, self._session.reader() as reader:
@@ -404,7 +404,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         The store stays as it is. VERIFY: digests. Raises SourceChanged, DiskFull.
         """
-        from store.index.rebuild import compare_index
+        from pulsar_admin.store.index.rebuild import compare_index
 
         given_flags(verify=verify)
         return self._make_index(compare_index, verify=verify, writes=False)
@@ -414,14 +414,14 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         One that was stopped goes on when it is called again. Raises NotWritable, SourceChanged, DiskFull.
         """
-        from store.index.rebuild import rebuild_index
+        from pulsar_admin.store.index.rebuild import rebuild_index
 
         given_flags(verify=verify)
         return self._make_index(rebuild_index, verify=verify, writes=True)
 
     def _make_index(self, work: Callable[..., RebuildResult], *, verify: bool, writes: bool) -> RebuildResult:
-        from store.db.files import catalogued_bytes
-        from store.model.references import count_wrong_owners, index_owners
+        from pulsar_admin.store.db.files import catalogued_bytes
+        from pulsar_admin.store.model.references import count_wrong_owners, index_owners
 
         with self._session.read() as txn:
             size_bytes = catalogued_bytes(txn)

@@ -11,15 +11,15 @@ import pyarrow as pa
 
 from pulsar_admin.api.batches import Batches
 from pulsar_admin.api.session import Session
-from store.errors import InvalidValue, StoreError
-from store.extras import require
-from store.model.reader import EntryReader
-from store.tables.cluster import find_cluster_name
-from store.tables.rows import SMALL_TABLES, iter_table
-from store.tables.schemas import TABLES
+from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.extras import require
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.tables.cluster import find_cluster_name
+from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table
+from pulsar_admin.store.tables.schemas import TABLES
 
 if TYPE_CHECKING:
-    from store.tables.sql import Database
+    from pulsar_admin.store.tables.sql import Database
 
 
 def table_of(session: Session, name: str) -> Batches:
@@ -52,8 +52,8 @@ def rows_of(session: Session, statement: str) -> Batches:
 @contextmanager
 def _opened(reader: EntryReader, problems: list[StoreError]) -> Iterator[Database]:
     """Open what asks the tables of a snapshot; what they could not read is added to PROBLEMS."""
-    from store.tables.catalog import StoreTables
-    from store.tables.sql import Database
+    from pulsar_admin.store.tables.catalog import StoreTables
+    from pulsar_admin.store.tables.sql import Database
 
     with TemporaryDirectory(prefix="pulsar-admin-") as spill:
         tables = StoreTables(reader, find_cluster_name(reader.txn))

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.session import Session
-from store.db.clocks import check_clock
-from store.model.reader import EntryReader
-from store.model.topics import read_topic
-from store.names import TopicName
-from store.reports.timeline import Timeline, TimelineOptions, choose_bucket_ms, read_timeline, usual_range
-from store.wording import counted
+from pulsar_admin.store.db.clocks import check_clock
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.reports.timeline import Timeline, TimelineOptions, choose_bucket_ms, read_timeline, usual_range
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +43,7 @@ def timeline_table(
     """Return the timeline of the topic NAME as columns, its width chosen where WIDTH_MS is None."""
     import pyarrow as pa
 
-    from store.scan.message_rows import timestamps
+    from pulsar_admin.store.scan.message_rows import timestamps
 
     if width_ms is None:
         width_ms = choose_bucket_ms(*(usual_times(session, [name], clock) or (0, 0)))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from pulsar_admin.api.given import Clock, Duration, duration_ms, given_flag, given_flags, given_text, whole_number
 from pulsar_admin.api.session import Place, Session, Time, check_choice, position_of
 from pulsar_admin.api.topic_plans import TopicPlans
-from store.errors import InvalidValue, NothingMatches, StoreError
-from store.model.topics import expand_topic, partition_count, read_topic
-from store.names import EARLIEST, LATEST, Position, TopicName
+from pulsar_admin.store.errors import InvalidValue, NothingMatches, StoreError
+from pulsar_admin.store.model.topics import expand_topic, partition_count, read_topic
+from pulsar_admin.store.names import EARLIEST, LATEST, Position, TopicName
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from pulsar_admin.api.schemas import SchemaVersion
     from pulsar_admin.api.searching import Wanted
     from pulsar_admin.api.transactions import TopicTransactions
-    from store.codec.policies import PartitionedTopic, Policies
-    from store.codec.schema import SchemaLocator
-    from store.dump.finding import FindRule, FoundEntry
-    from store.model.entries import LastMessageId
-    from store.nacks.measured import TopicNacks
-    from store.policies.in_force import PoliciesInForce
-    from store.reports.describe import TopicDescription
-    from store.reports.internal_info import InternalInfo
-    from store.reports.internal_stats import InternalStats
-    from store.reports.partitioned_internals import PartitionedInternalStats
-    from store.reports.stats import PartitionedTopicStats, TopicStats
-    from store.reports.subscriptions import SubscriptionFacts
-    from store.search.broker_setup import BrokerVersion
-    from store.search.by_index import IndexFound
-    from store.search.skew import TopicSkew
+    from pulsar_admin.store.codec.policies import PartitionedTopic, Policies
+    from pulsar_admin.store.codec.schema import SchemaLocator
+    from pulsar_admin.store.dump.finding import FindRule, FoundEntry
+    from pulsar_admin.store.model.entries import LastMessageId
+    from pulsar_admin.store.nacks.measured import TopicNacks
+    from pulsar_admin.store.policies.in_force import PoliciesInForce
+    from pulsar_admin.store.reports.describe import TopicDescription
+    from pulsar_admin.store.reports.internal_info import InternalInfo
+    from pulsar_admin.store.reports.internal_stats import InternalStats
+    from pulsar_admin.store.reports.partitioned_internals import PartitionedInternalStats
+    from pulsar_admin.store.reports.stats import PartitionedTopicStats, TopicStats
+    from pulsar_admin.store.reports.subscriptions import SubscriptionFacts
+    from pulsar_admin.store.search.broker_setup import BrokerVersion
+    from pulsar_admin.store.search.by_index import IndexFound
+    from pulsar_admin.store.search.skew import TopicSkew
 
 
 class Topic(TopicPlans):
@@ -73,13 +73,13 @@ class Topic(TopicPlans):
 
         Raises TopicNotFound, MetadataCorrupt.
         """
-        from store.model.partitions import read_existing
+        from pulsar_admin.store.model.partitions import read_existing
 
         return self._session.ask(read_existing, self._name)
 
     def shadow_source(self) -> str | None:
         """Return the topic whose entries it shows, None: it is no shadow topic. Raises TopicNotFound."""
-        from store.changes.topics import SHADOW_SOURCE
+        from pulsar_admin.store.changes.topics import SHADOW_SOURCE
 
         return self.properties().get(SHADOW_SOURCE)
 
@@ -104,9 +104,9 @@ class Topic(TopicPlans):
         Raises InvalidValue, TopicNotFound (also for a partitioned topic: ask its partitions), and for BROKER LedgerNotFound,
         EntryNotFound or EntryCorrupt where a broker fails, NotSeen where what it answers is not known.
         """
-        from store.dump.finding import FindRule, TimeQuestion, find_entry, gaps_before, texts_of_answer
-        from store.search.broker_setup import BrokerSetup, BrokerVersion
-        from store.search.by_time import texts_of_clock
+        from pulsar_admin.store.dump.finding import FindRule, TimeQuestion, find_entry, gaps_before, texts_of_answer
+        from pulsar_admin.store.search.broker_setup import BrokerSetup, BrokerVersion
+        from pulsar_admin.store.search.by_time import texts_of_clock
 
         given_flags(batch_index=batch_index, explain=explain)
         check_choice("clock", clock, Clock)
@@ -123,7 +123,9 @@ class Topic(TopicPlans):
             if rule != "broker":
                 self._session.warn(texts_of_clock(reader, topic, clock))
             if rule == "broker" or explain:
-                from store.model.broken_beside import find_broken_beside  # without it a broker may load no topic
+                from pulsar_admin.store.model.broken_beside import (
+                    find_broken_beside,  # without it a broker may load no topic
+                )
 
                 self._session.partial(f"{self._name}: {text}" for text in find_broken_beside(reader.txn, topic))
             found = find_entry(reader, topic, question, explain=explain, progress=progress)
@@ -137,7 +139,7 @@ class Topic(TopicPlans):
         ``position``: with its index in a batch, None where no entry covers INDEX, and ``next_index`` is the least behind it;
         ``indexed``: whether any entry has an index at all. Raises TopicNotFound, MetadataCorrupt.
         """
-        from store.search.by_index import find_by_index
+        from pulsar_admin.store.search.by_index import find_by_index
 
         number = whole_number("index", index)
         with self._session.scan() as reader:
@@ -150,7 +152,7 @@ class Topic(TopicPlans):
 
         Raises TopicNotFound, NothingMatches (it has fewer).
         """
-        from store.model.entries import nth_position
+        from pulsar_admin.store.model.entries import nth_position
 
         given_flags(from_end=from_end)
         with self._session.read() as txn:
@@ -164,8 +166,8 @@ class Topic(TopicPlans):
         them as columns. Reads the header of every entry. Raises TopicNotFound, InvalidValue.
         """
         from pulsar_admin.api.timelines import damaged_texts, missing_texts
-        from store.db.clocks import check_clock
-        from store.search.skew import SkewOptions, read_skew
+        from pulsar_admin.store.db.clocks import check_clock
+        from pulsar_admin.store.search.skew import SkewOptions, read_skew
 
         options = SkewOptions(check_clock(clock), duration_ms(tolerance), self._session.now_ms)
         with self._session.scan() as reader:
@@ -240,7 +242,7 @@ class Topic(TopicPlans):
         EARLIEST_TIME: also the publish time of the oldest entry of each backlog; without BACKLOG_SIZE that of each subscription is −1;
         NEWER_KEYS: also what brokers from 4.1 on say. Sizes are bytes. Raises TopicNotFound, MetadataCorrupt.
         """
-        from store.reports.stats import StatsOptions, read_topic_stats
+        from pulsar_admin.store.reports.stats import StatsOptions, read_topic_stats
 
         given_flags(earliest_time=earliest_time, backlog_size=backlog_size, newer_keys=newer_keys)
         problems: list[StoreError] = []
@@ -261,7 +263,7 @@ class Topic(TopicPlans):
 
     def last_entry_id(self) -> LastMessageId:
         """Return what ``last_message_id`` does with upstream's names, and those of the batch that it is in."""
-        from store.model.entries import read_last_id
+        from pulsar_admin.store.model.entries import read_last_id
 
         problems: list[StoreError] = []
         with self._session.reader() as reader:
@@ -277,8 +279,8 @@ class Topic(TopicPlans):
 
         Raises TopicNotFound, MetadataCorrupt.
         """
-        from store.model.partitions import existing_partitions
-        from store.reports.stats import StatsOptions, read_partitioned_stats
+        from pulsar_admin.store.model.partitions import existing_partitions
+        from pulsar_admin.store.reports.stats import StatsOptions, read_partitioned_stats
 
         given_flags(per_partition=per_partition, earliest_time=earliest_time, backlog_size=backlog_size)
         problems: list[StoreError] = []
@@ -295,7 +297,7 @@ class Topic(TopicPlans):
         METADATA: also each ledger's metadata in BookKeeper; PUBLISH_TIMES: its first and last publish time. Raises TopicNotFound,
         MetadataCorrupt.
         """
-        from store.reports.internal_stats import read_internal_stats
+        from pulsar_admin.store.reports.internal_stats import read_internal_stats
 
         given_flags(metadata=metadata, publish_times=publish_times)
         problems: list[StoreError] = []
@@ -313,8 +315,8 @@ class Topic(TopicPlans):
         """Return the ``internal_stats`` of every partition of a partitioned topic, by their names; raises TopicNotFound,
         MetadataCorrupt.
         """
-        from store.model.partitions import existing_partitions
-        from store.reports.partitioned_internals import read_partitioned_internals
+        from pulsar_admin.store.model.partitions import existing_partitions
+        from pulsar_admin.store.reports.partitioned_internals import read_partitioned_internals
 
         given_flags(metadata=metadata, publish_times=publish_times)
         problems: list[StoreError] = []
@@ -332,8 +334,8 @@ class Topic(TopicPlans):
         Subscriptions come with backlog, oldest unacknowledged entry, ack holes, delayed messages and TTL; QUICK reads no entries.
         Raises TopicNotFound (also for a partitioned topic: ask its partitions), MetadataCorrupt.
         """
-        from store.reports.describe import describe_topic
-        from store.reports.subscriptions import Asked
+        from pulsar_admin.store.reports.describe import describe_topic
+        from pulsar_admin.store.reports.subscriptions import Asked
 
         given_flags(quick=quick)
         problems: list[StoreError] = []
@@ -348,7 +350,7 @@ class Topic(TopicPlans):
 
         PUBLISH_TIMES: also the first and last publish time of each ledger. Raises TopicNotFound, MetadataCorrupt.
         """
-        from store.reports.internal_info import read_internal_info
+        from pulsar_admin.store.reports.internal_info import read_internal_info
 
         times, problems = given_flag("publish_times", publish_times), list[StoreError]()
         with self._session.read() as txn:
@@ -358,7 +360,7 @@ class Topic(TopicPlans):
 
     def backlog_size(self, position: Place = EARLIEST) -> int:
         """Return the bytes behind POSITION, estimated as the broker does. Raises TopicNotFound, MetadataCorrupt."""
-        from store.model.cursors import backlog_size_bytes
+        from pulsar_admin.store.model.cursors import backlog_size_bytes
 
         place = position_of(position)
         with self._session.read() as txn:
@@ -385,14 +387,14 @@ class Topic(TopicPlans):
 
         Raises MetadataCorrupt.
         """
-        from store.model.schemas import find_locator
+        from pulsar_admin.store.model.schemas import find_locator
 
         return self._session.ask(find_locator, self._name)
 
     def policies(self) -> Policies:
         """Return the policies of the topic's own, each None where it sets none; raises MetadataCorrupt."""
-        from store.codec.policies import Policies
-        from store.policies.in_force import find_topic_policies
+        from pulsar_admin.store.codec.policies import Policies
+        from pulsar_admin.store.policies.in_force import find_topic_policies
 
         return self._session.ask(find_topic_policies, self._name) or Policies()
 
@@ -401,7 +403,7 @@ class Topic(TopicPlans):
 
         None: nothing in the store sets it, a broker's configuration does. Raises MetadataCorrupt.
         """
-        from store.policies.in_force import read_in_force
+        from pulsar_admin.store.policies.in_force import read_in_force
 
         return self._session.ask(read_in_force, self._name)
 
@@ -416,8 +418,8 @@ class Topic(TopicPlans):
 
         Raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound, InvalidValue (no times).
         """
-        from store.model.cursors import read_cursor
-        from store.nacks.measured import read_topic_nacks
+        from pulsar_admin.store.model.cursors import read_cursor
+        from pulsar_admin.store.nacks.measured import read_topic_nacks
 
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._name)
@@ -440,7 +442,7 @@ class Topic(TopicPlans):
     def policy(self, name: str) -> Any:  # Any: JSON
         """Return the topic's own policy NAME (``max-producers``: as commands call it), None: unset. Raises InvalidValue."""
         from pulsar_admin.api.policies import policy_named
-        from store.policies.values import own_value
+        from pulsar_admin.store.policies.values import own_value
 
         return self._session.ask(own_value, self._name, policy_named(name), {})
 
@@ -448,7 +450,7 @@ class Topic(TopicPlans):
 
     def subscriptions(self) -> tuple[str, ...]:
         """Return the names of the subscriptions, sorted; of a partitioned topic those of any partition. Raises TopicNotFound."""
-        from store.model.cursors import is_subscription, iter_cursor_names
+        from pulsar_admin.store.model.cursors import is_subscription, iter_cursor_names
 
         with self._session.reader() as reader:
             names = {
@@ -464,7 +466,7 @@ class Topic(TopicPlans):
 
         What cannot be read is left out with a PartialData warning. Raises TopicNotFound.
         """
-        from store.reports.subscriptions import Asked, iter_subscription_facts
+        from pulsar_admin.store.reports.subscriptions import Asked, iter_subscription_facts
 
         given_flags(quick=quick)
         problems: list[StoreError] = []

@@ -10,13 +10,13 @@ from pulsar_admin.api.given import given_flag, given_flags, given_properties, gi
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.policies import PolicyPlans
 from pulsar_admin.api.session import Session
-from store.db.tree import read_node
-from store.model.topics import expand_topic, read_topic
-from store.names import INT_MAX, INT_MIN, TopicName, TopicSelection
+from pulsar_admin.store.db.tree import read_node
+from pulsar_admin.store.model.topics import expand_topic, read_topic
+from pulsar_admin.store.names import INT_MAX, INT_MIN, TopicName, TopicSelection
 
 if TYPE_CHECKING:
-    from store.changes.namespace_json import Grant
-    from store.changes.policies import PolicyJob
+    from pulsar_admin.store.changes.namespace_json import Grant
+    from pulsar_admin.store.changes.policies import PolicyJob
 
 
 class TopicPlans(PolicyPlans):
@@ -31,8 +31,8 @@ class TopicPlans(PolicyPlans):
 
         ``after`` of the plan's parts has where they end, ``terminatedPosition``.
         """
-        from store.changes.ending import plan_terminate
-        from store.model.partitions import check_partitioned, existing_partitions
+        from pulsar_admin.store.changes.ending import plan_terminate
+        from pulsar_admin.store.model.partitions import check_partitioned, existing_partitions
 
         given_flags(partitioned=partitioned)
         with self._session.reader() as reader:
@@ -52,7 +52,7 @@ class TopicPlans(PolicyPlans):
 
     def trim(self) -> Plan:
         """Plan deleting the ledgers, but the last, that every subscription has consumed and retention does not keep."""
-        from store.changes.ending import plan_trim
+        from pulsar_admin.store.changes.ending import plan_trim
 
         return self._session.plan(
             lambda reader, now_ms: plan_trim(reader, expand_topic(reader.txn, self._name), now_ms)
@@ -60,7 +60,7 @@ class TopicPlans(PolicyPlans):
 
     def truncate(self) -> Plan:
         """Plan moving every subscription to the end, and deleting all ledgers but the last, whatever retention keeps."""
-        from store.changes.ending import plan_truncate
+        from pulsar_admin.store.changes.ending import plan_truncate
 
         return self._session.plan(
             lambda reader, now_ms: plan_truncate(reader, expand_topic(reader.txn, self._name), now_ms)
@@ -71,13 +71,13 @@ class TopicPlans(PolicyPlans):
 
         Keys map to other partitions from then on. Raises InvalidValue, Refused (fewer, or not partitioned).
         """
-        from store.changes.topics import plan_partitions
+        from pulsar_admin.store.changes.topics import plan_partitions
 
         return self._session.plan(plan_partitions, self._name, whole_number("partitions", partitions, INT_MIN, INT_MAX))
 
     def create_missed_partitions(self) -> Plan:
         """Plan making the partitions of a partitioned topic that are not there."""
-        from store.changes.topics import plan_missing_partitions
+        from pulsar_admin.store.changes.topics import plan_missing_partitions
 
         return self._session.plan_rows(plan_missing_partitions, self._name)
 
@@ -85,7 +85,7 @@ class TopicPlans(PolicyPlans):
 
     def managed_ledger_text(self) -> str:
         """Return the stored ManagedLedgerInfo in protobuf's text format; raises TopicNotFound, MetadataCorrupt."""
-        from store.codec.managedledger import managed_ledger_text
+        from pulsar_admin.store.codec.managedledger import managed_ledger_text
 
         with self._session.read() as txn:
             read_topic(txn, self._name)
@@ -96,7 +96,7 @@ class TopicPlans(PolicyPlans):
 
         Cursors hop over them; ``store.delete_ledgers`` deletes ledgers.
         """
-        from store.changes.log_writer import plan_forget_ledgers
+        from pulsar_admin.store.changes.log_writer import plan_forget_ledgers
 
         ids = [whole_number("ledger", one) for one in ledgers]
         return self._session.plan_rows(plan_forget_ledgers, self._name, ids)
@@ -106,7 +106,7 @@ class TopicPlans(PolicyPlans):
     def check_schema(self, schema: Mapping[str, Any] | Path | str) -> None:  # Any: JSON
         """Raise Refused unless SCHEMA, as of ``upload_schema``, may follow the versions that it has."""
         from pulsar_admin.api.schemas import given_schema
-        from store.changes.schemas import check_compatible
+        from pulsar_admin.store.changes.schemas import check_compatible
 
         with self._session.reader() as reader:
             check_compatible(reader, self._name, given_schema(schema))
@@ -117,7 +117,7 @@ class TopicPlans(PolicyPlans):
         One that it has already changes nothing. Raises InvalidValue, NamespaceNotFound, Refused (it is not compatible).
         """
         from pulsar_admin.api.schemas import given_schema
-        from store.changes.schemas import plan_upload
+        from pulsar_admin.store.changes.schemas import plan_upload
 
         return self._session.plan(plan_upload, self._name, given_schema(schema))
 
@@ -126,7 +126,7 @@ class TopicPlans(PolicyPlans):
 
         Raises MetadataCorrupt, and Refused where a topic of a newer Pulsar has the same schema.
         """
-        from store.changes.schemas import plan_delete_schema
+        from pulsar_admin.store.changes.schemas import plan_delete_schema
 
         everything = given_flag("force", force)
         return self._session.plan_rows(
@@ -137,7 +137,7 @@ class TopicPlans(PolicyPlans):
 
     def properties(self) -> Mapping[str, str]:
         """Return its properties in a broker's order; raises TopicNotFound."""
-        from store.changes.topics import read_properties
+        from pulsar_admin.store.changes.topics import read_properties
 
         return self._session.ask(read_properties, self._name)
 
@@ -150,7 +150,7 @@ class TopicPlans(PolicyPlans):
         return self._plan_properties("topics remove-properties", {}, given_texts("keys", keys))
 
     def _plan_properties(self, command: str, given: Mapping[str, str], removed: Sequence[str]) -> Plan:
-        from store.changes.topics import plan_properties
+        from pulsar_admin.store.changes.topics import plan_properties
 
         def change(found: dict[str, str]) -> dict[str, str]:
             return {key: value for key, value in {**found, **given}.items() if key not in removed}
@@ -159,13 +159,13 @@ class TopicPlans(PolicyPlans):
 
     def permissions(self) -> Mapping[str, Sequence[str]]:
         """Return what each role may do: its own permissions and those of its namespace. Raises NamespaceNotFound, MetadataCorrupt."""
-        from store.changes.namespace_json import read_topic_permissions
+        from pulsar_admin.store.changes.namespace_json import read_topic_permissions
 
         return self._session.ask(read_topic_permissions, self._name)
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
-        from store.changes.namespace_json import Grant, check_actions
+        from pulsar_admin.store.changes.namespace_json import Grant, check_actions
 
         return self._plan_grant(
             "topics grant-permission", Grant(given_text("role", role), check_actions(given_texts("actions", actions)))
@@ -173,11 +173,11 @@ class TopicPlans(PolicyPlans):
 
     def revoke_permission(self, role: str) -> Plan:
         """Plan revoking the permissions of ROLE on the topic; those on the namespace stay."""
-        from store.changes.namespace_json import Grant
+        from pulsar_admin.store.changes.namespace_json import Grant
 
         return self._plan_grant("topics revoke-permission", Grant(given_text("role", role)))
 
     def _plan_grant(self, command: str, grant: Grant) -> Plan:
-        from store.changes.namespace_json import plan_topic_permission
+        from pulsar_admin.store.changes.namespace_json import plan_topic_permission
 
         return self._session.plan_rows(plan_topic_permission, command, self._name, grant)

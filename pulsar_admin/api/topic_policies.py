@@ -9,13 +9,13 @@ from msgspec import Struct
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.policies import PolicyPlans, policy_named
 from pulsar_admin.api.session import Session
-from store.errors import InvalidValue
-from store.model.topics import select_topics
-from store.names import TopicName, TopicSelection
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.model.topics import select_topics
+from pulsar_admin.store.names import TopicName, TopicSelection
 
 if TYPE_CHECKING:
-    from store.changes.policies import PolicyJob
-    from store.db.environment import Txn
+    from pulsar_admin.store.changes.policies import PolicyJob
+    from pulsar_admin.store.db.environment import Txn
 
 
 class PolicyValue(Struct, frozen=True):
@@ -44,7 +44,7 @@ class TopicPolicies(PolicyPlans):
 
         ``subscription``: of this one alone; ``global_=True``: own policies that all clusters share. Raises InvalidValue.
         """
-        from store.policies.values import sourced_value
+        from pulsar_admin.store.policies.values import sourced_value
 
         policy = policy_named(name)
         with self._session.read() as txn:
@@ -53,7 +53,7 @@ class TopicPolicies(PolicyPlans):
 
     def answers(self, name: str, **options: Any) -> tuple[Any, ...]:
         """Return the ``values`` alone; ``applied=True``: as upstream's brokers answer, which know no policies of all clusters."""
-        from store.policies.values import applied_value, own_value
+        from pulsar_admin.store.policies.values import applied_value, own_value
 
         policy = policy_named(name)
         read = applied_value if options.get("applied") else own_value
@@ -62,7 +62,7 @@ class TopicPolicies(PolicyPlans):
 
     def remove_policies(self) -> Plan:
         """Plan removing all policies, those that all clusters share, too, also of topics that are not there any more."""
-        from store.changes.topic_policies import plan_delete
+        from pulsar_admin.store.changes.topic_policies import plan_delete
 
         with self._session.read() as txn:
             names = self._selection.topics or self._names(txn)
@@ -70,7 +70,7 @@ class TopicPolicies(PolicyPlans):
             return plan_of(plan_delete(txn, "topicPolicies delete", names, now_ms, broker), txn)
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
-        from store.changes.topic_policies import plan_changes
+        from pulsar_admin.store.changes.topic_policies import plan_changes
 
         broker = self._session.interceptors
         return self._session.plan(

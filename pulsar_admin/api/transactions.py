@@ -9,13 +9,19 @@ from pulsar_admin.api.given import Delay, delay_ms, given_flag, whole_number
 from pulsar_admin.api.plan import Plan
 from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Session
-from store.codec.transactions import TxnId
-from store.model.reader import EntryReader
-from store.model.topics import read_topic
-from store.model.transactions import coordinator_ids, log_topic, read_buffer, read_coordinator, read_transaction
-from store.names import INT_MAX, INT_MIN, TopicName
-from store.reports import transactions as reports
-from store.reports.transactions import (
+from pulsar_admin.store.codec.transactions import TxnId
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.model.transactions import (
+    coordinator_ids,
+    log_topic,
+    read_buffer,
+    read_coordinator,
+    read_transaction,
+)
+from pulsar_admin.store.names import INT_MAX, INT_MIN, TopicName
+from pulsar_admin.store.reports import transactions as reports
+from pulsar_admin.store.reports.transactions import (
     BufferStats,
     CoordinatorStats,
     InBuffer,
@@ -68,7 +74,7 @@ class Transactions(Planner):
 
     def scale(self, coordinators: int) -> Plan:
         """Plan that there are so many COORDINATORS, more than now; raises InvalidValue, Refused."""
-        from store.changes.topics import plan_coordinators
+        from pulsar_admin.store.changes.topics import plan_coordinators
 
         return self._session.plan(plan_coordinators, whole_number("coordinators", coordinators, INT_MIN, INT_MAX))
 

@@ -20,22 +20,22 @@ from pulsar_admin.api.given import (
 )
 from pulsar_admin.api.imports import Mode, given_bookie, layout_of
 from pulsar_admin.api.session import Session, check_choice
-from store.errors import InvalidValue, StoreError
-from store.names import parse_topic
+from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.names import parse_topic
 
 if TYPE_CHECKING:
-    from store.db.environment import Store as StoreFile
-    from store.engine.operation import Engine
-    from store.model.publish_times import Form
-    from store.scan.profiles import Profile
-    from store.sources.given import GivenBookie
-    from store.tables.export import TablesReport
-    from store.transfer.bookie_export import BookieExportPlan
-    from store.transfer.ensemble_export import EnsemblePlan
-    from store.transfer.exports import ExportPlan
-    from store.transfer.imports import ImportPreview
-    from store.transfer.offloads import OffloadResult
-    from store.transfer.refresh import RefreshPreview, RefreshResult
+    from pulsar_admin.store.db.environment import Store as StoreFile
+    from pulsar_admin.store.engine.operation import Engine
+    from pulsar_admin.store.model.publish_times import Form
+    from pulsar_admin.store.scan.profiles import Profile
+    from pulsar_admin.store.sources.given import GivenBookie
+    from pulsar_admin.store.tables.export import TablesReport
+    from pulsar_admin.store.transfer.bookie_export import BookieExportPlan
+    from pulsar_admin.store.transfer.ensemble_export import EnsemblePlan
+    from pulsar_admin.store.transfer.exports import ExportPlan
+    from pulsar_admin.store.transfer.imports import ImportPreview
+    from pulsar_admin.store.transfer.offloads import OffloadResult
+    from pulsar_admin.store.transfer.refresh import RefreshPreview, RefreshResult
 
 
 class Transfers:
@@ -46,7 +46,7 @@ class Transfers:
 
     def preview_refresh(self) -> RefreshPreview:
         """Return what ``refresh`` would read; raises Refused (it was not imported), SourceNotFound."""
-        from store.transfer.refresh import preview_refresh
+        from pulsar_admin.store.transfer.refresh import preview_refresh
 
         with self._session.opened() as store:
             return preview_refresh(store)
@@ -57,9 +57,9 @@ class Transfers:
         What was changed in the store stays. FORGET: entries of files that are gone leave the index; VERIFY: digests. ``problems``
         counts what a person has to look at. Raises NotWritable, Refused, SourceNotFound, SourceChanged, DiskFull.
         """
-        from store.sources.cluster import read_stored_layout
-        from store.transfer.refresh import RefreshOptions, refresh_store
-        from store.transfer.survey import survey_files
+        from pulsar_admin.store.sources.cluster import read_stored_layout
+        from pulsar_admin.store.transfer.refresh import RefreshOptions, refresh_store
+        from pulsar_admin.store.transfer.survey import survey_files
 
         given_flags(forget=forget, verify=verify)
         with self._session.writing() as store:
@@ -79,7 +79,7 @@ class Transfers:
         ledgers_root: str | None = None,
     ) -> ImportPreview:
         """Return what ``add_parts`` would read: metadata nodes, files, bytes; raises what it raises before it writes."""
-        from store.transfer.adding import preview_add
+        from pulsar_admin.store.transfer.adding import preview_add
 
         layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
         with self._session.opened() as store:
@@ -100,9 +100,9 @@ class Transfers:
 
         One that was stopped goes on when it is called again, or with ``refresh``. Raises what ``import_cluster`` and ``refresh`` raise.
         """
-        from store.db.files import FileMode
-        from store.transfer.adding import add_sources
-        from store.transfer.imports import ImportOptions, layout_bytes
+        from pulsar_admin.store.db.files import FileMode
+        from pulsar_admin.store.transfer.adding import add_sources
+        from pulsar_admin.store.transfer.imports import ImportOptions, layout_bytes
 
         given_flags(verify=verify)
         check_choice("mode", mode, Mode)
@@ -132,8 +132,8 @@ class Transfers:
         DRY_RUN: only say what would come. ``absent`` of the result are offloaded ledgers that are not there. Raises SourceNotFound,
         NotFound, EntryLogCorrupt, MetadataCorrupt, Unsupported, NotWritable, DiskFull.
         """
-        from store.sources.objects import open_objects
-        from store.transfer.offloads import add_offload, plan_offload, preview_offload
+        from pulsar_admin.store.sources.objects import open_objects
+        from pulsar_admin.store.transfer.offloads import add_offload, plan_offload, preview_offload
 
         given_flags(dry_run=dry_run)
         given_text("place", place)
@@ -157,8 +157,8 @@ class Transfers:
         A broker starts on it. ANNOTATE: also publish times (PIP-345) of closed ledgers, as properties or fields. DRY_RUN: only plan it.
         Returns source, target, ``nodes`` and ``ledgers`` written. Raises NotWritable, AlreadyExists, SourceBusy, StalePlan, Refused.
         """
-        from store.model.publish_times import Form
-        from store.transfer.exports import plan_export, run_export
+        from pulsar_admin.store.model.publish_times import Form
+        from pulsar_admin.store.transfer.exports import plan_export, run_export
 
         given_flags(in_place=in_place, dry_run=dry_run)
         if annotate is not None:
@@ -190,8 +190,8 @@ class Transfers:
         CLIENT: the TOML file that says how to log in. Returns the nodes written and the zxid. Raises StalePlan where a node moved,
         Refused where a broker serves a topic, SourceBusy when nobody knows whether it was taken: call it again.
         """
-        from store.sources.ensemble import parse_address, read_client
-        from store.transfer.ensemble_export import plan_ensemble_export, run_ensemble_export
+        from pulsar_admin.store.sources.ensemble import parse_address, read_client
+        from pulsar_admin.store.transfer.ensemble_export import plan_ensemble_export, run_ensemble_export
 
         given_flags(dry_run=dry_run)
         place, login = (
@@ -212,7 +212,7 @@ class Transfers:
 
         FORCE: also where nodes could not be imported. Raises AlreadyExists, Refused, MetadataCorrupt.
         """
-        from store.transfer.snapshot_export import apply_snapshot_export, plan_snapshot_export
+        from pulsar_admin.store.transfer.snapshot_export import apply_snapshot_export, plan_snapshot_export
 
         with self._session.opened() as store:
             plan = plan_snapshot_export(
@@ -237,8 +237,8 @@ class Transfers:
         Returns what it has, what is ``missing`` by ledger, and how to ``start`` it. Raises AlreadyExists, InvalidValue, TopicNotFound,
         Refused where several clusters could be meant, SourceChanged, StalePlan, DiskFull.
         """
-        from store.disks.clone import CloneRequest, plan_clone
-        from store.disks.cloning import apply_clone
+        from pulsar_admin.store.disks.clone import CloneRequest, plan_clone
+        from pulsar_admin.store.disks.cloning import apply_clone
 
         request = CloneRequest(
             given_path("directory", directory),
@@ -262,9 +262,9 @@ class Transfers:
         from this store. Returns what was found by directory, whether a salvage is ``needed``, and where old files are ``kept``.
         Raises InvalidValue, Refused (of another cluster), SourceNotFound, SourceBusy, Unsupported, StalePlan, NotWritable, DiskFull.
         """
-        from store.disks.salvage import plan_salvage
-        from store.disks.salvaging import apply_salvage
-        from store.sources.given import find_bookie
+        from pulsar_admin.store.disks.salvage import plan_salvage
+        from pulsar_admin.store.disks.salvaging import apply_salvage
+        from pulsar_admin.store.sources.given import find_bookie
 
         given_flag("dry_run", dry_run)
         with self._session.opened() as store:
@@ -299,8 +299,8 @@ class Transfers:
         DRY_RUN: only plan it. Returns the ledgers, their bookies and what was written where; ``export_zookeeper`` carries the metadata.
         Raises InvalidValue, Refused, NotFound, SourceNotFound, SourceBusy, StalePlan.
         """
-        from store.sources.given import check_apart, find_bookie
-        from store.transfer.bookie_export import apply_bookie_export, plan_bookie_export
+        from pulsar_admin.store.sources.given import check_apart, find_bookie
+        from pulsar_admin.store.transfer.bookie_export import apply_bookie_export, plan_bookie_export
 
         given_flags(dry_run=dry_run)
         found = [find_bookie(given_bookie(one)) for one in given_items("bookies", bookies)]
@@ -331,8 +331,8 @@ class Transfers:
         What cannot be read of metadata is left out with a PartialData warning. Raises InvalidValue, Refused, StalePlan, StoreBusy,
         SourceNotFound, SliceFailed, DiskFull, NotWritable; the tables are as before then.
         """
-        from store.scan.profiles import Profile
-        from store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
+        from pulsar_admin.store.scan.profiles import Profile
+        from pulsar_admin.store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
 
         given_flags(messages=messages, payload=payload, iceberg=iceberg)
         chosen = given_texts("only", only)
@@ -350,7 +350,7 @@ class Transfers:
             if columns is not None and "messages" not in tables:
                 raise InvalidValue("columns are of the table messages", hint="pass messages=True")
             if iceberg:
-                from store.tables.iceberg import export_iceberg as export
+                from pulsar_admin.store.tables.iceberg import export_iceberg as export
             else:
                 export = export_tables
             request = ExportRequest(place, cluster, tables, catalog, payload=payload, profile=columns)

@@ -14,27 +14,27 @@ from msgspec.structs import replace
 
 from pulsar_admin.columns import size_text
 from pulsar_admin.page.values import Disk, Due, Fact, Page, Rest, Share, Standing, TopicRow, Traffic
-from store.aliases import Array
-from store.db.environment import Store
-from store.errors import StoreError
-from store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes, subscriptions_of
-from store.facts.disk_totals import read_disk_totals
-from store.facts.topics import TopicFacts
-from store.model.cursors import (
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes, subscriptions_of
+from pulsar_admin.store.facts.disk_totals import read_disk_totals
+from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.model.cursors import (
     Cursor,
     backlog_entries,
     iter_cursor_names,
     read_cursor,
 )
-from store.model.extent import pending_intervals
-from store.model.reader import EntryReader
-from store.model.topics import Topic, iter_topics, read_topic
-from store.names import Position, parse_topic
-from store.policies.in_force import find_delivery
-from store.reports.overview import Largest, find_publish_ms
-from store.reports.strips import delayed_ranks, make_strip
-from store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
-from store.rules.finding import Finding
+from pulsar_admin.store.model.extent import pending_intervals
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, iter_topics, read_topic
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.policies.in_force import find_delivery
+from pulsar_admin.store.reports.overview import Largest, find_publish_ms
+from pulsar_admin.store.reports.strips import delayed_ranks, make_strip
+from pulsar_admin.store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
+from pulsar_admin.store.rules.finding import Finding
 
 _DUE_BARS_MAX = 120
 _SIZE_BITS = 64  # topics with findings come before all others

@@ -19,10 +19,10 @@ from pulsar_admin.page import charts, sections, treemap
 from pulsar_admin.page.palette import style_of_palettes
 from pulsar_admin.page.texts import age_text, clipped
 from pulsar_admin.page.values import Page
+from pulsar_admin.store.timespec import format_duration_ms
+from pulsar_admin.store.wording import counted, plural
 from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
-from store.timespec import format_duration_ms
-from store.wording import counted, plural
 
 SEVERITIES = {"critical": "▲", "warning": "◆", "note": "●"}
 """Severity → the sign that says it without colour."""

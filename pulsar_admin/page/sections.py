@@ -12,10 +12,10 @@ from pulsar_admin.columns import kind_of, render_cell, size_text, time_text
 from pulsar_admin.page.charts import Bars, amount, shares
 from pulsar_admin.page.texts import clipped
 from pulsar_admin.page.values import Disk, Due, Page, Rest, Share, Traffic
-from store.reports.timeline import Timeline
-from store.rules.finding import Finding, Severity
-from store.timespec import format_duration_ms
-from store.wording import counted
+from pulsar_admin.store.reports.timeline import Timeline
+from pulsar_admin.store.rules.finding import Finding, Severity
+from pulsar_admin.store.timespec import format_duration_ms
+from pulsar_admin.store.wording import counted
 
 FINDINGS_SHOWN = 200
 ROWS = 100

@@ -11,7 +11,7 @@ from pulsar_admin.columns import size_text
 from pulsar_admin.page.charts import Group, Rect
 from pulsar_admin.page.texts import clipped
 from pulsar_admin.page.values import Share
-from store.wording import counted
+from pulsar_admin.store.wording import counted
 
 TILES = 160
 GROUPS = 24

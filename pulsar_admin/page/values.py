@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from store.reports.strips import Strip
-from store.reports.timeline import Timeline
-from store.rules.finding import Finding
+from pulsar_admin.store.reports.strips import Strip
+from pulsar_admin.store.reports.timeline import Timeline
+from pulsar_admin.store.rules.finding import Finding
 
 
 class Fact(Struct, frozen=True):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pulsar_admin.page.rendering import render_page
 from pulsar_admin.page.values import Page
-from store.files import raise_write_error, write_new_file
+from pulsar_admin.store.files import raise_write_error, write_new_file
 
 
 def check_new(path: Path) -> None:

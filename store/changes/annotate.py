@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from store.changes.plan import ChangePart, Plan, Step, put_value_step
-from store.codec.managedledger import LedgerInfo, decode_managed_ledger
-from store.db.environment import Txn
-from store.db.tree import find_node
-from store.model.publish_times import BEGIN, Form, annotated_value
-from store.names import TopicName
+from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.model.publish_times import BEGIN, Form, annotated_value
+from pulsar_admin.store.names import TopicName
 
 
 def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int) -> Plan:

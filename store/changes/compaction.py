@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.log_writer import LedgerSpec, PayloadColumns, apply_written, write_ledgers
-from store.changes.plan import (
+from pulsar_admin.store.changes.log_writer import LedgerSpec, PayloadColumns, apply_written, write_ledgers
+from pulsar_admin.store.changes.plan import (
     ChangePart,
     ChangeReport,
     CompactionDetails,
@@ -25,14 +25,14 @@ from store.changes.plan import (
     delete_step,
     put_value_step,
 )
-from store.codec.cursor import CursorInfo, encode_cursor_info
-from store.codec.digest import DigestType
-from store.codec.ledgermetadata import ledger_path
-from store.compaction.detached import read_detached
-from store.compaction.forms import CompactionJob
-from store.compaction.keys import keys_for
-from store.compaction.phases import Compaction, CompactionRules
-from store.compaction.prepare import (
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.compaction.detached import read_detached
+from pulsar_admin.store.compaction.forms import CompactionJob
+from pulsar_admin.store.compaction.keys import keys_for
+from pulsar_admin.store.compaction.phases import Compaction, CompactionRules
+from pulsar_admin.store.compaction.prepare import (
     Prepared,
     SourceOptions,
     loses_trimmed,
@@ -40,21 +40,21 @@ from store.compaction.prepare import (
     prepare,
     view_claims,
 )
-from store.compaction.view import CompactedView, find_compaction_cursor
-from store.db.environment import Store, Txn
-from store.db.owners import find_owners
-from store.db.tree import find_node
-from store.errors import Refused
-from store.model.cursors import COMPACTION_CURSOR, Cursor
-from store.model.extent import Extent
-from store.model.reader import EntryReader, open_reader
-from store.model.references import COMPACTED_LEDGER
-from store.model.topics import Topic, read_topic
-from store.names import Position, TopicName
-from store.wording import counted
+from pulsar_admin.store.compaction.view import CompactedView, find_compaction_cursor
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import Refused
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor
+from pulsar_admin.store.model.extent import Extent
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.references import COMPACTED_LEDGER
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import Position, TopicName
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from store.engine.operation import Engine
+    from pulsar_admin.store.engine.operation import Engine
 
 
 class LedgerSwap(Struct, frozen=True):

@@ -12,15 +12,24 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.plan import ChangePart, Deletable, ExpiryDetails, LedgerPart, MoveBasis, Plan, Step, put_value_step
-from store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
-from store.db.environment import Txn
-from store.db.tree import read_node
-from store.errors import Refused
-from store.facts.chunks import find_cut
-from store.facts.markers import extent_of_messages
-from store.model.coverage import absent_of
-from store.model.cursors import (
+from pulsar_admin.store.changes.plan import (
+    ChangePart,
+    Deletable,
+    ExpiryDetails,
+    LedgerPart,
+    MoveBasis,
+    Plan,
+    Step,
+    put_value_step,
+)
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import read_node
+from pulsar_admin.store.errors import Refused
+from pulsar_admin.store.facts.chunks import find_cut
+from pulsar_admin.store.facts.markers import extent_of_messages
+from pulsar_admin.store.model.coverage import absent_of
+from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     DEDUP_CURSOR,
     LOG_CURSOR,
@@ -31,13 +40,13 @@ from store.model.cursors import (
     normal_ranges,
     range_text,
 )
-from store.model.extent import Extent, Intervals, extent_of, iter_ledger_parts, pending_intervals, subtract
-from store.model.reader import EntryReader
-from store.model.references import COMPACTED_LEDGER
-from store.model.topics import Topic
-from store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, Position, TopicName
-from store.policies.trimming import Freed, freed_ledgers, read_mark_deletes
-from store.wording import counted
+from pulsar_admin.store.model.extent import Extent, Intervals, extent_of, iter_ledger_parts, pending_intervals, subtract
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.references import COMPACTED_LEDGER
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, Position, TopicName
+from pulsar_admin.store.policies.trimming import Freed, freed_ledgers, read_mark_deletes
+from pulsar_admin.store.wording import counted
 
 
 class CursorMove(Struct, frozen=True):

@@ -11,32 +11,39 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from store.changes.cursors import CursorMove, check_ending, cleared, plan_moves
-from store.changes.log_writer import last_broker_entry, put_managed_ledger
-from store.changes.plan import ChangePart, Plan, Step, WritingPlan, delete_step
-from store.changes.resources import NodeChange, check_tenant_deletable, plan_nodes
-from store.changes.resources import plan_delete_cluster as plan_delete_cluster
-from store.changes.subscriptions import own_ledgers
-from store.codec.ledgermetadata import ledger_path
-from store.codec.schema import decode_schema_locator
-from store.compaction import find_compacted_view
-from store.compaction.dropping import find_dropped_keys
-from store.db.environment import Txn
-from store.db.owners import OwnerKind, find_owners
-from store.db.tree import find_node, iter_children, iter_nodes
-from store.errors import Corrupt, NamespaceNotFound, Refused, StoreError, TopicNotFound, Unsupported
-from store.model.bundles import bundle_data_path, local_policies_path
-from store.model.cursors import COMPACTION_CURSOR, Cursor, is_own, iter_cursor_names, read_cursor, read_cursors
-from store.model.extent import Extent, extent_of, pending_intervals
-from store.model.managed_nodes import iter_other_ledgers, other_path
-from store.model.partitions import existing_partitions, iter_partitioned, read_partitioned
-from store.model.reader import EntryReader
-from store.model.references import COMPACTED_LEDGER
-from store.model.resources import current_cluster, find_json, list_tenants, tenant_path
-from store.model.topics import Topic, TopicLedger, iter_topics, list_partitions, read_topic
-from store.names import NamespaceName, Position, TopicName, decode_name, shell_word
-from store.policies.trimming import trimmable
-from store.wording import counted, listed, plural
+from pulsar_admin.store.changes.cursors import CursorMove, check_ending, cleared, plan_moves
+from pulsar_admin.store.changes.log_writer import last_broker_entry, put_managed_ledger
+from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, WritingPlan, delete_step
+from pulsar_admin.store.changes.resources import NodeChange, check_tenant_deletable, plan_nodes
+from pulsar_admin.store.changes.resources import plan_delete_cluster as plan_delete_cluster
+from pulsar_admin.store.changes.subscriptions import own_ledgers
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.schema import decode_schema_locator
+from pulsar_admin.store.compaction import find_compacted_view
+from pulsar_admin.store.compaction.dropping import find_dropped_keys
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.owners import OwnerKind, find_owners
+from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
+from pulsar_admin.store.errors import Corrupt, NamespaceNotFound, Refused, StoreError, TopicNotFound, Unsupported
+from pulsar_admin.store.model.bundles import bundle_data_path, local_policies_path
+from pulsar_admin.store.model.cursors import (
+    COMPACTION_CURSOR,
+    Cursor,
+    is_own,
+    iter_cursor_names,
+    read_cursor,
+    read_cursors,
+)
+from pulsar_admin.store.model.extent import Extent, extent_of, pending_intervals
+from pulsar_admin.store.model.managed_nodes import iter_other_ledgers, other_path
+from pulsar_admin.store.model.partitions import existing_partitions, iter_partitioned, read_partitioned
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.references import COMPACTED_LEDGER
+from pulsar_admin.store.model.resources import current_cluster, find_json, list_tenants, tenant_path
+from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_topics, list_partitions, read_topic
+from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, shell_word
+from pulsar_admin.store.policies.trimming import trimmable
+from pulsar_admin.store.wording import counted, listed, plural
 
 _INDEX = "index"
 _KEYS = 5
@@ -227,7 +234,7 @@ def plan_delete_topics(
 
     INTERCEPTORS, FORCE: see ``forget_policies``. Raises TopicNotFound, Refused, MetadataCorrupt.
     """
-    from store.changes.topic_policies import forget_policies
+    from pulsar_admin.store.changes.topic_policies import forget_policies
 
     command, gone = "topics delete", list(names)
     if partitioned:

@@ -5,24 +5,31 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.cursors import CursorMove, advanced, cleared, ledger_parts
-from store.changes.plan import BrokerMove, ExpiryDetails, FutureDated, MoveBasis
-from store.changes.resets import batch_size, bit_words, check_position, start_position
-from store.codec.cursor import CursorState
-from store.db.clocks import Clock
-from store.errors import InvalidValue, NotSeen, Refused
-from store.model.cursors import Cursor
-from store.model.extent import Extent, extent_of, pending_intervals, subtract
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import EARLIEST, LATEST, Position
-from store.policies.in_force import MessageTtl
-from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
-from store.search.doubts import find_unseen, text_of_doubts
-from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule, broker_through, broker_through_position, expire_by_time
-from store.search.pending import PendingSearch, read_future_dated
-from store.timespec import format_time_ms
-from store.wording import counted
+from pulsar_admin.store.changes.cursors import CursorMove, advanced, cleared, ledger_parts
+from pulsar_admin.store.changes.plan import BrokerMove, ExpiryDetails, FutureDated, MoveBasis
+from pulsar_admin.store.changes.resets import batch_size, bit_words, check_position, start_position
+from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.db.clocks import Clock
+from pulsar_admin.store.errors import InvalidValue, NotSeen, Refused
+from pulsar_admin.store.model.cursors import Cursor
+from pulsar_admin.store.model.extent import Extent, extent_of, pending_intervals, subtract
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import EARLIEST, LATEST, Position
+from pulsar_admin.store.policies.in_force import MessageTtl
+from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
+from pulsar_admin.store.search.doubts import find_unseen, text_of_doubts
+from pulsar_admin.store.search.expiry import (
+    ALL_BEFORE,
+    BROKER,
+    ExpiryRule,
+    broker_through,
+    broker_through_position,
+    expire_by_time,
+)
+from pulsar_admin.store.search.pending import PendingSearch, read_future_dated
+from pulsar_admin.store.timespec import format_time_ms
+from pulsar_admin.store.wording import counted
 
 _OR_BROKER = ", or add --rule broker: it goes by the next entry there is"
 

@@ -22,26 +22,32 @@ from typing import Any, BinaryIO, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.cursors import CursorMove, plan_moves
-from store.changes.plan import ChangePart, ChangeReport, Plan, Step, apply_plan, put_value_step
-from store.changes.resets import check_position
-from store.codec.brokerentry import BrokerEntry, encode_broker_entry, strip
-from store.codec.claims import APPLICATION, COMPONENT
-from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
-from store.codec.entrylog import CURRENT_VERSION, LOG_LIMIT_BYTES, EntryLogHeader, encode_header, encode_ledgers_map
-from store.codec.interceptors import Append, InterceptorChain
-from store.codec.ledgermetadata import (
+from pulsar_admin.store.changes.cursors import CursorMove, plan_moves
+from pulsar_admin.store.changes.plan import ChangePart, ChangeReport, Plan, Step, apply_plan, put_value_step
+from pulsar_admin.store.changes.resets import check_position
+from pulsar_admin.store.codec.brokerentry import BrokerEntry, encode_broker_entry, strip
+from pulsar_admin.store.codec.claims import APPLICATION, COMPONENT
+from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
+from pulsar_admin.store.codec.entrylog import (
+    CURRENT_VERSION,
+    LOG_LIMIT_BYTES,
+    EntryLogHeader,
+    encode_header,
+    encode_ledgers_map,
+)
+from pulsar_admin.store.codec.interceptors import Append, InterceptorChain
+from pulsar_admin.store.codec.ledgermetadata import (
     COOKIES,
     closed_ledger,
     encode_ledger_metadata,
     ledger_path,
 )
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.codec.message import decode_message_entry, message_count, transaction_id
-from store.codec.rocksvalue import decode_counter
-from store.db.environment import Store, Txn
-from store.db.files import FileMode, LogFile, fingerprint, iter_logs, next_file_id, put_log
-from store.db.own_ledgers import (
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.message import decode_message_entry, message_count, transaction_id
+from pulsar_admin.store.codec.rocksvalue import decode_counter
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import FileMode, LogFile, fingerprint, iter_logs, next_file_id, put_log
+from pulsar_admin.store.db.own_ledgers import (
     RESERVED_GAP,
     SEQUENCE_KEY,
     OwnLedgers,
@@ -49,16 +55,24 @@ from store.db.own_ledgers import (
     largest_ledger_id,
     put_own_ledgers,
 )
-from store.db.owners import find_owners
-from store.db.tree import find_node, iter_children
-from store.errors import EntryCorrupt, EntryNotFound, IndexCorrupt, LedgerNotFound, LimitExceeded, Refused, StoreError
-from store.files import create_file, mode_below, open_regular, remove_file
-from store.model.cursors import read_cursor
-from store.model.ledgers import find_metadata, find_times
-from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic
-from store.names import FileKind, Position, TopicName
-from store.wording import counted, listed
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.db.tree import find_node, iter_children
+from pulsar_admin.store.errors import (
+    EntryCorrupt,
+    EntryNotFound,
+    IndexCorrupt,
+    LedgerNotFound,
+    LimitExceeded,
+    Refused,
+    StoreError,
+)
+from pulsar_admin.store.files import create_file, mode_below, open_regular, remove_file
+from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.ledgers import find_metadata, find_times
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import FileKind, Position, TopicName
+from pulsar_admin.store.wording import counted, listed
 
 ENTRY_MAX_BYTES = 5_253_120 - 500  # BookKeeper warns above nettyMaxFrameSizeBytes − 500; this is the one Pulsar ships
 DEFAULT_BOOKIE = "127.0.0.1:3181"
@@ -255,7 +269,7 @@ class LogWriter:
         """Append many entries behind STATE = (next entry id, length so far); return the same behind them."""
         import numpy as np
 
-        from store.kernels.write_records import write_records
+        from pulsar_admin.store.kernels.write_records import write_records
 
         following, length = state
         digest_bytes = DIGEST_SIZE[digest_type]
@@ -336,8 +350,8 @@ class LogWriter:
 
 def index_own_file(store: Store, txn: Txn, path: Path, ledgers: tuple[WrittenLedger, ...]) -> LogFile:
     """Catalogue and index one written log within TXN; raises IndexCorrupt when it does not read back whole."""
-    from store.index.writer import Indexer
-    from store.scan.files import FileScan, LedgerDigests, Slice
+    from pulsar_admin.store.index.writer import Indexer
+    from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
 
     log = _describe(path, store.path, next_file_id(txn))
     digests = LedgerDigests.of({ledger.ledger_id: DIGEST_SIZE[ledger.spec.digest_type] for ledger in ledgers})
@@ -399,7 +413,7 @@ def next_own_ledgers(store: Store, txn: Txn) -> OwnLedgers:
 
 def source_sequence(store: Store) -> int:
     """Return the next id that the sequence of a source in RocksDB gives; 0 when the source is gone or has none."""
-    from store.sources.rocksdb import read_values  # rocksdict costs 30 ms
+    from pulsar_admin.store.sources.rocksdb import read_values  # rocksdict costs 30 ms
 
     sequences = [0]
     for source in store.info.sources:

@@ -16,21 +16,21 @@ from typing import NoReturn, assert_never
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.changes.cursors import info_of_state, state_json
-from store.changes.log_writer import put_managed_ledger
-from store.changes.plan import ChangePart, Plan, Step, delete_step, put_value_step
-from store.codec.claims import NAMING_KEYS
-from store.codec.cursor import CursorState, Ranges, encode_cursor_info
-from store.codec.given import parse_integer
-from store.codec.ledgermetadata import ledger_path
-from store.codec.policyevent import topic_of_key
-from store.codec.schema import IndexEntry, SchemaLocator, encode_schema_locator
-from store.db.delayed import find_index_ledgers
-from store.db.environment import Txn
-from store.db.files import iter_metadata_damage
-from store.db.owners import Owner, OwnerKind
-from store.db.tree import find_node, iter_values, read_node
-from store.errors import (
+from pulsar_admin.store.changes.cursors import info_of_state, state_json
+from pulsar_admin.store.changes.log_writer import put_managed_ledger
+from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, delete_step, put_value_step
+from pulsar_admin.store.codec.claims import NAMING_KEYS
+from pulsar_admin.store.codec.cursor import CursorState, Ranges, encode_cursor_info
+from pulsar_admin.store.codec.given import parse_integer
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.policyevent import topic_of_key
+from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, encode_schema_locator
+from pulsar_admin.store.db.delayed import find_index_ledgers
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import iter_metadata_damage
+from pulsar_admin.store.db.owners import Owner, OwnerKind
+from pulsar_admin.store.db.tree import find_node, iter_values, read_node
+from pulsar_admin.store.errors import (
     Corrupt,
     InvalidValue,
     LedgerNotFound,
@@ -40,23 +40,23 @@ from store.errors import (
     StoreError,
     Unsupported,
 )
-from store.facts.marks import iter_emptied, iter_marks
-from store.facts.trees import check_ledgers_seen, check_owners_seen
-from store.facts.unlisted import find_newer
-from store.facts.vanished import find_vanished
-from store.model.broken import find_missing
-from store.model.coverage import absent_of
-from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
-from store.model.extent import Extent, extent_of
-from store.model.ledger_owners import all_owners, custom_text, read_owners
-from store.model.ledgers import find_metadata, find_times, iter_entry_ids
-from store.model.messages import MessageReader, ReadOptions
-from store.model.reader import EntryReader
-from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER, read_namings
-from store.model.schemas import find_locator
-from store.model.topics import Topic, read_topic
-from store.names import EVENTS, MANAGED_LEDGERS, Position, TopicName, parse_topic, shell_word
-from store.wording import counted, listed, plural
+from pulsar_admin.store.facts.marks import iter_emptied, iter_marks
+from pulsar_admin.store.facts.trees import check_ledgers_seen, check_owners_seen
+from pulsar_admin.store.facts.unlisted import find_newer
+from pulsar_admin.store.facts.vanished import find_vanished
+from pulsar_admin.store.model.broken import find_missing
+from pulsar_admin.store.model.coverage import absent_of
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
+from pulsar_admin.store.model.extent import Extent, extent_of
+from pulsar_admin.store.model.ledger_owners import all_owners, custom_text, read_owners
+from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_entry_ids
+from pulsar_admin.store.model.messages import MessageReader, ReadOptions
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER, read_namings
+from pulsar_admin.store.model.schemas import find_locator
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import EVENTS, MANAGED_LEDGERS, Position, TopicName, parse_topic, shell_word
+from pulsar_admin.store.wording import counted, listed, plural
 
 _COMMAND = "ledgers forget"
 _NAMED = 20

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.plan import Change, ChangePart, Plan, Step
-from store.db.environment import Txn
-from store.db.nacks import (
+from pulsar_admin.store.changes.plan import Change, ChangePart, Plan, Step
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.nacks import (
     BUCKET,
     TrackerRow,
     bucket_key,
@@ -21,10 +21,10 @@ from store.db.nacks import (
     tracker_id,
     tracker_key,
 )
-from store.errors import NothingMatches, Refused
-from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits, trim_lower_bits
-from store.nacks.kept import KeptGroup, find_tracker, group_of, next_deadline_ms, pending_entries
-from store.wording import counted
+from pulsar_admin.store.errors import NothingMatches, Refused
+from pulsar_admin.store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits, trim_lower_bits
+from pulsar_admin.store.nacks.kept import KeptGroup, find_tracker, group_of, next_deadline_ms, pending_entries
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64

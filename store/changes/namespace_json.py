@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from store.changes.plan import ChangePart, Plan, put_value_step
-from store.codec.java import hash_order
-from store.codec.policies import JsonObject, encode_json_object
-from store.db.environment import Txn
-from store.db.tree import find_node
-from store.errors import InvalidValue, Refused, ResourceNotFound, TopicNotFound
-from store.model.bundles import DEFAULT_BUNDLES, bundles_of, local_policies_path, read_policies
-from store.model.resources import find_json, read_tenant
-from store.names import NamespaceName, TopicName, shell_word
+from pulsar_admin.store.changes.plan import ChangePart, Plan, put_value_step
+from pulsar_admin.store.codec.java import hash_order
+from pulsar_admin.store.codec.policies import JsonObject, encode_json_object
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import InvalidValue, Refused, ResourceNotFound, TopicNotFound
+from pulsar_admin.store.model.bundles import DEFAULT_BUNDLES, bundles_of, local_policies_path, read_policies
+from pulsar_admin.store.model.resources import find_json, read_tenant
+from pulsar_admin.store.names import NamespaceName, TopicName, shell_word
 
 ACTIONS = ("produce", "consume", "functions", "sources", "sinks", "packages")
 

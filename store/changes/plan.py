@@ -24,13 +24,13 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.codec.given import integer, json_object, text
-from store.codec.rocksvalue import NodeStat
-from store.db.entry_files import EntryFiles
-from store.db.environment import DATABASES, Store, Txn
-from store.db.owners import find_owners, put_owners
-from store.db.tree import Node, decode_node, encode_node, find_node, tree_key
-from store.errors import (
+from pulsar_admin.store.codec.given import integer, json_object, text
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.entry_files import EntryFiles
+from pulsar_admin.store.db.environment import DATABASES, Store, Txn
+from pulsar_admin.store.db.owners import find_owners, put_owners
+from pulsar_admin.store.db.tree import Node, decode_node, encode_node, find_node, tree_key
+from pulsar_admin.store.errors import (
     ChangeNotFound,
     IndexCorrupt,
     InvalidValue,
@@ -40,12 +40,12 @@ from store.errors import (
     UndoConflict,
     reason_of,
 )
-from store.files import read_file
-from store.model.extent import Extent
-from store.model.reader import EntryReader
-from store.model.redaction import hide_secrets_in
-from store.model.references import references
-from store.names import Position, parse_position, shell_word
+from pulsar_admin.store.files import read_file
+from pulsar_admin.store.model.extent import Extent
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.redaction import hide_secrets_in
+from pulsar_admin.store.model.references import references
+from pulsar_admin.store.names import Position, parse_position, shell_word
 
 _DELAYED_INDEX = b"index\0"  # rows that builds write: what can be made again from the entries is in no audit log
 _NUMBER = struct.Struct(">Q")

@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.changes.plan import ChangePart, Plan, Step, put_value_step
-from store.codec.policies import (
+from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.codec.policies import (
     EVICTION,
     DelayedDelivery,
     JsonObject,
@@ -21,7 +21,7 @@ from store.codec.policies import (
     encode_json_object,
     encode_policies,
 )
-from store.db.delayed_rules import (
+from pulsar_admin.store.db.delayed_rules import (
     DEFAULT_RULES,
     IndexRules,
     check_growth,
@@ -30,17 +30,17 @@ from store.db.delayed_rules import (
     encode_rules,
     rules_key,
 )
-from store.db.environment import Txn
-from store.db.tree import Node, find_node
-from store.errors import MetadataCorrupt, NamespaceNotFound, Refused
-from store.model.topics import check_namespace
-from store.names import NamespaceName
-from store.policies.in_force import iter_own_policies
-from store.policies.places import Entry, Options, PerCluster, Place
-from store.policies.rules import NAMESPACES, Scope
-from store.policies.table import Policy, policies_by_name
-from store.policies.values import find_cluster
-from store.wording import counted
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import Node, find_node
+from pulsar_admin.store.errors import MetadataCorrupt, NamespaceNotFound, Refused
+from pulsar_admin.store.model.topics import check_namespace
+from pulsar_admin.store.names import NamespaceName
+from pulsar_admin.store.policies.in_force import iter_own_policies
+from pulsar_admin.store.policies.places import Entry, Options, PerCluster, Place
+from pulsar_admin.store.policies.rules import NAMESPACES, Scope
+from pulsar_admin.store.policies.table import Policy, policies_by_name
+from pulsar_admin.store.policies.values import find_cluster
+from pulsar_admin.store.wording import counted
 
 Change = Callable[[Policies], Policies]
 

@@ -12,14 +12,14 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.cursors import CursorMove, advanced, plan_moves
-from store.changes.plan import BrokerMove, MoveBasis, Plan
-from store.codec.cursor import CursorState
-from store.codec.given import integer, json_value
-from store.codec.message import decode_message_entry, is_batch, message_count
-from store.db.blocks import decode_latest, ledger_key
-from store.db.clocks import Clock, check_clock
-from store.errors import (
+from pulsar_admin.store.changes.cursors import CursorMove, advanced, plan_moves
+from pulsar_admin.store.changes.plan import BrokerMove, MoveBasis, Plan
+from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.codec.given import integer, json_value
+from pulsar_admin.store.codec.message import decode_message_entry, is_batch, message_count
+from pulsar_admin.store.db.blocks import decode_latest, ledger_key
+from pulsar_admin.store.db.clocks import Clock, check_clock
+from pulsar_admin.store.errors import (
     EntryCorrupt,
     EntryNotFound,
     InvalidValue,
@@ -31,22 +31,22 @@ from store.errors import (
     StoreError,
     reason_of,
 )
-from store.model.broken import find_broken
-from store.model.copy_age import AsOf, find_as_of, read_copy_age
-from store.model.cursors import COMPACTION_CURSOR, Cursor, read_cursor
-from store.model.extent import Extent, extent_of, pending_intervals, subtract
-from store.model.reader import EntryReader
-from store.model.topics import Topic, expand_topic, read_topic
-from store.names import EARLIEST, LATEST, LONG_MAX, Position, TopicName, parse_position, parse_topic
-from store.policies.in_force import find_message_ttl
-from store.search.broker import SEARCH_FAILS, BrokerSearch
-from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
-from store.search.by_time import find_first_at_or_after
-from store.search.doubts import find_doubts, text_of_doubts
-from store.search.expiry import broker_through
-from store.search.pending import Dated, PendingSearch
-from store.timespec import FromNow, format_age_ms, format_time_ms
-from store.wording import counted
+from pulsar_admin.store.model.broken import find_broken
+from pulsar_admin.store.model.copy_age import AsOf, find_as_of, read_copy_age
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, read_cursor
+from pulsar_admin.store.model.extent import Extent, extent_of, pending_intervals, subtract
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, expand_topic, read_topic
+from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, Position, TopicName, parse_position, parse_topic
+from pulsar_admin.store.policies.in_force import find_message_ttl
+from pulsar_admin.store.search.broker import SEARCH_FAILS, BrokerSearch
+from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
+from pulsar_admin.store.search.by_time import find_first_at_or_after
+from pulsar_admin.store.search.doubts import find_doubts, text_of_doubts
+from pulsar_admin.store.search.expiry import broker_through
+from pulsar_admin.store.search.pending import Dated, PendingSearch
+from pulsar_admin.store.timespec import FromNow, format_age_ms, format_time_ms
+from pulsar_admin.store.wording import counted
 
 _WORD_BITS = 64
 

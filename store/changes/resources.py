@@ -12,9 +12,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.namespace_json import check_tenant_clusters, with_deleter
-from store.changes.plan import ChangePart, Plan, Step, delete_step, put_value_step
-from store.changes.policies import (
+from pulsar_admin.store.changes.namespace_json import check_tenant_clusters, with_deleter
+from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, delete_step, put_value_step
+from pulsar_admin.store.changes.policies import (
     PolicyJob,
     conflict_warnings,
     plan_policies,
@@ -22,11 +22,17 @@ from store.changes.policies import (
     plan_set_delivery,
     read_policies_json,
 )
-from store.codec.java import hash_order, java_text
-from store.codec.policies import NEW_POLICIES, DelayedDelivery, JsonObject, decode_policies, encode_json_object
-from store.db.environment import Txn
-from store.db.tree import find_node, iter_children, iter_nodes
-from store.errors import (
+from pulsar_admin.store.codec.java import hash_order, java_text
+from pulsar_admin.store.codec.policies import (
+    NEW_POLICIES,
+    DelayedDelivery,
+    JsonObject,
+    decode_policies,
+    encode_json_object,
+)
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
+from pulsar_admin.store.errors import (
     AlreadyExists,
     InvalidValue,
     NamespaceNotFound,
@@ -35,8 +41,8 @@ from store.errors import (
     ResourceNotFound,
     reason_of,
 )
-from store.files import read_file
-from store.model.bundles import (
+from pulsar_admin.store.files import read_file
+from pulsar_admin.store.model.bundles import (
     DEFAULT_BUNDLES,
     Bundle,
     bound,
@@ -48,11 +54,11 @@ from store.model.bundles import (
     read_bundles,
     read_policies,
 )
-from store.model.dynamic_config import CONFIGURATION_PATH, DYNAMIC_SETTINGS, read_configuration
-from store.model.isolation import POLICY, is_expression, isolation_path
-from store.model.limits import GROUP, QUOTA, group_path, quota_path, read_group
-from store.model.racks import BOOKIE, RACKS_PATH, read_rack, read_racks
-from store.model.resources import (
+from pulsar_admin.store.model.dynamic_config import CONFIGURATION_PATH, DYNAMIC_SETTINGS, read_configuration
+from pulsar_admin.store.model.isolation import POLICY, is_expression, isolation_path
+from pulsar_admin.store.model.limits import GROUP, QUOTA, group_path, quota_path, read_group
+from pulsar_admin.store.model.racks import BOOKIE, RACKS_PATH, read_rack, read_racks
+from pulsar_admin.store.model.resources import (
     CLUSTER,
     CLUSTER_URL,
     DOMAIN,
@@ -72,8 +78,8 @@ from store.model.resources import (
     read_tenant,
     tenant_path,
 )
-from store.model.topics import iter_namespaces
-from store.names import NamespaceName, is_allowed_name, shell_word
+from pulsar_admin.store.model.topics import iter_namespaces
+from pulsar_admin.store.names import NamespaceName, is_allowed_name, shell_word
 
 
 class NodeChange(Struct, frozen=True):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct
 
-from store.changes.plan import ChangePart, Plan, Step, put_value_step
-from store.codec.claims import APPLICATION, bucket_claims, cursor_claims, schema_claims, topic_claims
-from store.codec.ledgermetadata import (
+from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.codec.claims import APPLICATION, bucket_claims, cursor_claims, schema_claims, topic_claims
+from pulsar_admin.store.codec.ledgermetadata import (
     LedgerMetadata,
     Segment,
     closed_over,
@@ -22,24 +22,24 @@ from store.codec.ledgermetadata import (
     encode_ledger_metadata,
     ledger_path,
 )
-from store.compaction.prepare import view_claims
-from store.db.environment import Txn
-from store.db.owners import Owner, OwnerKind, find_owners, iter_owners
-from store.db.tree import find_node
-from store.errors import LedgerNotFound, Refused, StoreError, Unsupported
-from store.facts.unlisted import Unlisted, UnlistedLedgers
-from store.model.coverage import read_disks, read_held
-from store.model.cursors import COMPACTION_CURSOR, read_cursor
-from store.model.ledger_owners import custom_text, read_owners
-from store.model.ledgers import find_times, iter_gaps
-from store.model.reader import EntryReader
-from store.model.references import BUCKET_PREFIX
-from store.model.topics import TopicLedger, read_topic
-from store.names import TopicName, parse_owner, shell_word
-from store.wording import counted
+from pulsar_admin.store.compaction.prepare import view_claims
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.owners import Owner, OwnerKind, find_owners, iter_owners
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import LedgerNotFound, Refused, StoreError, Unsupported
+from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
+from pulsar_admin.store.model.coverage import read_disks, read_held
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, read_cursor
+from pulsar_admin.store.model.ledger_owners import custom_text, read_owners
+from pulsar_admin.store.model.ledgers import find_times, iter_gaps
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.references import BUCKET_PREFIX
+from pulsar_admin.store.model.topics import TopicLedger, read_topic
+from pulsar_admin.store.names import TopicName, parse_owner, shell_word
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from store.aliases import Array
+    from pulsar_admin.store.aliases import Array
 
 _COMMAND = "ledgers restore"
 _SIBLINGS = 1000

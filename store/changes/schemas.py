@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
-from store.changes.plan import (
+from pulsar_admin.store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
+from pulsar_admin.store.changes.plan import (
     ChangePart,
     ChangeReport,
     Plan,
@@ -23,12 +23,12 @@ from store.changes.plan import (
     delete_step,
     put_value_step,
 )
-from store.codec.avro import parse_definition
-from store.codec.avrocompat import can_read
-from store.codec.claims import schema_claims
-from store.codec.ledgermetadata import ledger_path
-from store.codec.policies import decode_json_object
-from store.codec.schema import (
+from pulsar_admin.store.codec.avro import parse_definition
+from pulsar_admin.store.codec.avrocompat import can_read
+from pulsar_admin.store.codec.claims import schema_claims
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.policies import decode_json_object
+from pulsar_admin.store.codec.schema import (
     TYPE_NUMBERS,
     IndexEntry,
     SchemaEntry,
@@ -36,15 +36,15 @@ from store.codec.schema import (
     encode_schema_entry,
     encode_schema_locator,
 )
-from store.db.environment import Store, Txn
-from store.db.tree import find_node
-from store.errors import EntryCorrupt, InvalidValue, Refused
-from store.model.managed_nodes import other_path
-from store.model.reader import EntryReader
-from store.model.schemas import find_locator, live_versions
-from store.model.topics import check_namespace
-from store.names import Position, TopicName, shell_word
-from store.policies.events import find_policy_events
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import EntryCorrupt, InvalidValue, Refused
+from pulsar_admin.store.model.managed_nodes import other_path
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.schemas import find_locator, live_versions
+from pulsar_admin.store.model.topics import check_namespace
+from pulsar_admin.store.names import Position, TopicName, shell_word
+from pulsar_admin.store.policies.events import find_policy_events
 
 _STRUCTURED = ("AVRO", "JSON", "PROTOBUF")
 _UNDEFINED = "UNDEFINED"

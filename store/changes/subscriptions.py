@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.changes.cursors import (
+from pulsar_admin.store.changes.cursors import (
     CursorMove,
     check_removal,
     deletable_of,
@@ -17,19 +17,25 @@ from store.changes.cursors import (
     state_json,
     unreadable_text,
 )
-from store.changes.plan import ChangePart, Plan, Step, delete_step, put_value_step
-from store.changes.resets import start_state
-from store.codec.cursor import CursorState, encode_cursor_info
-from store.codec.given import parse_integer
-from store.db.tree import find_node, read_node
-from store.errors import AlreadyExists, InvalidValue, Refused
-from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, INTERNAL_PROPERTY_PREFIX, REPLICATOR_PREFIX, Cursor
-from store.model.extent import extent_of, pending_intervals
-from store.model.reader import EntryReader
-from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
-from store.model.topics import Topic
-from store.names import Position, shell_word
-from store.policies.trimming import freed_ledgers, read_mark_deletes
+from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, delete_step, put_value_step
+from pulsar_admin.store.changes.resets import start_state
+from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
+from pulsar_admin.store.codec.given import parse_integer
+from pulsar_admin.store.db.tree import find_node, read_node
+from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused
+from pulsar_admin.store.model.cursors import (
+    COMPACTION_CURSOR,
+    DEDUP_CURSOR,
+    INTERNAL_PROPERTY_PREFIX,
+    REPLICATOR_PREFIX,
+    Cursor,
+)
+from pulsar_admin.store.model.extent import extent_of, pending_intervals
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position, shell_word
+from pulsar_admin.store.policies.trimming import freed_ledgers, read_mark_deletes
 
 REPLICATED_PROPERTY = "pulsar.replicated.subscription"
 

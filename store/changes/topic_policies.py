@@ -13,7 +13,7 @@ from itertools import groupby
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.log_writer import (
+from pulsar_admin.store.changes.log_writer import (
     LedgerSpec,
     Payload,
     WrittenLedger,
@@ -25,7 +25,7 @@ from store.changes.log_writer import (
     recover_chain,
     write_ledgers,
 )
-from store.changes.plan import (
+from pulsar_admin.store.changes.plan import (
     ChangePart,
     ChangeReport,
     Plan,
@@ -36,12 +36,12 @@ from store.changes.plan import (
     delete_step,
     put_value_step,
 )
-from store.changes.policies import PolicyJob, conflict_warnings, unknown_cluster
-from store.codec.claims import schema_claims, topic_claims
-from store.codec.interceptors import open_chain, parse_interceptors
-from store.codec.managedledger import LedgerInfo
-from store.codec.policies import JsonObject, Policies, decode_json_object, encode_json_object
-from store.codec.policyevent import (
+from pulsar_admin.store.changes.policies import PolicyJob, conflict_warnings, unknown_cluster
+from pulsar_admin.store.codec.claims import schema_claims, topic_claims
+from pulsar_admin.store.codec.interceptors import open_chain, parse_interceptors
+from pulsar_admin.store.codec.managedledger import LedgerInfo
+from pulsar_admin.store.codec.policies import JsonObject, Policies, decode_json_object, encode_json_object
+from pulsar_admin.store.codec.policyevent import (
     DELETE,
     NEW_POLICIES,
     UPDATE,
@@ -51,20 +51,26 @@ from store.codec.policyevent import (
     encode_event_entry,
     event_key,
 )
-from store.codec.schema import IndexEntry, SchemaEntry, SchemaLocator, encode_schema_entry, encode_schema_locator
-from store.codec.topicpolicies import decode_topic_policies
-from store.db.environment import Store, Txn
-from store.db.tree import find_node, iter_children
-from store.errors import MetadataCorrupt, Refused
-from store.model.extent import Extent
-from store.model.reader import EntryReader, open_reader
-from store.model.schemas import find_locator, find_schema
-from store.model.topics import expand_topic, partition_count, read_topic
-from store.names import EVENTS, NamespaceName, Position, TopicName, encode_name, java_hash
-from store.policies.events import find_policy_events
-from store.policies.in_force import find_delivery, find_message_ttl, find_quotas, iter_stored
-from store.policies.rules import Scope
-from store.policies.values import find_cluster, read_namespace_json
+from pulsar_admin.store.codec.schema import (
+    IndexEntry,
+    SchemaEntry,
+    SchemaLocator,
+    encode_schema_entry,
+    encode_schema_locator,
+)
+from pulsar_admin.store.codec.topicpolicies import decode_topic_policies
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.tree import find_node, iter_children
+from pulsar_admin.store.errors import MetadataCorrupt, Refused
+from pulsar_admin.store.model.extent import Extent
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.schemas import find_locator, find_schema
+from pulsar_admin.store.model.topics import expand_topic, partition_count, read_topic
+from pulsar_admin.store.names import EVENTS, NamespaceName, Position, TopicName, encode_name, java_hash
+from pulsar_admin.store.policies.events import find_policy_events
+from pulsar_admin.store.policies.in_force import find_delivery, find_message_ttl, find_quotas, iter_stored
+from pulsar_admin.store.policies.rules import Scope
+from pulsar_admin.store.policies.values import find_cluster, read_namespace_json
 
 PRODUCER = "pulsar-admin-toolkit"
 _AVRO = 5

@@ -12,23 +12,23 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from store.changes.cursors import info_of_state
-from store.changes.plan import ChangePart, Plan, Step, put_value_step
-from store.changes.subscriptions import REPLICATED_PROPERTY, shown_properties
-from store.codec.cursor import CursorState, encode_cursor_info
-from store.codec.javamap import in_hash_map_order
-from store.codec.managedledger import ManagedLedger, decode_managed_ledger, encode_managed_ledger
-from store.codec.policies import PartitionedTopic, decode_partitioned_topic, encode_partitioned_topic
-from store.db.environment import Txn
-from store.db.tree import find_node, iter_children
-from store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StoreError, TopicNotFound
-from store.model.cursors import is_subscription, iter_cursor_names, read_cursor
-from store.model.partitions import read_partitioned
-from store.model.reader import EntryReader
-from store.model.topics import check_namespace, list_partitions, read_topic
-from store.model.transactions import ASSIGN
-from store.names import PARTITION_SUFFIX, Position, TopicName, shell_word
-from store.wording import counted, listed, plural
+from pulsar_admin.store.changes.cursors import info_of_state
+from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.changes.subscriptions import REPLICATED_PROPERTY, shown_properties
+from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
+from pulsar_admin.store.codec.javamap import in_hash_map_order
+from pulsar_admin.store.codec.managedledger import ManagedLedger, decode_managed_ledger, encode_managed_ledger
+from pulsar_admin.store.codec.policies import PartitionedTopic, decode_partitioned_topic, encode_partitioned_topic
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node, iter_children
+from pulsar_admin.store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StoreError, TopicNotFound
+from pulsar_admin.store.model.cursors import is_subscription, iter_cursor_names, read_cursor
+from pulsar_admin.store.model.partitions import read_partitioned
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import check_namespace, list_partitions, read_topic
+from pulsar_admin.store.model.transactions import ASSIGN
+from pulsar_admin.store.names import PARTITION_SUFFIX, Position, TopicName, shell_word
+from pulsar_admin.store.wording import counted, listed, plural
 
 SHADOW_SOURCE = "PULSAR.SHADOW_SOURCE"
 Properties = Mapping[str, str]

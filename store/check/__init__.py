@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from store.db.environment import Store
-from store.facts.deep import DeepFacts
-from store.model.reader import open_reader
-from store.rules.finding import Finding, message_of, place_of
-from store.rules.judging import judge_deep, judge_store, refuse_bundle, weight
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.facts.deep import DeepFacts
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.rules.finding import Finding, message_of, place_of
+from pulsar_admin.store.rules.judging import judge_deep, judge_store, refuse_bundle, weight
 
 if TYPE_CHECKING:
-    from store.engine.operation import Engine
+    from pulsar_admin.store.engine.operation import Engine
 
 __all__ = ["Finding", "check_store"]
 

@@ -17,7 +17,7 @@ from functools import partial
 from io import BytesIO
 from typing import Any
 
-from store.errors import EntryCorrupt, reason_of
+from pulsar_admin.store.errors import EntryCorrupt, reason_of
 
 Schema = Any  # a parsed definition: a name, a dict or, for a union, a list
 

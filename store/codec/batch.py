@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from store.codec.protobuf import parse_protobuf, text_of
-from store.errors import EntryCorrupt
-from store.proto.pulsar_api_pb2 import SingleMessageMetadata
+from pulsar_admin.store.codec.protobuf import parse_protobuf, text_of
+from pulsar_admin.store.errors import EntryCorrupt
+from pulsar_admin.store.proto.pulsar_api_pb2 import SingleMessageMetadata
 
 _SIZE = struct.Struct(">I")
 

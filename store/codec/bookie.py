@@ -22,10 +22,10 @@ import struct
 
 from msgspec import Struct
 
-from store.codec.given import parse_integer
-from store.codec.prototext import parse_text, render_text
-from store.errors import MetadataCorrupt, Unsupported
-from store.proto.bookkeeper_pb2 import CookieFormat
+from pulsar_admin.store.codec.given import parse_integer
+from pulsar_admin.store.codec.prototext import parse_text, render_text
+from pulsar_admin.store.errors import MetadataCorrupt, Unsupported
+from pulsar_admin.store.proto.bookkeeper_pb2 import CookieFormat
 
 COOKIE_FILE = "VERSION"
 LAST_MARK_FILE = "lastMark"

@@ -11,9 +11,9 @@ import struct
 
 from msgspec import Struct
 
-from store.codec.protobuf import parse_protobuf
-from store.errors import EntryCorrupt
-from store.proto import pulsar_api_pb2
+from pulsar_admin.store.codec.protobuf import parse_protobuf
+from pulsar_admin.store.errors import EntryCorrupt
+from pulsar_admin.store.proto import pulsar_api_pb2
 
 MAGIC = b"\x0e\x02"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Protocol, overload
 
-from store.errors import StoreError
+from pulsar_admin.store.errors import StoreError
 
 _U32 = struct.Struct(">I")
 _I32 = struct.Struct(">i")

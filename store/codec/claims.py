@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from store.errors import StoreError
-from store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
 
 COMPONENT = "component"
 APPLICATION = {"application": b"pulsar"}
@@ -39,7 +39,7 @@ def schema_claims(name: TopicName) -> dict[str, bytes]:
 
 def compacted_claims(name: TopicName, horizon: Position) -> dict[str, bytes]:
     """Return what a compacted ledger of topic NAME says, which stands for all up to HORIZON."""
-    from store.proto.pulsar_api_pb2 import MessageIdData  # 10 ms, and few commands write one
+    from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData  # 10 ms, and few commands write one
 
     to = MessageIdData(ledgerId=horizon.ledger_id, entryId=horizon.entry_id, batch_size=0)
     if name.partition_index >= 0:

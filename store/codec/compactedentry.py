@@ -10,10 +10,10 @@ import struct
 
 from msgspec import Struct
 
-from store.codec.protobuf import parse_protobuf
-from store.errors import EntryCorrupt
-from store.names import Position
-from store.proto.pulsar_api_pb2 import MessageIdData
+from pulsar_admin.store.codec.protobuf import parse_protobuf
+from pulsar_admin.store.errors import EntryCorrupt
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
 
 _SIZE = struct.Struct(">I")
 

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable
 from functools import cache
 
-from store.errors import Corrupt, EntryCorrupt, LimitExceeded, Unsupported
+from pulsar_admin.store.errors import Corrupt, EntryCorrupt, LimitExceeded, Unsupported
 
 NONE, LZ4, ZLIB, ZSTD, SNAPPY = range(5)
 NAMES = ("NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY")

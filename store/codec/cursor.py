@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from store.codec.protobuf import parse_protobuf, parse_protobuf_or_text, replace_pairs, text_of
-from store.codec.unknown import loses_unknown_fields, unknown_fields
-from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
-from store.errors import Corrupt, EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
-from store.names import Position
-from store.proto import managed_ledger_pb2
+from pulsar_admin.store.codec.protobuf import parse_protobuf, parse_protobuf_or_text, replace_pairs, text_of
+from pulsar_admin.store.codec.unknown import loses_unknown_fields, unknown_fields
+from pulsar_admin.store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
+from pulsar_admin.store.errors import Corrupt, EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto import managed_ledger_pb2
 
 NO_CURSOR_LEDGER = -1
 RANGES_LIMIT = 2_000_000

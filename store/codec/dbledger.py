@@ -22,10 +22,10 @@ import struct
 
 from msgspec import Struct
 
-from store.codec.entrylog import decode_location, encode_location
-from store.codec.protobuf import parse_protobuf
-from store.errors import MetadataCorrupt
-from store.proto.bookkeeper_pb2 import LedgerData as LedgerDataMessage
+from pulsar_admin.store.codec.entrylog import decode_location, encode_location
+from pulsar_admin.store.codec.protobuf import parse_protobuf
+from pulsar_admin.store.errors import MetadataCorrupt
+from pulsar_admin.store.proto.bookkeeper_pb2 import LedgerData as LedgerDataMessage
 
 _PAIR = struct.Struct(
     ">q"  # ledgerId

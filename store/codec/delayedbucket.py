@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from store.codec.protobuf import parse_protobuf
-from store.errors import EntryCorrupt
-from store.proto import delayed_bucket_pb2
+from pulsar_admin.store.codec.protobuf import parse_protobuf
+from pulsar_admin.store.errors import EntryCorrupt
+from pulsar_admin.store.proto import delayed_bucket_pb2
 
 if TYPE_CHECKING:
     from pyroaring import BitMap

@@ -14,7 +14,7 @@ import hashlib
 import hmac
 from typing import TYPE_CHECKING
 
-from store.errors import InvalidValue
+from pulsar_admin.store.errors import InvalidValue
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

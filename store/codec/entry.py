@@ -22,8 +22,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
-from store.errors import EntryCorrupt
+from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
+from pulsar_admin.store.errors import EntryCorrupt
 
 ENTRY_HEADER_BYTES = 32
 RECORD_MAX_BYTES = 256 << 20

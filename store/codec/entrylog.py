@@ -40,9 +40,9 @@ from itertools import islice
 
 from msgspec import Struct
 
-from store.codec.buffer import Reader
-from store.codec.logscan import HEADER_BYTES, Gap, GapReason, Record, TornTail, iter_records
-from store.errors import EntryLogCorrupt, Unsupported
+from pulsar_admin.store.codec.buffer import Reader
+from pulsar_admin.store.codec.logscan import HEADER_BYTES, Gap, GapReason, Record, TornTail, iter_records
+from pulsar_admin.store.errors import EntryLogCorrupt, Unsupported
 
 __all__ = [
     "HEADER_BYTES",

@@ -11,8 +11,8 @@ import math
 import re
 from typing import Any
 
-from store.errors import reason_of
-from store.names import LONG_MAX
+from pulsar_admin.store.errors import reason_of
+from pulsar_admin.store.names import LONG_MAX
 
 DEPTH_MAX = 40
 """How deep lists and objects may lie in each other; the deepest of ours, a plan's report, has 8."""

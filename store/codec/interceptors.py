@@ -15,10 +15,10 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.brokerentry import BrokerEntry
-from store.codec.given import parse_integer
-from store.codec.properties import read_properties
-from store.errors import InvalidValue, NotFound
+from pulsar_admin.store.codec.brokerentry import BrokerEntry
+from pulsar_admin.store.codec.given import parse_integer
+from pulsar_admin.store.codec.properties import read_properties
+from pulsar_admin.store.errors import InvalidValue, NotFound
 
 ENTRY_POINT_GROUP = "pulsar_admin.broker_entry_metadata_interceptors"
 INDEX_PROPERTY = "index"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from store.codec.javamap import in_hash_map_order
+from pulsar_admin.store.codec.javamap import in_hash_map_order
 
 
 def hash_order(names: Iterable[str]) -> list[str]:

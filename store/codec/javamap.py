@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from store.names import in_hash_order
+from pulsar_admin.store.names import in_hash_order
 
 Value = TypeVar("Value")
 

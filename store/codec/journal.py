@@ -32,11 +32,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from store.codec.buffer import Bytes, run_end, written_end
-from store.codec.entry import ENTRY_HEADER_BYTES
-from store.codec.logscan import TornTail as TornTail
-from store.codec.proof import Proofs
-from store.errors import JournalCorrupt, Unsupported
+from pulsar_admin.store.codec.buffer import Bytes, run_end, written_end
+from pulsar_admin.store.codec.entry import ENTRY_HEADER_BYTES
+from pulsar_admin.store.codec.logscan import TornTail as TornTail
+from pulsar_admin.store.codec.proof import Proofs
+from pulsar_admin.store.errors import JournalCorrupt, Unsupported
 
 MAGIC = b"BKLG"
 LATEST_VERSION = 6

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import struct
 
-from store.codec.buffer import Reader
-from store.errors import MetadataCorrupt
+from pulsar_admin.store.codec.buffer import Reader
+from pulsar_admin.store.errors import MetadataCorrupt
 
 VERSION = 2
 HEADER = struct.Struct(

@@ -26,10 +26,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from store.codec.buffer import Reader
-from store.codec.dbledger import LocationRow
-from store.codec.entrylog import decode_location
-from store.errors import MetadataCorrupt, Unsupported
+from pulsar_admin.store.codec.buffer import Reader
+from pulsar_admin.store.codec.dbledger import LocationRow
+from pulsar_admin.store.codec.entrylog import decode_location
+from pulsar_admin.store.errors import MetadataCorrupt, Unsupported
 
 HEADER_BYTES = 1024
 MAGIC = b"BKLE"

@@ -29,13 +29,13 @@ from typing import Final, NamedTuple
 from google.protobuf.message import Message
 from msgspec import Struct, field
 
-from store.codec.buffer import Reader, encode_varint
-from store.codec.digest import DigestType
-from store.codec.protobuf import parse_protobuf, text_of
-from store.codec.unknown import loses_unknown_fields, unknown_fields
-from store.errors import MetadataCorrupt, Unsupported
-from store.names import LONG_MAX
-from store.proto.bookkeeper_pb2 import LedgerMetadataFormat
+from pulsar_admin.store.codec.buffer import Reader, encode_varint
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.protobuf import parse_protobuf, text_of
+from pulsar_admin.store.codec.unknown import loses_unknown_fields, unknown_fields
+from pulsar_admin.store.errors import MetadataCorrupt, Unsupported
+from pulsar_admin.store.names import LONG_MAX
+from pulsar_admin.store.proto.bookkeeper_pb2 import LedgerMetadataFormat
 
 LEDGERS_ROOT = "/ledgers"
 INSTANCE_ID, COOKIES = f"{LEDGERS_ROOT}/INSTANCEID", f"{LEDGERS_ROOT}/cookies"
@@ -306,7 +306,7 @@ def ledger_id_of_path(path: str) -> int | None:
 
 def _parse_message(version: int, rest: bytes, where: str) -> LedgerMetadataFormat:
     if version == 2:
-        from store.codec.prototext import parse_text  # of few stores
+        from pulsar_admin.store.codec.prototext import parse_text  # of few stores
 
         return parse_text(LedgerMetadataFormat, rest, where)
     packed: bytes | memoryview = rest[2:]

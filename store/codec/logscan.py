@@ -40,9 +40,9 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from store.codec.buffer import Bytes, run_end, written_end
-from store.codec.proof import Proofs
-from store.errors import EntryLogCorrupt
+from pulsar_admin.store.codec.buffer import Bytes, run_end, written_end
+from pulsar_admin.store.codec.proof import Proofs
+from pulsar_admin.store.errors import EntryLogCorrupt
 
 HEADER_BYTES = 1024
 MAX_RECORD_BYTES = 256 << 20

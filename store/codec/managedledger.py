@@ -17,13 +17,13 @@ from typing import NamedTuple
 from google.protobuf.unknown_fields import UnknownFieldSet
 from msgspec import Struct, field
 
-from store.codec.buffer import encode_varint, signed
-from store.codec.protobuf import parse_protobuf_or_text, properties_of, replace_pairs
-from store.codec.unknown import loses_unknown_fields, unknown_fields
-from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
-from store.errors import MetadataCorrupt, StoreError
-from store.names import Position
-from store.proto import managed_ledger_pb2
+from pulsar_admin.store.codec.buffer import encode_varint, signed
+from pulsar_admin.store.codec.protobuf import parse_protobuf_or_text, properties_of, replace_pairs
+from pulsar_admin.store.codec.unknown import loses_unknown_fields, unknown_fields
+from pulsar_admin.store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto import managed_ledger_pb2
 
 _BEGIN_PUBLISH, _END_PUBLISH = 6, 7
 _VARINT = 0

@@ -16,12 +16,12 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from store.codec.brokerentry import MAGIC as BROKER_MAGIC
-from store.codec.brokerentry import BrokerEntry, encode_broker_entry, split_broker_entry
-from store.codec.protobuf import parse_protobuf, text_of
-from store.errors import EntryCorrupt
-from store.proto import pulsar_api_pb2
-from store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.codec.brokerentry import MAGIC as BROKER_MAGIC
+from pulsar_admin.store.codec.brokerentry import BrokerEntry, encode_broker_entry, split_broker_entry
+from pulsar_admin.store.codec.protobuf import parse_protobuf, text_of
+from pulsar_admin.store.errors import EntryCorrupt
+from pulsar_admin.store.proto import pulsar_api_pb2
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 
 CHECKSUM_MAGIC = b"\x0e\x01"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from google.protobuf.message import DecodeError
 
-from store.codec.buffer import signed
-from store.names import Position
-from store.proto.pulsar_api_pb2 import MessageIdData
+from pulsar_admin.store.codec.buffer import signed
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
 
 
 def decode_message_id(data: bytes) -> Position:

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from store.codec.buffer import Reader
-from store.codec.ledgermetadata import LedgerMetadata, decode_offloaded_metadata
-from store.errors import EntryLogCorrupt, Unsupported
+from pulsar_admin.store.codec.buffer import Reader
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, decode_offloaded_metadata
+from pulsar_admin.store.errors import EntryLogCorrupt, Unsupported
 
 INDEX_MAGIC, INDEX_V2_MAGIC, BLOCK_MAGIC = 0xDE47DE47, 0x3D1FB0BC, 0xFBDBABCB
 INDEX_SUFFIX = "-index"

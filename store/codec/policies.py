@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from store.codec.given import finite, kind_of
-from store.errors import MetadataCorrupt
+from pulsar_admin.store.codec.given import finite, kind_of
+from pulsar_admin.store.errors import MetadataCorrupt
 
 JsonObject = dict[str, Any]  # whatever the broker wrote: kept, not understood
 ValueT = TypeVar("ValueT")

@@ -14,12 +14,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from store.codec.avro import avro_decoder, avro_encoder
-from store.codec.message import encode_message_entry
-from store.codec.value import DECODE_ERRORS
-from store.errors import EntryCorrupt, InvalidValue, reason_of
-from store.names import TopicName, parse_topic
-from store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.codec.avro import avro_decoder, avro_encoder
+from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.codec.value import DECODE_ERRORS
+from pulsar_admin.store.errors import EntryCorrupt, InvalidValue, reason_of
+from pulsar_admin.store.names import TopicName, parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 
 GLOBAL_PREFIX = "__G__"
 """Before the key of policies for all clusters; brokers before upstream's pull request 24286 leave it out."""
@@ -60,7 +60,7 @@ class AvroSchema(Struct, frozen=True):
 
 def builtin_schema() -> bytes:
     """Return the definition of ``PulsarEvent`` as Pulsar 4.0.8 registers it."""
-    return (files("store.proto") / "pulsar_event.avsc").read_bytes()  # also in an archive of packages
+    return (files("pulsar_admin.store.proto") / "pulsar_event.avsc").read_bytes()  # also in an archive of packages
 
 
 def event_key(topic: TopicName, *, is_global: bool = False) -> str:

@@ -13,9 +13,9 @@ from array import array
 from collections.abc import Callable
 from functools import cache
 
-from store.codec.buffer import Bytes, written_end
-from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
-from store.codec.entry import ENTRY_HEADER_BYTES
+from pulsar_admin.store.codec.buffer import Bytes, written_end
+from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
+from pulsar_admin.store.codec.entry import ENTRY_HEADER_BYTES
 
 STEP_BYTES = 1 << 10
 HMAC_TIMES = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from store.errors import InvalidValue, NotFound, SourceNotFound, reason_of
-from store.files import read_file
+from pulsar_admin.store.errors import InvalidValue, NotFound, SourceNotFound, reason_of
+from pulsar_admin.store.files import read_file
 
 _LINE = re.compile(r"((?:[^\\\s=:]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from store.errors import Corrupt
+from pulsar_admin.store.errors import Corrupt
 
 MessageT = TypeVar("MessageT", bound=Message)
 

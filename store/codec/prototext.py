@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from store.errors import MetadataCorrupt
+from pulsar_admin.store.errors import MetadataCorrupt
 
 MessageT = TypeVar("MessageT", bound=Message)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from store.errors import MetadataCorrupt, Unsupported
+from pulsar_admin.store.errors import MetadataCorrupt, Unsupported
 
 FORMAT_VERSION = 1
 COUNTER_KEYS = (b"__metadata_instanceId_key", b"__metadata_sequentialId_key")

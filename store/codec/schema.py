@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
-from store.codec.protobuf import parse_protobuf, properties_of, text_of
-from store.codec.unknown import unknown_fields
-from store.errors import EntryCorrupt, MetadataCorrupt
-from store.names import Position
-from store.proto import schema_pb2
+from pulsar_admin.store.codec.protobuf import parse_protobuf, properties_of, text_of
+from pulsar_admin.store.codec.unknown import unknown_fields
+from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto import schema_pb2
 
 # Upstream's proto names five; the broker stores SchemaType's own number plus one.
 _TYPE_NAMES = dict(

@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from store.codec.buffer import Reader
-from store.errors import EntryLogCorrupt, Unsupported
+from pulsar_admin.store.codec.buffer import Reader
+from pulsar_admin.store.errors import EntryLogCorrupt, Unsupported
 
 METADATA_KEY = -1
 _MAGIC, _VERSION = b"SEQ", 6

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from store.codec.policies import (
+from pulsar_admin.store.codec.policies import (
     DelayedDelivery,
     Policies,
     decode_backlog_quota,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from store.codec.protobuf import parse_protobuf
-from store.errors import EntryCorrupt, Unsupported
-from store.names import Position
-from store.proto import transaction_pb2
+from pulsar_admin.store.codec.protobuf import parse_protobuf
+from pulsar_admin.store.errors import EntryCorrupt, Unsupported
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto import transaction_pb2
 
 NEW, ADD_PARTITION, ADD_SUBSCRIPTION, UPDATE = range(4)
 OPEN, COMMITTING, COMMITTED, ABORTING, ABORTED = STATUSES = ("OPEN", "COMMITTING", "COMMITTED", "ABORTING", "ABORTED")

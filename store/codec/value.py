@@ -21,9 +21,9 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
-from store.codec.avro import avro_decoder
-from store.codec.schema import SchemaEntry
-from store.errors import EntryCorrupt, StoreError, Unsupported, reason_of
+from pulsar_admin.store.codec.avro import avro_decoder
+from pulsar_admin.store.codec.schema import SchemaEntry
+from pulsar_admin.store.errors import EntryCorrupt, StoreError, Unsupported, reason_of
 
 Value = Any  # what JSON can say, or what _plain turns into it: a schema decides
 Decode = Callable[[bytes], Value]

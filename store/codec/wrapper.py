@@ -11,10 +11,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from store.codec import compression
-from store.codec.protobuf import parse_protobuf
-from store.errors import MetadataCorrupt
-from store.proto import managed_ledger_pb2
+from pulsar_admin.store.codec import compression
+from pulsar_admin.store.codec.protobuf import parse_protobuf
+from pulsar_admin.store.errors import MetadataCorrupt
+from pulsar_admin.store.proto import managed_ledger_pb2
 
 Kind = Literal["managed-ledger", "cursor"]
 

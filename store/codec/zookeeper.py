@@ -22,10 +22,10 @@ from typing import BinaryIO, NamedTuple
 
 from msgspec import Struct
 
-from store.codec.buffer import Reader
-from store.codec.jute import HEADER, INT, LONG, VERSION, check_header
-from store.codec.ledger_ids import LedgerIds
-from store.errors import MetadataCorrupt
+from pulsar_admin.store.codec.buffer import Reader
+from pulsar_admin.store.codec.jute import HEADER, INT, LONG, VERSION, check_header
+from pulsar_admin.store.codec.ledger_ids import LedgerIds
+from pulsar_admin.store.errors import MetadataCorrupt
 
 SNAPSHOT_MAGIC = b"ZKSN"
 _SEAL = struct.Struct(
@@ -296,7 +296,7 @@ def _jute(raw: bytes) -> bytes:
 
 def iter_snappy(data: bytes, where: str) -> Iterator[bytes | memoryview]:
     """Yield what the stream of snappy-java in DATA holds, part by part; raises MetadataCorrupt."""
-    from store.codec.compression import SNAPPY, decompress
+    from pulsar_admin.store.codec.compression import SNAPPY, decompress
 
     reader = Reader(data, where, MetadataCorrupt)
     is_begun = False

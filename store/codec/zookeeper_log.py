@@ -22,9 +22,9 @@ from typing import BinaryIO, NamedTuple
 
 from msgspec import Struct
 
-from store.codec.buffer import Reader, written_end
-from store.codec.jute import HEADER, INT, LONG, check_header, read_buffer, read_count, read_text, skip_acls
-from store.errors import MetadataCorrupt
+from pulsar_admin.store.codec.buffer import Reader, written_end
+from pulsar_admin.store.codec.jute import HEADER, INT, LONG, check_header, read_buffer, read_count, read_text, skip_acls
+from pulsar_admin.store.errors import MetadataCorrupt
 
 LOG_MAGIC = b"ZKLG"
 _RECORD_HEAD = struct.Struct(

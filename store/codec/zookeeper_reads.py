@@ -11,9 +11,9 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from store.codec.buffer import Reader
-from store.codec.jute import read_buffer, read_text
-from store.errors import MetadataCorrupt
+from pulsar_admin.store.codec.buffer import Reader
+from pulsar_admin.store.codec.jute import read_buffer, read_text
+from pulsar_admin.store.errors import MetadataCorrupt
 
 MULTI_READ, GET_DATA, GET_CHILDREN = 22, 4, 8
 NO_NODE, NO_AUTH = -101, -102

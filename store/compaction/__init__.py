@@ -4,7 +4,7 @@
 ``rebatch`` and ``compactor`` make a new compacted ledger, ``verify`` checks one.
 """
 
-from store.compaction.view import (
+from pulsar_admin.store.compaction.view import (
     CompactedMessageEntry,
     CompactedView,
     find_compacted_view,

@@ -11,15 +11,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 import numpy as np
 from msgspec import Struct, field
 
-from store.aliases import Array
-from store.codec.compactedentry import decode_compacted_entry
-from store.codec.compression import LIMIT_BYTES, NONE, decompress
-from store.codec.message import decode_message_entry
-from store.compaction.forms import RULE_4_0, RULE_4_2
-from store.compaction.last_id import check_indexes
-from store.compaction.tail import Transactions
-from store.compaction.view import CompactedView
-from store.errors import (
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
+from pulsar_admin.store.codec.compression import LIMIT_BYTES, NONE, decompress
+from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.compaction.forms import RULE_4_0, RULE_4_2
+from pulsar_admin.store.compaction.last_id import check_indexes
+from pulsar_admin.store.compaction.tail import Transactions
+from pulsar_admin.store.compaction.view import CompactedView
+from pulsar_admin.store.errors import (
     EntryCorrupt,
     EntryLogCorrupt,
     EntryNotFound,
@@ -28,13 +28,13 @@ from store.errors import (
     StoreError,
     Unsupported,
 )
-from store.kernels import compaction as kernel
-from store.kernels import slots as slot_kernel
-from store.model.reader import EntryReader
-from store.names import Position
-from store.scan.entries import EntryScan
-from store.scan.places import EntryBatch, Part
-from store.wording import counted
+from pulsar_admin.store.kernels import compaction as kernel
+from pulsar_admin.store.kernels import slots as slot_kernel
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.scan.entries import EntryScan
+from pulsar_admin.store.scan.places import EntryBatch, Part
+from pulsar_admin.store.wording import counted
 
 SCRATCH_BYTES = 16 << 20  # decompressed payloads held at once, one more entry at most
 _LEAST_SLOT_BYTES = 6

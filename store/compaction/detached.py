@@ -7,18 +7,18 @@ were compacted out, and behind it they miss what the ledger has not.
 
 from __future__ import annotations
 
-from store.codec.claims import COMPACTED_TO
-from store.codec.compactedentry import decode_compacted_to
-from store.codec.ledgermetadata import LedgerState
-from store.compaction.floor import find_skipped, with_last_entry
-from store.compaction.view import CompactedView, is_compacted_ledger, stranger_text
-from store.db.environment import Txn
-from store.errors import Refused, StoreError
-from store.model.broken import find_missing
-from store.model.ledgers import Ledger, read_ledger
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
+from pulsar_admin.store.codec.claims import COMPACTED_TO
+from pulsar_admin.store.codec.compactedentry import decode_compacted_to
+from pulsar_admin.store.codec.ledgermetadata import LedgerState
+from pulsar_admin.store.compaction.floor import find_skipped, with_last_entry
+from pulsar_admin.store.compaction.view import CompactedView, is_compacted_ledger, stranger_text
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import Refused, StoreError
+from pulsar_admin.store.model.broken import find_missing
+from pulsar_admin.store.model.ledgers import Ledger, read_ledger
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
 
 
 def read_detached(reader: EntryReader, topic: Topic, ledger_id: int) -> CompactedView:

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from store.compaction.reading import CompactedReader
-from store.compaction.view import CompactedView
-from store.model.messages import Message, MessageReader, ReadOptions
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
+from pulsar_admin.store.compaction.reading import CompactedReader
+from pulsar_admin.store.compaction.view import CompactedView
+from pulsar_admin.store.model.messages import Message, MessageReader, ReadOptions
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
 
 _READ_MAX = 20_000
 """Entries of a topic and its view that are read for their keys."""

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 import numpy as np
 from msgspec import Struct, field
 
-from store.aliases import Array
-from store.compaction.batches import MessageBatch
-from store.kernels import compaction as kernel
-from store.kernels import slots as slot_kernel
-from store.scan.places import Part
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.compaction.batches import MessageBatch
+from pulsar_admin.store.kernels import compaction as kernel
+from pulsar_admin.store.kernels import slots as slot_kernel
+from pulsar_admin.store.scan.places import Part
 
 WHOLE = (kernel.ENCRYPTED_BATCH, kernel.STRANGE, kernel.CHUNK)
 """Kinds of entries that phase two has to look at whatever is the latest."""

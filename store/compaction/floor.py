@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from store.codec.claims import COMPACTED_TO
-from store.codec.compactedentry import decode_compacted_to
-from store.compaction.heads import read_compacted_head
-from store.compaction.view import CompactedView
-from store.errors import EntryCorrupt, EntryNotFound
-from store.model.ledgers import find_metadata
-from store.model.messages import Message, MessageReader, ReadOptions
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
+from pulsar_admin.store.codec.claims import COMPACTED_TO
+from pulsar_admin.store.codec.compactedentry import decode_compacted_to
+from pulsar_admin.store.compaction.heads import read_compacted_head
+from pulsar_admin.store.compaction.view import CompactedView
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound
+from pulsar_admin.store.model.ledgers import find_metadata
+from pulsar_admin.store.model.messages import Message, MessageReader, ReadOptions
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
 
 
 def compacted_floor(reader: EntryReader, topic: Topic, view: CompactedView) -> Position:

@@ -11,15 +11,15 @@ import struct
 
 from msgspec import Struct
 
-from store.codec.brokerentry import MAGIC as BROKER_MAGIC
-from store.codec.message import CHECKSUM_MAGIC
-from store.codec.protobuf import parse_protobuf
-from store.compaction.view import CompactedView, compacted_where
-from store.errors import EntryCorrupt, EntryLogCorrupt
-from store.model.ledgers import find_block
-from store.model.reader import EntryReader
-from store.names import Position
-from store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
+from pulsar_admin.store.codec.brokerentry import MAGIC as BROKER_MAGIC
+from pulsar_admin.store.codec.message import CHECKSUM_MAGIC
+from pulsar_admin.store.codec.protobuf import parse_protobuf
+from pulsar_admin.store.compaction.view import CompactedView, compacted_where
+from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt
+from pulsar_admin.store.model.ledgers import find_block
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
 
 _ENTRY_HEADER_BYTES = 32
 _HEAD_BYTES = 1024  # holds the framing and metadata of nearly every entry

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from store.aliases import Array
-from store.compaction.facts import EntryFacts
-from store.scan.places import Part
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.compaction.facts import EntryFacts
+from pulsar_admin.store.scan.places import Part
 
 _GAP_ENTRIES = 32  # fewer entries between two that are wanted are read as well: a part of its own costs more
 

@@ -15,10 +15,10 @@ from typing import IO
 import numpy as np
 from msgspec import Struct
 
-from store.aliases import Array
-from store.compaction.batches import MessageBatch
-from store.engine.memory import BASE_BYTES
-from store.kernels import slots as slot_kernel
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.compaction.batches import MessageBatch
+from pulsar_admin.store.engine.memory import BASE_BYTES
+from pulsar_admin.store.kernels import slots as slot_kernel
 
 Table = tuple[Array, Array, Array]
 

@@ -11,15 +11,15 @@ from itertools import chain, islice, pairwise
 
 from msgspec import Struct
 
-from store.codec.message import EntryHeader, is_batch, is_encrypted
-from store.compaction.heads import EntryHead, read_compacted_head
-from store.compaction.tail import TopicEnd, find_topic_end
-from store.compaction.view import CompactedView, compacted_where, open_view, read_compacted_entry
-from store.errors import EntryCorrupt, EntryNotFound, StoreError
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
-from store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.codec.message import EntryHeader, is_batch, is_encrypted
+from pulsar_admin.store.compaction.heads import EntryHead, read_compacted_head
+from pulsar_admin.store.compaction.tail import TopicEnd, find_topic_end
+from pulsar_admin.store.compaction.view import CompactedView, compacted_where, open_view, read_compacted_entry
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 
 BY_INDEXES, BY_FLAGS = "compacted-batch-indexes", "compacted-out-flags"
 SINGLE, ENCRYPTED, OPAQUE = "single-message", "encrypted-batch", "opaque-payload"
@@ -184,7 +184,7 @@ def _unlisted(place: Position, count: int, indexes: Sequence[int]) -> tuple[Reje
 
 def _judge_payload(header: EntryHeader, place: Position, where: str) -> Judged:
     """The rule before PIP-429: walk the messages of the payload, which an older compaction flagged ``compacted_out``."""
-    from store.codec.batch import iter_batch, starts_as_batch
+    from pulsar_admin.store.codec.batch import iter_batch, starts_as_batch
 
     metadata = header.metadata
     count, read = metadata.num_messages_in_batch, len(header.payload)
@@ -203,7 +203,7 @@ def _judge_payload(header: EntryHeader, place: Position, where: str) -> Judged:
 
 def _uncompressed(metadata: MessageMetadata, payload: memoryview, where: str) -> bytes | memoryview | None:
     """Return the payload decompressed; None when it is not what its metadata says, though its checksum is right."""
-    from store.codec.compression import NONE, decompress
+    from pulsar_admin.store.codec.compression import NONE, decompress
 
     if metadata.compression == NONE:
         return payload

@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
-from store.aliases import Array
-from store.codec.message import decode_message_entry
-from store.compaction.batches import MessageBatch, MessageSource
-from store.compaction.floor import readable_floor
-from store.compaction.forms import RULE_4_2
-from store.compaction.tail import has_transactions, read_transactions
-from store.compaction.view import CompactedView
-from store.errors import StoreError
-from store.kernels import compaction as kernel
-from store.kernels import slots as slot_kernel
-from store.model.extent import iter_ledger_parts
-from store.model.messages import explode
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
-from store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource
+from pulsar_admin.store.compaction.floor import readable_floor
+from pulsar_admin.store.compaction.forms import RULE_4_2
+from pulsar_admin.store.compaction.tail import has_transactions, read_transactions
+from pulsar_admin.store.compaction.view import CompactedView
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.kernels import compaction as kernel
+from pulsar_admin.store.kernels import slots as slot_kernel
+from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.messages import explode
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 
 KEPT, SUPERSEDED, TOMBSTONE, UNCOMMITTED, BEHIND = "kept", "superseded", "tombstone", "uncommitted", "behind"
 """Fates of messages: up to the horizon, by compaction; behind it nothing is decided."""

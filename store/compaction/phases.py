@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from msgspec import Struct, field
 
-from store.aliases import Array
-from store.compaction.batches import MessageBatch, MessageSource
-from store.compaction.facts import WHOLE, Survey, survey, uuid_of
-from store.compaction.forms import INDEXED, REDUCED
-from store.compaction.inventory import Inventory
-from store.compaction.keys import LIMIT_KEYS, Latest, LatestKeys
-from store.compaction.rewrite import EntryColumns, Rewriter
-from store.compaction.surveying import iter_facts
-from store.kernels import compaction as kernel
-from store.kernels import slots as slot_kernel
-from store.scan.places import Part
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource
+from pulsar_admin.store.compaction.facts import WHOLE, Survey, survey, uuid_of
+from pulsar_admin.store.compaction.forms import INDEXED, REDUCED
+from pulsar_admin.store.compaction.inventory import Inventory
+from pulsar_admin.store.compaction.keys import LIMIT_KEYS, Latest, LatestKeys
+from pulsar_admin.store.compaction.rewrite import EntryColumns, Rewriter
+from pulsar_admin.store.compaction.surveying import iter_facts
+from pulsar_admin.store.kernels import compaction as kernel
+from pulsar_admin.store.kernels import slots as slot_kernel
+from pulsar_admin.store.scan.places import Part
 
 Advance = Callable[[int], None]  # told how many more entries are done
 

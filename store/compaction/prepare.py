@@ -6,20 +6,26 @@ from functools import cache
 
 from msgspec import Struct
 
-from store.codec.claims import compacted_claims
-from store.compaction.batches import MessageSource
-from store.compaction.floor import compacted_floor
-from store.compaction.forms import RULE_4_2
-from store.compaction.heads import read_compacted_head
-from store.compaction.tail import Transactions, find_topic_end, has_transactions, rank_behind, read_transactions
-from store.compaction.view import CompactedView, find_compaction_cursor, open_view
-from store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt
-from store.model.cursors import Cursor
-from store.model.extent import iter_ledger_parts
-from store.model.reader import EntryReader
-from store.model.references import COMPACTED_LEDGER
-from store.model.topics import Topic
-from store.names import Position
+from pulsar_admin.store.codec.claims import compacted_claims
+from pulsar_admin.store.compaction.batches import MessageSource
+from pulsar_admin.store.compaction.floor import compacted_floor
+from pulsar_admin.store.compaction.forms import RULE_4_2
+from pulsar_admin.store.compaction.heads import read_compacted_head
+from pulsar_admin.store.compaction.tail import (
+    Transactions,
+    find_topic_end,
+    has_transactions,
+    rank_behind,
+    read_transactions,
+)
+from pulsar_admin.store.compaction.view import CompactedView, find_compaction_cursor, open_view
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt
+from pulsar_admin.store.model.cursors import Cursor
+from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.references import COMPACTED_LEDGER
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
 
 
 class SourceOptions(Struct, frozen=True):

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from store.aliases import Array
-from store.compaction.reading import FoundInView, read_published
-from store.compaction.unwrap import unwrapped
-from store.compaction.view import CompactedView, parts_of_view
-from store.kernels.records import UNFRAMED
-from store.model.reader import EntryReader
-from store.scan.entries import EntryScan
-from store.scan.places import Places, PlacesReader, doubtful
-from store.scan.spread import PlacesOperation, PlainFiles, run_places
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.compaction.reading import FoundInView, read_published
+from pulsar_admin.store.compaction.unwrap import unwrapped
+from pulsar_admin.store.compaction.view import CompactedView, parts_of_view
+from pulsar_admin.store.kernels.records import UNFRAMED
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.scan.entries import EntryScan
+from pulsar_admin.store.scan.places import Places, PlacesReader, doubtful
+from pulsar_admin.store.scan.spread import PlacesOperation, PlainFiles, run_places
 
 
 class FindPublished(Struct, PlacesOperation, frozen=True):

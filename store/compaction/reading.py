@@ -12,19 +12,19 @@ from functools import partial
 
 from msgspec import Struct
 
-from store.codec.compactedentry import decode_compacted_entry
-from store.codec.message import EntryHeader, decode_message_entry
-from store.compaction.heads import read_compacted_head
-from store.compaction.tail import find_topic_end, rank_behind
-from store.compaction.view import CompactedView, find_compacted_view, read_compacted_entry
-from store.db.environment import Txn
-from store.errors import EntryCorrupt, EntryNotFound, StoreError
-from store.model.extent import Extent, extent_of
-from store.model.ledgers import find_times
-from store.model.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions
-from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic
-from store.names import Position, TopicName
+from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
+from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry
+from pulsar_admin.store.compaction.heads import read_compacted_head
+from pulsar_admin.store.compaction.tail import find_topic_end, rank_behind
+from pulsar_admin.store.compaction.view import CompactedView, find_compacted_view, read_compacted_entry
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
+from pulsar_admin.store.model.extent import Extent, extent_of
+from pulsar_admin.store.model.ledgers import find_times
+from pulsar_admin.store.model.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import Position, TopicName
 
 
 class CompactedReader(MessageReader):

@@ -12,16 +12,16 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from store.aliases import Array
-from store.codec.batch import encode_batch, placeholder
-from store.codec.compression import LIMIT_BYTES, compress
-from store.codec.message import encode_message_entry
-from store.compaction.batches import MessageBatch
-from store.compaction.forms import LEGACY, REDUCED
-from store.errors import LimitExceeded
-from store.kernels import compaction as kernel
-from store.kernels import slots as slot_kernel
-from store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.batch import encode_batch, placeholder
+from pulsar_admin.store.codec.compression import LIMIT_BYTES, compress
+from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.compaction.batches import MessageBatch
+from pulsar_admin.store.compaction.forms import LEGACY, REDUCED
+from pulsar_admin.store.errors import LimitExceeded
+from pulsar_admin.store.kernels import compaction as kernel
+from pulsar_admin.store.kernels import slots as slot_kernel
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
 
 _SIZE = struct.Struct(">I")
 _PLACEHOLDER = encode_batch([placeholder()])

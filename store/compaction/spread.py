@@ -14,15 +14,15 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from store.compaction.batches import MessageSource, decode_rows, drop_uncommitted, explode, transactional
-from store.compaction.facts import EntryFacts, Survey
-from store.compaction.keys import LatestKeys
-from store.engine.operation import Engine
-from store.engine.slices import FileRange
-from store.scan.arrow import packed_row
-from store.scan.entries import EntryScan
-from store.scan.places import EntryBatch, Places, PlacesReader, doubtful
-from store.scan.spread import EntryPlaces, iter_batches, run_places
+from pulsar_admin.store.compaction.batches import MessageSource, decode_rows, drop_uncommitted, explode, transactional
+from pulsar_admin.store.compaction.facts import EntryFacts, Survey
+from pulsar_admin.store.compaction.keys import LatestKeys
+from pulsar_admin.store.engine.operation import Engine
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.scan.arrow import packed_row
+from pulsar_admin.store.scan.entries import EntryScan
+from pulsar_admin.store.scan.places import EntryBatch, Places, PlacesReader, doubtful
+from pulsar_admin.store.scan.spread import EntryPlaces, iter_batches, run_places
 
 Row = dict[str, bytes]  # the columns of _SCHEMA
 

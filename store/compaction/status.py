@@ -7,16 +7,16 @@ from contextlib import suppress
 
 from msgspec import Struct, field
 
-from store.codec.batch import iter_batch
-from store.codec.claims import COMPACTED_TO
-from store.codec.compactedentry import decode_compacted_to
-from store.codec.compression import NONE, decompress
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState
-from store.codec.message import is_batch, is_encrypted
-from store.compaction.floor import find_skipped, with_last_entry
-from store.compaction.forms import INDEXED, LEGACY, REDUCED
-from store.compaction.heads import read_compacted_head
-from store.compaction.view import (
+from pulsar_admin.store.codec.batch import iter_batch
+from pulsar_admin.store.codec.claims import COMPACTED_TO
+from pulsar_admin.store.codec.compactedentry import decode_compacted_to
+from pulsar_admin.store.codec.compression import NONE, decompress
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState
+from pulsar_admin.store.codec.message import is_batch, is_encrypted
+from pulsar_admin.store.compaction.floor import find_skipped, with_last_entry
+from pulsar_admin.store.compaction.forms import INDEXED, LEGACY, REDUCED
+from pulsar_admin.store.compaction.heads import read_compacted_head
+from pulsar_admin.store.compaction.view import (
     COMPACTED_LEDGER,
     CompactedView,
     compacted_where,
@@ -25,17 +25,17 @@ from store.compaction.view import (
     read_compacted_entry,
     stranger_text,
 )
-from store.db.environment import Txn
-from store.db.owners import find_owners
-from store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
-from store.model.cursors import Cursor, CursorSource
-from store.model.extent import Extent, extent_of
-from store.model.ledgers import Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
-from store.model.messages import ENTRY_ERRORS
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
-from store.wording import counted
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
+from pulsar_admin.store.model.cursors import Cursor, CursorSource
+from pulsar_admin.store.model.extent import Extent, extent_of
+from pulsar_admin.store.model.ledgers import Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
+from pulsar_admin.store.model.messages import ENTRY_ERRORS
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.wording import counted
 
 _LOOKED_AT_ENTRIES = 100  # from the end of a compacted ledger, for a batch that tells its form
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from store.compaction.batches import MessageSource
-from store.compaction.facts import EntryFacts
-from store.compaction.keys import LatestKeys
+from pulsar_admin.store.compaction.batches import MessageSource
+from pulsar_admin.store.compaction.facts import EntryFacts
+from pulsar_admin.store.compaction.keys import LatestKeys
 
 
 def iter_facts(source: MessageSource, keys: LatestKeys, retain_keyless: bool) -> Iterator[tuple[EntryFacts, bool]]:
@@ -15,7 +15,7 @@ def iter_facts(source: MessageSource, keys: LatestKeys, retain_keyless: bool) ->
     Work of the engine of SOURCE's reader, where it has one.
     """
     if source.reader.engine is not None:
-        from store.compaction.spread import facts_on  # brings pyarrow
+        from pulsar_admin.store.compaction.spread import facts_on  # brings pyarrow
 
         yield from facts_on(source.reader.engine, source, keys, retain_keyless)
         return

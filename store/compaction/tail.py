@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from store.codec.message import is_marker, transaction_id
-from store.compaction.heads import EntryHead, read_entry_head
-from store.errors import EntryCorrupt, EntryNotFound, TopicNotFound
-from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic
-from store.names import Position, TopicName
+from pulsar_admin.store.codec.message import is_marker, transaction_id
+from pulsar_admin.store.compaction.heads import EntryHead, read_entry_head
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, TopicNotFound
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import Position, TopicName
 
 _TXN_COMMIT = 21  # MarkerType; named here because reading messages costs a command that reads heads only 7 ms
 _SNAPSHOTS = ("__transaction_buffer_snapshot", "__transaction_buffer_snapshot_indexes")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.kernels import compaction as kernel
-from store.kernels.records import RECORD, read_payloads
-from store.scan.places import EntryBatch
+from pulsar_admin.store.kernels import compaction as kernel
+from pulsar_admin.store.kernels.records import RECORD, read_payloads
+from pulsar_admin.store.scan.places import EntryBatch
 
 _BEFORE_BYTES = 4 + 32  # size field and header of an entry, which are in front of what is in it
 

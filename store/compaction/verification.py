@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from store.compaction.forms import RULE_4_0, RULE_4_2
-from store.names import Position
+from pulsar_admin.store.compaction.forms import RULE_4_0, RULE_4_2
+from pulsar_admin.store.names import Position
 
 FINDINGS_MAX = 1000
 MISSING, STALE, DELETED, DIFFERS = "missing", "stale", "deleted", "differs"

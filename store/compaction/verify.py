@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from store.aliases import Array
-from store.codec.message import decode_message_entry
-from store.compaction.batches import MessageBatch, MessageSource
-from store.compaction.facts import uuid_of
-from store.compaction.floor import readable_floor
-from store.compaction.forms import INDEXED, LEGACY, REDUCED, RULE_4_0
-from store.compaction.keys import LIMIT_KEYS, LatestKeys
-from store.compaction.last_id import check_indexes
-from store.compaction.surveying import iter_facts
-from store.compaction.tail import has_transactions, read_transactions
-from store.compaction.verification import (
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource
+from pulsar_admin.store.compaction.facts import uuid_of
+from pulsar_admin.store.compaction.floor import readable_floor
+from pulsar_admin.store.compaction.forms import INDEXED, LEGACY, REDUCED, RULE_4_0
+from pulsar_admin.store.compaction.keys import LIMIT_KEYS, LatestKeys
+from pulsar_admin.store.compaction.last_id import check_indexes
+from pulsar_admin.store.compaction.surveying import iter_facts
+from pulsar_admin.store.compaction.tail import has_transactions, read_transactions
+from pulsar_admin.store.compaction.verification import (
     DAMAGED,
     DELETED,
     DIFFERS,
@@ -34,17 +34,17 @@ from store.compaction.verification import (
     STALE,
     Verification,
 )
-from store.compaction.view import CompactedView
-from store.errors import EntryCorrupt, StoreError
-from store.kernels import compaction as kernel
-from store.kernels import slots as slot_kernel
-from store.model.extent import iter_ledger_parts
-from store.model.messages import explode
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
-from store.proto.pulsar_api_pb2 import MessageMetadata
-from store.wording import counted
+from pulsar_admin.store.compaction.view import CompactedView
+from pulsar_admin.store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.kernels import compaction as kernel
+from pulsar_admin.store.kernels import slots as slot_kernel
+from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.messages import explode
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.wording import counted
 
 
 def verify_view(

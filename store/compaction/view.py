@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from store.codec.claims import COMPACTED_COMPONENT, COMPACTED_TOPIC, COMPONENT
-from store.codec.compactedentry import decode_compacted_entry
-from store.codec.ledgermetadata import LedgerMetadata
-from store.codec.message import EntryHeader, decode_message_entry
-from store.db.environment import Txn
-from store.errors import LedgerNotFound, MetadataCorrupt, StoreError, SubscriptionNotFound
-from store.model.cursors import COMPACTION_CURSOR, Cursor, read_cursor
-from store.model.ledgers import find_metadata, read_ledger
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position, TopicName, shell_word
+from pulsar_admin.store.codec.claims import COMPACTED_COMPONENT, COMPACTED_TOPIC, COMPONENT
+from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
+from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import LedgerNotFound, MetadataCorrupt, StoreError, SubscriptionNotFound
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, read_cursor
+from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position, TopicName, shell_word
 
 COMPACTED_LEDGER = "CompactedTopicLedger"
 """The cursor's property; the same as in ``store.model.references``, which costs a cold command 10 ms to import."""

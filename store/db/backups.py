@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store.db.file import DATA_FILE, RECORD_FILE, read_commit
-from store.errors import IndexCorrupt, StoreError
-from store.files import copy_file, create_directory, remove_tree, rename
+from pulsar_admin.store.db.file import DATA_FILE, RECORD_FILE, read_commit
+from pulsar_admin.store.errors import IndexCorrupt, StoreError
+from pulsar_admin.store.files import copy_file, create_directory, remove_tree, rename
 
 _KEPT = 2
 

@@ -33,8 +33,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from store.errors import IndexCorrupt
-from store.names import LONG_MAX, LONG_MIN
+from pulsar_admin.store.errors import IndexCorrupt
+from pulsar_admin.store.names import LONG_MAX, LONG_MIN
 
 BLOCK_BITS = 10
 BLOCK_ENTRIES = 1 << BLOCK_BITS

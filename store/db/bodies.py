@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-from store.db.environment import Txn
+from pulsar_admin.store.db.environment import Txn
 
 PREFIX = b"body"
 _KEY = struct.Struct(">4sqq")

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from store.db.storeinfo import StoreInfo
+from pulsar_admin.store.db.storeinfo import StoreInfo
 
 
 class Bookie(Struct, frozen=True):

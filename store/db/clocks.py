@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Literal
 
-from store.db.blocks import Block, LedgerTimes
-from store.errors import InvalidValue
+from pulsar_admin.store.db.blocks import Block, LedgerTimes
+from pulsar_admin.store.errors import InvalidValue
 
 Clock = Literal["auto", "publish", "broker"]
 

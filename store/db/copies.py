@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from store.db.blocks import ledger_key
-from store.db.environment import Txn
-from store.errors import IndexCorrupt, reason_of
+from pulsar_admin.store.db.blocks import ledger_key
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import IndexCorrupt, reason_of
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64  # 15 ms; only who asks for copies pays for it

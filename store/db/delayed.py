@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from store.db.delayed_rules import IndexRules
-from store.db.environment import Txn
-from store.db.owners import Owner, OwnerKind
-from store.errors import IndexCorrupt, StoreError, Unsupported, reason_of
-from store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
+from pulsar_admin.store.db.delayed_rules import IndexRules
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.owners import Owner, OwnerKind
+from pulsar_admin.store.errors import IndexCorrupt, StoreError, Unsupported, reason_of
+from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
 
 FORMAT = 1
 _PREFIX = b"index\0"

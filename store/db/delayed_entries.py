@@ -24,9 +24,9 @@ import numpy as np
 from msgspec import Struct
 from pyroaring import BitMap
 
-from store.aliases import Array
-from store.codec.buffer import Reader, encode_varint
-from store.errors import EntryCorrupt, LimitExceeded, Unsupported
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.buffer import Reader, encode_varint
+from pulsar_admin.store.errors import EntryCorrupt, LimitExceeded, Unsupported
 
 MAGIC = b"\x89PDI"  # no message begins so: as a metadata size it is negative
 FORMAT = 1

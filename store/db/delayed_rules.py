@@ -11,8 +11,8 @@ import re
 
 from msgspec import Struct
 
-from store.errors import IndexCorrupt, InvalidValue, Refused, Unsupported, reason_of
-from store.names import LONG_MAX, shell_word
+from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, Refused, Unsupported, reason_of
+from pulsar_admin.store.names import LONG_MAX, shell_word
 
 FORMAT = 1
 SLOTS_MAX = 1 << 20

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Set
 
-from store.db.environment import Txn
-from store.errors import IndexCorrupt
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import IndexCorrupt
 
 ROW = b"deleted-ledgers"
 

@@ -7,12 +7,12 @@ from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 
-from store.codec.entry import RECORD_MAX_BYTES
-from store.db.environment import Store, Txn
-from store.db.files import LogFile, find_log, fingerprint
-from store.errors import EntryLogCorrupt, IndexCorrupt, NotWritable, SourceChanged
-from store.files import open_regular
-from store.wording import counted
+from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import LogFile, find_log, fingerprint
+from pulsar_admin.store.errors import EntryLogCorrupt, IndexCorrupt, NotWritable, SourceChanged
+from pulsar_admin.store.files import open_regular
+from pulsar_admin.store.wording import counted
 
 
 class FileState(StrEnum):

@@ -18,12 +18,12 @@ from typing import Any, TypeVar
 import lmdb
 from msgspec.structs import replace
 
-from store.db.backups import back_up, damaged_store
-from store.db.file import DATA_FILE, CommitRecord, is_as_committed, read_commit
-from store.db.locks import may_register, take_reader_lock, take_writer_lock, try_reader_lock, writer_lock
-from store.db.mounts import check_local
-from store.db.rows import DIGEST_BYTES, NAME_ENDING, WHOLE, altered_row, crc32c, sealed
-from store.db.storeinfo import (
+from pulsar_admin.store.db.backups import back_up, damaged_store
+from pulsar_admin.store.db.file import DATA_FILE, CommitRecord, is_as_committed, read_commit
+from pulsar_admin.store.db.locks import may_register, take_reader_lock, take_writer_lock, try_reader_lock, writer_lock
+from pulsar_admin.store.db.mounts import check_local
+from pulsar_admin.store.db.rows import DIGEST_BYTES, NAME_ENDING, WHOLE, altered_row, crc32c, sealed
+from pulsar_admin.store.db.storeinfo import (
     FORMAT_VERSION,
     StoreInfo,
     StoreState,
@@ -33,7 +33,7 @@ from store.db.storeinfo import (
     walk_pages,
     write_store_info,
 )
-from store.errors import (
+from pulsar_admin.store.errors import (
     DiskFailed,
     DiskFull,
     IndexCorrupt,
@@ -41,7 +41,14 @@ from store.errors import (
     StoreBusy,
     StoreError,
 )
-from store.files import PRIVATE_DIRECTORY, create_directory, has_room, mode_below, remove_tree, reserve_file
+from pulsar_admin.store.files import (
+    PRIVATE_DIRECTORY,
+    create_directory,
+    has_room,
+    mode_below,
+    remove_tree,
+    reserve_file,
+)
 
 DATABASES = (
     "tree",
@@ -448,7 +455,7 @@ class Store:
         self._close_environment()
         library = getattr(sys.modules.get("lmdb.cpython"), "__file__", None)
         if library is not None:
-            from store.db.readers import clear_dead_readers  # ctypes; hardly any table is full
+            from pulsar_admin.store.db.readers import clear_dead_readers  # ctypes; hardly any table is full
 
             clear_dead_readers(self.path / "meta", library)
         try:

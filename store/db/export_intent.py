@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 
-from store.codec.rocksvalue import decode_value
-from store.db.environment import Txn
-from store.db.tree import Node, encode_node, tree_key
-from store.errors import IndexCorrupt, reason_of
+from pulsar_admin.store.codec.rocksvalue import decode_value
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import Node, encode_node, tree_key
+from pulsar_admin.store.errors import IndexCorrupt, reason_of
 
 Intent = dict[str, bytes | None]
 """Values of nodes as in RocksDB by path; None: deleted."""

@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from store.errors import IndexCorrupt, StoreError
-from store.files import open_lock_file, open_regular, raise_write_error, read_file
+from pulsar_admin.store.errors import IndexCorrupt, StoreError
+from pulsar_admin.store.files import open_lock_file, open_regular, raise_write_error, read_file
 
 DATA_FILE = "data.mdb"
 RECORD_FILE = "commit.json"

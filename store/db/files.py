@@ -15,10 +15,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from store.db.environment import Txn
-from store.errors import IndexCorrupt, reason_of
-from store.files import open_regular
-from store.names import FileKind
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import IndexCorrupt, reason_of
+from pulsar_admin.store.files import open_regular
+from pulsar_admin.store.names import FileKind
 
 _FILE_KEY = struct.Struct(">I")
 _DAMAGE_KEY = struct.Struct(">IQ")

@@ -9,9 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from store.db.mounts import check_local
-from store.errors import NotWritable, StoreBusy, StoreError
-from store.files import PRIVATE_DIRECTORY, create_directory, open_lock_file, open_regular, raise_write_error
+from pulsar_admin.store.db.mounts import check_local
+from pulsar_admin.store.errors import NotWritable, StoreBusy, StoreError
+from pulsar_admin.store.files import (
+    PRIVATE_DIRECTORY,
+    create_directory,
+    open_lock_file,
+    open_regular,
+    raise_write_error,
+)
 
 _AGAIN_SECONDS = 0.05
 

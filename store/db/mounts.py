@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from store.errors import Unsupported
+from pulsar_admin.store.errors import Unsupported
 
 MOUNTINFO = Path("/proc/self/mountinfo")
 NETWORK = frozenset(

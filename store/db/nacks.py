@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import google_crc32c
 from msgspec import Struct
 
-from store.errors import IndexCorrupt, Unsupported
-from store.names import LONG_MAX
+from pulsar_admin.store.errors import IndexCorrupt, Unsupported
+from pulsar_admin.store.names import LONG_MAX
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64

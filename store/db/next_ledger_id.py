@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from store.db.environment import Txn
+from pulsar_admin.store.db.environment import Txn
 
 UNFINISHED_REFRESH = b"unfinished-refresh"
 _ROW = b"next-ledger-id"

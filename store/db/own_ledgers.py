@@ -20,11 +20,11 @@ import json
 
 from msgspec import Struct
 
-from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
-from store.codec.rocksvalue import COUNTER_KEYS
-from store.db.blocks import ledger_of_key
-from store.db.environment import Txn
-from store.errors import IndexCorrupt, StalePlan, reason_of
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
+from pulsar_admin.store.codec.rocksvalue import COUNTER_KEYS
+from pulsar_admin.store.db.blocks import ledger_of_key
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import IndexCorrupt, StalePlan, reason_of
 
 RESERVED_GAP = 1 << 16
 SEQUENCE_KEY = COUNTER_KEYS[1]

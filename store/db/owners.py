@@ -9,10 +9,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from store.db.blocks import ledger_key, ledger_of_key
-from store.db.environment import Txn
-from store.errors import IndexCorrupt, reason_of
-from store.names import PERSISTENT
+from pulsar_admin.store.db.blocks import ledger_key, ledger_of_key
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import IndexCorrupt, reason_of
+from pulsar_admin.store.names import PERSISTENT
 
 
 class OwnerKind(StrEnum):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import google_crc32c
 
-from store.db.backups import keep_hint
-from store.errors import IndexCorrupt
+from pulsar_admin.store.db.backups import keep_hint
+from pulsar_admin.store.errors import IndexCorrupt
 
 crc32c: Callable[[bytes], int] = google_crc32c.value
 """Takes bytes only: a key and a view of a value are bytes once they are added."""

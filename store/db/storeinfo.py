@@ -10,12 +10,20 @@ from typing import Any, assert_never
 
 from msgspec import Struct
 
-from store.db.backups import keep_hint
-from store.db.file import DATA_FILE, RECORD_FILE, check_file
-from store.db.locks import try_reader_lock
-from store.db.rows import DERIVED, NAME_ENDING, cure_of
-from store.errors import AlreadyExists, IndexCorrupt, NotWritable, Refused, StoreNotFound, Unsupported, reason_of
-from store.files import read_file, replace_file
+from pulsar_admin.store.db.backups import keep_hint
+from pulsar_admin.store.db.file import DATA_FILE, RECORD_FILE, check_file
+from pulsar_admin.store.db.locks import try_reader_lock
+from pulsar_admin.store.db.rows import DERIVED, NAME_ENDING, cure_of
+from pulsar_admin.store.errors import (
+    AlreadyExists,
+    IndexCorrupt,
+    NotWritable,
+    Refused,
+    StoreNotFound,
+    Unsupported,
+    reason_of,
+)
+from pulsar_admin.store.files import read_file, replace_file
 
 FORMAT_VERSION = 2
 """2: rows have digests. 1: a store of before; its rows get theirs, and it this number, with the next change."""

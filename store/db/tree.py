@@ -19,9 +19,9 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn
-from store.errors import IndexCorrupt, InvalidValue, PathNotFound, reason_of
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, PathNotFound, reason_of
 
 _HEADER = struct.Struct(">Bqqqq")
 _LENGTH = struct.Struct(">H")

@@ -24,10 +24,10 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from store.db.backups import damaged_store
-from store.db.blocks import ledger_key
-from store.db.environment import Txn
-from store.errors import IndexCorrupt, reason_of
+from pulsar_admin.store.db.backups import damaged_store
+from pulsar_admin.store.db.blocks import ledger_key
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import IndexCorrupt, reason_of
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64  # 15 ms; few stores have a row

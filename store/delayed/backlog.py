@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from store.aliases import Array
-from store.codec.cursor import CursorInfo, CursorState
-from store.codec.message import decode_message_entry, deliver_at_ms
-from store.codec.rocksvalue import NodeStat
-from store.db.delayed import Part
-from store.db.delayed_entries import DelayedRows, join_rows
-from store.errors import Corrupt, NotFound
-from store.model.cursors import Cursor, CursorSource
-from store.model.extent import Intervals
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
+from pulsar_admin.store.codec.message import decode_message_entry, deliver_at_ms
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.delayed import Part
+from pulsar_admin.store.db.delayed_entries import DelayedRows, join_rows
+from pulsar_admin.store.errors import Corrupt, NotFound
+from pulsar_admin.store.model.cursors import Cursor, CursorSource
+from pulsar_admin.store.model.extent import Intervals
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
 
 if TYPE_CHECKING:
-    from store.scan.places import Places
+    from pulsar_admin.store.scan.places import Places
 
 
 _ONE_BY_ONE_MAX = 1000
@@ -32,7 +32,7 @@ class DelayScan:
     """One run over parts of a topic. When it is over: how many entries were read, lie in no file, or are damaged."""
 
     def __init__(self, reader: EntryReader, parts: Iterable[Part] = ()) -> None:
-        from store.scan.entries import EntryScan
+        from pulsar_admin.store.scan.entries import EntryScan
 
         self.entry_scan = EntryScan(reader, parts, heads=True)
         self.entries = 0
@@ -94,7 +94,7 @@ def read_delayed(scans: Sequence[DelayScan]) -> Iterator[tuple[DelayScan, Delaye
     if engine is None:
         yield from ((scan, scan.take(places)) for scan in scans for places in scan.entry_scan.groups())
         return
-    from store.scan.spread import ReadDelays, run_places
+    from pulsar_admin.store.scan.spread import ReadDelays, run_places
 
     owners: deque[DelayScan] = deque()
 

@@ -7,22 +7,22 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from store.codec.claims import BUCKET_COMPONENT, BUCKET_CURSOR, BUCKET_TOPIC, COMPONENT
-from store.codec.delayedbucket import (
+from pulsar_admin.store.codec.claims import BUCKET_COMPONENT, BUCKET_CURSOR, BUCKET_TOPIC, COMPONENT
+from pulsar_admin.store.codec.delayedbucket import (
     decode_entry_ids,
     decode_snapshot_metadata,
     decode_snapshot_segment,
     parse_bucket_key,
 )
-from store.codec.given import parse_integer
-from store.db.delayed_entries import DelayedRows, join_rows, sorted_rows
-from store.db.owners import find_owners
-from store.errors import EntryCorrupt, StoreError
-from store.model.cursors import Cursor
-from store.model.ledger_owners import custom_text
-from store.model.ledgers import find_metadata, find_times, iter_ledger_ids
-from store.model.reader import EntryReader
-from store.names import TopicName
+from pulsar_admin.store.codec.given import parse_integer
+from pulsar_admin.store.db.delayed_entries import DelayedRows, join_rows, sorted_rows
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.model.cursors import Cursor
+from pulsar_admin.store.model.ledger_owners import custom_text
+from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_ledger_ids
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import TopicName
 
 
 class Bucket(Struct, frozen=True):

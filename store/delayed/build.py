@@ -14,22 +14,22 @@ from itertools import groupby
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.changes.log_writer import LedgerSpec, WrittenLedger, write_ledgers
-from store.changes.policies import find_rules
-from store.codec.claims import COMPONENT
-from store.db.delayed import Index, Partition, find_index, put_index
-from store.db.delayed_entries import iter_encoded
-from store.db.delayed_rules import DEFAULT_RULES, IndexRules
-from store.db.environment import Store, Txn
-from store.delayed.backlog import DelayScan, intervals_of, is_within, read_delayed
-from store.delayed.partitions import PartitionSource
-from store.delayed.runs import RunFile, SortedRuns
-from store.errors import StalePlan
-from store.model.cursors import Cursor, read_cursor
-from store.model.extent import Intervals, parts_of, pending_intervals, subtract
-from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic
-from store.names import Position, TopicName
+from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedger, write_ledgers
+from pulsar_admin.store.changes.policies import find_rules
+from pulsar_admin.store.codec.claims import COMPONENT
+from pulsar_admin.store.db.delayed import Index, Partition, find_index, put_index
+from pulsar_admin.store.db.delayed_entries import iter_encoded
+from pulsar_admin.store.db.delayed_rules import DEFAULT_RULES, IndexRules
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.delayed.backlog import DelayScan, intervals_of, is_within, read_delayed
+from pulsar_admin.store.delayed.partitions import PartitionSource
+from pulsar_admin.store.delayed.runs import RunFile, SortedRuns
+from pulsar_admin.store.errors import StalePlan
+from pulsar_admin.store.model.cursors import Cursor, read_cursor
+from pulsar_admin.store.model.extent import Intervals, parts_of, pending_intervals, subtract
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import Position, TopicName
 
 _CLAIMS = {COMPONENT: b"delayed-message-index"}
 LEDGERS_MAX = 4

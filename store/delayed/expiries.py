@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.changes.cursors import CursorMove, is_guarded, plan_moves
-from store.changes.expiry import ExpiryRequest, expiry_move, unchanged_move
-from store.changes.plan import Plan
-from store.changes.resets import check_expiries_meet, check_nows_agree
-from store.delayed.not_due import forecast_warnings, with_not_due
-from store.errors import InvalidValue, NothingMatches, Refused
-from store.model.cursors import Cursor, is_consumed
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import EARLIEST, LATEST
-from store.policies.in_force import MessageTtl, find_message_ttl
-from store.search.expiry import BROKER, FORECAST_INTERVALS, ForecastQuestion, ForecastRow, iter_forecast
-from store.timespec import FromNow
+from pulsar_admin.store.changes.cursors import CursorMove, is_guarded, plan_moves
+from pulsar_admin.store.changes.expiry import ExpiryRequest, expiry_move, unchanged_move
+from pulsar_admin.store.changes.plan import Plan
+from pulsar_admin.store.changes.resets import check_expiries_meet, check_nows_agree
+from pulsar_admin.store.delayed.not_due import forecast_warnings, with_not_due
+from pulsar_admin.store.errors import InvalidValue, NothingMatches, Refused
+from pulsar_admin.store.model.cursors import Cursor, is_consumed
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import EARLIEST, LATEST
+from pulsar_admin.store.policies.in_force import MessageTtl, find_message_ttl
+from pulsar_admin.store.search.expiry import BROKER, FORECAST_INTERVALS, ForecastQuestion, ForecastRow, iter_forecast
+from pulsar_admin.store.timespec import FromNow
 
 Cursors = Sequence[tuple[Topic, Cursor]]
 

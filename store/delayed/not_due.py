@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from store.changes.cursors import CursorMove
-from store.changes.plan import DelayLoss, NotDue
-from store.codec.policies import EVICTION
-from store.errors import EntryLogCorrupt, MetadataCorrupt, NotWritable, SourceChanged
-from store.model.cursors import Cursor
-from store.model.extent import Intervals, pending_intervals, subtract
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import TopicName, shell_word
-from store.policies.in_force import may_delay
-from store.timespec import format_time_ms
-from store.wording import counted
+from pulsar_admin.store.changes.cursors import CursorMove
+from pulsar_admin.store.changes.plan import DelayLoss, NotDue
+from pulsar_admin.store.codec.policies import EVICTION
+from pulsar_admin.store.errors import EntryLogCorrupt, MetadataCorrupt, NotWritable, SourceChanged
+from pulsar_admin.store.model.cursors import Cursor
+from pulsar_admin.store.model.extent import Intervals, pending_intervals, subtract
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import TopicName, shell_word
+from pulsar_admin.store.policies.in_force import may_delay
+from pulsar_admin.store.timespec import format_time_ms
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from store.db.environment import Txn
-    from store.search.before_due import TooEarly
+    from pulsar_admin.store.db.environment import Txn
+    from pulsar_admin.store.search.before_due import TooEarly
 
 _UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable)
 LOOKED_AT_MAX = 1_000_000
@@ -38,7 +38,7 @@ def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int
     delays = DelayLoss()
     warnings: list[str] = []
     if may_delay(reader.txn, move.topic.name):
-        from store.search.before_due import dropped_before_due
+        from pulsar_admin.store.search.before_due import dropped_before_due
 
         try:
             too_many = _too_many(reader.txn, move.topic, move.cursor, dropped)
@@ -75,7 +75,7 @@ def _too_many(txn: Txn, topic: Topic, cursor: Cursor, intervals: Intervals) -> s
 
 def ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int) -> tuple[NotDue | None, list[str]]:
     """Return what a TTL drops of CURSOR's backlog before it is due (None: nothing), and texts of warnings."""
-    from store.search.before_due import expiring_before_due
+    from pulsar_admin.store.search.before_due import expiring_before_due
 
     too_many = _too_many(reader.txn, topic, cursor, pending_intervals(topic, cursor.state))
     if too_many:
@@ -99,7 +99,7 @@ def forecast_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms:
 
 def _policy_delays(txn: Txn, topic: TopicName) -> bool:
     """Whether a policy, not the broker's default, delays messages of TOPIC, or may: one that is damaged."""
-    from store.policies.in_force import find_delivery
+    from pulsar_admin.store.policies.in_force import find_delivery
 
     try:
         return find_delivery(txn, topic) is not None
@@ -112,7 +112,7 @@ def evicting_quotas(txn: Txn, topic: TopicName, *, assumed: bool) -> list[str]:
 
     Empty when policies are damaged.
     """
-    from store.policies.in_force import find_delivery, find_quotas
+    from pulsar_admin.store.policies.in_force import find_delivery, find_quotas
 
     try:
         if not assumed and find_delivery(txn, topic) is None:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from store.db.delayed import Index, Partition
-from store.db.delayed_entries import DelayedRows, decode_entry_rows, join_rows
-from store.errors import Corrupt, IndexCorrupt, NotFound
-from store.model.ledgers import find_times, iter_entry_ids
-from store.model.reader import EntryReader
-from store.names import LONG_MAX, LONG_MIN, shell_word
+from pulsar_admin.store.db.delayed import Index, Partition
+from pulsar_admin.store.db.delayed_entries import DelayedRows, decode_entry_rows, join_rows
+from pulsar_admin.store.errors import Corrupt, IndexCorrupt, NotFound
+from pulsar_admin.store.model.ledgers import find_times, iter_entry_ids
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import LONG_MAX, LONG_MIN, shell_word
 
 
 class PartitionSource:

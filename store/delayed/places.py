@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 from msgspec import Struct
 
-from store.aliases import Array
-from store.db.delayed_entries import DelayedRows
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.db.delayed_entries import DelayedRows
 
 Place = tuple[int, int]
 """(ledger, entry)."""

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from store.db.delayed_entries import DelayedRows
-from store.delayed.waiting import Waiting
-from store.delayed.wheel import Dispatch, Source, TimeWheel
-from store.model.window import check_times
+from pulsar_admin.store.db.delayed_entries import DelayedRows
+from pulsar_admin.store.delayed.waiting import Waiting
+from pulsar_admin.store.delayed.wheel import Dispatch, Source, TimeWheel
+from pulsar_admin.store.model.window import check_times
 
 
 class Replayed(Struct, frozen=True):

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 from msgspec import Struct, field
 
-from store.aliases import Array
-from store.db.delayed_entries import ENTRY_MESSAGES_MAX, DelayedRows, join_rows, no_rows, sorted_rows
-from store.db.delayed_rules import IndexRules
-from store.files import raise_write_error
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.db.delayed_entries import ENTRY_MESSAGES_MAX, DelayedRows, join_rows, no_rows, sorted_rows
+from pulsar_admin.store.db.delayed_rules import IndexRules
+from pulsar_admin.store.files import raise_write_error
 
 RUN_ROWS = 1 << 20
 MEMORY_ROWS = 1 << 20  # of all runs together, before they go to disk

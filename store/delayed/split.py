@@ -7,18 +7,18 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from store.changes.log_writer import apply_written, write_ledgers
-from store.changes.plan import ChangeReport, Plan, SplitIndex, Step, WritingPlan
-from store.changes.policies import plan_enable
-from store.db.delayed import Index, encode_index, index_key, iter_wide
-from store.db.delayed_rules import IndexRules
-from store.db.environment import Store
-from store.delayed.backlog import DelayScan
-from store.delayed.build import Draft, ledgers_of, written_index
-from store.delayed.partitions import PartitionSource
-from store.delayed.runs import RunFile, SortedRuns, open_runs
-from store.model.reader import EntryReader, open_reader
-from store.names import NamespaceName
+from pulsar_admin.store.changes.log_writer import apply_written, write_ledgers
+from pulsar_admin.store.changes.plan import ChangeReport, Plan, SplitIndex, Step, WritingPlan
+from pulsar_admin.store.changes.policies import plan_enable
+from pulsar_admin.store.db.delayed import Index, encode_index, index_key, iter_wide
+from pulsar_admin.store.db.delayed_rules import IndexRules
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.delayed.backlog import DelayScan
+from pulsar_admin.store.delayed.build import Draft, ledgers_of, written_index
+from pulsar_admin.store.delayed.partitions import PartitionSource
+from pulsar_admin.store.delayed.runs import RunFile, SortedRuns, open_runs
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.names import NamespaceName
 
 Drafts = Sequence[tuple[Index, Draft]]
 COMMAND = "namespaces enable-delayed-message"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from store.codec.policies import EVICTION
-from store.delayed.waiting import Waiting
-from store.policies.in_force import QuotaInForce
+from pulsar_admin.store.codec.policies import EVICTION
+from pulsar_admin.store.delayed.waiting import Waiting
+from pulsar_admin.store.policies.in_force import QuotaInForce
 
 
 def evicting_quotas(quotas: Mapping[str, QuotaInForce]) -> tuple[str, ...]:

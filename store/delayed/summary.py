@@ -7,20 +7,20 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from store.changes.policies import DelayedPolicy, find_rules
-from store.db.delayed import find_index
-from store.delayed.backlog import intervals_of
-from store.delayed.runs import RunFile
-from store.delayed.status import due_counts, evicting_quotas
-from store.delayed.trackers import Tracker, estimate_trackers
-from store.delayed.waiting import Waiting, open_waiting, without_delay
-from store.facts.delays import TtlConflict, find_ttl_conflict
-from store.model.cursors import Cursor
-from store.model.extent import pending_intervals, subtract
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.policies.in_force import DeliveryInForce, find_delivery, find_quotas
-from store.wording import counted
+from pulsar_admin.store.changes.policies import DelayedPolicy, find_rules
+from pulsar_admin.store.db.delayed import find_index
+from pulsar_admin.store.delayed.backlog import intervals_of
+from pulsar_admin.store.delayed.runs import RunFile
+from pulsar_admin.store.delayed.status import due_counts, evicting_quotas
+from pulsar_admin.store.delayed.trackers import Tracker, estimate_trackers
+from pulsar_admin.store.delayed.waiting import Waiting, open_waiting, without_delay
+from pulsar_admin.store.facts.delays import TtlConflict, find_ttl_conflict
+from pulsar_admin.store.model.cursors import Cursor
+from pulsar_admin.store.model.extent import pending_intervals, subtract
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.policies.in_force import DeliveryInForce, find_delivery, find_quotas
+from pulsar_admin.store.wording import counted
 
 
 class Delivery(Struct, frozen=True):

@@ -15,15 +15,15 @@ import numpy as np
 from msgspec import Struct, field
 from pyroaring import BitMap
 
-from store.db.delayed_entries import DelayedRows
-from store.delayed.backlog import is_within
-from store.delayed.buckets import Bucket, iter_buckets
-from store.delayed.waiting import Waiting
-from store.model.cursors import Cursor
-from store.model.extent import extent_of, pending_intervals
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import LONG_MAX, LONG_MIN
+from pulsar_admin.store.db.delayed_entries import DelayedRows
+from pulsar_admin.store.delayed.backlog import is_within
+from pulsar_admin.store.delayed.buckets import Bucket, iter_buckets
+from pulsar_admin.store.delayed.waiting import Waiting
+from pulsar_admin.store.model.cursors import Cursor
+from pulsar_admin.store.model.extent import extent_of, pending_intervals
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import LONG_MAX, LONG_MIN
 
 ENTRIES_PER_SECOND = 50_000
 _TRIPLE_BYTES, _FIRST_BYTES, _DOUBLED_BYTES, _SEGMENT_BYTES = 24, 16 * 24, 256 * 8, 16 << 20

@@ -9,21 +9,21 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct, field
 
-from store.aliases import Array
-from store.db.delayed import find_index
-from store.db.delayed_entries import DelayedRows
-from store.delayed.backlog import DelayScan, read_delayed
-from store.delayed.buckets import Bucket, iter_buckets, iter_leaked
-from store.delayed.partitions import PartitionSource
-from store.delayed.places import Place, Places, distinct
-from store.delayed.waiting import is_current
-from store.errors import StoreError
-from store.model.cursors import Cursor
-from store.model.extent import parts_of, pending_intervals
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import TopicName, shell_word
-from store.wording import counted
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.db.delayed import find_index
+from pulsar_admin.store.db.delayed_entries import DelayedRows
+from pulsar_admin.store.delayed.backlog import DelayScan, read_delayed
+from pulsar_admin.store.delayed.buckets import Bucket, iter_buckets, iter_leaked
+from pulsar_admin.store.delayed.partitions import PartitionSource
+from pulsar_admin.store.delayed.places import Place, Places, distinct
+from pulsar_admin.store.delayed.waiting import is_current
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.cursors import Cursor
+from pulsar_admin.store.model.extent import parts_of, pending_intervals
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import TopicName, shell_word
+from pulsar_admin.store.wording import counted
 
 _SHOWN = 3
 

@@ -8,19 +8,19 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.db.delayed import Index, find_index
-from store.db.delayed_entries import DelayedRows, join_rows, no_rows, sorted_rows
-from store.db.delayed_rules import IndexRules
-from store.delayed.backlog import DelayScan, intervals_of, read_delayed
-from store.delayed.build import rules_of
-from store.delayed.partitions import PartitionSource
-from store.delayed.runs import RunFile, SortedRuns
-from store.delayed.wheel import Source
-from store.model.cursors import Cursor
-from store.model.extent import parts_of, pending_intervals, subtract
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import LONG_MAX, LONG_MIN
+from pulsar_admin.store.db.delayed import Index, find_index
+from pulsar_admin.store.db.delayed_entries import DelayedRows, join_rows, no_rows, sorted_rows
+from pulsar_admin.store.db.delayed_rules import IndexRules
+from pulsar_admin.store.delayed.backlog import DelayScan, intervals_of, read_delayed
+from pulsar_admin.store.delayed.build import rules_of
+from pulsar_admin.store.delayed.partitions import PartitionSource
+from pulsar_admin.store.delayed.runs import RunFile, SortedRuns
+from pulsar_admin.store.delayed.wheel import Source
+from pulsar_admin.store.model.cursors import Cursor
+from pulsar_admin.store.model.extent import parts_of, pending_intervals, subtract
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import LONG_MAX, LONG_MIN
 
 
 class Load(Struct, frozen=True):

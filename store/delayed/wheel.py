@@ -13,9 +13,9 @@ from typing import Protocol
 import numpy as np
 from msgspec import Struct, field
 
-from store.db.delayed_entries import DelayedRows
-from store.db.delayed_rules import IndexRules
-from store.names import LONG_MIN
+from pulsar_admin.store.db.delayed_entries import DelayedRows
+from pulsar_admin.store.db.delayed_rules import IndexRules
+from pulsar_admin.store.names import LONG_MIN
 
 
 class Source(Protocol):

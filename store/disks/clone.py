@@ -14,17 +14,17 @@ from uuid import NAMESPACE_URL, uuid5
 
 from msgspec import Struct
 
-from store.codec.ledgermetadata import INSTANCE_ID, LedgerState
-from store.db.blocks import Block
-from store.db.environment import Store, Txn
-from store.db.own_ledgers import RESERVED_GAP, largest_ledger_id
-from store.db.owners import find_owners
-from store.db.tree import find_node, iter_nodes
-from store.disks.clone_nodes import CLUSTERS, Address, CloneNodes
-from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, Refused
-from store.model.ledgers import Ledger, iter_blocks, read_ledger, sorted_ledger_ids
-from store.model.topics import iter_topics, select_topics
-from store.names import EVENTS, TopicName, TopicSelection
+from pulsar_admin.store.codec.ledgermetadata import INSTANCE_ID, LedgerState
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.own_ledgers import RESERVED_GAP, largest_ledger_id
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.db.tree import find_node, iter_nodes
+from pulsar_admin.store.disks.clone_nodes import CLUSTERS, Address, CloneNodes
+from pulsar_admin.store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, Refused
+from pulsar_admin.store.model.ledgers import Ledger, iter_blocks, read_ledger, sorted_ledger_ids
+from pulsar_admin.store.model.topics import iter_topics, select_topics
+from pulsar_admin.store.names import EVENTS, TopicName, TopicSelection
 
 SYSTEM = "pulsar/system"
 

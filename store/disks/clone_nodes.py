@@ -12,8 +12,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.bookie import Cookie, encode_cookie
-from store.codec.ledgermetadata import (
+from pulsar_admin.store.codec.bookie import Cookie, encode_cookie
+from pulsar_admin.store.codec.ledgermetadata import (
     COOKIES,
     INSTANCE_ID,
     LEDGERS_ROOT,
@@ -23,12 +23,12 @@ from store.codec.ledgermetadata import (
     encode_ledger_metadata,
     ledger_id_of_path,
 )
-from store.codec.policies import decode_json_object, encode_json_object
-from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, encode_counter, encode_value
-from store.db.environment import Txn
-from store.db.tree import Node, iter_nodes
-from store.errors import StoreError
-from store.names import TopicName
+from pulsar_admin.store.codec.policies import decode_json_object, encode_json_object
+from pulsar_admin.store.codec.rocksvalue import COUNTER_KEYS, NodeStat, encode_counter, encode_value
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import Node, iter_nodes
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.names import TopicName
 
 CLUSTERS = "/admin/clusters/"
 _OWNER = 1  # the first instance id of a RocksDB metadata store

@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE, LogMark, encode_cookie, encode_last_mark
-from store.codec.dbledger import LedgerData, encode_ledgers_row
-from store.codec.digest import master_key
-from store.codec.entrylog import encode_location
-from store.codec.journal import LATEST_VERSION, PADDED_HEADER_BYTES, encode_header
-from store.db.entry_files import EntryFiles
-from store.db.environment import Store, Txn
-from store.disks.clone import ClonePlan, iter_cloned
-from store.disks.clone_nodes import CloneNodes
-from store.errors import StalePlan
-from store.files import create_directory, create_file, new_directory
-from store.model.ledgers import find_metadata, read_ledger
-from store.sources.locations import Locations
-from store.sources.log_files import put_logs
-from store.sources.rocksdb import create_database
+from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE, LogMark, encode_cookie, encode_last_mark
+from pulsar_admin.store.codec.dbledger import LedgerData, encode_ledgers_row
+from pulsar_admin.store.codec.digest import master_key
+from pulsar_admin.store.codec.entrylog import encode_location
+from pulsar_admin.store.codec.journal import LATEST_VERSION, PADDED_HEADER_BYTES, encode_header
+from pulsar_admin.store.db.entry_files import EntryFiles
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.disks.clone import ClonePlan, iter_cloned
+from pulsar_admin.store.disks.clone_nodes import CloneNodes
+from pulsar_admin.store.errors import StalePlan
+from pulsar_admin.store.files import create_directory, create_file, new_directory
+from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
+from pulsar_admin.store.sources.locations import Locations
+from pulsar_admin.store.sources.log_files import put_logs
+from pulsar_admin.store.sources.rocksdb import create_database
 
 
 def apply_clone(store: Store, plan: ClonePlan, now_ms: int) -> dict[str, Any]:  # Any: JSON

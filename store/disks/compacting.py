@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from msgspec import Struct
 
-from store.aliases import Array
-from store.codec.entrylog import (
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.entrylog import (
     CURRENT_VERSION,
     HEADER_BYTES,
     LOG_LIMIT_BYTES,
@@ -26,12 +26,12 @@ from store.codec.entrylog import (
     encode_ledgers_map,
     log_file_name,
 )
-from store.disks.live import LiveRecords
-from store.disks.placed import Places, join_places
-from store.errors import EntryLogCorrupt
-from store.files import create_file, open_file, remove_file
-from store.names import FileKind
-from store.scan.files import FileScan, LedgerDigests, Slice
+from pulsar_admin.store.disks.live import LiveRecords
+from pulsar_admin.store.disks.placed import Places, join_places
+from pulsar_admin.store.errors import EntryLogCorrupt
+from pulsar_admin.store.files import create_file, open_file, remove_file
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
 
 COMPACTING = ".compacting"
 _WINDOW_BYTES = 4 << 20

@@ -17,17 +17,17 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct, field
 
-from store.aliases import Array
-from store.codec.entrylog import log_id_of
-from store.disks.compacting import COMPACTING, bytes_of_logs
-from store.disks.live import LiveRecords, read_live
-from store.disks.placed import Find, Index, Places, join_places, open_index
-from store.errors import StoreError
-from store.recovery.disks import read_ledger_ids
-from store.recovery.known import Known, is_among
-from store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
-from store.sources.bookies import read_bookie_directory
-from store.sources.storage import Storage
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.entrylog import log_id_of
+from pulsar_admin.store.disks.compacting import COMPACTING, bytes_of_logs
+from pulsar_admin.store.disks.live import LiveRecords, read_live
+from pulsar_admin.store.disks.placed import Find, Index, Places, join_places, open_index
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.recovery.disks import read_ledger_ids
+from pulsar_admin.store.recovery.known import Known, is_among
+from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
+from pulsar_admin.store.sources.bookies import read_bookie_directory
+from pulsar_admin.store.sources.storage import Storage
 
 
 class Action(StrEnum):

@@ -10,16 +10,16 @@ import numpy as np
 from msgspec import Struct, field
 from pyroaring import BitMap64
 
-from store.codec.entry import decode_entry
-from store.db.entry_files import EntryFiles
-from store.db.environment import Txn
-from store.db.files import iter_logs
-from store.disks.held import Entries
-from store.disks.journals import JournalPlace
-from store.errors import Corrupt, SourceChanged
-from store.files import open_file
-from store.model.ledgers import find_metadata, iter_blocks, read_ledger
-from store.model.placement import stripes_of
+from pulsar_admin.store.codec.entry import decode_entry
+from pulsar_admin.store.db.entry_files import EntryFiles
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.disks.held import Entries
+from pulsar_admin.store.disks.journals import JournalPlace
+from pulsar_admin.store.errors import Corrupt, SourceChanged
+from pulsar_admin.store.files import open_file
+from pulsar_admin.store.model.ledgers import find_metadata, iter_blocks, read_ledger
+from pulsar_admin.store.model.placement import stripes_of
 
 
 class FilePlace(NamedTuple):

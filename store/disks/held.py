@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from pyroaring import BitMap64
 
-from store.aliases import Array
+from pulsar_admin.store.aliases import Array
 
 _NONE = BitMap64()
 

@@ -15,16 +15,16 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from store.codec import journal
-from store.codec.bookie import LAST_MARK_FILE
-from store.codec.entry import RECORD_MAX_BYTES
-from store.codec.proof import Proofs
-from store.db.bookies import Bookie
-from store.disks.held import Entries
-from store.errors import JournalCorrupt
-from store.files import open_file
-from store.scan.files import WholeFile
-from store.sources.bookies import read_bookie_directory, read_marks
+from pulsar_admin.store.codec import journal
+from pulsar_admin.store.codec.bookie import LAST_MARK_FILE
+from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES
+from pulsar_admin.store.codec.proof import Proofs
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.disks.held import Entries
+from pulsar_admin.store.errors import JournalCorrupt
+from pulsar_admin.store.files import open_file
+from pulsar_admin.store.scan.files import WholeFile
+from pulsar_admin.store.sources.bookies import read_bookie_directory, read_marks
 
 _LEN = struct.Struct(">i")
 _IDS = struct.Struct(">qq")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from store.codec.digest import DIGEST_SIZE, DigestType, master_key
-from store.codec.ledgermetadata import LedgerState
-from store.db.environment import Txn
-from store.errors import StoreError
-from store.model.ledgers import find_metadata, sorted_ledger_ids
+from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType, master_key
+from pulsar_admin.store.codec.ledgermetadata import LedgerState
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.ledgers import find_metadata, sorted_ledger_ids
 
 _UNPROVEN = (DIGEST_SIZE[DigestType.DUMMY], DIGEST_SIZE[DigestType.HMAC])
 

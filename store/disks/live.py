@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from store.aliases import Array
-from store.codec.entry import RECORD_MAX_BYTES, find_digest_type
-from store.codec.entrylog import SIZE_BYTES, log_file_name
-from store.disks.placed import Find, Places
-from store.errors import StoreError
-from store.files import open_file
-from store.names import FileKind
-from store.recovery.known import is_among
-from store.scan.files import FileScan, LedgerDigests, Slice
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES, find_digest_type
+from pulsar_admin.store.codec.entrylog import SIZE_BYTES, log_file_name
+from pulsar_admin.store.disks.placed import Find, Places
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.files import open_file
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.recovery.known import is_among
+from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
 
 _NAMES = ("ledger_id", "entry_id", "offset", "size")
 _KEPT = np.dtype([(name, np.int64) for name in _NAMES])

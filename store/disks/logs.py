@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from store.aliases import Array
-from store.codec.entrylog import log_file_name
-from store.disks.held import Entries
-from store.kernels.records import BAD_DIGEST
-from store.names import FileKind
-from store.scan.files import FileScan, LedgerDigests, Records, Slice
-from store.sources.bookies import read_bookie_directory
-from store.sources.storage import Storage
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.entrylog import log_file_name
+from pulsar_admin.store.disks.held import Entries
+from pulsar_admin.store.kernels.records import BAD_DIGEST
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Records, Slice
+from pulsar_admin.store.sources.bookies import read_bookie_directory
+from pulsar_admin.store.sources.storage import Storage
 
 
 class LogBatch(NamedTuple):

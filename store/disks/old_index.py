@@ -12,14 +12,20 @@ from contextlib import ExitStack, suppress
 
 from msgspec import Struct, field
 
-from store.codec.dbledger import FLAGS_KEY, LedgerData, LocationRow, decode_ledgers_row, decode_location_row
-from store.disks.held import Entries
-from store.disks.logs import log_path
-from store.errors import MetadataCorrupt, SourceNotFound
-from store.files import open_file
-from store.sources.rocksdb import open_for_reading
-from store.sources.rocksopen import salvage_pairs
-from store.sources.storage import Storage
+from pulsar_admin.store.codec.dbledger import (
+    FLAGS_KEY,
+    LedgerData,
+    LocationRow,
+    decode_ledgers_row,
+    decode_location_row,
+)
+from pulsar_admin.store.disks.held import Entries
+from pulsar_admin.store.disks.logs import log_path
+from pulsar_admin.store.errors import MetadataCorrupt, SourceNotFound
+from pulsar_admin.store.files import open_file
+from pulsar_admin.store.sources.rocksdb import open_for_reading
+from pulsar_admin.store.sources.rocksopen import salvage_pairs
+from pulsar_admin.store.sources.storage import Storage
 
 _HEAD_BYTES = 20  # size, ledger id, entry id
 

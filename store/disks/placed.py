@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from store.aliases import Array
-from store.codec.entrylog import SIZE_BYTES
-from store.errors import MetadataCorrupt, Refused
-from store.sources.rocksdb import apply_changes
-from store.sources.rocksopen import iter_pairs, open_links
-from store.sources.storage import Storage
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.entrylog import SIZE_BYTES
+from pulsar_admin.store.errors import MetadataCorrupt, Refused
+from pulsar_admin.store.sources.rocksdb import apply_changes
+from pulsar_admin.store.sources.rocksopen import iter_pairs, open_links
+from pulsar_admin.store.sources.storage import Storage
 
 _PART_ROWS = 1 << 16
 _LOG_ID_SHIFT = 32

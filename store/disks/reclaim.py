@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
-from store.aliases import Array
-from store.codec.bookie import COOKIE_FILE
-from store.codec.entrylog import log_id_of
-from store.db.bookies import Bookie
-from store.disks.compacting import COMPACTING, Compactor, NewLog
-from store.disks.forecast import (
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.bookie import COOKIE_FILE
+from pulsar_admin.store.codec.entrylog import log_id_of
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.disks.compacting import COMPACTING, Compactor, NewLog
+from pulsar_admin.store.disks.forecast import (
     Action,
     LogForecast,
     StorageForecast,
@@ -38,12 +38,12 @@ from store.disks.forecast import (
     shares_disk,
     written_bytes,
 )
-from store.disks.live import LiveRecords, read_live
-from store.disks.placed import NOWHERE, Places, apply_places, join_places, open_index, same_places
-from store.disks.trust import check_is_of, check_trusted, find_doubts, find_members
-from store.errors import IndexCorrupt, InvalidValue, NotFound, StalePlan, Unsupported
-from store.facts.trees import check_accepted
-from store.files import (
+from pulsar_admin.store.disks.live import LiveRecords, read_live
+from pulsar_admin.store.disks.placed import NOWHERE, Places, apply_places, join_places, open_index, same_places
+from pulsar_admin.store.disks.trust import check_is_of, check_trusted, find_doubts, find_members
+from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, NotFound, StalePlan, Unsupported
+from pulsar_admin.store.facts.trees import check_accepted
+from pulsar_admin.store.files import (
     check_may_write_for,
     copy_file,
     link_by_name,
@@ -52,11 +52,11 @@ from store.files import (
     rename,
     sync_directory,
 )
-from store.recovery.known import Known, is_among
-from store.sources.log_files import newest_log_id, raise_last_id
-from store.sources.rocksdb import check_unlocked, is_rocksdb, lock_database
-from store.sources.storage import Storage, cookie_of, storages_of
-from store.wording import counted
+from pulsar_admin.store.recovery.known import Known, is_among
+from pulsar_admin.store.sources.log_files import newest_log_id, raise_last_id
+from pulsar_admin.store.sources.rocksdb import check_unlocked, is_rocksdb, lock_database
+from pulsar_admin.store.sources.storage import Storage, cookie_of, storages_of
+from pulsar_admin.store.wording import counted
 
 _LENT = "pulsar-admin-lent-"
 _LOG_ID = re.compile(r"([0-9a-f]{1,8})\.log(\..*)?")

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from store.codec.dbledger import LedgerData
-from store.disks.journals import JournalSurvey
-from store.disks.listed import Listed
-from store.disks.logs import LogSurvey
-from store.disks.old_index import OldLedgers
+from pulsar_admin.store.codec.dbledger import LedgerData
+from pulsar_admin.store.disks.journals import JournalSurvey
+from pulsar_admin.store.disks.listed import Listed
+from pulsar_admin.store.disks.logs import LogSurvey
+from pulsar_admin.store.disks.old_index import OldLedgers
 
 OLD, JOURNAL, METADATA, OTHERS, COMMON, NOBODY = (
     "old index",

@@ -12,23 +12,23 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from store.codec.bookie import COOKIE_FILE
-from store.codec.dbledger import LedgerData
-from store.db.bookies import Bookie, iter_imported_bookies
-from store.db.environment import Store, Txn
-from store.disks.gaps import Gaps, find_gaps
-from store.disks.held import Entries
-from store.disks.journals import JournalPlace, JournalSurvey, Stop, survey_journals
-from store.disks.listed import Listed, read_listed
-from store.disks.logs import LogSurvey, survey_logs
-from store.disks.old_index import OldLedgers, OldLocations, read_old_ledgers, read_old_locations
-from store.disks.rows import LedgerRows, Witnesses, ledgers_with_rows, make_rows
-from store.errors import InvalidValue, Refused, Unsupported
-from store.scan.files import LedgerDigests
-from store.sources.bookies import find_strangers, read_bookie_directory
-from store.sources.rocksdb import check_unlocked
-from store.sources.storage import Storage, cookie_of, storages_of
-from store.wording import counted
+from pulsar_admin.store.codec.bookie import COOKIE_FILE
+from pulsar_admin.store.codec.dbledger import LedgerData
+from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.disks.gaps import Gaps, find_gaps
+from pulsar_admin.store.disks.held import Entries
+from pulsar_admin.store.disks.journals import JournalPlace, JournalSurvey, Stop, survey_journals
+from pulsar_admin.store.disks.listed import Listed, read_listed
+from pulsar_admin.store.disks.logs import LogSurvey, survey_logs
+from pulsar_admin.store.disks.old_index import OldLedgers, OldLocations, read_old_ledgers, read_old_locations
+from pulsar_admin.store.disks.rows import LedgerRows, Witnesses, ledgers_with_rows, make_rows
+from pulsar_admin.store.errors import InvalidValue, Refused, Unsupported
+from pulsar_admin.store.scan.files import LedgerDigests
+from pulsar_admin.store.sources.bookies import find_strangers, read_bookie_directory
+from pulsar_admin.store.sources.rocksdb import check_unlocked
+from pulsar_admin.store.sources.storage import Storage, cookie_of, storages_of
+from pulsar_admin.store.wording import counted
 
 
 class StorageSalvage(Struct):

@@ -13,22 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from store.codec.dbledger import encode_ledgers_row
-from store.db.entry_files import EntryFiles
-from store.db.environment import Store, Txn
-from store.disks import switching
-from store.disks.gaps import read_missing, read_place
-from store.disks.held import Entries
-from store.disks.journals import Stop
-from store.disks.listed import read_listed
-from store.disks.logs import iter_batches
-from store.disks.salvage import SalvagePlan, StorageSalvage, files_of
-from store.errors import MetadataCorrupt, StalePlan
-from store.files import create_file, cut_file, open_file, remove_file
-from store.scan.files import LedgerDigests
-from store.sources.locations import Locations
-from store.sources.log_files import put_logs, raise_last_id
-from store.sources.rocksdb import create_database, lock_database, open_for_reading
+from pulsar_admin.store.codec.dbledger import encode_ledgers_row
+from pulsar_admin.store.db.entry_files import EntryFiles
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.disks import switching
+from pulsar_admin.store.disks.gaps import read_missing, read_place
+from pulsar_admin.store.disks.held import Entries
+from pulsar_admin.store.disks.journals import Stop
+from pulsar_admin.store.disks.listed import read_listed
+from pulsar_admin.store.disks.logs import iter_batches
+from pulsar_admin.store.disks.salvage import SalvagePlan, StorageSalvage, files_of
+from pulsar_admin.store.errors import MetadataCorrupt, StalePlan
+from pulsar_admin.store.files import create_file, cut_file, open_file, remove_file
+from pulsar_admin.store.scan.files import LedgerDigests
+from pulsar_admin.store.sources.locations import Locations
+from pulsar_admin.store.sources.log_files import put_logs, raise_last_id
+from pulsar_admin.store.sources.rocksdb import create_database, lock_database, open_for_reading
 
 _CHUNK_BYTES = 1 << 20
 

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from store.codec.bookie import COOKIE_FILE
-from store.files import (
+from pulsar_admin.store.codec.bookie import COOKIE_FILE
+from pulsar_admin.store.files import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
     NotRegular,
@@ -31,7 +31,7 @@ from store.files import (
     sync_directory,
     writing,
 )
-from store.sources.rocksdb import take_lock
+from pulsar_admin.store.sources.rocksdb import take_lock
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from store.aliases import Array
-from store.codec.ledgermetadata import LEDGERS_ROOT, decode_members, ledger_id_of_path
-from store.db.bookies import Bookie
-from store.db.environment import Store
-from store.db.files import Damage, iter_metadata_damage
-from store.db.tree import decode_node, iter_values
-from store.errors import Refused, StoreError
-from store.recovery.known import Known, read_known
-from store.sources.bookies import identity_of
-from store.sources.nodes import Source, iter_source_rows
-from store.sources.storage import cookie_of
-from store.wording import counted, plural
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, decode_members, ledger_id_of_path
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.db.files import Damage, iter_metadata_damage
+from pulsar_admin.store.db.tree import decode_node, iter_values
+from pulsar_admin.store.errors import Refused, StoreError
+from pulsar_admin.store.recovery.known import Known, read_known
+from pulsar_admin.store.sources.bookies import identity_of
+from pulsar_admin.store.sources.nodes import Source, iter_source_rows
+from pulsar_admin.store.sources.storage import cookie_of
+from pulsar_admin.store.wording import counted, plural
 
 
 def read_stored(store: Store) -> Known:

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.db.environment import Store
-from store.facts.deep import DeepFacts
-from store.facts.topics import ReadBudget
-from store.model.reader import EntryReader, open_reader
-from store.rules.finding import Finding, Severity, message_of, place_of
-from store.rules.judging import judge_deep, judge_store, refuse_bundle
-from store.rules.table import CAUSES
-from store.wording import counted
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.facts.deep import DeepFacts
+from pulsar_admin.store.facts.topics import ReadBudget
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.rules.finding import Finding, Severity, message_of, place_of
+from pulsar_admin.store.rules.judging import judge_deep, judge_store, refuse_bundle
+from pulsar_admin.store.rules.table import CAUSES
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from store.engine.operation import Engine
+    from pulsar_admin.store.engine.operation import Engine
 
 __all__ = ["DoctorOptions", "Finding", "Ranking", "Severity", "diagnose"]
 

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 
-from store.db.environment import Store
-from store.doctor import DoctorOptions, Finding, count_of, diagnose
-from store.facts.plain import keep_plain_nodes
-from store.facts.spread import others_that_pay
-from store.model.copy_age import Now, read_copied_ms
-from store.model.reader import EntryReader, open_reader
-from store.reports.metrics import Chosen, Metric, read_metrics
-from store.reports.overview import TOP, FindingCount, Overview, Wanted, read_overview
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.doctor import DoctorOptions, Finding, count_of, diagnose
+from pulsar_admin.store.facts.plain import keep_plain_nodes
+from pulsar_admin.store.facts.spread import others_that_pay
+from pulsar_admin.store.model.copy_age import Now, read_copied_ms
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.reports.metrics import Chosen, Metric, read_metrics
+from pulsar_admin.store.reports.overview import TOP, FindingCount, Overview, Wanted, read_overview
 
 CHECKED_NODES = 200_000
 """The doctor looks at every node of the metadata several times: of more it takes as long as somebody who waits for a screen should not."""

@@ -16,11 +16,11 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
-from store.doctor import Ranking, count_of, is_rest, rest_of
-from store.errors import InvalidValue
-from store.rules.finding import Finding, Severity, place_of
-from store.rules.sight import BLIND, BLIND_PLACES, BLIND_TOPIC, DEEP, FILES, UNREAD
-from store.rules.table import check_codes
+from pulsar_admin.store.doctor import Ranking, count_of, is_rest, rest_of
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.rules.finding import Finding, Severity, place_of
+from pulsar_admin.store.rules.sight import BLIND, BLIND_PLACES, BLIND_TOPIC, DEEP, FILES, UNREAD
+from pulsar_admin.store.rules.table import check_codes
 
 LISTED = 1_000
 """Findings of a code that are compared one by one, at least."""

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 from msgspec import Struct
 
-from store.model.schemas import TopicSchemas
-from store.scan.arrow import column
-from store.scan.known_columns import KnownColumns
-from store.scan.matching import UNDECIDED, Match
-from store.scan.messages import message_schema, schema_of
-from store.scan.places import EntryBatch
+from pulsar_admin.store.model.schemas import TopicSchemas
+from pulsar_admin.store.scan.arrow import column
+from pulsar_admin.store.scan.known_columns import KnownColumns
+from pulsar_admin.store.scan.matching import UNDECIDED, Match
+from pulsar_admin.store.scan.messages import message_schema, schema_of
+from pulsar_admin.store.scan.places import EntryBatch
 
 _VALUE_FIELDS = (("schemaVersion", pa.int64()), ("value", pa.string()), ("valueError", pa.string()))
 HELPERS = (
@@ -60,7 +60,7 @@ class DumpColumns(Struct, frozen=True):
             return (*self.known.needs, "publishTime", "brokerTime")
         names = self.only or message_schema(payload=self.payload, markers=self.markers).names
         if self.schemas is not None:
-            from store.scan.typed_values import NEEDS
+            from pulsar_admin.store.scan.typed_values import NEEDS
 
             names = (*names, *NEEDS)
         return (*names, *(self.match.needs if self.match else ()))
@@ -73,7 +73,7 @@ class DumpColumns(Struct, frozen=True):
         """Return ENTRIES, or of a compacted ledger's the topic's entries in them."""
         if not self.compacted:
             return entries
-        from store.compaction.unwrap import unwrapped
+        from pulsar_admin.store.compaction.unwrap import unwrapped
 
         return unwrapped(entries)
 
@@ -115,7 +115,7 @@ class DumpColumns(Struct, frozen=True):
         """Return what makes the values of a batch of messages, and why there are none, where they are decoded."""
         if self.schemas is None:
             return lambda batch: {}
-        from store.scan.typed_values import ValueColumns, Values
+        from pulsar_admin.store.scan.typed_values import ValueColumns, Values
 
         values = ValueColumns(Values({"": self.schemas}))
 

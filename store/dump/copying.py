@@ -14,27 +14,41 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.cursors import info_of_state, state_json
-from store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
-from store.changes.plan import ChangePart, ChangeReport, Plan, Step, WritingPlan, check_transaction, put_value_step
-from store.changes.subscriptions import shown_properties
-from store.codec.claims import schema_claims, topic_claims
-from store.codec.cursor import CursorState, encode_cursor_info
-from store.codec.managedledger import encode_managed_ledger
-from store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
-from store.db.environment import Store, Txn, open_store
-from store.db.tree import find_node
-from store.errors import AlreadyExists, InvalidValue, Refused
-from store.model.bundles import local_policies_path
-from store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, Cursor, iter_cursor_names, read_cursor
-from store.model.extent import extent_of
-from store.model.ledgers import find_metadata, find_times
-from store.model.reader import EntryReader, open_reader
-from store.model.resources import tenant_path
-from store.model.topics import Topic, TopicLedger, expand_topic, read_topic
-from store.names import NamespaceName, Position, TopicName, shell_word
-from store.policies.in_force import iter_stored
-from store.wording import counted
+from pulsar_admin.store.changes.cursors import info_of_state, state_json
+from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
+from pulsar_admin.store.changes.plan import (
+    ChangePart,
+    ChangeReport,
+    Plan,
+    Step,
+    WritingPlan,
+    check_transaction,
+    put_value_step,
+)
+from pulsar_admin.store.changes.subscriptions import shown_properties
+from pulsar_admin.store.codec.claims import schema_claims, topic_claims
+from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
+from pulsar_admin.store.codec.managedledger import encode_managed_ledger
+from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
+from pulsar_admin.store.db.environment import Store, Txn, open_store
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused
+from pulsar_admin.store.model.bundles import local_policies_path
+from pulsar_admin.store.model.cursors import (
+    COMPACTION_CURSOR,
+    REPLICATOR_PREFIX,
+    Cursor,
+    iter_cursor_names,
+    read_cursor,
+)
+from pulsar_admin.store.model.extent import extent_of
+from pulsar_admin.store.model.ledgers import find_metadata, find_times
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.resources import tenant_path
+from pulsar_admin.store.model.topics import Topic, TopicLedger, expand_topic, read_topic
+from pulsar_admin.store.names import NamespaceName, Position, TopicName, shell_word
+from pulsar_admin.store.policies.in_force import iter_stored
+from pulsar_admin.store.wording import counted
 
 COMMAND = "topics copy"
 _OWN_FIELDS = {"isGlobal"}

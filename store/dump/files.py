@@ -21,12 +21,20 @@ from urllib.parse import quote
 import pyarrow as pa
 from msgspec import Struct, field
 
-from store.db.clocks import Clock
-from store.dump.parquet import DUMP_FORMAT, GROUP_ROWS, named_schema, open_parquet, write_apart
-from store.dump.tables import day_name, json_text, known_text, split_by_day
-from store.engine.memory import give_back
-from store.errors import AlreadyExists, NotFound, SourceBusy
-from store.files import create_directory, create_file, open_lock_file, remove_file, remove_tree, rename, replace_file
+from pulsar_admin.store.db.clocks import Clock
+from pulsar_admin.store.dump.parquet import DUMP_FORMAT, GROUP_ROWS, named_schema, open_parquet, write_apart
+from pulsar_admin.store.dump.tables import day_name, json_text, known_text, split_by_day
+from pulsar_admin.store.engine.memory import give_back
+from pulsar_admin.store.errors import AlreadyExists, NotFound, SourceBusy
+from pulsar_admin.store.files import (
+    create_directory,
+    create_file,
+    open_lock_file,
+    remove_file,
+    remove_tree,
+    rename,
+    replace_file,
+)
 
 Format = Literal["parquet", "jsonl"]
 

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.db.clocks import check_clock
-from store.db.files import catalogued_bytes
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.model.whole import is_whole, may_be_broken
-from store.names import Position
-from store.search.broker_setup import DEFAULT_BROKER, READ_FROM, BrokerSetup
-from store.search.by_time import Found, find_by_event_time, find_first_at_or_after
-from store.wording import counted
+from pulsar_admin.store.db.clocks import check_clock
+from pulsar_admin.store.db.files import catalogued_bytes
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.model.whole import is_whole, may_be_broken
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, READ_FROM, BrokerSetup
+from pulsar_admin.store.search.by_time import Found, find_by_event_time, find_first_at_or_after
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from store.db.environment import Txn
-    from store.search.broker_setup import Probe
-    from store.search.doubts import Doubt
-    from store.search.explain import BlockRead, BrokerAnswer, LedgerVerdict, LeftOut, Neighbour
-    from store.search.unindexed import ScanFound
+    from pulsar_admin.store.db.environment import Txn
+    from pulsar_admin.store.search.broker_setup import Probe
+    from pulsar_admin.store.search.doubts import Doubt
+    from pulsar_admin.store.search.explain import BlockRead, BrokerAnswer, LedgerVerdict, LeftOut, Neighbour
+    from pulsar_admin.store.search.unindexed import ScanFound
 
 EVENT = "event"
 FindRule = Literal["first-at-or-after", "all-before", "broker"]
@@ -100,7 +100,7 @@ class FoundEntry(Struct, frozen=True):
     @property
     def entry_time(self) -> datetime | None:
         """The entry's time in UTC; None where it has none, or one that no calendar holds."""
-        from store.timespec import moment
+        from pulsar_admin.store.timespec import moment
 
         return moment(self.entry_time_ms)
 
@@ -160,7 +160,7 @@ def _doubts(
     """Return what is not here before the first entry at or after the time."""
     if not may_be_broken(reader.txn, topic) and not any(ledger.info.offloaded for ledger in topic.ledgers):
         return ()
-    from store.search.doubts import find_doubts  # nearly every topic is whole
+    from pulsar_admin.store.search.doubts import find_doubts  # nearly every topic is whole
 
     held = {} if scanned is None else scanned.held
     return find_doubts(reader.txn, topic, found.position, question.time_ms, question.clock, held)
@@ -178,7 +178,7 @@ def gaps_before(found: FoundEntry) -> list[str]:
         return []
     gaps = []
     if found.doubts:
-        from store.search.doubts import text_of_doubts  # nearly every topic is whole
+        from pulsar_admin.store.search.doubts import text_of_doubts  # nearly every topic is whole
 
         what = "a broker's probes depend on" if found.rule == BROKER else "an earlier answer could be among"
         gaps.append(f"{found.topic}: {what} {text_of_doubts(found.doubts)}")
@@ -186,7 +186,7 @@ def gaps_before(found: FoundEntry) -> list[str]:
         gaps.append(f"{found.topic}: see what is lost with: pulsar-admin ledgers missing")
     bookies = [bookie for doubt in found.doubts for bookie in doubt.bookies]
     if bookies:
-        from store.model.absent_bookies import bring_hint
+        from pulsar_admin.store.model.absent_bookies import bring_hint
 
         gaps.append(f"{found.topic}: {bring_hint(bookies[0])}")
     if found.unreadable:
@@ -200,7 +200,7 @@ def texts_of_answer(txn: Txn, topic: Topic, found: FoundEntry) -> list[str]:
     ledger = None if found.position is None else topic.ledger(found.position.ledger_id)
     if ledger is None or is_whole(txn, ledger):
         return []
-    from store.model.broken import NO_METADATA, find_broken_ledger  # hardly any ledger is
+    from pulsar_admin.store.model.broken import NO_METADATA, find_broken_ledger  # hardly any ledger is
 
     broken = find_broken_ledger(txn, topic, ledger)
     if broken is None or broken.reason != NO_METADATA:
@@ -210,7 +210,7 @@ def texts_of_answer(txn: Txn, topic: Topic, found: FoundEntry) -> list[str]:
 
 def _find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -> tuple[FoundEntry, Position | None]:
     """Return what the broker of QUESTION answers, by its own clock, and the first entry at or after the time on it."""
-    from store.search.broker import BrokerSearch  # 1 ms, and only this rule asks a broker
+    from pulsar_admin.store.search.broker import BrokerSearch  # 1 ms, and only this rule asks a broker
 
     search = BrokerSearch(reader, topic, question.broker)
     answer = search.message_id_by_time(question.time_ms)
@@ -240,7 +240,7 @@ def _doubts_of_end(reader: EntryReader, topic: Topic) -> tuple[Doubt, ...]:
     """Return what an open last ledger may have more than is here."""
     if not topic.ledgers or not topic.ledgers[-1].is_open or not may_be_broken(reader.txn, topic):
         return ()
-    from store.search.doubts import find_doubt  # nearly every topic is whole
+    from pulsar_admin.store.search.doubts import find_doubt  # nearly every topic is whole
 
     ledger = topic.ledgers[-1]
     doubt = find_doubt(reader.txn, ledger, 0, to_end=True)
@@ -251,7 +251,7 @@ def _explained(
     reader: EntryReader, topic: Topic, question: TimeQuestion, answer: FoundEntry, exact: Position | None
 ) -> FoundEntry:
     """Return ANSWER with why it is that, or EXACT for an exact rule, and the answer of the broker."""
-    from store.search.explain import explain
+    from pulsar_admin.store.search.explain import explain
 
     # Event times are not indexed: the proof then speaks of the broker's own clock.
     clock = check_clock("auto" if question.clock == EVENT else question.clock)
@@ -282,19 +282,19 @@ def _search(
 
 
 def _find_event(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
-    from store.model.window import Window
-    from store.search.window import is_small
+    from pulsar_admin.store.model.window import Window
+    from pulsar_admin.store.search.window import is_small
 
     if is_small(reader.txn, topic, Window(start_ms=time_ms, clock=EVENT), None):
         return find_by_event_time(reader, topic, time_ms)
-    from store.dump.reading import find_event_time
+    from pulsar_admin.store.dump.reading import find_event_time
 
     return find_event_time(reader, topic, time_ms)
 
 
 def _scan_too(reader: EntryReader, found: Found, question: TimeQuestion, progress: OpenProgress) -> ScanFound:
     """Look for the entries of ledgers without an index in the files themselves."""
-    from store.search.unindexed import find_unindexed
+    from pulsar_admin.store.search.unindexed import find_unindexed
 
     assert reader.engine is not None
     with progress(catalogued_bytes(reader.txn)) as advance:
@@ -304,7 +304,7 @@ def _scan_too(reader: EntryReader, found: Found, question: TimeQuestion, progres
 
 def _in_batch(reader: EntryReader, position: Position) -> Position:
     """Name the first message of a batch: all of its messages have the entry's publish and broker time."""
-    from store.codec.message import decode_message_entry, is_batch
+    from pulsar_admin.store.codec.message import decode_message_entry, is_batch
 
     if position.batch_index >= 0:
         return position

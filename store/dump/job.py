@@ -10,29 +10,29 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec import Struct, field
 
-from store.compaction.reading import CompactedReader
-from store.compaction.view import parts_of_view
-from store.db.clocks import check_clock
-from store.dump.columns import HELPERS, DumpColumns
-from store.dump.options import DumpOptions
-from store.dump.tables import EntryColumns, entry_batch, json_text, known_text
-from store.errors import EntryCorrupt, EntryNotFound, StoreError
-from store.model.extent import Extent, extent_of, iter_ledger_parts
-from store.model.ledgers import iter_gaps
-from store.model.messages import MessageReader, ReadOptions
-from store.model.reader import EntryReader
-from store.model.schemas import TopicSchemas, read_schemas
-from store.model.topics import Topic
-from store.names import EARLIEST, LATEST
-from store.scan.entries import WindowScan, window_ranks
-from store.scan.known_columns import KnownColumns
-from store.scan.message_rows import redact_batch
-from store.scan.messages import MessageColumns
-from store.scan.places import EntryBatch
-from store.wording import counted
+from pulsar_admin.store.compaction.reading import CompactedReader
+from pulsar_admin.store.compaction.view import parts_of_view
+from pulsar_admin.store.db.clocks import check_clock
+from pulsar_admin.store.dump.columns import HELPERS, DumpColumns
+from pulsar_admin.store.dump.options import DumpOptions
+from pulsar_admin.store.dump.tables import EntryColumns, entry_batch, json_text, known_text
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
+from pulsar_admin.store.model.extent import Extent, extent_of, iter_ledger_parts
+from pulsar_admin.store.model.ledgers import iter_gaps
+from pulsar_admin.store.model.messages import MessageReader, ReadOptions
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import EARLIEST, LATEST
+from pulsar_admin.store.scan.entries import WindowScan, window_ranks
+from pulsar_admin.store.scan.known_columns import KnownColumns
+from pulsar_admin.store.scan.message_rows import redact_batch
+from pulsar_admin.store.scan.messages import MessageColumns
+from pulsar_admin.store.scan.places import EntryBatch
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from store.dump.files import DumpDirectory, Format
+    from pulsar_admin.store.dump.files import DumpDirectory, Format
 
 Advance = Callable[[int], None]  # told how many more entries are done
 
@@ -129,7 +129,7 @@ def _rows(
     if found.scan.reader.engine is None:
         yield from ((len(entries), convert(entries)) for entries in found.batches())
         return
-    from store.dump.spread import MakeRows, rows_on
+    from pulsar_admin.store.dump.spread import MakeRows, rows_on
 
     work = MakeRows(columns, of_entries if slow is None else None, found.times)
     yield from rows_on(found, work, convert, slow)
@@ -184,7 +184,7 @@ def dump_directory(
     """
     dumped = Dumped()
     hidden = () if options.profile is None else tuple(helper.name for helper in HELPERS)
-    from store.dump.files import DumpDirectory  # pyarrow.parquet: text is written without
+    from pulsar_admin.store.dump.files import DumpDirectory  # pyarrow.parquet: text is written without
 
     with DumpDirectory(path, form, check_clock(options.window.clock), options.level, hidden) as directory:
         for topic in topics:

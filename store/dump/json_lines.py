@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store.scan.arrow import scalar, strings
+from pulsar_admin.store.scan.arrow import scalar, strings
 
 Json = Any  # Any: a JSON value
 _ESCAPED = r'["\\\x00-\x1f]'

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from store.changes.log_writer import (
+from pulsar_admin.store.changes.log_writer import (
     LedgerSpec,
     Payload,
     PayloadColumns,
@@ -19,20 +19,20 @@ from store.changes.log_writer import (
     recover_chain,
     write_ledgers,
 )
-from store.changes.plan import ChangePart, ChangeReport, Plan
-from store.codec.claims import topic_claims
-from store.codec.interceptors import InterceptorChain, open_chain
-from store.codec.managedledger import LedgerInfo, decode_managed_ledger
-from store.db.environment import Store, Txn
-from store.db.tree import find_node
-from store.dump.rows import EntryRows, ledger_runs
-from store.dump.source import Source
-from store.errors import InvalidValue, Refused
-from store.model.extent import Extent
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import partition_count, read_topic
-from store.names import Position, TopicName, parse_topic
-from store.wording import counted
+from pulsar_admin.store.changes.plan import ChangePart, ChangeReport, Plan
+from pulsar_admin.store.codec.claims import topic_claims
+from pulsar_admin.store.codec.interceptors import InterceptorChain, open_chain
+from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.dump.rows import EntryRows, ledger_runs
+from pulsar_admin.store.dump.source import Source
+from pulsar_admin.store.errors import InvalidValue, Refused
+from pulsar_admin.store.model.extent import Extent
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.topics import partition_count, read_topic
+from pulsar_admin.store.names import Position, TopicName, parse_topic
+from pulsar_admin.store.wording import counted
 
 COMMAND = "topics load"
 Advance = Callable[[int], None]  # told how many more entries are done

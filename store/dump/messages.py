@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from store.dump.options import DumpOptions
-from store.errors import StoreError
-from store.model.entries import read_message
-from store.model.message_row import MessageRow, message_row
-from store.model.messages import Message, ReadOptions
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
+from pulsar_admin.store.dump.options import DumpOptions
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.entries import read_message
+from pulsar_admin.store.model.message_row import MessageRow, message_row
+from pulsar_admin.store.model.messages import Message, ReadOptions
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from store.model.schemas import Decoded
+    from pulsar_admin.store.model.schemas import Decoded
 
 
 class TopicMessages:
@@ -37,20 +37,20 @@ class TopicMessages:
 
     def is_few(self) -> bool:
         """Whether they are so few that they are read one by one."""
-        from store.search.window import is_small
+        from pulsar_admin.store.search.window import is_small
 
         return is_small(self.reader.txn, self.topic, self.options.window, self.limit)
 
     def each(self) -> Iterator[Message]:
         """Read them one by one, whatever the limit."""
-        from store.search.window import iter_window
+        from pulsar_admin.store.search.window import iter_window
 
         wanted = ReadOptions(self.options.committed, self.options.markers)
         return iter_window(self.reader, self.topic, self.options.window, wanted, self.problems)
 
     def columns(self) -> Generator[pa.RecordBatch, None, None]:
         """Yield them as batches of the columns that the options name, by the reader's engine where it has one."""
-        from store.dump.reading import iter_columns
+        from pulsar_admin.store.dump.reading import iter_columns
 
         return iter_columns(self.reader, self.topic, self.options, self.limit, self.problems)
 
@@ -67,7 +67,7 @@ class TopicMessages:
             for message, decoded in self.decoded():
                 yield message_row(name, message, payload=payload, decoded=decoded)
             return
-        from store.dump.reading import iter_rows
+        from pulsar_admin.store.dump.reading import iter_rows
 
         for batch in self.batches():
             yield from iter_rows(self.topic.name, batch)
@@ -77,7 +77,7 @@ class TopicMessages:
         if self.is_few():
             yield from (f"{line_of(row)}\n" for row in self.rows())
             return
-        from store.dump.tables import json_text
+        from pulsar_admin.store.dump.tables import json_text
 
         for batch in self.batches():
             yield from json_text(str(self.topic.name), batch)
@@ -86,7 +86,7 @@ class TopicMessages:
         """Yield them one by one with their values, None where the options ask for none."""
         decode: Callable[[Message], Decoded] | None = None
         if self.options.value:
-            from store.model.schemas import value_decoder
+            from pulsar_admin.store.model.schemas import value_decoder
 
             decode = value_decoder(self.reader, self.topic.name, self.problems)
         for message in islice(self.each(), self.limit):
@@ -106,26 +106,26 @@ class ViewMessages(TopicMessages):
         limit: int | None,
         problems: list[StoreError],
     ) -> None:
-        from store.compaction.view import open_view
+        from pulsar_admin.store.compaction.view import open_view
 
         super().__init__(reader, topic, replace(options, view=open_view(reader, topic, problems)), limit, problems)
         self.keys = keys
 
     def is_few(self) -> bool:
-        from store.compaction.reading import view_extent
-        from store.search.window import is_few
+        from pulsar_admin.store.compaction.reading import view_extent
+        from pulsar_admin.store.search.window import is_few
 
         extent = view_extent(self.reader.txn, self.topic, self.options.view)
         return is_few(extent, None if self.keys else self.limit)
 
     def each(self) -> Iterator[Message]:
-        from store.compaction.reading import iter_view
+        from pulsar_admin.store.compaction.reading import iter_view
 
         found = iter_view(self.reader, self.topic, self.options.view, self.problems)
         return (message for message in found if not self.keys or message.key in self.keys)
 
     def columns(self) -> Generator[pa.RecordBatch, None, None]:
-        from store.dump.reading import iter_view_columns
+        from pulsar_admin.store.dump.reading import iter_view_columns
 
         return iter_view_columns(self.reader, self.topic, self.options, self.keys, self.limit, self.problems)
 

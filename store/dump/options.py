@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
-from store.model.window import Window
+from pulsar_admin.store.model.window import Window
 
 if TYPE_CHECKING:
-    from store.compaction.view import CompactedView
-    from store.scan.matching import Match
-    from store.scan.profiles import Profile
+    from pulsar_admin.store.compaction.view import CompactedView
+    from pulsar_admin.store.scan.matching import Match
+    from pulsar_admin.store.scan.profiles import Profile
 
 Level = Literal["messages", "entries"]
 

@@ -50,7 +50,7 @@ def open_parquet(path: Path, schema: pa.Schema, *, compressed: bool = True) -> A
 
 def write_apart(path: Path, table: pa.Table) -> None:
     """Write TABLE to PATH, not compressed, in a process that ends with it. Raises OSError and MemoryError as writing here would."""
-    from store.engine.starting import start_process  # no other format needs it
+    from pulsar_admin.store.engine.starting import start_process  # no other format needs it
 
     connection, process = start_process(_write, str(path))
     try:

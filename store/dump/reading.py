@@ -12,21 +12,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
-from store.compaction.reading import behind_view, last_of_view
-from store.dump.job import Dumped, iter_window_rows
-from store.dump.options import DumpOptions
-from store.dump.tables import json_columns
-from store.errors import EncryptedPayload, EntryCorrupt, StoreError
-from store.model.message_row import MessageRow
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.model.window import EVENT, Window
-from store.names import EARLIEST, Position, TopicName
-from store.scan.arrow import numbers_of, strings
-from store.scan.matching import UNDECIDED
-from store.scan.messages import message_schema
-from store.search.by_time import Found, count_damaged
-from store.wording import counted
+from pulsar_admin.store.compaction.reading import behind_view, last_of_view
+from pulsar_admin.store.dump.job import Dumped, iter_window_rows
+from pulsar_admin.store.dump.options import DumpOptions
+from pulsar_admin.store.dump.tables import json_columns
+from pulsar_admin.store.errors import EncryptedPayload, EntryCorrupt, StoreError
+from pulsar_admin.store.model.message_row import MessageRow
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.model.window import EVENT, Window
+from pulsar_admin.store.names import EARLIEST, Position, TopicName
+from pulsar_admin.store.scan.arrow import numbers_of, strings
+from pulsar_admin.store.scan.matching import UNDECIDED
+from pulsar_admin.store.scan.messages import message_schema
+from pulsar_admin.store.search.by_time import Found, count_damaged
+from pulsar_admin.store.wording import counted
 
 _ROW = (*message_schema(payload=True, markers=True).names, "schemaVersion", "value", "valueError")
 """The columns of a ``MessageRow`` behind its topic, in its order."""

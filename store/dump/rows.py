@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from msgspec import Struct
 
-from store.aliases import Array
+from pulsar_admin.store.aliases import Array
 
 
 class EntryRows(Struct):

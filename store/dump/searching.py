@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from msgspec.structs import asdict
 
-from store.dump.messages import TopicMessages
-from store.dump.options import DumpOptions
-from store.dump.reading import iter_matches
-from store.errors import StoreError
-from store.model.message_row import MessageRow, message_row
-from store.model.messages import Message, MessageReader, ReadOptions
-from store.model.reader import EntryReader
-from store.model.schemas import value_decoder
-from store.model.topics import Topic
-from store.names import Position
+from pulsar_admin.store.dump.messages import TopicMessages
+from pulsar_admin.store.dump.options import DumpOptions
+from pulsar_admin.store.dump.reading import iter_matches
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.message_row import MessageRow, message_row
+from pulsar_admin.store.model.messages import Message, MessageReader, ReadOptions
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.schemas import value_decoder
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
 
 _WINDOW_MAX = 1 << 20  # entries in front of a match among which its neighbours are looked for at once
 

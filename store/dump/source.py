@@ -19,15 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-from store.aliases import Array
-from store.changes.log_writer import ENTRY_MAX_BYTES
-from store.codec.given import integer, json_object, text
-from store.dump.files import MANIFEST
-from store.dump.rows import EntryRows, merged
-from store.errors import Corrupt, InvalidValue, LimitExceeded, NotFound, reason_of
-from store.kernels.sha1 import sha1_spans
-from store.names import INT_MAX
-from store.scan.arrow import numbers_of
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.changes.log_writer import ENTRY_MAX_BYTES
+from pulsar_admin.store.codec.given import integer, json_object, text
+from pulsar_admin.store.dump.files import MANIFEST
+from pulsar_admin.store.dump.rows import EntryRows, merged
+from pulsar_admin.store.errors import Corrupt, InvalidValue, LimitExceeded, NotFound, reason_of
+from pulsar_admin.store.kernels.sha1 import sha1_spans
+from pulsar_admin.store.names import INT_MAX
+from pulsar_admin.store.scan.arrow import numbers_of
 
 Json = dict[str, Any]  # Any: JSON values
 

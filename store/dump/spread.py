@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct, field
 
-from store.dump.columns import DumpColumns, Finish
-from store.dump.tables import ENTRY_SCHEMA, EntryColumns, entry_batch
-from store.engine.memory import give_back
-from store.names import Position
-from store.scan.entries import TimeRange, WindowScan, within
-from store.scan.messages import MessageColumns, message_runs, schema_of
-from store.scan.places import EntryBatch, Places, PlacesReader, doubtful
-from store.scan.spread import PIECE_BYTES, ROUND_ENTRIES, PlacesOperation, PlainFiles, run_places
+from pulsar_admin.store.dump.columns import DumpColumns, Finish
+from pulsar_admin.store.dump.tables import ENTRY_SCHEMA, EntryColumns, entry_batch
+from pulsar_admin.store.engine.memory import give_back
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.scan.entries import TimeRange, WindowScan, within
+from pulsar_admin.store.scan.messages import MessageColumns, message_runs, schema_of
+from pulsar_admin.store.scan.places import EntryBatch, Places, PlacesReader, doubtful
+from pulsar_admin.store.scan.spread import PIECE_BYTES, ROUND_ENTRIES, PlacesOperation, PlainFiles, run_places
 
 Convert = Callable[[EntryBatch], Iterator[pa.RecordBatch]]
 

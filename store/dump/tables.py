@@ -13,18 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from store.aliases import Array
-from store.codec.value import json_text as json_text_of
-from store.codec.value import plain
-from store.db.clocks import Clock
-from store.dump.columns import HELPERS
-from store.dump.json_lines import compact, json_lines
-from store.kernels.messages import HEAD, read_heads
-from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
-from store.kernels.sha1 import sha1_spans
-from store.names import LONG_MIN
-from store.scan.arrow import column, nullable, numbers_of, scalar, spans_array
-from store.scan.places import EntryBatch
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.value import json_text as json_text_of
+from pulsar_admin.store.codec.value import plain
+from pulsar_admin.store.db.clocks import Clock
+from pulsar_admin.store.dump.columns import HELPERS
+from pulsar_admin.store.dump.json_lines import compact, json_lines
+from pulsar_admin.store.kernels.messages import HEAD, read_heads
+from pulsar_admin.store.kernels.records import HAS_BROKER_TIME, UNFRAMED
+from pulsar_admin.store.kernels.sha1 import sha1_spans
+from pulsar_admin.store.names import LONG_MIN
+from pulsar_admin.store.scan.arrow import column, nullable, numbers_of, scalar, spans_array
+from pulsar_admin.store.scan.places import EntryBatch
 
 DAY_MS = 86_400_000
 LINES = 1 << 12  # in one piece of JSON text

@@ -10,10 +10,10 @@ from types import TracebackType
 
 from msgspec import Struct, field
 
-from store.engine.operation import FailedSlice, Finished, Operation, Results
-from store.engine.packed import Packed, pack_slice, unpack_slice
-from store.engine.processes import AHEAD, Task, Worker, start_worker
-from store.engine.slices import FileRange
+from pulsar_admin.store.engine.operation import FailedSlice, Finished, Operation, Results
+from pulsar_admin.store.engine.packed import Packed, pack_slice, unpack_slice
+from pulsar_admin.store.engine.processes import AHEAD, Task, Worker, start_worker
+from pulsar_admin.store.engine.slices import FileRange
 
 TRIES = 2
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from store.engine.slices import LEAST_SLICE_BYTES, SLICE_BYTES, Cut
-from store.errors import LimitExceeded
+from pulsar_admin.store.engine.slices import LEAST_SLICE_BYTES, SLICE_BYTES, Cut
+from pulsar_admin.store.errors import LimitExceeded
 
 BASE_BYTES = 192 << 20
 """What a scan process takes before it reads anything: Python, numpy, numba, Arrow."""

@@ -8,8 +8,8 @@ from typing import Protocol
 import pyarrow as pa
 from msgspec import Struct
 
-from store.engine.slices import FileRange
-from store.errors import LimitExceeded, SliceFailed, StoreError
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.errors import LimitExceeded, SliceFailed, StoreError
 
 Finished = Callable[[FileRange], None]
 Results = Iterator[tuple[FileRange, pa.Table]]

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from store.engine.operation import Operation
-from store.engine.slices import FileRange
-from store.errors import StoreError
+from pulsar_admin.store.engine.operation import Operation
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.errors import StoreError
 
 
 class Packed(NamedTuple):

@@ -16,11 +16,11 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from store.engine.memory import bound_process
-from store.engine.operation import Operation
-from store.engine.packed import Packed, pack_slice
-from store.engine.slices import FileRange
-from store.engine.starting import start_process
+from pulsar_admin.store.engine.memory import bound_process
+from pulsar_admin.store.engine.operation import Operation
+from pulsar_admin.store.engine.packed import Packed, pack_slice
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.engine.starting import start_process
 
 Given = tuple[Operation | None, FileRange] | None
 """What a process is told: an operation where it is another than before, and a slice; None: there is no more."""

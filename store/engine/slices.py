@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from store.names import FileKind
+from pulsar_admin.store.names import FileKind
 
 SLICE_BYTES = 64 << 20
 LEAST_SLICE_BYTES = 1 << 20

@@ -16,13 +16,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from store.engine.operation import FailedSlice, Finished, Operation, Results
-from store.engine.packed import PACKED, Packed, rows_of, unpack_slice
-from store.engine.slices import FileRange
-from store.engine.spark_errors import job_error
-from store.engine.spark_session import core_count
-from store.engine.spark_workers import lacking_packages
-from store.errors import LimitExceeded, MissingComponent
+from pulsar_admin.store.engine.operation import FailedSlice, Finished, Operation, Results
+from pulsar_admin.store.engine.packed import PACKED, Packed, rows_of, unpack_slice
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.engine.spark_errors import job_error
+from pulsar_admin.store.engine.spark_session import core_count
+from pulsar_admin.store.engine.spark_workers import lacking_packages
+from pulsar_admin.store.errors import LimitExceeded, MissingComponent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,8 +99,8 @@ class SparkEngine(Struct):
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import gc
 
-            from store.engine.memory import bound_process
-            from store.engine.packed import pack_slice, row_of
+            from pulsar_admin.store.engine.memory import bound_process
+            from pulsar_admin.store.engine.packed import pack_slice, row_of
 
             if memory_bytes is not None:
                 bound_process(memory_bytes)

@@ -7,8 +7,8 @@ import socket
 import sys
 from urllib.parse import urlsplit
 
-from store.engine.secrets import hide_secrets, hide_url
-from store.errors import InvalidValue, LimitExceeded, MissingComponent, Refused, StoreError
+from pulsar_admin.store.engine.secrets import hide_secrets, hide_url
+from pulsar_admin.store.errors import InvalidValue, LimitExceeded, MissingComponent, Refused, StoreError
 
 _CAUSE = re.compile(r"^\s*(?:Caused by: |: )?((?:[\w$]+\.)*_?[A-Z][\w$]*(?:Error|Exception|Exit|Interrupt)): (.+)$")
 _WRAPPERS = ("Py4JJavaError", "SparkException", "PythonException", "PySparkRuntimeError", "SparkConnectGrpcException")

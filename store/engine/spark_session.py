@@ -1,6 +1,6 @@
 """Opening a Spark session for the tool: which Java, which master, and our own code on the executors.
 
-Two traps (both tested): a worker puts its working directory first on ``sys.path``, where a stray ``store.py`` would shadow us,
+Two traps (both tested): a worker puts its working directory first on ``sys.path``, where a stray ``pulsar_admin.py`` would shadow us,
 hence ``PYTHONSAFEPATH``; and Spark ignores a file called ``.whl``, hence the archive is a ``.zip``.
 """
 
@@ -23,11 +23,11 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from msgspec import Struct
 
-from store.engine.secrets import hide_url
-from store.engine.spark_errors import cause_of, check_address, check_form
-from store.errors import MissingComponent, Refused
-from store.extras import require
-from store.files import Scratch, scratch_directory
+from pulsar_admin.store.engine.secrets import hide_url
+from pulsar_admin.store.engine.spark_errors import cause_of, check_address, check_form
+from pulsar_admin.store.errors import MissingComponent, Refused
+from pulsar_admin.store.extras import require
+from pulsar_admin.store.files import Scratch, scratch_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +53,6 @@ _SOCKET = "spark.python.unix.domain.socket"  # since Spark 4.1
 _LONGEST_FOLDER = 60  # a socket's path has room for 104 bytes, its name takes 42
 _LEAST_HEAP_BYTES = 512 << 20  # Spark refuses to start with less than 450 MiB
 _SHIPPED: WeakKeyDictionary[SparkSession, finalize[[], SparkSession]] = WeakKeyDictionary()
-_PACKAGES = ("store", "pulsar_admin", "commands")
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 
@@ -112,18 +111,13 @@ def hide_traceback() -> None:
 
 
 def pack_code(folder: Path) -> Path:
-    """Return a .zip in FOLDER with our packages as they are imported here, and the data that they read."""
+    """Return a .zip in FOLDER with our package as it is imported here, and the data that it reads."""
     archive = folder / "pulsar_admin_toolkit.zip"
+    root = Path(__file__).parents[2]
     with ZipFile(archive, "w", ZIP_DEFLATED) as zipped:
-        for name in _PACKAGES:
-            package = importlib.util.find_spec(name)
-            if package is None or package.origin is None:
-                raise MissingComponent(
-                    f"the package {name} is not installed", hint="install pulsar-admin-toolkit again"
-                )
-            root = Path(package.origin).parent
-            for file in sorted(file for kind in ("py", "avsc", "json") for file in root.rglob(f"*.{kind}")):
-                zipped.write(file, Path(name) / file.relative_to(root))
+        for place, _, names in sorted(os.walk(root, followlinks=True)):  # in a checkout two folders are links
+            for name in sorted(name for name in names if name.endswith((".py", ".avsc", ".json"))):
+                zipped.write(Path(place, name), Path(place, name).relative_to(root.parent))
     return archive
 
 

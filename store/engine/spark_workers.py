@@ -10,7 +10,7 @@ from msgspec import Struct
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import udf
 
-from store.errors import MissingComponent
+from pulsar_admin.store.errors import MissingComponent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
-from store.errors import NotWritable
+from pulsar_admin.store.errors import NotWritable
 
 
 def start_process(target: Callable[..., None], *arguments: object) -> tuple[Connection, Any]:

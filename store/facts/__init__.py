@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from msgspec import Struct
 
-from store.errors import StoreError
+from pulsar_admin.store.errors import StoreError
 
 __all__ = ["Unknown", "fact"]
 

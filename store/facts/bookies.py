@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from store.db.bookies import Bookie, disks_of, iter_imported_bookies
-from store.db.environment import Store
-from store.db.files import iter_logs
-from store.db.owners import Owner, OwnerKind
-from store.db.unserved import iter_unserved
-from store.errors import StoreError
-from store.model.absent_bookies import find_gone_bookies
-from store.model.broken import GONE, Missing, Thinned, find_missing, iter_thinned, iter_unreadable
-from store.model.coverage import lacking_of
-from store.model.cursors import iter_cursor_names, read_cursor
-from store.model.ledgers import find_metadata, read_ledger
-from store.model.open_end import read_confirmed, read_shortfalls
-from store.model.placement import ensemble_bookies
-from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic
-from store.names import FileKind, parse_topic
-from store.sources.missing_logs import MissingLog, has_database, read_missing_logs
+from pulsar_admin.store.db.bookies import Bookie, disks_of, iter_imported_bookies
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.db.owners import Owner, OwnerKind
+from pulsar_admin.store.db.unserved import iter_unserved
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.absent_bookies import find_gone_bookies
+from pulsar_admin.store.model.broken import GONE, Missing, Thinned, find_missing, iter_thinned, iter_unreadable
+from pulsar_admin.store.model.coverage import lacking_of
+from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor
+from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
+from pulsar_admin.store.model.open_end import read_confirmed, read_shortfalls
+from pulsar_admin.store.model.placement import ensemble_bookies
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import FileKind, parse_topic
+from pulsar_admin.store.sources.missing_logs import MissingLog, has_database, read_missing_logs
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64

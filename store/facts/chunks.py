@@ -10,12 +10,12 @@ from itertools import islice
 
 from msgspec import Struct
 
-from store.codec.message import EntryHeader, decode_message_entry, is_chunk
-from store.errors import StoreError
-from store.model.extent import Intervals
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
+from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry, is_chunk
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.extent import Intervals
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
 
 _LOOK = 1_000
 """Entries among which chunks of one message are looked for: other producers' may lie between them."""

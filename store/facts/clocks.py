@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from store.db.blocks import LedgerSums
-from store.db.environment import Txn
-from store.model.ledgers import WholeLedger, find_sums
-from store.model.topics import Topic
+from pulsar_admin.store.db.blocks import LedgerSums
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.model.ledgers import WholeLedger, find_sums
+from pulsar_admin.store.model.topics import Topic
 
 
 class Clocks(Struct, frozen=True):

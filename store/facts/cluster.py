@@ -9,35 +9,35 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from store.db.environment import Store
-from store.db.files import LogFile, iter_log_ends, iter_not_needed
-from store.errors import StoreError, Unsupported
-from store.facts import Unknown
-from store.facts.trees import Tree, lacks_ledgers, lacks_managed_ledgers, unknown_trees
-from store.facts.unlisted import HeldLedgers, UnlistedLedgers, find_newer, find_unlisted
-from store.model.absent_bookies import find_unknown_bookies
-from store.model.ledgers import iter_ledger_ids
-from store.model.managed_nodes import iter_other_ledgers
-from store.model.reader import EntryReader
-from store.model.topics import iter_topics, read_topic
-from store.sources.roots import stored_roots
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.db.files import LogFile, iter_log_ends, iter_not_needed
+from pulsar_admin.store.errors import StoreError, Unsupported
+from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts.trees import Tree, lacks_ledgers, lacks_managed_ledgers, unknown_trees
+from pulsar_admin.store.facts.unlisted import HeldLedgers, UnlistedLedgers, find_newer, find_unlisted
+from pulsar_admin.store.model.absent_bookies import find_unknown_bookies
+from pulsar_admin.store.model.ledgers import iter_ledger_ids
+from pulsar_admin.store.model.managed_nodes import iter_other_ledgers
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.sources.roots import stored_roots
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store.facts.bookies import BookieFacts
-    from store.facts.disk_totals import StuckLog
-    from store.facts.disks import DiskUsage
-    from store.facts.managed_ledgers import OtherLedger
-    from store.facts.marks import Mark
-    from store.facts.orphans import Orphan
-    from store.facts.partitions import Partitions
-    from store.facts.rows import AlteredRows
-    from store.facts.topics import ReadBudget, TopicFacts
-    from store.facts.unclosed import Unclosed
-    from store.facts.values import UnknownValues
-    from store.facts.vanished import DetachedView, Vanished
-    from store.names import TopicName
+    from pulsar_admin.store.facts.bookies import BookieFacts
+    from pulsar_admin.store.facts.disk_totals import StuckLog
+    from pulsar_admin.store.facts.disks import DiskUsage
+    from pulsar_admin.store.facts.managed_ledgers import OtherLedger
+    from pulsar_admin.store.facts.marks import Mark
+    from pulsar_admin.store.facts.orphans import Orphan
+    from pulsar_admin.store.facts.partitions import Partitions
+    from pulsar_admin.store.facts.rows import AlteredRows
+    from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
+    from pulsar_admin.store.facts.unclosed import Unclosed
+    from pulsar_admin.store.facts.values import UnknownValues
+    from pulsar_admin.store.facts.vanished import DetachedView, Vanished
+    from pulsar_admin.store.names import TopicName
 
 _STUCK_MAX = 1_000
 
@@ -66,7 +66,7 @@ class ClusterFacts:
         """Yield the facts of each topic at NOW_MS, then those of what a newer Pulsar keeps beside topics; values of a newer version and
         topics that vanished are left out, their own facts tell of them, and so are topics that PASSES says to pass by.
         """
-        from store.facts.topics import TopicFacts
+        from pulsar_admin.store.facts.topics import TopicFacts
 
         txn = self.reader.txn
         for name in chain(iter_topics(txn), iter_other_ledgers(txn)):
@@ -86,16 +86,16 @@ class ClusterFacts:
     @cached_property
     def unclosed(self) -> Unclosed:
         """What nobody closed, of the topics that were added so far: who looks at all topics adds them."""
-        from store.facts.unclosed import Unclosed
+        from pulsar_admin.store.facts.unclosed import Unclosed
 
         return Unclosed()
 
     @cached_property
     def leaked(self) -> tuple[Orphan, ...]:
         """The ledgers that nothing references, but for those that may be the only copy of something, and those of which nobody knows."""
-        from store.facts.orphans import iter_orphans
-        from store.facts.unlisted import Unlisted
-        from store.facts.vanished import kept_ledgers
+        from pulsar_admin.store.facts.orphans import iter_orphans
+        from pulsar_admin.store.facts.unlisted import Unlisted
+        from pulsar_admin.store.facts.vanished import kept_ledgers
 
         kept, untold = kept_ledgers(self.reader.txn), (Unlisted.NEWER, Unlisted.UNLISTED)
         found = iter_orphans(self.reader.txn)
@@ -104,21 +104,21 @@ class ClusterFacts:
     @cached_property
     def journal_only(self) -> tuple[tuple[LogFile, int, int], ...]:
         """The journals that have entries which no entry log has, with how many these are, and their bytes."""
-        from store.facts.disks import journal_only
+        from pulsar_admin.store.facts.disks import journal_only
 
         return journal_only(self.reader.txn)
 
     @cached_property
     def stuck_logs(self) -> tuple[StuckLog, ...]:
         """The entry logs with dead bytes beside live ones, those with most of them first; a thousand at most."""
-        from store.facts.disk_totals import read_disk_totals
+        from pulsar_admin.store.facts.disk_totals import read_disk_totals
 
         return read_disk_totals(self.store, self.reader.txn, _STUCK_MAX).stuck
 
     @cached_property
     def disks(self) -> tuple[tuple[Path, DiskUsage], ...]:
         """The disks, each by one of its folders, of files that were imported where they lie."""
-        from store.facts.disks import read_disks
+        from pulsar_admin.store.facts.disks import read_disks
 
         return read_disks(self.store.path, self.reader.txn)
 
@@ -135,13 +135,13 @@ class ClusterFacts:
     @cached_property
     def vanished(self) -> Vanished:
         """Topics whose node is gone without a deletion, and compacted views that their topics name no more."""
-        from store.facts.vanished import find_vanished
+        from pulsar_admin.store.facts.vanished import find_vanished
 
         return find_vanished(self.reader)
 
     def keys_of_view_alone(self, view: DetachedView) -> tuple[str, ...] | Unknown:
         """The keys that only a compacted view has which its topic names no more."""
-        from store.facts.vanished import keys_of_view_alone
+        from pulsar_admin.store.facts.vanished import keys_of_view_alone
 
         return keys_of_view_alone(self.reader, view)
 
@@ -192,14 +192,14 @@ class ClusterFacts:
     @cached_property
     def marks(self) -> tuple[Mark, ...]:
         """The ledgers that are marked as under-replicated."""
-        from store.facts.marks import iter_marks
+        from pulsar_admin.store.facts.marks import iter_marks
 
         return tuple(iter_marks(self.reader.txn))
 
     @cached_property
     def disagreeing_partitions(self) -> tuple[Partitions, ...]:
         """The names whose metadata as partitioned topics and whose partitions do not agree."""
-        from store.facts.partitions import find_disagreeing
+        from pulsar_admin.store.facts.partitions import find_disagreeing
 
         return find_disagreeing(self.reader.txn)
 
@@ -211,27 +211,27 @@ class ClusterFacts:
     @cached_property
     def other_ledgers(self) -> tuple[OtherLedger, ...]:
         """The managed ledgers that are no persistent topics, which a newer Pulsar reads."""
-        from store.facts.managed_ledgers import other_ledgers
+        from pulsar_admin.store.facts.managed_ledgers import other_ledgers
 
         return other_ledgers(self.reader.txn)
 
     @cached_property
     def altered_rows(self) -> tuple[AlteredRows, ...]:
         """The store's own rows whose key or value is not what was written, by database."""
-        from store.facts.rows import altered_rows
+        from pulsar_admin.store.facts.rows import altered_rows
 
         return altered_rows(self.reader.txn)
 
     @cached_property
     def bookies(self) -> BookieFacts:
         """Facts of the bookies."""
-        from store.facts.bookies import BookieFacts
+        from pulsar_admin.store.facts.bookies import BookieFacts
 
         return BookieFacts(self.store, self.reader)
 
     @cached_property
     def unknown_values(self) -> tuple[UnknownValues, ...]:
         """The metadata values that say more than this version knows."""
-        from store.facts.values import unknown_values
+        from pulsar_admin.store.facts.values import unknown_values
 
         return unknown_values(self.reader.txn)

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from store.db.bookies import iter_imported_bookies
-from store.db.environment import Store, Txn
-from store.db.files import iter_logs
-from store.model.cursors import COMPACTION_CURSOR, Cursor, is_consumed
-from store.model.topics import Topic
-from store.names import FileKind, TopicName
-from store.wording import counted
+from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, is_consumed
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import FileKind, TopicName
+from pulsar_admin.store.wording import counted
 
 _LEFTOVERS = ("*.log.compacting", "*.compacted")
 

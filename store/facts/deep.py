@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from store.db.bookies import iter_imported_bookies
-from store.db.environment import Store
-from store.db.unserved import read_misled_bookies
-from store.errors import StoreError
-from store.facts.cluster import ClusterFacts
-from store.model.coverage import served_elsewhere
-from store.model.ledgers import read_ledger, sorted_ledger_ids
-from store.model.reader import EntryReader
-from store.sources.missing_logs import has_database
+from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.db.unserved import read_misled_bookies
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.model.coverage import served_elsewhere
+from pulsar_admin.store.model.ledgers import read_ledger, sorted_ledger_ids
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.sources.missing_logs import has_database
 
 if TYPE_CHECKING:
-    from store.engine.operation import Engine
+    from pulsar_admin.store.engine.operation import Engine
 
 
 class Misled(Struct, frozen=True):
@@ -46,7 +46,7 @@ class DeepFacts(ClusterFacts):
         """Yield the bookies whose database of places leads astray; of those that are not at hand, or known for it, nothing is said."""
         import numpy as np
 
-        from store.sources.misled import read_misled
+        from pulsar_admin.store.sources.misled import read_misled
 
         txn = self.reader.txn
         listed, known = sorted_ledger_ids(txn), read_misled_bookies(txn)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from store.model.cursors import Cursor
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
-from store.policies.in_force import find_message_ttl
+from pulsar_admin.store.model.cursors import Cursor
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.policies.in_force import find_message_ttl
 
 
 class NotDue(Struct, frozen=True):
@@ -40,7 +40,7 @@ def find_ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor) -> TtlC
     ttl = find_message_ttl(reader.txn, topic.name)
     if ttl is None or ttl.seconds <= 0:
         return None
-    from store.search.before_due import expiring_before_due  # numpy
+    from pulsar_admin.store.search.before_due import expiring_before_due  # numpy
 
     early = expiring_before_due(reader, topic, cursor, ttl.seconds * 1000)
     return TtlConflict(ttl.seconds, ttl.source, early.messages, tuple(one.position for one in early.first))

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct, field
 
-from store.codec.entrylog import HEADER_BYTES
-from store.db.blocks import Block
-from store.db.environment import Store, Txn
-from store.db.files import LogFile, iter_logs
-from store.facts.file_sums import FileSums, sum_files
-from store.facts.unlisted import UnlistedLedgers
-from store.model.ledger_owners import all_owners
-from store.names import FileKind
-from store.scan.ledgers_map import read_ledger_sizes
+from pulsar_admin.store.codec.entrylog import HEADER_BYTES
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import LogFile, iter_logs
+from pulsar_admin.store.facts.file_sums import FileSums, sum_files
+from pulsar_admin.store.facts.unlisted import UnlistedLedgers
+from pulsar_admin.store.model.ledger_owners import all_owners
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
 
 
 class StuckLog(Struct, frozen=True):

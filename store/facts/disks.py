@@ -7,12 +7,12 @@ from pathlib import Path
 from shutil import disk_usage
 from typing import NamedTuple
 
-from store.db.blocks import Block
-from store.db.environment import Txn
-from store.db.files import FileMode, LogFile, iter_logs
-from store.errors import IndexCorrupt
-from store.facts.file_sums import FileSums
-from store.names import FileKind
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import FileMode, LogFile, iter_logs
+from pulsar_admin.store.errors import IndexCorrupt
+from pulsar_admin.store.facts.file_sums import FileSums
+from pulsar_admin.store.names import FileKind
 
 
 class DiskUsage(NamedTuple):

@@ -8,12 +8,12 @@ from itertools import islice
 
 from msgspec import Struct
 
-from store.db.blocks import Block
-from store.db.environment import Txn
-from store.errors import IndexCorrupt, StoreError
-from store.facts.unlisted import UnlistedLedgers
-from store.facts.usual_blocks import UsualBlocks, UsualRows
-from store.model.ledgers import sorted_ledger_ids
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import IndexCorrupt, StoreError
+from pulsar_admin.store.facts.unlisted import UnlistedLedgers
+from pulsar_admin.store.facts.usual_blocks import UsualBlocks, UsualRows
+from pulsar_admin.store.model.ledgers import sorted_ledger_ids
 
 MANY_ROWS = 4096
 """Of fewer each is looked at: numpy takes 70 ms to import."""

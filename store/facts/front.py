@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from store.codec.buffer import signed
-from store.codec.cursor import CursorState
-from store.codec.message import is_batch, is_marker, transaction_id
-from store.model.message_row import MARKER_NAMES
-from store.model.messages import Message, MessageReader, explode
-from store.model.reader import EntryReader
-from store.names import Position
+from pulsar_admin.store.codec.buffer import signed
+from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.codec.message import is_batch, is_marker, transaction_id
+from pulsar_admin.store.model.message_row import MARKER_NAMES
+from pulsar_admin.store.model.messages import Message, MessageReader, explode
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import Position
 
 _WORD_BITS = 64
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from store.db.environment import Txn
-from store.errors import StoreError
-from store.model.managed_nodes import iter_other_cursors, iter_other_ledgers
-from store.model.topics import read_topic
-from store.names import MANAGED_LEDGERS
-from store.wording import counted
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.managed_nodes import iter_other_cursors, iter_other_ledgers
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import MANAGED_LEDGERS
+from pulsar_admin.store.wording import counted
 
 
 class OtherLedger(Struct, frozen=True):

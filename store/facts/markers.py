@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.message import is_marker
-from store.errors import StoreError
-from store.facts.chunks import read_header
-from store.facts.delays import NotDue
-from store.model.extent import Extent, Intervals, extent_of, iter_ledger_parts
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
+from pulsar_admin.store.codec.message import is_marker
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts.chunks import read_header
+from pulsar_admin.store.facts.delays import NotDue
+from pulsar_admin.store.model.extent import Extent, Intervals, extent_of, iter_ledger_parts
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
 
 if TYPE_CHECKING:
-    from store.proto.pulsar_api_pb2 import MessageMetadata
+    from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 
 _FEW = 10_000
 """Entries whose headers are read to count their messages."""
@@ -57,8 +57,8 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
     """
     import numpy as np
 
-    from store.kernels.records import CHUNK, MARKER
-    from store.scan.entries import EntryScan
+    from pulsar_admin.store.kernels.records import CHUNK, MARKER
+    from pulsar_admin.store.scan.entries import EntryScan
 
     scan = EntryScan(
         reader, (part for start, end in intervals for part in iter_ledger_parts(topic, start, end)), heads=True
@@ -92,8 +92,8 @@ def read_each_contents(
     """
     import numpy as np
 
-    from store.kernels.records import CHUNK, MARKER, UNFRAMED
-    from store.scan.entries import EntryScan
+    from pulsar_admin.store.kernels.records import CHUNK, MARKER, UNFRAMED
+    from pulsar_admin.store.scan.entries import EntryScan
 
     whole: dict[int, tuple[Topic, list[Intervals]]] = {}
     for topic, intervals in wanted:

@@ -10,18 +10,18 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from store.codec.policies import Retention
-from store.db.environment import Txn
-from store.errors import StoreError
-from store.facts import Unknown
-from store.facts.counts import subscriptions_of
-from store.facts.plain import find_plain_nodes
-from store.facts.topics import TopicFacts
-from store.model.cursors import backlog_entries, is_consumed, merge_ranges
-from store.model.topics import rank_of, read_open_end
-from store.names import PERSISTENT, NamespaceName, TopicName
-from store.policies.in_force import find_common
-from store.policies.trimming import BROKER_DEFAULT, consumed_by, count_let_go
+from pulsar_admin.store.codec.policies import Retention
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts.counts import subscriptions_of
+from pulsar_admin.store.facts.plain import find_plain_nodes
+from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.model.cursors import backlog_entries, is_consumed, merge_ranges
+from pulsar_admin.store.model.topics import rank_of, read_open_end
+from pulsar_admin.store.names import PERSISTENT, NamespaceName, TopicName
+from pulsar_admin.store.policies.in_force import find_common
+from pulsar_admin.store.policies.trimming import BROKER_DEFAULT, consumed_by, count_let_go
 
 
 class Blocker(Struct, frozen=True):

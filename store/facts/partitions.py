@@ -7,13 +7,13 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.policies import PartitionedTopic
-from store.db.environment import Txn
-from store.db.tree import find_node
-from store.errors import StoreError
-from store.model.partitions import iter_partitioned, read_partitioned
-from store.model.topics import iter_topics, read_topic
-from store.names import PARTITION_SUFFIX, TopicName
+from pulsar_admin.store.codec.policies import PartitionedTopic
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.partitions import iter_partitioned, read_partitioned
+from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.names import PARTITION_SUFFIX, TopicName
 
 
 class Partitions(Struct, frozen=True):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from store.db.tree import find_node, tree_key
-from store.model.broken import NO_LEDGER, NO_METADATA, BrokenLedger, find_broken
-from store.model.cursors import PENDING_ACK_CURSOR, read_cursor
-from store.model.reader import EntryReader
-from store.model.topics import Topic, find_pending_ack_logs, read_topic
-from store.model.whole import may_be_broken
-from store.names import PENDING_ACK_SUFFIX, Position, TopicName
+from pulsar_admin.store.db.tree import find_node, tree_key
+from pulsar_admin.store.model.broken import NO_LEDGER, NO_METADATA, BrokenLedger, find_broken
+from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR, read_cursor
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, find_pending_ack_logs, read_topic
+from pulsar_admin.store.model.whole import may_be_broken
+from pulsar_admin.store.names import PENDING_ACK_SUFFIX, Position, TopicName
 
 
 class PendingAckLog(Struct, frozen=True):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from store.codec.cursor import PlainCursor, find_plain_cursor
-from store.codec.managedledger import find_plain_ledgers
-from store.db.environment import Txn
-from store.db.tree import plain_value, tree_key
-from store.model.cursors import COMPACTION_CURSOR
+from pulsar_admin.store.codec.cursor import PlainCursor, find_plain_cursor
+from pulsar_admin.store.codec.managedledger import find_plain_ledgers
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import plain_value, tree_key
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR
 
 KEPT_MAX = 100_000
 """Topics whose nodes are kept: 1 KB each of 2 ledgers and 2 cursors."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from store.db.environment import DATABASES, Txn
-from store.db.rows import DERIVED, cure_of, name_of_row
+from pulsar_admin.store.db.environment import DATABASES, Txn
+from pulsar_admin.store.db.rows import DERIVED, cure_of, name_of_row
 
 _NAMED = 3
 

@@ -17,10 +17,10 @@ from typing import Any, Generic, Self, TypeVar
 
 from msgspec import Struct
 
-from store.db.environment import Txn, open_store
-from store.errors import NotWritable, StoreError
-from store.model.reader import EntryReader, open_reader
-from store.pace import PACE
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.errors import NotWritable, StoreError
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.pace import PACE
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -159,7 +159,7 @@ class _Helper:
     """A process, and the parts that it was given, in the order in which its answers come."""
 
     def __init__(self, path: Path, expected: _Snapshot, work: Callable[..., object]) -> None:
-        from store.engine.starting import start_process  # of few stores
+        from pulsar_admin.store.engine.starting import start_process  # of few stores
 
         self.connection, self._process = start_process(_serve, path, expected, work)
         self.given = deque[int]()

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from store.codec.transactions import TxnId
-from store.errors import StoreError
-from store.facts import Unknown, fact
-from store.facts.clocks import Clocks
-from store.facts.delays import NotDue, TtlConflict, find_ttl_conflict
-from store.facts.pending_acks import PendingAckLog, read_pending_ack_log
-from store.model.broken import NOT_SEEN, BrokenLedger
-from store.model.coverage import absent_of
-from store.model.cursors import Cursor, is_consumed, is_own, normal_ranges
-from store.model.extent import Extent, Intervals, extent_of, pending_intervals, subtract
-from store.model.transactions import Buffer, read_pending_acks
-from store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, Position
-from store.policies.in_force import MessageTtl, find_delivery, may_delay
+from pulsar_admin.store.codec.transactions import TxnId
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts import Unknown, fact
+from pulsar_admin.store.facts.clocks import Clocks
+from pulsar_admin.store.facts.delays import NotDue, TtlConflict, find_ttl_conflict
+from pulsar_admin.store.facts.pending_acks import PendingAckLog, read_pending_ack_log
+from pulsar_admin.store.model.broken import NOT_SEEN, BrokenLedger
+from pulsar_admin.store.model.coverage import absent_of
+from pulsar_admin.store.model.cursors import Cursor, is_consumed, is_own, normal_ranges
+from pulsar_admin.store.model.extent import Extent, Intervals, extent_of, pending_intervals, subtract
+from pulsar_admin.store.model.transactions import Buffer, read_pending_acks
+from pulsar_admin.store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, Position
+from pulsar_admin.store.policies.in_force import MessageTtl, find_delivery, may_delay
 
 if TYPE_CHECKING:
-    from store.facts.chunks import CutMessage
-    from store.facts.front import Front
-    from store.facts.markers import Contents
-    from store.facts.topics import TopicFacts
-    from store.search.pending import FutureDated
+    from pulsar_admin.store.facts.chunks import CutMessage
+    from pulsar_admin.store.facts.front import Front
+    from pulsar_admin.store.facts.markers import Contents
+    from pulsar_admin.store.facts.topics import TopicFacts
+    from pulsar_admin.store.search.pending import FutureDated
 
 
 class Loss(Struct, frozen=True):
@@ -143,7 +143,7 @@ class SubscriptionFacts:
         """The message to be given next; None without a backlog, and for records that are no messages."""
         if self.oldest is None or not self.holds_messages:
             return None
-        from store.facts.front import read_front  # all of messages
+        from pulsar_admin.store.facts.front import read_front  # all of messages
 
         try:
             return read_front(self.of.reader, self.cursor.state, self.oldest)
@@ -155,7 +155,7 @@ class SubscriptionFacts:
         """The chunked message that its backlog begins in the middle of; None where it does not, or that would read too much."""
         if not self.may_look_at_edges:
             return None
-        from store.facts.chunks import find_cut  # all of messages
+        from pulsar_admin.store.facts.chunks import find_cut  # all of messages
 
         return find_cut(self.of.reader, self.of.topic, self.pending)
 
@@ -164,7 +164,7 @@ class SubscriptionFacts:
         """What its backlog consists of; None without a backlog, without a marker at its ends, or where that would read too much."""
         if not self.may_look_at_edges:
             return None
-        from store.facts.markers import has_marker_at_edges
+        from pulsar_admin.store.facts.markers import has_marker_at_edges
 
         of = self.of
         if not of.budget.unlimited and not has_marker_at_edges(of.reader, of.topic, self.pending):
@@ -174,7 +174,7 @@ class SubscriptionFacts:
     @fact
     def headers(self) -> Contents | Unknown:
         """What all headers of its backlog say."""
-        from store.facts.markers import read_contents
+        from pulsar_admin.store.facts.markers import read_contents
 
         try:
             return read_contents(self.of.reader, self.of.topic, self.pending, self.of.now_ms)
@@ -300,7 +300,7 @@ class SubscriptionFacts:
         """
         if self.ttl is None or isinstance(self.ttl, Unknown):
             return self.ttl
-        from store.search.pending import PendingSearch, read_future_dated  # all of searches
+        from pulsar_admin.store.search.pending import PendingSearch, read_future_dated  # all of searches
 
         search = PendingSearch(self.of.reader, self.of.topic, self.cursor.state, "auto")
         try:
@@ -313,8 +313,8 @@ class SubscriptionFacts:
         """What the TTL in force drops when a broker next looks; None for nothing."""
         if self.ttl is None or isinstance(self.ttl, Unknown):
             return self.ttl
-        from store.search.broker_setup import DEFAULT_BROKER
-        from store.search.expiry import broker_through
+        from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER
+        from pulsar_admin.store.search.expiry import broker_through
 
         topic, reader = self.of.topic, self.of.reader
         try:

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from store.codec.policies import Retention
-from store.codec.transactions import TxnId
-from store.db.tree import find_node
-from store.errors import MetadataCorrupt, StoreError
-from store.facts import Unknown, fact
-from store.facts.clocks import Clocks, read_clocks
-from store.facts.subscriptions import SubscriptionFacts
-from store.model.absent_bookies import AbsentBookies, find_absent_bookies
-from store.model.broken import BrokenLedger, find_broken
-from store.model.cursors import (
+from pulsar_admin.store.codec.policies import Retention
+from pulsar_admin.store.codec.transactions import TxnId
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError
+from pulsar_admin.store.facts import Unknown, fact
+from pulsar_admin.store.facts.clocks import Clocks, read_clocks
+from pulsar_admin.store.facts.subscriptions import SubscriptionFacts
+from pulsar_admin.store.model.absent_bookies import AbsentBookies, find_absent_bookies
+from pulsar_admin.store.model.broken import BrokenLedger, find_broken
+from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     DEDUP_CURSOR,
     Cursor,
@@ -23,18 +23,18 @@ from store.model.cursors import (
     read_cursor,
     read_each_cursor,
 )
-from store.model.extent import Intervals
-from store.model.managed_nodes import iter_other_cursors
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.model.transactions import Buffer, OpenTransaction, read_buffer
-from store.model.whole import may_be_broken
-from store.names import PERSISTENT, Position
-from store.policies.in_force import MessageTtl, PoliciesInForce, read_in_force
-from store.policies.quotas import QuotaState, iter_quota_states
-from store.policies.table import POLICIES
-from store.policies.trimming import BROKER_DEFAULT, UNKNOWN_RETENTION, consumed_ledgers, count_released
-from store.policies.values import value_in_force
+from pulsar_admin.store.model.extent import Intervals
+from pulsar_admin.store.model.managed_nodes import iter_other_cursors
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.model.transactions import Buffer, OpenTransaction, read_buffer
+from pulsar_admin.store.model.whole import may_be_broken
+from pulsar_admin.store.names import PERSISTENT, Position
+from pulsar_admin.store.policies.in_force import MessageTtl, PoliciesInForce, read_in_force
+from pulsar_admin.store.policies.quotas import QuotaState, iter_quota_states
+from pulsar_admin.store.policies.table import POLICIES
+from pulsar_admin.store.policies.trimming import BROKER_DEFAULT, UNKNOWN_RETENTION, consumed_ledgers, count_released
+from pulsar_admin.store.policies.values import value_in_force
 
 READ_ENTRIES = 100_000
 """Entries of a topic that are read where a fact is in entries alone."""
@@ -143,14 +143,14 @@ class TopicFacts:
     @fact
     def coordinated(self) -> Mapping[TxnId, OpenTransaction]:
         """The open transactions of all coordinators whose logs can be read."""
-        from store.facts.transactions import read_coordinated
+        from pulsar_admin.store.facts.transactions import read_coordinated
 
         return read_coordinated(self.reader)
 
     @fact
     def may_have_transactions(self) -> bool:
         """Whether a transaction ever wrote to it, as far as coordinators and snapshots say."""
-        from store.facts.transactions import has_snapshot
+        from pulsar_admin.store.facts.transactions import has_snapshot
 
         named = any(self.where in one.partitions for one in self.coordinated.values())
         return named or has_snapshot(self.reader, self.topic.name)
@@ -288,7 +288,7 @@ class TopicFacts:
         """Who published with wrong clocks, and how many entries, by keys of JSON; empty where that would read too many entries."""
         if not self.budget.take(self.topic.number_of_entries):
             return {}
-        from store.search.skew import SkewOptions, read_skew  # numpy: few topics have wrong clocks
+        from pulsar_admin.store.search.skew import SkewOptions, read_skew  # numpy: few topics have wrong clocks
 
         skew = read_skew(self.reader, self.topic, SkewOptions(tolerance_ms=Clocks.TOLERANCE_MS, now_ms=self.now_ms))
         wrong = [row for row in skew.producers if row.future or row.late]
@@ -311,7 +311,7 @@ class TopicFacts:
         """How compaction's cursor and the compacted ledger contradict each other, in words."""
         if self.compaction_cursor is None:
             return ()
-        from store.compaction.status import read_status
+        from pulsar_admin.store.compaction.status import read_status
 
         return tuple(read_status(self.reader, self.topic, ()).problems)
 

@@ -5,15 +5,15 @@ Upstream (4.0.8): ``TopicTransactionBuffer``, ``MLTransactionMetadataStore``.
 
 from __future__ import annotations
 
-from store.codec.transactions import TxnId
-from store.compaction.reading import iter_view
-from store.compaction.view import open_view
-from store.db.tree import find_node
-from store.errors import StoreError
-from store.model.reader import EntryReader
-from store.model.topics import read_topic
-from store.model.transactions import OpenTransaction, coordinator_ids, read_coordinator
-from store.names import TopicName
+from pulsar_admin.store.codec.transactions import TxnId
+from pulsar_admin.store.compaction.reading import iter_view
+from pulsar_admin.store.compaction.view import open_view
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.model.transactions import OpenTransaction, coordinator_ids, read_coordinator
+from pulsar_admin.store.names import TopicName
 
 _SNAPSHOTS = ("__transaction_buffer_snapshot", "__transaction_buffer_snapshot_indexes")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from store.codec.ledgermetadata import LedgerState
-from store.db.blocks import LedgerSums
-from store.db.environment import Txn
-from store.errors import StoreError
-from store.facts.topics import TopicFacts
-from store.model.ledgers import find_metadata, find_sums, find_whole
-from store.names import TopicName
+from pulsar_admin.store.codec.ledgermetadata import LedgerState
+from pulsar_admin.store.db.blocks import LedgerSums
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.model.ledgers import find_metadata, find_sums, find_whole
+from pulsar_admin.store.names import TopicName
 
 NAMED = 5
 

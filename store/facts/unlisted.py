@@ -14,22 +14,22 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from store.codec.ledgermetadata import ledger_id_of_path, ledger_path
-from store.codec.managedledger import decode_managed_ledger
-from store.db.blocks import ledger_key, ledger_of_key
-from store.db.delayed import find_index_ledgers
-from store.db.deleted_ledgers import find_deleted
-from store.db.environment import Txn
-from store.db.files import iter_metadata_damage
-from store.db.next_ledger_id import find_given_meanwhile, find_next_ledger_id
-from store.db.own_ledgers import find_own_ledgers
-from store.db.owners import Owner, OwnerKind, find_owners, has_owners
-from store.db.tree import find_node, tree_key
-from store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
-from store.facts import Unknown
-from store.model.ledgers import find_times, has_node, iter_indexed_ids, merge_ids
-from store.model.loose import find_loose_indexed
-from store.names import parse_owner
+from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_path
+from pulsar_admin.store.codec.managedledger import decode_managed_ledger
+from pulsar_admin.store.db.blocks import ledger_key, ledger_of_key
+from pulsar_admin.store.db.delayed import find_index_ledgers
+from pulsar_admin.store.db.deleted_ledgers import find_deleted
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import iter_metadata_damage
+from pulsar_admin.store.db.next_ledger_id import find_given_meanwhile, find_next_ledger_id
+from pulsar_admin.store.db.own_ledgers import find_own_ledgers
+from pulsar_admin.store.db.owners import Owner, OwnerKind, find_owners, has_owners
+from pulsar_admin.store.db.tree import find_node, tree_key
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
+from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.model.ledgers import find_times, has_node, iter_indexed_ids, merge_ids
+from pulsar_admin.store.model.loose import find_loose_indexed
+from pulsar_admin.store.names import parse_owner
 
 _SHOWN = 5
 
@@ -95,8 +95,10 @@ class UnlistedLedgers:
     @cached_property
     def _removed(self) -> Set[str]:
         """The nodes of ledgers without one whose removal ZooKeeper's logs show."""
-        from store.history.servers import find_servers  # RocksDB keeps no history, and few questions need it
-        from store.history.versions import Version, iter_versions
+        from pulsar_admin.store.history.servers import (
+            find_servers,  # RocksDB keeps no history, and few questions need it
+        )
+        from pulsar_admin.store.history.versions import Version, iter_versions
 
         found: set[str] = set()
         with suppress(

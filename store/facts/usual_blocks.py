@@ -11,8 +11,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES, BLOCK_HEADER, HAS_AUTO, TIMES_BYTES, TIMES_VERSION
-from store.db.environment import Txn
+from pulsar_admin.store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES, BLOCK_HEADER, HAS_AUTO, TIMES_BYTES, TIMES_VERSION
+from pulsar_admin.store.db.environment import Txn
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from store.db.environment import Txn
-from store.db.tree import decode_node
-from store.model.unknown_values import unknown_in
-from store.model.usual_nodes import iter_unusual
-from store.wording import counted, listed
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import decode_node
+from pulsar_admin.store.model.unknown_values import unknown_in
+from pulsar_admin.store.model.usual_nodes import iter_unusual
+from pulsar_admin.store.wording import counted, listed
 
 _ROOTS = (b"/admin/", b"/ledgers/", b"/managed-ledgers/", b"/schemas/")
 

@@ -13,26 +13,33 @@ from contextlib import suppress
 
 from msgspec import Struct, field
 
-from store.codec.claims import COMPACTED_COMPONENT, COMPONENT, CURSOR_KEY, SCHEMA_KEY, TOPIC_KEY, claimed_topic
-from store.codec.ledgermetadata import LedgerState, ledger_path
-from store.codec.managedledger import decode_ledger_ids
-from store.db.environment import Txn
-from store.db.files import iter_metadata_damage
-from store.db.owners import OwnerKind, find_owners, has_owners
-from store.db.tree import find_node, tree_key
-from store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
-from store.facts import Unknown
-from store.history.servers import find_servers
-from store.history.versions import Version, iter_versions
-from store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
-from store.model.ledger_owners import claimed_paths
-from store.model.ledgers import find_ledger, sorted_ledger_ids
-from store.model.loose import loose_of
-from store.model.reader import EntryReader
-from store.model.references import COMPACTED_LEDGER
-from store.model.topics import iter_headless, partition_count, read_topic
-from store.names import TopicName
-from store.sources.roots import stored_roots
+from pulsar_admin.store.codec.claims import (
+    COMPACTED_COMPONENT,
+    COMPONENT,
+    CURSOR_KEY,
+    SCHEMA_KEY,
+    TOPIC_KEY,
+    claimed_topic,
+)
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, ledger_path
+from pulsar_admin.store.codec.managedledger import decode_ledger_ids
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import iter_metadata_damage
+from pulsar_admin.store.db.owners import OwnerKind, find_owners, has_owners
+from pulsar_admin.store.db.tree import find_node, tree_key
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
+from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.history.servers import find_servers
+from pulsar_admin.store.history.versions import Version, iter_versions
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
+from pulsar_admin.store.model.ledger_owners import claimed_paths
+from pulsar_admin.store.model.ledgers import find_ledger, sorted_ledger_ids
+from pulsar_admin.store.model.loose import loose_of
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.references import COMPACTED_LEDGER
+from pulsar_admin.store.model.topics import iter_headless, partition_count, read_topic
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.sources.roots import stored_roots
 
 _MEMO = "vanished-topics"
 
@@ -212,7 +219,7 @@ def _detached(reader: EntryReader, orphans: Iterable[_Orphan]) -> Iterable[Detac
 
 
 def _view(reader: EntryReader, name: TopicName, one: _Orphan) -> DetachedView:
-    from store.compaction.detached import unfit_text  # a store without such a ledger needs none of it
+    from pulsar_admin.store.compaction.detached import unfit_text  # a store without such a ledger needs none of it
 
     try:
         unfit = unfit_text(reader, read_topic(reader.txn, name), one.ledger_id)
@@ -223,8 +230,8 @@ def _view(reader: EntryReader, name: TopicName, one: _Orphan) -> DetachedView:
 
 def keys_of_view_alone(reader: EntryReader, view: DetachedView) -> tuple[str, ...] | Unknown:
     """Return the keys of VIEW that the ledgers of its topic do not have."""
-    from store.compaction.detached import read_detached
-    from store.compaction.dropping import find_dropped_keys
+    from pulsar_admin.store.compaction.detached import read_detached
+    from pulsar_admin.store.compaction.dropping import find_dropped_keys
 
     try:
         topic = read_topic(reader.txn, view.name)

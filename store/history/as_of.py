@@ -9,11 +9,11 @@ from datetime import tzinfo
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.zookeeper_log import Transaction
-from store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, NothingMatches
-from store.sources.cluster import with_history
-from store.sources.nodes import MetadataDirectory, Source
-from store.sources.zookeeper import (
+from pulsar_admin.store.codec.zookeeper_log import Transaction
+from pulsar_admin.store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, NothingMatches
+from pulsar_admin.store.sources.cluster import with_history
+from pulsar_admin.store.sources.nodes import MetadataDirectory, Source
+from pulsar_admin.store.sources.zookeeper import (
     LogOrder,
     ServerFiles,
     Tree,
@@ -24,7 +24,7 @@ from store.sources.zookeeper import (
     read_log,
     read_tree,
 )
-from store.timespec import format_time_ms, parse_time_point
+from pulsar_admin.store.timespec import format_time_ms, parse_time_point
 
 _ZXID = re.compile(r"0[xX]([0-9a-fA-F]{1,16})")
 

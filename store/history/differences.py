@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head
-from store.codec.ledgermetadata import ledger_id_of_path
-from store.codec.managedledger import LedgerInfo, decode_managed_ledger
-from store.db.tree import tree_key
-from store.errors import StoreError
-from store.history.events import is_passing, iter_claims
-from store.history.words import describe, entries_between, subject_of
-from store.model.structures import cursor_of_path
-from store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
-from store.sources.zookeeper import Tree
-from store.wording import counted
+from pulsar_admin.store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head
+from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
+from pulsar_admin.store.db.tree import tree_key
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.history.events import is_passing, iter_claims
+from pulsar_admin.store.history.words import describe, entries_between, subject_of
+from pulsar_admin.store.model.structures import cursor_of_path
+from pulsar_admin.store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
+from pulsar_admin.store.sources.zookeeper import Tree
+from pulsar_admin.store.wording import counted
 
 PositionOf = Callable[[str, bytes], Position | None]
 """Where the cursor at a path, with a value, stands; None: that is not known."""
@@ -157,7 +157,7 @@ def _belongs_to(found: Difference) -> tuple[int, str, str]:
 
 def _topic_of(path: str) -> TopicName | None:
     """Return the topic of a schema or of a partitioned topic's record."""
-    from store.names import NamespaceName, decode_name
+    from pulsar_admin.store.names import NamespaceName, decode_name
 
     parts = path.split("/")
     local = decode_name(parts[-1])

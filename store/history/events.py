@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from store.codec.claims import COMPACTED_TOPIC, SCHEMA_KEY, TOPIC_KEY
-from store.codec.ledgermetadata import ledger_id_of_path, ledger_path
-from store.errors import StoreError
-from store.history.as_of import Moment
-from store.history.versions import Advance, Flaw, Version, iter_versions
-from store.history.words import describe
-from store.model.structures import cursor_of_path, decode_structure
-from store.names import (
+from pulsar_admin.store.codec.claims import COMPACTED_TOPIC, SCHEMA_KEY, TOPIC_KEY
+from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_path
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.history.as_of import Moment
+from pulsar_admin.store.history.versions import Advance, Flaw, Version, iter_versions
+from pulsar_admin.store.history.words import describe
+from pulsar_admin.store.model.structures import cursor_of_path, decode_structure
+from pulsar_admin.store.names import (
     MANAGED_LEDGERS,
     NamespaceName,
     TopicName,
@@ -23,7 +23,7 @@ from store.names import (
     parse_topic,
     topic_of_path,
 )
-from store.sources.zookeeper import Gap, ServerFiles
+from pulsar_admin.store.sources.zookeeper import Gap, ServerFiles
 
 _PASSING = ("/counters/", "/loadbalance/", "/ledgers/idgen", "/ledgers/LAYOUT", "/namespace/", "/zookeeper")
 """What is written for the moment: numbers, load reports, who serves a bundle."""

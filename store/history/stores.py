@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from store.db.tree import find_node, iter_values
-from store.errors import StoreError
-from store.history.as_of import Moment, read_tree_at
-from store.history.differences import (
+from pulsar_admin.store.db.tree import find_node, iter_values
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.history.as_of import Moment, read_tree_at
+from pulsar_admin.store.history.differences import (
     Changed,
     Side,
     find_changed,
@@ -16,12 +16,12 @@ from store.history.differences import (
     side_of,
     values_of,
 )
-from store.model.cursors import read_cursor
-from store.model.reader import EntryReader
-from store.model.structures import cursor_of_path
-from store.model.topics import read_topic
-from store.names import Position
-from store.sources.zookeeper import ServerFiles, read_tree
+from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.structures import cursor_of_path
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.sources.zookeeper import ServerFiles, read_tree
 
 
 def compare_stores(one: EntryReader, other: EntryReader, *, passing: bool = False) -> Iterator[Changed]:

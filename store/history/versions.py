@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from store.codec.zookeeper_log import BadRecord, Put, Transaction
-from store.errors import LimitExceeded, MetadataCorrupt
-from store.sources.zookeeper import (
+from pulsar_admin.store.codec.zookeeper_log import BadRecord, Put, Transaction
+from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt
+from pulsar_admin.store.sources.zookeeper import (
     Gap,
     LogOrder,
     ServerFiles,

@@ -6,16 +6,16 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from store.codec.cursor import NO_CURSOR_LEDGER, CursorInfo
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_id_of_path
-from store.codec.managedledger import LedgerInfo, ManagedLedger
-from store.codec.schema import SchemaLocator
-from store.errors import StoreError
-from store.model.redaction import hide_secrets_in
-from store.model.structures import cursor_of_path, decode_structure
-from store.names import MANAGED_LEDGERS, Position, decode_name, topic_of_path
-from store.timespec import format_time_ms
-from store.wording import counted
+from pulsar_admin.store.codec.cursor import NO_CURSOR_LEDGER, CursorInfo
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_id_of_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger
+from pulsar_admin.store.codec.schema import SchemaLocator
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.redaction import hide_secrets_in
+from pulsar_admin.store.model.structures import cursor_of_path, decode_structure
+from pulsar_admin.store.names import MANAGED_LEDGERS, Position, decode_name, topic_of_path
+from pulsar_admin.store.timespec import format_time_ms
+from pulsar_admin.store.wording import counted
 
 _SHOWN = 90  # characters of a value that is not a structure
 _IDS = 6

@@ -15,10 +15,10 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.digest import DIGEST_SIZE, DigestType
-from store.codec.ledgermetadata import decode_digest_type, ledger_id_of_path
-from store.db.environment import Store, Txn
-from store.db.files import (
+from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
+from pulsar_admin.store.codec.ledgermetadata import decode_digest_type, ledger_id_of_path
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import (
     DAMAGE_MAX,
     Damage,
     FileMode,
@@ -30,20 +30,20 @@ from store.db.files import (
     put_damage,
     put_log,
 )
-from store.db.tree import Node, iter_values
-from store.engine.memory import slice_bytes
-from store.engine.slices import SLICE_BYTES, Cut
-from store.errors import EntryLogCorrupt, SourceChanged, StoreError
-from store.index.copies import Copies
-from store.index.writer import Indexer
-from store.names import FileKind
-from store.scan.files import FileScan, LedgerDigests, Problem, Slice
-from store.scan.runs import Runs, pack_runs
-from store.wording import counted
+from pulsar_admin.store.db.tree import Node, iter_values
+from pulsar_admin.store.engine.memory import slice_bytes
+from pulsar_admin.store.engine.slices import SLICE_BYTES, Cut
+from pulsar_admin.store.errors import EntryLogCorrupt, SourceChanged, StoreError
+from pulsar_admin.store.index.copies import Copies
+from pulsar_admin.store.index.writer import Indexer
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Slice
+from pulsar_admin.store.scan.runs import Runs, pack_runs
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from store.engine.operation import Engine
-    from store.index.scan import EngineScan
+    from pulsar_admin.store.engine.operation import Engine
+    from pulsar_admin.store.index.scan import EngineScan
 
 Advance = Callable[[int], None]  # told how many more bytes are done
 
@@ -180,7 +180,9 @@ class _Group:
         }
         copies = Copies(self._store.path, logs)
         if copies.several:
-            from store.index.held import note_copies  # brings pyroaring: a store of one bookie does without
+            from pulsar_admin.store.index.held import (
+                note_copies,  # brings pyroaring: a store of one bookie does without
+            )
 
             note_copies(txn, logs.values())
         journals = [step.log.file_id for step in self._files.values() if step.log.kind == FileKind.JOURNAL]
@@ -272,7 +274,10 @@ def _scan_here(store: Store, logs: Iterable[LogFile], how: Scanning) -> Iterator
 
 def _scan_on(engine: Engine, store: Store, logs: Iterable[LogFile], how: Scanning) -> Iterator[_Step]:
     """Yield a step a slice: those of a file in order, those of several files as they come."""
-    from store.index.scan import EngineScan, ScanRuns  # bring pyarrow, which a scan in this process does without
+    from pulsar_admin.store.index.scan import (  # bring pyarrow, which a scan in this process does without
+        EngineScan,
+        ScanRuns,
+    )
 
     listed = {log.file_id: log for log in logs}
     operation = ScanRuns(how.digests, how.verify)

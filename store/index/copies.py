@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from store.aliases import Array
-from store.codec.entry import RECORD_MAX_BYTES
-from store.db.files import LogFile
-from store.errors import SourceChanged
-from store.files import open_regular
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES
+from pulsar_admin.store.db.files import LogFile
+from pulsar_admin.store.errors import SourceChanged
+from pulsar_admin.store.files import open_regular
 
 _LENGTH_AT = 4 + 24  # of the length field in a record with its size; the digest follows
 _MARK_BYTES = 16

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from pyroaring import BitMap64
 
-from store.aliases import Array
-from store.db.blocks import Block
-from store.db.copies import add_copies, begin_copies, has_copies
-from store.db.environment import Txn
-from store.db.files import FileMode, LogFile, iter_logs
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.copies import add_copies, begin_copies, has_copies
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import FileMode, LogFile, iter_logs
 
 
 class HeldEntries:

@@ -15,11 +15,11 @@ from typing import IO
 
 from msgspec import Struct
 
-from store.codec.dbledger import LocationRow
-from store.codec.entrylog import HEADER_BYTES, log_file_name
-from store.codec.ledgerindex import decode_ledger_index_header, iter_index_rows, ledger_id_of_index
-from store.errors import StoreError
-from store.files import open_file
+from pulsar_admin.store.codec.dbledger import LocationRow
+from pulsar_admin.store.codec.entrylog import HEADER_BYTES, log_file_name
+from pulsar_admin.store.codec.ledgerindex import decode_ledger_index_header, iter_index_rows, ledger_id_of_index
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.files import open_file
 
 _SIZE_BYTES = 4
 _RECORD_HEAD = struct.Struct(

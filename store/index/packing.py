@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.aliases import Array
-from store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES, FILES, MESSAGES, NO_MAX, NO_MIN, SLOTS, BlockHeader
-from store.kernels.columns import HAS_BROKER_TIME, UNFRAMED
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES, FILES, MESSAGES, NO_MAX, NO_MIN, SLOTS, BlockHeader
+from pulsar_admin.store.kernels.columns import HAS_BROKER_TIME, UNFRAMED
 
 
 def pack_columns(

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.db.blocks import ledger_key, ledger_of_key
-from store.db.copies import are_copies_taken_over, has_copies, iter_all_copies, take_copies
-from store.db.entry_files import file_state
-from store.db.environment import Store, Txn, create_store, open_store
-from store.db.files import (
+from pulsar_admin.store.db.blocks import ledger_key, ledger_of_key
+from pulsar_admin.store.db.copies import are_copies_taken_over, has_copies, iter_all_copies, take_copies
+from pulsar_admin.store.db.entry_files import file_state
+from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
+from pulsar_admin.store.db.files import (
     METADATA_FILE_ID,
     LogFile,
     clear_damage,
@@ -30,18 +30,18 @@ from store.db.files import (
     put_damage,
     put_log,
 )
-from store.db.storeinfo import FORMAT_VERSION, read_store_info
-from store.errors import DiskFull, SourceChanged, StoreError
-from store.files import remove_file, remove_tree, scratch_directory
-from store.index.build import Advance, Scanning, index_files, ledger_digests
-from store.index.held import note_copies
-from store.index.unserved import index_unserved
-from store.wording import counted, listed
+from pulsar_admin.store.db.storeinfo import FORMAT_VERSION, read_store_info
+from pulsar_admin.store.errors import DiskFull, SourceChanged, StoreError
+from pulsar_admin.store.files import remove_file, remove_tree, scratch_directory
+from pulsar_admin.store.index.build import Advance, Scanning, index_files, ledger_digests
+from pulsar_admin.store.index.held import note_copies
+from pulsar_admin.store.index.unserved import index_unserved
+from pulsar_admin.store.wording import counted, listed
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
-    from store.engine.operation import Engine
+    from pulsar_admin.store.engine.operation import Engine
 
 DERIVED = ("entries", "times")
 

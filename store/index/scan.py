@@ -12,16 +12,16 @@ import pyarrow as pa
 from msgspec import Struct, field
 from msgspec.structs import astuple, replace
 
-from store.engine.memory import cut_for
-from store.engine.operation import Engine
-from store.engine.slices import Cut, FileRange, kind_of, plan_slices
-from store.errors import SourceChanged
-from store.kernels import records as kernel
-from store.names import FileKind
-from store.scan.arrow import packed_row
-from store.scan.files import FileScan, LedgerDigests, Problem, Records, Slice
-from store.scan.grouping import ledger_sizes
-from store.scan.runs import Runs, decode_runs, pack_runs
+from pulsar_admin.store.engine.memory import cut_for
+from pulsar_admin.store.engine.operation import Engine
+from pulsar_admin.store.engine.slices import Cut, FileRange, kind_of, plan_slices
+from pulsar_admin.store.errors import SourceChanged
+from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.arrow import packed_row
+from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Records, Slice
+from pulsar_admin.store.scan.grouping import ledger_sizes
+from pulsar_admin.store.scan.runs import Runs, decode_runs, pack_runs
 
 Part = TypeVar("Part")
 ROUND_SLICES = 8  # their records wait here for those before them

@@ -11,14 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
-from store.db.blocks import BLOCK_HEADER, FILES, Block, ledger_key, ledger_of_key
-from store.db.bookies import iter_imported_bookies
-from store.db.copies import has_copies, iter_copies, iter_copy_keys
-from store.db.environment import Store, Txn
-from store.db.files import FileMode, LogFile, iter_logs
-from store.db.tree import iter_paths
-from store.db.unserved import (
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
+from pulsar_admin.store.db.blocks import BLOCK_HEADER, FILES, Block, ledger_key, ledger_of_key
+from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.copies import has_copies, iter_copies, iter_copy_keys
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import FileMode, LogFile, iter_logs
+from pulsar_admin.store.db.tree import iter_paths
+from pulsar_admin.store.db.unserved import (
     Marks,
     put_index_states,
     put_journal_marks,
@@ -28,11 +28,11 @@ from store.db.unserved import (
     read_journal_marks,
     read_misled_bookies,
 )
-from store.errors import IndexCorrupt, StoreError
-from store.names import FileKind
-from store.sources.journals import iter_entry_ids
-from store.sources.located import index_state, read_located
-from store.sources.misled import read_misled
+from pulsar_admin.store.errors import IndexCorrupt, StoreError
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.sources.journals import iter_entry_ids
+from pulsar_admin.store.sources.located import index_state, read_located
+from pulsar_admin.store.sources.misled import read_misled
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -151,7 +151,7 @@ def _off_index(txn: Txn, logs: Mapping[int, LogFile], located: Located) -> Itera
     """Yield what entry logs of a store of one bookie have and its index does not lead to."""
     if not located:
         return
-    from store.index.held import HeldEntries, hold  # brings pyroaring, for few stores
+    from pulsar_admin.store.index.held import HeldEntries, hold  # brings pyroaring, for few stores
 
     for rows in located.values():
         for ledger_id, indexed in rows.items():

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from store.aliases import Array
-from store.db.blocks import (
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.db.blocks import (
     BLOCK_BITS,
     BLOCK_ENTRIES,
     BLOCK_HEADER,
@@ -31,16 +31,16 @@ from store.db.blocks import (
     encode_times,
     ledger_key,
 )
-from store.db.copies import add_copies, has_copies
-from store.db.environment import Txn
-from store.db.files import DIFFERS, Damage, iter_logs
-from store.index.copies import Copies
-from store.index.packing import pack_columns
-from store.names import FileKind
-from store.scan.runs import HAS_BROKER, IS_UNFRAMED, Records, Run, Runs, pack_runs
+from pulsar_admin.store.db.copies import add_copies, has_copies
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import DIFFERS, Damage, iter_logs
+from pulsar_admin.store.index.copies import Copies
+from pulsar_admin.store.index.packing import pack_columns
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.runs import HAS_BROKER, IS_UNFRAMED, Records, Run, Runs, pack_runs
 
 if TYPE_CHECKING:
-    from store.index.held import HeldEntries
+    from pulsar_admin.store.index.held import HeldEntries
 
 _ONE = Struct("<q")
 
@@ -153,7 +153,7 @@ class Indexer:
 
 
 def _held_entries() -> HeldEntries:
-    from store.index.held import HeldEntries  # brings pyroaring: a store of one bookie does without
+    from pulsar_admin.store.index.held import HeldEntries  # brings pyroaring: a store of one bookie does without
 
     return HeldEntries()
 

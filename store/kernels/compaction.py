@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.kernels.compiled import kernel, part
-from store.kernels.crc import checksum_matches
-from store.kernels.wire import (
+from pulsar_admin.store.kernels.compiled import kernel, part
+from pulsar_admin.store.kernels.crc import checksum_matches
+from pulsar_admin.store.kernels.wire import (
     MESSAGE_ID,
     METADATA,
     PACKED,

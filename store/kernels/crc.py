@@ -6,10 +6,10 @@ import zlib
 
 import numpy as np
 
-from store.kernels.compiled import part
-from store.kernels.wire import i32
+from pulsar_admin.store.kernels.compiled import part
+from pulsar_admin.store.kernels.wire import i32
 
-_MACHINE = "store.kernels.machine"
+_MACHINE = "pulsar_admin.store.kernels.machine"
 
 START = np.uint32(0xFFFFFFFF)
 """The state before the first byte; the CRC is the last state exclusive-or this."""

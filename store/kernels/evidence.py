@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.kernels.compiled import kernel, part
-from store.kernels.wire import BROKER_METADATA, METADATA, START, frame, has, i64, new_fields, read_message
+from pulsar_admin.store.kernels.compiled import kernel, part
+from pulsar_admin.store.kernels.wire import BROKER_METADATA, METADATA, START, frame, has, i64, new_fields, read_message
 
 SENT = np.dtype(
     [

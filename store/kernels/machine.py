@@ -16,7 +16,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from store.kernels.wire import START
+from pulsar_admin.store.kernels.wire import START
 
 _LANE_BYTES = 256
 

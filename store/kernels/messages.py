@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from store.kernels.compiled import LITTLE_ROWS, kernel, part
-from store.kernels.crc import checksum_matches
-from store.kernels.wire import (
+from pulsar_admin.store.kernels.compiled import LITTLE_ROWS, kernel, part
+from pulsar_admin.store.kernels.crc import checksum_matches
+from pulsar_admin.store.kernels.wire import (
     BROKER_METADATA,
     KEY_VALUE,
     MALFORMED,

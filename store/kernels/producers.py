@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.kernels.compiled import kernel, part
-from store.kernels.wire import METADATA, frame, read_field, tag_of
+from pulsar_admin.store.kernels.compiled import kernel, part
+from pulsar_admin.store.kernels.wire import METADATA, frame, read_field, tag_of
 
 
 @kernel("starts")

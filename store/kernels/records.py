@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from store.kernels.columns import (
+from pulsar_admin.store.kernels.columns import (
     BAD_DIGEST,
     BATCH,
     CHUNK,
@@ -25,9 +25,9 @@ from store.kernels.columns import (
     UNFRAMED,
     UNVERIFIED,
 )
-from store.kernels.compiled import LITTLE_ROWS, kernel, part
-from store.kernels.crc import START, crc32, crc32c
-from store.kernels.wire import (
+from pulsar_admin.store.kernels.compiled import LITTLE_ROWS, kernel, part
+from pulsar_admin.store.kernels.crc import START, crc32, crc32c
+from pulsar_admin.store.kernels.wire import (
     BROKER_METADATA_TAGS,
     METADATA_TAGS,
     frame,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.aliases import Array
-from store.kernels.compiled import kernel
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.kernels.compiled import kernel
 
 
 def sha1_spans(data: Array, starts: Array, sizes: Array) -> Array:
@@ -19,7 +19,7 @@ def sha1_spans(data: Array, starts: Array, sizes: Array) -> Array:
     return out
 
 
-@kernel("starts", machine="store.kernels.sha1_machine")
+@kernel("starts", machine="pulsar_admin.store.kernels.sha1_machine")
 def digest_spans(data, starts, sizes, out):
     """Fill the rows of OUT with the SHA-1 of each data[starts[i]:starts[i] + sizes[i]]."""
     from hashlib import sha1  # 2 ms

@@ -10,8 +10,8 @@ from llvmlite.binding import get_host_cpu_features
 from numba import njit, types
 from numba.extending import intrinsic
 
-from store.aliases import Array
-from store.kernels import sha1
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.kernels import sha1
 
 HAS_INSTRUCTIONS = bool(get_host_cpu_features().get("sha", False))
 # Vectors of four words, the first word of the standard in the highest lane: d c b a, 0 0 0 e.

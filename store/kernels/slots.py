@@ -7,10 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from store.kernels.compaction import BATCH, CHUNK, HAS_PLAIN_SIZE, IN_SCRATCH, NULLS_AS_4_0, SAYS_NULL, SINGLE, STRANGE
-from store.kernels.compiled import kernel, part
-from store.kernels.crc import load_8
-from store.kernels.wire import MALFORMED, SINGLE_METADATA, START, has, new_fields, read_single
+from pulsar_admin.store.kernels.compaction import (
+    BATCH,
+    CHUNK,
+    HAS_PLAIN_SIZE,
+    IN_SCRATCH,
+    NULLS_AS_4_0,
+    SAYS_NULL,
+    SINGLE,
+    STRANGE,
+)
+from pulsar_admin.store.kernels.compiled import kernel, part
+from pulsar_admin.store.kernels.crc import load_8
+from pulsar_admin.store.kernels.wire import MALFORMED, SINGLE_METADATA, START, has, new_fields, read_single
 
 COMPACTED_OUT, NULL_VALUE, RULE_MATTERS = 1, 2, 4
 """Flags of messages. RULE_MATTERS: a null value by one rule and not by the other."""

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from store.kernels.compiled import kernel, part, signed
-from store.proto import pulsar_api_pb2
+from pulsar_admin.store.kernels.compiled import kernel, part, signed
+from pulsar_admin.store.proto import pulsar_api_pb2
 
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 _TAG_MAX = 2**32 - 1
-_MACHINE = "store.kernels.machine"
+_MACHINE = "pulsar_admin.store.kernels.machine"
 _I32, _U32, _I64 = struct.Struct(">i"), struct.Struct(">I"), struct.Struct(">q")
 
 PACKED = 32

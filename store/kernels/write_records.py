@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.kernels.compiled import kernel
-from store.kernels.crc import START, crc32, crc32c
-from store.kernels.wire import copy, put_32, put_64
+from pulsar_admin.store.kernels.compiled import kernel
+from pulsar_admin.store.kernels.crc import START, crc32, crc32c
+from pulsar_admin.store.kernels.wire import copy, put_32, put_64
 
 
 @kernel("starts", nogil=True)

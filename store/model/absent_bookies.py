@@ -14,14 +14,14 @@ from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
-from store.codec.ledgermetadata import COOKIES, decode_members, ledger_id_of_path
-from store.db.backups import damaged_store
-from store.db.bookies import iter_imported_bookies
-from store.db.environment import Store, Txn
-from store.db.tree import iter_children, iter_values
-from store.errors import StoreError, reason_of
-from store.names import shell_word
-from store.wording import counted, listed, plural
+from pulsar_admin.store.codec.ledgermetadata import COOKIES, decode_members, ledger_id_of_path
+from pulsar_admin.store.db.backups import damaged_store
+from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.tree import iter_children, iter_values
+from pulsar_admin.store.errors import StoreError, reason_of
+from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.wording import counted, listed, plural
 
 _ROW = b"bookies"
 _LEDGERS = "/ledgers/"

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from store.codec.ledgermetadata import LedgerState
-from store.db.bookies import Bookie, iter_imported_bookies
-from store.db.environment import Store, Txn
-from store.db.files import iter_logs
-from store.errors import StoreError
-from store.model.ledgers import count_missing, iter_ledger_ids, read_ledger
-from store.names import FileKind, shell_word
-from store.wording import counted
+from pulsar_admin.store.codec.ledgermetadata import LedgerState
+from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.ledgers import count_missing, iter_ledger_ids, read_ledger
+from pulsar_admin.store.names import FileKind, shell_word
+from pulsar_admin.store.wording import counted
 
 
 class AbsentJournals(Struct, frozen=True):

@@ -14,22 +14,29 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.ledgermetadata import LedgerState
-from store.db.bookies import disks_of
-from store.db.environment import Txn
-from store.db.unserved import has_unserved
-from store.errors import MetadataCorrupt, StoreError, Unsupported
-from store.model.absent_bookies import find_absent_bookies, find_gone_bookies
-from store.model.coverage import Outside, count_unseen, find_outside, iter_entry_gaps, read_disks, read_held
-from store.model.ledgers import Ledger, find_ledger, find_metadata, missing_ranges, read_ledger
-from store.model.placement import ensemble_bookies
-from store.model.topics import Topic, TopicLedger
-from store.model.whole import is_whole
-from store.names import EVENTS, Position, shell_word
-from store.wording import counted, plural
+from pulsar_admin.store.codec.ledgermetadata import LedgerState
+from pulsar_admin.store.db.bookies import disks_of
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.unserved import has_unserved
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported
+from pulsar_admin.store.model.absent_bookies import find_absent_bookies, find_gone_bookies
+from pulsar_admin.store.model.coverage import (
+    Outside,
+    count_unseen,
+    find_outside,
+    iter_entry_gaps,
+    read_disks,
+    read_held,
+)
+from pulsar_admin.store.model.ledgers import Ledger, find_ledger, find_metadata, missing_ranges, read_ledger
+from pulsar_admin.store.model.placement import ensemble_bookies
+from pulsar_admin.store.model.topics import Topic, TopicLedger
+from pulsar_admin.store.model.whole import is_whole
+from pulsar_admin.store.names import EVENTS, Position, shell_word
+from pulsar_admin.store.wording import counted, plural
 
 if TYPE_CHECKING:
-    from store.db.owners import Owner
+    from pulsar_admin.store.db.owners import Owner
 
 Range = tuple[int, int]
 
@@ -93,7 +100,7 @@ def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
 
     Metadata of a version that is not known here says what nobody here knows: nothing is called lost.
     """
-    from store.db.owners import find_owners  # few questions meet a broken ledger
+    from pulsar_admin.store.db.owners import find_owners  # few questions meet a broken ledger
 
     return _find_missing(txn, ledger_id, find_owners(txn, ledger_id))
 
@@ -136,7 +143,7 @@ def _cure(txn: Txn, missing: Missing) -> str:
 
 def iter_unreadable(txn: Txn) -> Iterator[Missing]:
     """Yield the ledgers of which clients do not get all, though files have it or since bookies are gone, by id."""
-    from store.model.open_end import read_shortfalls  # looks at all ledgers
+    from pulsar_admin.store.model.open_end import read_shortfalls  # looks at all ledgers
 
     shortfalls, gone = read_shortfalls(txn), find_gone_bookies(txn)
     for ledger_id in sorted(shortfalls.ledgers | shortfalls.others):
@@ -158,7 +165,7 @@ class Thinned(Struct, frozen=True):
 
 def iter_thinned(txn: Txn) -> Iterator[Thinned]:
     """Yield the ledgers that bookies which are gone left with fewer copies, and nothing worse, by id."""
-    from store.model.open_end import read_shortfalls  # looks at all ledgers
+    from pulsar_admin.store.model.open_end import read_shortfalls  # looks at all ledgers
 
     gone = find_gone_bookies(txn)
     for ledger_id in sorted(read_shortfalls(txn).ledgers) if gone else ():
@@ -188,7 +195,7 @@ def _silent(txn: Txn, ledger: Ledger) -> tuple[str, ...]:
     """Return the bookies that do not answer any more and without which nobody can close LEDGER."""
     if not find_gone_bookies(txn) or ledger.metadata is None or ledger.metadata.state is LedgerState.CLOSED:
         return ()
-    from store.model.open_end import read_open_end  # few stores lack a bookie
+    from pulsar_admin.store.model.open_end import read_open_end  # few stores lack a bookie
 
     end = read_open_end(txn, ledger)
     return () if end is None or end.verdict != "gone" else end.bookies
@@ -360,7 +367,7 @@ def end_unseen(txn: Txn, listed: TopicLedger) -> tuple[int | None, tuple[str, ..
     """Return from which entry on an open ledger may have more on bookies that are not imported, and on which; None: it ends here."""
     if not _may_go_on(txn, listed):
         return None, ()
-    from store.model.open_end import read_open_end  # few stores lack a bookie
+    from pulsar_admin.store.model.open_end import read_open_end  # few stores lack a bookie
 
     end = read_open_end(txn, read_ledger(txn, listed.ledger_id))
     return (None, ()) if end is None or end.verdict != "open" else (end.last_entry_id + 1, end.bookies)

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from store.codec.ledgermetadata import ledger_path
-from store.db.environment import Txn
-from store.db.tree import find_node, tree_key
-from store.errors import StoreError
-from store.model.topics import Topic, partition_count, read_topic
-from store.model.whole import COMPACTION, may_be_broken
-from store.names import EVENTS, NamespaceName, TopicName
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node, tree_key
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.topics import Topic, partition_count, read_topic
+from pulsar_admin.store.model.whole import COMPACTION, may_be_broken
+from pulsar_admin.store.names import EVENTS, NamespaceName, TopicName
 
 _COMPACTED = "CompactedTopicLedger"
 _MEMO = "brokenevents"
@@ -42,9 +42,9 @@ def _compacted_ledger(txn: Txn, topic: Topic) -> int | None:
     if find_node(txn, topic.name.cursor_path(COMPACTION)) is None:
         return None
     # Imported here: few topics are compacted.
-    from store.db.entry_files import EntryFiles
-    from store.model.cursors import read_damaged_cursor
-    from store.model.reader import EntryReader
+    from pulsar_admin.store.db.entry_files import EntryFiles
+    from pulsar_admin.store.model.cursors import read_damaged_cursor
+    from pulsar_admin.store.model.reader import EntryReader
 
     # Of one that is damaged the check tells: nobody knows its ledger.
     with EntryFiles(txn.store, txn) as files:
@@ -72,7 +72,7 @@ def _find_lost_events(txn: Txn, name: TopicName) -> Iterator[str]:
             continue  # who asks for policies is told
         if not may_be_broken(txn, events):
             continue
-        from store.model.broken import NOT_SEEN, find_broken  # hardly any is
+        from pulsar_admin.store.model.broken import NOT_SEEN, find_broken  # hardly any is
 
         for broken in find_broken(txn, events):
             if broken.reason != NOT_SEEN:

@@ -10,13 +10,13 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from store.codec.javamap import in_hash_map_order
-from store.codec.policies import JsonObject
-from store.db.environment import Txn
-from store.errors import InvalidValue, NamespaceNotFound
-from store.model.resources import find_json
-from store.model.topics import iter_topics
-from store.names import NamespaceName, TopicName
+from pulsar_admin.store.codec.javamap import in_hash_map_order
+from pulsar_admin.store.codec.policies import JsonObject
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import InvalidValue, NamespaceNotFound
+from pulsar_admin.store.model.resources import find_json
+from pulsar_admin.store.model.topics import iter_topics
+from pulsar_admin.store.names import NamespaceName, TopicName
 
 LAST_HASH = 0xFFFFFFFF
 DEFAULT_BUNDLES = 4

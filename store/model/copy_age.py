@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from store.db.backups import damaged_store
-from store.db.environment import Store, Txn
-from store.db.files import FileMode, iter_logs
+from pulsar_admin.store.db.backups import damaged_store
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import FileMode, iter_logs
 
 _REFRESHED = b"refreshed"
 _AS_OF = b"as-of"
@@ -59,7 +59,7 @@ class Now(Struct, frozen=True):
 
     def text(self) -> str:
         """Return it as the first line of a screen: ``as of 2026-11-21T09:42Z, 5 days old, by ZooKeeper's log``."""
-        from store.timespec import old_text, shown_minute  # cold questions say no such line
+        from pulsar_admin.store.timespec import old_text, shown_minute  # cold questions say no such line
 
         time = shown_minute(self.time_ms)
         if self.source == GIVEN:

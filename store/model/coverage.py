@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState
-from store.db.bookies import iter_imported_bookies
-from store.db.copies import has_copies, iter_copies
-from store.db.environment import Txn
-from store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
-from store.db.unserved import has_unserved, iter_unserved
-from store.model.absent_bookies import find_absent_bookies, find_gone_bookies
-from store.model.ledgers import Ledger, find_metadata, iter_blocks, missing_ranges
-from store.model.placement import Stripe, ensemble_bookies, stripes_of
-from store.wording import counted, plural
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState
+from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.copies import has_copies, iter_copies
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
+from pulsar_admin.store.db.unserved import has_unserved, iter_unserved
+from pulsar_admin.store.model.absent_bookies import find_absent_bookies, find_gone_bookies
+from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_blocks, missing_ranges
+from pulsar_admin.store.model.placement import Stripe, ensemble_bookies, stripes_of
+from pulsar_admin.store.wording import counted, plural
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
-    from store.aliases import Array
+    from pulsar_admin.store.aliases import Array
 
 
 SHORT_LEDGERS = "short ledgers"

@@ -8,11 +8,11 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.cursor import CursorInfo, CursorState, Ranges, decode_cursor_info, decode_cursor_ledger
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn
-from store.db.tree import Node, find_node, iter_children, iter_nodes, read_node
-from store.errors import (
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, Ranges, decode_cursor_info, decode_cursor_ledger
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import Node, find_node, iter_children, iter_nodes, read_node
+from pulsar_admin.store.errors import (
     EntryCorrupt,
     EntryNotFound,
     LedgerNotFound,
@@ -21,10 +21,10 @@ from store.errors import (
     StoreError,
     SubscriptionNotFound,
 )
-from store.model.ledgers import find_metadata, read_ledger
-from store.model.reader import EntryReader
-from store.model.topics import Topic, check_namespace, iter_topics, rank_of, read_topic
-from store.names import NamespaceName, Position, TopicName, decode_name, shell_word
+from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, check_namespace, iter_topics, rank_of, read_topic
+from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, shell_word
 
 COMPACTION_CURSOR = "__compaction"
 DEDUP_CURSOR = "pulsar.dedup"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from store.codec.policies import JsonObject
-from store.db.environment import Txn
-from store.model.resources import find_json
+from pulsar_admin.store.codec.policies import JsonObject
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.model.resources import find_json
 
 CONFIGURATION_PATH = "/admin/configuration"
 

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.brokerentry import MAGIC as BROKER_MAGIC
-from store.codec.message import CHECKSUM_MAGIC, decode_message_entry, is_batch, message_count
-from store.db.environment import Txn
-from store.errors import EntryNotFound, NothingMatches, StoreError
-from store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode, located, opened
-from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic
-from store.names import Position, TopicName, shell_word
-from store.wording import counted
+from pulsar_admin.store.codec.brokerentry import MAGIC as BROKER_MAGIC
+from pulsar_admin.store.codec.message import CHECKSUM_MAGIC, decode_message_entry, is_batch, message_count
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import EntryNotFound, NothingMatches, StoreError
+from pulsar_admin.store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode, located, opened
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import Position, TopicName, shell_word
+from pulsar_admin.store.wording import counted
 
 
 class LastMessageId(Struct, frozen=True):

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from store.codec.cursor import CursorState
-from store.db.environment import Txn
-from store.model.cursors import normal_ranges
-from store.model.ledgers import find_sums, iter_blocks_of
-from store.model.topics import Topic
+from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.model.cursors import normal_ranges
+from pulsar_admin.store.model.ledgers import find_sums, iter_blocks_of
+from pulsar_admin.store.model.topics import Topic
 
 Intervals = tuple[tuple[int, int], ...]
 """Half-open intervals of ranks (``Topic.rank``), ascending, disjoint."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from store.codec.java import java_text
-from store.codec.policies import JsonObject
-from store.db.environment import Txn
-from store.errors import ResourceNotFound
-from store.model.resources import Fields, check_cluster, cluster_path, find_json
+from pulsar_admin.store.codec.java import java_text
+from pulsar_admin.store.codec.policies import JsonObject
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import ResourceNotFound
+from pulsar_admin.store.model.resources import Fields, check_cluster, cluster_path, find_json
 
 FAILOVER = Fields({"parameters": None, "policy_type": None}, {})
 POLICY = Fields(

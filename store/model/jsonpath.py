@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from store.errors import InvalidValue
+from pulsar_admin.store.errors import InvalidValue
 
 _STEP = re.compile(
     r"""\.(?P<name>[^.\[\]=!<>~'"\s*]+)|\[(?P<index>-?\d+)\]|\[(?P<quoted>'[^']*'|"[^"]*")\]|(?P<any>\.\*|\[\*\])"""

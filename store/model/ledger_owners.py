@@ -6,14 +6,21 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from store.codec.claims import BUCKET_CURSOR, BUCKET_TOPIC, COMPACTED_TOPIC, CURSOR_KEY, SCHEMA_KEY, TOPIC_KEY
-from store.codec.ledgermetadata import LedgerMetadata, ledger_path
-from store.db.environment import Txn
-from store.db.owners import Owner, OwnerKind, find_owners
-from store.db.tree import find_node
-from store.errors import InvalidValue, LedgerNotFound, StoreError, Unsupported
-from store.model.ledgers import find_metadata, find_times
-from store.names import MANAGED_LEDGERS, PERSISTENT, parse_owner
+from pulsar_admin.store.codec.claims import (
+    BUCKET_CURSOR,
+    BUCKET_TOPIC,
+    COMPACTED_TOPIC,
+    CURSOR_KEY,
+    SCHEMA_KEY,
+    TOPIC_KEY,
+)
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, ledger_path
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.owners import Owner, OwnerKind, find_owners
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, StoreError, Unsupported
+from pulsar_admin.store.model.ledgers import find_metadata, find_times
+from pulsar_admin.store.names import MANAGED_LEDGERS, PERSISTENT, parse_owner
 
 
 class LedgerOwners(Struct, frozen=True):
@@ -77,8 +84,10 @@ def claimed_paths(custom: Mapping[str, bytes]) -> Iterator[str]:
 
 def _is_read(path: str, value: bytes) -> bool:
     """Whether this version knows all that the node at PATH says: it is of a topic or a schema, and nothing in its value is unknown."""
-    from store.model.managed_nodes import managed_node  # few questions meet a ledger that nothing references
-    from store.model.unknown_values import is_known
+    from pulsar_admin.store.model.managed_nodes import (
+        managed_node,  # few questions meet a ledger that nothing references
+    )
+    from pulsar_admin.store.model.unknown_values import is_known
 
     try:
         node = managed_node(path, value)
@@ -89,7 +98,7 @@ def _is_read(path: str, value: bytes) -> bool:
 
 
 def _name_of(path: str, value: bytes) -> str:
-    from store.model.managed_nodes import managed_node
+    from pulsar_admin.store.model.managed_nodes import managed_node
 
     try:
         node = managed_node(path, value)

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from store.codec.ledgermetadata import (
+from pulsar_admin.store.codec.ledgermetadata import (
     LedgerMetadata,
     LedgerState,
     LoneLedger,
@@ -20,7 +20,7 @@ from store.codec.ledgermetadata import (
     ledger_id_of_path,
     ledger_path,
 )
-from store.db.blocks import (
+from pulsar_admin.store.db.blocks import (
     BLOCK_BITS,
     NO_MAX,
     NO_MIN,
@@ -33,11 +33,11 @@ from store.db.blocks import (
     ledger_key,
     ledger_of_key,
 )
-from store.db.environment import Txn
-from store.db.files import Damage, iter_damage
-from store.db.tree import find_node, path_of_key, plain_value, tree_key
-from store.errors import LedgerNotFound
-from store.names import INT_MAX
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import Damage, iter_damage
+from pulsar_admin.store.db.tree import find_node, path_of_key, plain_value, tree_key
+from pulsar_admin.store.errors import LedgerNotFound
+from pulsar_admin.store.names import INT_MAX
 
 _Found = TypeVar("_Found")
 _KEPT_LEDGERS = 256
@@ -244,9 +244,9 @@ def find_end(txn: Txn, ledger_id: int) -> tuple[int, int] | None:
 
 def _hint_where(txn: Txn, ledger_id: int) -> str:
     """Return what to do about a ledger of which nothing is here."""
-    from store.codec.managedledger import decode_managed_ledger
-    from store.db.owners import OwnerKind, find_owners
-    from store.names import parse_owner
+    from pulsar_admin.store.codec.managedledger import decode_managed_ledger
+    from pulsar_admin.store.db.owners import OwnerKind, find_owners
+    from pulsar_admin.store.names import parse_owner
 
     for owner in find_owners(txn, ledger_id):
         node = find_node(txn, parse_owner(owner.topic).path) if owner.kind is OwnerKind.TOPIC else None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from store.codec.policies import JsonObject
-from store.db.environment import Txn
-from store.db.tree import iter_children
-from store.errors import ResourceNotFound
-from store.model.bundles import Bundle
-from store.model.resources import Fields, find_json
+from pulsar_admin.store.codec.policies import JsonObject
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import iter_children
+from pulsar_admin.store.errors import ResourceNotFound
+from pulsar_admin.store.model.bundles import Bundle
+from pulsar_admin.store.model.resources import Fields, find_json
 
 GROUPS_PATH = "/admin/resourcegroups"
 GROUP = Fields(

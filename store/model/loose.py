@@ -7,11 +7,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from store.db.blocks import LEDGER_KEY_BYTES, ledger_of_key
-from store.db.environment import Txn
-from store.db.owners import TOPICS_ALONE, is_topics_alone
-from store.errors import IndexCorrupt
-from store.model.ledgers import iter_indexed_ids
+from pulsar_admin.store.db.blocks import LEDGER_KEY_BYTES, ledger_of_key
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.owners import TOPICS_ALONE, is_topics_alone
+from pulsar_admin.store.errors import IndexCorrupt
+from pulsar_admin.store.model.ledgers import iter_indexed_ids
 
 _CHUNK = 1 << 16
 _Found = tuple["array[int]", "array[int] | None"]

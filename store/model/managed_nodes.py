@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from store.codec.cursor import decode_cursor_head
-from store.codec.managedledger import decode_ledger_ids
-from store.db.environment import Txn
-from store.db.tree import find_node, iter_children, iter_values
-from store.errors import MetadataCorrupt, StoreError
-from store.names import (
+from pulsar_admin.store.codec.cursor import decode_cursor_head
+from pulsar_admin.store.codec.managedledger import decode_ledger_ids
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node, iter_children, iter_values
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError
+from pulsar_admin.store.names import (
     MANAGED_LEDGERS,
     PERSISTENT,
     NamespaceName,

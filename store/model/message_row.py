@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.buffer import signed
-from store.model.messages import Message
-from store.model.redaction import redact, redact_value
-from store.names import TopicName
+from pulsar_admin.store.codec.buffer import signed
+from pulsar_admin.store.model.messages import Message
+from pulsar_admin.store.model.redaction import redact, redact_value
+from pulsar_admin.store.names import TopicName
 
 if TYPE_CHECKING:
-    from store.model.schemas import Decoded
+    from pulsar_admin.store.model.schemas import Decoded
 
 
 MARKER_NAMES = {

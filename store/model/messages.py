@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.batch import iter_batch
-from store.codec.compression import NONE, decompress
-from store.codec.message import (
+from pulsar_admin.store.codec.batch import iter_batch
+from pulsar_admin.store.codec.compression import NONE, decompress
+from pulsar_admin.store.codec.message import (
     EntryHeader,
     decode_message_entry,
     deliver_at_ms,
@@ -20,7 +20,7 @@ from store.codec.message import (
     message_count,
     transaction_id,
 )
-from store.errors import (
+from pulsar_admin.store.errors import (
     EncryptedPayload,
     EntryCorrupt,
     EntryLogCorrupt,
@@ -31,10 +31,10 @@ from store.errors import (
     StoreError,
     Unsupported,
 )
-from store.model.ledgers import find_place
-from store.model.reader import EntryReader
-from store.names import Position
-from store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
+from pulsar_admin.store.model.ledgers import find_place
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 
 TXN_COMMIT, TXN_ABORT = 21, 22
 ENTRY_ERRORS = (EntryNotFound, EntryCorrupt, EntryLogCorrupt, LimitExceeded, Unsupported)

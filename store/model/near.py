@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from store.codec.ledgermetadata import ledger_path
-from store.db.blocks import ledger_key
-from store.db.environment import Txn
-from store.db.tree import find_node, iter_children
-from store.errors import InvalidValue, LedgerNotFound, NamespaceNotFound, NotFound, SubscriptionNotFound, TopicNotFound
-from store.model.topics import iter_topics
-from store.names import (
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.db.blocks import ledger_key
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node, iter_children
+from pulsar_admin.store.errors import (
+    InvalidValue,
+    LedgerNotFound,
+    NamespaceNotFound,
+    NotFound,
+    SubscriptionNotFound,
+    TopicNotFound,
+)
+from pulsar_admin.store.model.topics import iter_topics
+from pulsar_admin.store.names import (
     LONG_MAX,
     MANAGED_LEDGERS,
     NamespaceName,

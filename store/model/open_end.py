@@ -8,12 +8,12 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, LoneLedger, find_lone_ledger
-from store.db.blocks import decode_sums, ledger_key
-from store.db.environment import Txn
-from store.db.unserved import has_unserved
-from store.errors import StoreError
-from store.model.coverage import (
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, LoneLedger, find_lone_ledger
+from pulsar_admin.store.db.blocks import decode_sums, ledger_key
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.unserved import has_unserved
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.coverage import (
     SHORT_LEDGERS,
     Coverage,
     find_lone_bookie,
@@ -23,7 +23,7 @@ from store.model.coverage import (
     read_held,
     read_served,
 )
-from store.model.ledgers import (
+from pulsar_admin.store.model.ledgers import (
     Ledger,
     LoneLedgers,
     WholeLedger,
@@ -33,8 +33,8 @@ from store.model.ledgers import (
     iter_ledger_values,
     read_ledger,
 )
-from store.model.placement import write_set
-from store.names import LONG_MAX
+from pulsar_admin.store.model.placement import write_set
+from pulsar_admin.store.names import LONG_MAX
 
 
 class OpenEnd(Struct, frozen=True):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from store.codec.policies import PartitionedTopic, decode_partitioned_topic
-from store.db.environment import Txn
-from store.db.tree import find_node, iter_children
-from store.errors import TopicNotFound
-from store.model.topics import iter_namespaces, not_found, read_topic
-from store.names import NamespaceName, TopicName, decode_name, shell_word
+from pulsar_admin.store.codec.policies import PartitionedTopic, decode_partitioned_topic
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node, iter_children
+from pulsar_admin.store.errors import TopicNotFound
+from pulsar_admin.store.model.topics import iter_namespaces, not_found, read_topic
+from pulsar_admin.store.names import NamespaceName, TopicName, decode_name, shell_word
 
 _RECORDS = "/admin/partitioned-topics"
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from store.codec.ledgermetadata import LedgerMetadata
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
 
 if TYPE_CHECKING:
-    from store.aliases import Array
+    from pulsar_admin.store.aliases import Array
 
 
 class Stripe(Struct, frozen=True):

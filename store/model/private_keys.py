@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from store.codec.encryption import load_private_key, open_data_key, open_payload
-from store.codec.message import EntryHeader, is_encrypted
-from store.errors import EncryptedPayload, EntryCorrupt, InvalidValue
-from store.extras import require
-from store.files import open_file
-from store.proto.pulsar_api_pb2 import MessageMetadata
-from store.wording import counted
+from pulsar_admin.store.codec.encryption import load_private_key, open_data_key, open_payload
+from pulsar_admin.store.codec.message import EntryHeader, is_encrypted
+from pulsar_admin.store.errors import EncryptedPayload, EntryCorrupt, InvalidValue
+from pulsar_admin.store.extras import require
+from pulsar_admin.store.files import open_file
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from store.codec.encryption import PrivateKey
+    from pulsar_admin.store.codec.encryption import PrivateKey
 
 _PEM_LIMIT_BYTES = 1 << 16
 _CACHED = 4096  # data keys; a producer makes a new one every four hours

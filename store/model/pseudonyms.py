@@ -13,7 +13,7 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
-from store.names import EVENTS, PENDING_ACK_SUFFIX, decode_name, encode_name, is_encoded
+from pulsar_admin.store.names import EVENTS, PENDING_ACK_SUFFIX, decode_name, encode_name, is_encoded
 
 SALT_BYTES = 32
 _DIGITS = 12

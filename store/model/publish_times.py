@@ -12,12 +12,12 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
-from store.db.blocks import NO_MAX, decode_latest, decode_publish_bounds, ledger_key
-from store.db.environment import Txn
-from store.errors import IndexCorrupt
-from store.model.ledgers import find_sums
-from store.model.topics import Topic, TopicLedger
+from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
+from pulsar_admin.store.db.blocks import NO_MAX, decode_latest, decode_publish_bounds, ledger_key
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import IndexCorrupt
+from pulsar_admin.store.model.ledgers import find_sums
+from pulsar_admin.store.model.topics import Topic, TopicLedger
 
 BEGIN, END = "beginPublishTimestamp", "endPublishTimestamp"
 Form = Literal["properties", "fields"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from store.codec.java import hash_order
-from store.codec.ledgermetadata import COOKIES
-from store.codec.policies import JsonObject
-from store.db.environment import Txn
-from store.db.tree import iter_children
-from store.errors import ResourceNotFound
-from store.model.resources import Fields, find_json
+from pulsar_admin.store.codec.java import hash_order
+from pulsar_admin.store.codec.ledgermetadata import COOKIES
+from pulsar_admin.store.codec.policies import JsonObject
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import iter_children
+from pulsar_admin.store.errors import ResourceNotFound
+from pulsar_admin.store.model.resources import Fields, find_json
 
 RACKS_PATH = "/bookies"
 BOOKIE = Fields({"rack": None, "hostname": None}, {})

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from store.codec.digest import DigestType
-from store.codec.entry import Entry, decode_entry
-from store.db.bodies import find_body, has_bodies
-from store.db.entry_files import EntryFiles
-from store.db.environment import Store, Txn
-from store.errors import EntryCorrupt, EntryNotFound
-from store.model.ledgers import Ledger, find_damage, find_metadata, find_place, read_ledger
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.entry import Entry, decode_entry
+from pulsar_admin.store.db.bodies import find_body, has_bodies
+from pulsar_admin.store.db.entry_files import EntryFiles
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound
+from pulsar_admin.store.model.ledgers import Ledger, find_damage, find_metadata, find_place, read_ledger
 
 if TYPE_CHECKING:
-    from store.engine.operation import Engine, FailedSlice
-    from store.model.private_keys import PrivateKeys
+    from pulsar_admin.store.engine.operation import Engine, FailedSlice
+    from pulsar_admin.store.model.private_keys import PrivateKeys
 
 
 NOTED = "noted"
@@ -124,7 +124,7 @@ class EntryReader:
 
     def _not_imported(self, ledger: Ledger, entry_id: int) -> str:
         """Say which bookies should have an entry and are not imported; "" when all are."""
-        from store.model.coverage import iter_entry_gaps  # what reads whole entries does without
+        from pulsar_admin.store.model.coverage import iter_entry_gaps  # what reads whole entries does without
 
         gap = next(iter_entry_gaps(self.txn, ledger, ((entry_id, entry_id),)), None)
         if gap is None or not gap.bookies:

@@ -8,21 +8,21 @@ from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple
 
-from store.codec.cursor import decode_cursor_head, decode_cursor_ledger_id
-from store.codec.given import parse_integer
-from store.codec.managedledger import decode_ledger_ids
-from store.codec.schema import decode_schema_locator
-from store.db.blocks import ledger_key, ledger_of_key
-from store.db.entry_files import EntryFiles
-from store.db.environment import Store, Txn
-from store.db.owners import Owner, OwnerKind, decode_owners, encode_text, join_owners, owner_part
-from store.db.tree import Node, iter_values
-from store.errors import IndexCorrupt, StoreError
-from store.model.cursors import COMPACTION_CURSOR, INTERNAL_PROPERTY_PREFIX, read_cursor
-from store.model.managed_nodes import managed_node
-from store.model.reader import EntryReader
-from store.model.topics import read_topic
-from store.names import MANAGED_LEDGERS, PERSISTENT
+from pulsar_admin.store.codec.cursor import decode_cursor_head, decode_cursor_ledger_id
+from pulsar_admin.store.codec.given import parse_integer
+from pulsar_admin.store.codec.managedledger import decode_ledger_ids
+from pulsar_admin.store.codec.schema import decode_schema_locator
+from pulsar_admin.store.db.blocks import ledger_key, ledger_of_key
+from pulsar_admin.store.db.entry_files import EntryFiles
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.owners import Owner, OwnerKind, decode_owners, encode_text, join_owners, owner_part
+from pulsar_admin.store.db.tree import Node, iter_values
+from pulsar_admin.store.errors import IndexCorrupt, StoreError
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, INTERNAL_PROPERTY_PREFIX, read_cursor
+from pulsar_admin.store.model.managed_nodes import managed_node
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import MANAGED_LEDGERS, PERSISTENT
 
 COMPACTED_LEDGER = "CompactedTopicLedger"
 BUCKET_PREFIX = INTERNAL_PROPERTY_PREFIX + "delayed.bucket_"

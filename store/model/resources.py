@@ -12,13 +12,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from store.codec.java import hash_order
-from store.codec.policies import JsonObject, decode_json_object
-from store.db.environment import Txn
-from store.db.tree import find_node, iter_children
-from store.errors import NamespaceNotFound, ResourceNotFound
-from store.model.topics import iter_namespaces
-from store.names import NamespaceName
+from pulsar_admin.store.codec.java import hash_order
+from pulsar_admin.store.codec.policies import JsonObject, decode_json_object
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node, iter_children
+from pulsar_admin.store.errors import NamespaceNotFound, ResourceNotFound
+from pulsar_admin.store.model.topics import iter_namespaces
+from pulsar_admin.store.names import NamespaceName
 
 TENANTS_PATH = "/admin/policies"
 CLUSTERS_PATH = "/admin/clusters"

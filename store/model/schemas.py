@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from store.codec.schema import (
+from pulsar_admin.store.codec.schema import (
     IndexEntry,
     SchemaEntry,
     SchemaLocator,
     decode_schema_entry,
     decode_schema_locator,
 )
-from store.codec.value import (
+from pulsar_admin.store.codec.value import (
     DECODE_ERRORS,
     Decode,
     Value,
@@ -31,12 +31,12 @@ from store.codec.value import (
     undecodable,
     value_schema,
 )
-from store.db.environment import Txn
-from store.db.tree import find_node
-from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, StoreError
-from store.model.messages import Message
-from store.model.reader import EntryReader
-from store.names import TopicName
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, StoreError
+from pulsar_admin.store.model.messages import Message
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import TopicName
 
 
 class TopicSchemas(Struct, frozen=True):

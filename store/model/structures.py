@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from store.codec.bookie import decode_cookie
-from store.codec.cursor import decode_cursor_info
-from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
-from store.codec.managedledger import decode_managed_ledger
-from store.codec.policies import decode_json_object
-from store.codec.schema import decode_schema_locator
-from store.errors import StoreError
-from store.model.managed_nodes import managed_node
-from store.names import TopicName, decode_name, topic_of_path
+from pulsar_admin.store.codec.bookie import decode_cookie
+from pulsar_admin.store.codec.cursor import decode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
+from pulsar_admin.store.codec.managedledger import decode_managed_ledger
+from pulsar_admin.store.codec.policies import decode_json_object
+from pulsar_admin.store.codec.schema import decode_schema_locator
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.managed_nodes import managed_node
+from pulsar_admin.store.names import TopicName, decode_name, topic_of_path
 
 Decode = Callable[[bytes, str], object]
 

@@ -9,13 +9,13 @@ from fnmatch import fnmatchcase
 from itertools import accumulate, takewhile
 from typing import NamedTuple
 
-from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn
-from store.db.tree import Node, find_node, has_children, iter_children, iter_children_and_keys, tree_key
-from store.errors import LedgerNotFound, NamespaceNotFound, StoreError, TopicNotFound
-from store.model.ledgers import find_end, find_whole, read_ledger
-from store.names import (
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import Node, find_node, has_children, iter_children, iter_children_and_keys, tree_key
+from pulsar_admin.store.errors import LedgerNotFound, NamespaceNotFound, StoreError, TopicNotFound
+from pulsar_admin.store.model.ledgers import find_end, find_whole, read_ledger
+from pulsar_admin.store.names import (
     PARTITION_SUFFIX,
     PENDING_ACK_SUFFIX,
     NamespaceName,
@@ -28,7 +28,7 @@ from store.names import (
     shell_word,
     topic_of_path,
 )
-from store.wording import counted, listed, plural
+from pulsar_admin.store.wording import counted, listed, plural
 
 _SHOWN = 5
 """Partitions that an error names."""
@@ -258,7 +258,7 @@ def partition_count(txn: Txn, name: TopicName) -> int:
     if node is None:
         return 0
     # Imported here: most topics have no partitions.
-    from store.codec.policies import decode_partitioned_topic
+    from pulsar_admin.store.codec.policies import decode_partitioned_topic
 
     return decode_partitioned_topic(node.value, node.path).partitions
 

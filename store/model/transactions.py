@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from store.codec.message import decode_message_entry, transaction_id
-from store.codec.transactions import (
+from pulsar_admin.store.codec.message import decode_message_entry, transaction_id
+from pulsar_admin.store.codec.transactions import (
     ABORT,
     ABORTED,
     ACK,
@@ -24,12 +24,12 @@ from store.codec.transactions import (
     decode_log_entry,
     decode_pending_ack,
 )
-from store.db.environment import Txn
-from store.db.tree import find_node, iter_children
-from store.errors import EntryCorrupt, EntryNotFound, NotFound
-from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic
-from store.names import EARLIEST, TRANSACTION_LOG_PREFIX, NamespaceName, Position, TopicName
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node, iter_children
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, NotFound
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import EARLIEST, TRANSACTION_LOG_PREFIX, NamespaceName, Position, TopicName
 
 SYSTEM = NamespaceName("pulsar", "system")
 ASSIGN = TopicName(SYSTEM, "transaction_coordinator_assign")

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from store.codec.cursor import unknown_cursor_fields
-from store.codec.ledgermetadata import unknown_ledger_fields
-from store.codec.managedledger import unknown_managed_ledger_fields
-from store.codec.policies import decode_json_object
-from store.codec.schema import unknown_locator_fields
-from store.db.environment import Txn
-from store.db.tree import find_node
-from store.errors import Corrupt, StoreError, Unsupported
-from store.model.managed_nodes import managed_node
-from store.model.structures import structure_of
-from store.names import PERSISTENT
+from pulsar_admin.store.codec.cursor import unknown_cursor_fields
+from pulsar_admin.store.codec.ledgermetadata import unknown_ledger_fields
+from pulsar_admin.store.codec.managedledger import unknown_managed_ledger_fields
+from pulsar_admin.store.codec.policies import decode_json_object
+from pulsar_admin.store.codec.schema import unknown_locator_fields
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import Corrupt, StoreError, Unsupported
+from pulsar_admin.store.model.managed_nodes import managed_node
+from pulsar_admin.store.model.structures import structure_of
+from pulsar_admin.store.names import PERSISTENT
 
 _CLUSTER_DEPTH = 3  # /admin/clusters/NAME; below it lie failure domains and policies
 KEYS = {

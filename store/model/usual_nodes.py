@@ -10,18 +10,18 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from store.codec.cursor import find_usual_cursor
-from store.codec.ledgermetadata import LoneLedger, find_usual_ledger
-from store.codec.managedledger import find_usual_ledgers
-from store.db.environment import Txn
-from store.db.owners import OwnerKind
-from store.db.tree import decode_node, plain_value
-from store.errors import IndexCorrupt
-from store.model.coverage import find_lone_bookie
-from store.model.cursors import COMPACTION_CURSOR
-from store.model.ledgers import LoneLedgers
-from store.model.references import NAMING_PREFIXES, References
-from store.names import INT_MAX
+from pulsar_admin.store.codec.cursor import find_usual_cursor
+from pulsar_admin.store.codec.ledgermetadata import LoneLedger, find_usual_ledger
+from pulsar_admin.store.codec.managedledger import find_usual_ledgers
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.owners import OwnerKind
+from pulsar_admin.store.db.tree import decode_node, plain_value
+from pulsar_admin.store.errors import IndexCorrupt
+from pulsar_admin.store.model.coverage import find_lone_bookie
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR
+from pulsar_admin.store.model.ledgers import LoneLedgers
+from pulsar_admin.store.model.references import NAMING_PREFIXES, References
+from pulsar_admin.store.names import INT_MAX
 
 _NODE = re.compile(
     rb"/(?:managed-ledgers/[\w.=:-]+/[\w.=:-]+/persistent/[A-Za-z0-9_.-]+(/[!-.0-~]+)?|ledgers/([0-9]{2})/([0-9]{4})/L([0-9]{4}))"

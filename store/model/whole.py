@@ -5,14 +5,14 @@ Imports little and makes no class: every cold question about a topic asks.
 
 from __future__ import annotations
 
-from store.codec.ledgermetadata import ledger_path
-from store.codec.managedledger import find_plain_ledgers
-from store.db.environment import Txn
-from store.db.tree import plain_value, tree_key
-from store.db.unserved import has_unserved
-from store.model.ledgers import find_sums, find_whole
-from store.model.topics import Topic, TopicLedger
-from store.names import TopicName
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.managedledger import find_plain_ledgers
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import plain_value, tree_key
+from pulsar_admin.store.db.unserved import has_unserved
+from pulsar_admin.store.model.ledgers import find_sums, find_whole
+from pulsar_admin.store.model.topics import Topic, TopicLedger
+from pulsar_admin.store.names import TopicName
 
 COMPACTION = "__compaction"
 _BOOKIES, _NONE_ABSENT = b"bookies", b'"absent": []'
@@ -78,9 +78,9 @@ def lacks_bookies(txn: Txn) -> bool:
 
 
 def _is_on_gone(txn: Txn, ledger_id: int) -> bool:
-    from store.model.absent_bookies import find_gone_bookies  # few stores lack a bookie
-    from store.model.ledgers import find_metadata
-    from store.model.placement import ensemble_bookies
+    from pulsar_admin.store.model.absent_bookies import find_gone_bookies  # few stores lack a bookie
+    from pulsar_admin.store.model.ledgers import find_metadata
+    from pulsar_admin.store.model.placement import ensemble_bookies
 
     gone = find_gone_bookies(txn)
     metadata = find_metadata(txn, ledger_id) if gone else None

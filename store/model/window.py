@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.buffer import signed
-from store.errors import InvalidValue
-from store.model.messages import Message
-from store.names import EARLIEST, LATEST, LONG_MAX, Position
-from store.timespec import shown_time
+from pulsar_admin.store.codec.buffer import signed
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.model.messages import Message
+from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, Position
+from pulsar_admin.store.timespec import shown_time
 
 EVENT = "event"
 

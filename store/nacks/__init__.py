@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from store.nacks.due import DueNacks
-    from store.nacks.tracker import NegativeAcksTracker
+    from pulsar_admin.store.nacks.due import DueNacks
+    from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 
 __all__ = ["DueNacks", "NegativeAcksTracker"]
 
@@ -18,6 +18,6 @@ __all__ = ["DueNacks", "NegativeAcksTracker"]
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from store.nacks import due, tracker
+    from pulsar_admin.store.nacks import due, tracker
 
     return getattr(due if name == "DueNacks" else tracker, name)

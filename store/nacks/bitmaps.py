@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from store.errors import Corrupt
+from pulsar_admin.store.errors import Corrupt
 
 Int64s = npt.NDArray[np.int64]
 Uint32s = npt.NDArray[np.uint32]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from store.db.nacks import MAX_PRECISION_BITS
-from store.errors import InvalidValue
-from store.names import LONG_MAX
+from pulsar_admin.store.db.nacks import MAX_PRECISION_BITS
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.names import LONG_MAX
 
 DEFAULT_PRECISION_BITS = 8
 """Upstream's ``negativeAckPrecisionBitCnt``: buckets of 256 ms, at most 255 ms early."""

@@ -12,9 +12,9 @@ import google_crc32c
 import numpy as np
 from msgspec import Struct
 
-from store.db.nacks import MAX_PRECISION_BITS
-from store.errors import Corrupt, Unsupported
-from store.nacks.bitmaps import Bytes, Int64s, Uint32s
+from pulsar_admin.store.db.nacks import MAX_PRECISION_BITS
+from pulsar_admin.store.errors import Corrupt, Unsupported
+from pulsar_admin.store.nacks.bitmaps import Bytes, Int64s, Uint32s
 
 FORMAT_VERSION = 1
 _MAGIC = b"PSNACKTR"

@@ -9,9 +9,9 @@ import numpy as np
 from msgspec import Struct
 from pyroaring import BitMap64
 
-from store.nacks.bitmaps import Int64s, decode_bitmap, decode_groups
-from store.nacks.segments import Block, join_blocks
-from store.names import Position
+from pulsar_admin.store.nacks.bitmaps import Int64s, decode_bitmap, decode_groups
+from pulsar_admin.store.nacks.segments import Block, join_blocks
+from pulsar_admin.store.names import Position
 
 
 class DueGroup(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from store.codec.cursor import CursorState
-from store.errors import EntryNotFound, InvalidValue
-from store.model.cursors import normal_ranges
-from store.model.extent import Intervals, iter_ledger_parts, subtract
-from store.model.topics import Topic
-from store.names import LONG_MAX, Position
+from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.errors import EntryNotFound, InvalidValue
+from pulsar_admin.store.model.cursors import normal_ranges
+from pulsar_admin.store.model.extent import Intervals, iter_ledger_parts, subtract
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import LONG_MAX, Position
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from store.db.environment import Txn
-from store.db.nacks import (
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.nacks import (
     TRACKER,
     TrackerRow,
     bucket_of_key,
@@ -24,8 +24,8 @@ from store.db.nacks import (
     tracker_id,
     tracker_key,
 )
-from store.errors import IndexCorrupt
-from store.names import Position
+from pulsar_admin.store.errors import IndexCorrupt
+from pulsar_admin.store.names import Position
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64

@@ -13,15 +13,15 @@ from itertools import takewhile
 import numpy as np
 from msgspec import Struct
 
-from store.db.blocks import Block
-from store.db.environment import Txn
-from store.errors import InvalidValue
-from store.model.cursors import Cursor
-from store.model.extent import Intervals, extent_of, iter_ledger_parts
-from store.model.ledgers import iter_blocks
-from store.model.topics import Topic
-from store.nacks.bitmaps import Int64s
-from store.nacks.holes import hole_intervals
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.model.cursors import Cursor
+from pulsar_admin.store.model.extent import Intervals, extent_of, iter_ledger_parts
+from pulsar_admin.store.model.ledgers import iter_blocks
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.nacks.bitmaps import Int64s
+from pulsar_admin.store.nacks.holes import hole_intervals
 
 SAMPLE_LIMIT = 500_000
 """Entries looked at; of a longer topic the first ones."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from store.codec.given import json_object
-from store.errors import InvalidValue, StoreError, reason_of
-from store.nacks.buckets import check_delay
-from store.names import Position, TopicName, parse_position, parse_topic
-from store.timespec import parse_duration_ms
+from pulsar_admin.store.codec.given import json_object
+from pulsar_admin.store.errors import InvalidValue, StoreError, reason_of
+from pulsar_admin.store.nacks.buckets import check_delay
+from pulsar_admin.store.names import Position, TopicName, parse_position, parse_topic
+from pulsar_admin.store.timespec import parse_duration_ms
 
 _HINT = 'a row is 10:4 or for example {"ledgerId":10,"entryId":4,"delay":"10m"}'
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from store.errors import InvalidValue
-from store.nacks.bitmaps import Int64s
-from store.names import LONG_MAX
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.nacks.bitmaps import Int64s
+from pulsar_admin.store.names import LONG_MAX
 
 
 def check_column(name: str, values: npt.ArrayLike) -> Int64s:

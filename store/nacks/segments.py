@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from store.nacks.bitmaps import Bytes, Int64s, Uint32s, decode_groups, encode_groups, ranges
-from store.nacks.rows import group_rows
+from pulsar_admin.store.nacks.bitmaps import Bytes, Int64s, Uint32s, decode_groups, encode_groups, ranges
+from pulsar_admin.store.nacks.rows import group_rows
 
 BLOCK_ROWS = 4096
 """Rows of a block: a popped block is freed whole, so this bounds what lingers, and what one step may copy."""

@@ -13,14 +13,14 @@ from collections.abc import Iterable
 import numpy as np
 from msgspec import Struct
 
-from store.errors import InvalidValue
-from store.nacks.bitmaps import ARRAY_LIMIT, Int64s
-from store.nacks.buckets import check_precision_bits
-from store.nacks.codec import HEADER_SIZE_BYTES
-from store.nacks.rows import check_column
-from store.nacks.segments import join_blocks
-from store.nacks.tracker import NegativeAcksTracker
-from store.names import LONG_MAX
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.nacks.bitmaps import ARRAY_LIMIT, Int64s
+from pulsar_admin.store.nacks.buckets import check_precision_bits
+from pulsar_admin.store.nacks.codec import HEADER_SIZE_BYTES
+from pulsar_admin.store.nacks.rows import check_column
+from pulsar_admin.store.nacks.segments import join_blocks
+from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
+from pulsar_admin.store.names import LONG_MAX
 
 ENTRIES_PER_LEDGER = 50_000
 """Broker setting ``managedLedgerMaxEntriesPerLedger``, its default."""

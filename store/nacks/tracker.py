@@ -21,15 +21,23 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from store.errors import Corrupt, InvalidValue, NotFound
-from store.files import read_file
-from store.nacks.bitmaps import Int64s, decode_groups
-from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits, due_time, trim_lower_bits
-from store.nacks.codec import NackColumns, decode_tracker, encode_tracker
-from store.nacks.due import DueGroup, DueNacks
-from store.nacks.rows import add_times, check_column, group_rows
-from store.nacks.segments import NO_BUCKET, Block, Segment, cut_blocks, encode_blocks, join_blocks, merge_blocks
-from store.names import LONG_MAX, Position
+from pulsar_admin.store.errors import Corrupt, InvalidValue, NotFound
+from pulsar_admin.store.files import read_file
+from pulsar_admin.store.nacks.bitmaps import Int64s, decode_groups
+from pulsar_admin.store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits, due_time, trim_lower_bits
+from pulsar_admin.store.nacks.codec import NackColumns, decode_tracker, encode_tracker
+from pulsar_admin.store.nacks.due import DueGroup, DueNacks
+from pulsar_admin.store.nacks.rows import add_times, check_column, group_rows
+from pulsar_admin.store.nacks.segments import (
+    NO_BUCKET,
+    Block,
+    Segment,
+    cut_blocks,
+    encode_blocks,
+    join_blocks,
+    merge_blocks,
+)
+from pulsar_admin.store.names import LONG_MAX, Position
 
 UNKNOWN_PARTITION = -2
 """Upstream's placeholder: the tracker belongs to one consumer and does not store the partition."""

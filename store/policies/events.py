@@ -11,13 +11,13 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from store.db.environment import Txn
-from store.db.tree import find_node
-from store.errors import MetadataCorrupt, StoreError
-from store.model.cursors import COMPACTION_CURSOR
-from store.model.reader import EntryReader
-from store.model.topics import Topic, partition_count, read_topic
-from store.names import EVENTS, NamespaceName, TopicName
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, partition_count, read_topic
+from pulsar_admin.store.names import EVENTS, NamespaceName, TopicName
 
 _MEMO = "policyevents"
 
@@ -59,7 +59,7 @@ def _read(txn: Txn, namespace: NamespaceName, names: tuple[TopicName, ...]) -> P
     if not any(topic.number_of_entries or _is_compacted(txn, topic.name) for topic in topics):
         return events
     # Imported here: most questions meet no events.
-    from store.db.entry_files import EntryFiles
+    from pulsar_admin.store.db.entry_files import EntryFiles
 
     with EntryFiles(txn.store, txn) as files:
         reader = EntryReader(files, txn)
@@ -79,10 +79,10 @@ def _is_compacted(txn: Txn, name: TopicName) -> bool:
 
 
 def _replay(reader: EntryReader, topic: Topic, events: PolicyEvents) -> None:
-    from store.codec.policyevent import AvroSchema, builtin_schema, decode_policy_event, topic_of_key
-    from store.compaction.reading import iter_view
-    from store.compaction.view import open_view
-    from store.model.schemas import find_schema
+    from pulsar_admin.store.codec.policyevent import AvroSchema, builtin_schema, decode_policy_event, topic_of_key
+    from pulsar_admin.store.compaction.reading import iter_view
+    from pulsar_admin.store.compaction.view import open_view
+    from pulsar_admin.store.model.schemas import find_schema
 
     schemas: dict[int | None, AvroSchema] = {}
     problems: list[StoreError] = []
@@ -103,7 +103,7 @@ def _replay(reader: EntryReader, topic: Topic, events: PolicyEvents) -> None:
 
 
 def _apply(events: PolicyEvents, event: Any) -> None:  # Any: PolicyEvent, imported where events are
-    from store.codec.policyevent import DELETE, INSERT, UPDATE
+    from pulsar_admin.store.codec.policyevent import DELETE, INSERT, UPDATE
 
     kept = events.global_ if event.is_global else events.local
     if event.action == DELETE:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from store.codec.policies import (
+from pulsar_admin.store.codec.policies import (
     BacklogQuota,
     DelayedDelivery,
     JsonObject,
@@ -19,12 +19,12 @@ from store.codec.policies import (
     decode_json_object,
     decode_policies,
 )
-from store.codec.topicpolicies import decode_topic_policies
-from store.db.environment import Txn
-from store.db.tree import find_node, tree_key
-from store.errors import MetadataCorrupt
-from store.names import NamespaceName, TopicName, encode_name
-from store.policies.events import find_policy_events
+from pulsar_admin.store.codec.topicpolicies import decode_topic_policies
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node, tree_key
+from pulsar_admin.store.errors import MetadataCorrupt
+from pulsar_admin.store.names import NamespaceName, TopicName, encode_name
+from pulsar_admin.store.policies.events import find_policy_events
 
 TOPIC, GLOBAL_TOPIC, NAMESPACE, BROKER = "topic", "global-topic", "namespace", "broker-default"
 BROKER_RETENTION = Retention(0, 0)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from store.errors import InvalidValue
-from store.policies.places import Json, Options
-from store.policies.rules import NAMESPACES, TOPIC_POLICIES, Scope, seconds_of
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.policies.places import Json, Options
+from pulsar_admin.store.policies.rules import NAMESPACES, TOPIC_POLICIES, Scope, seconds_of
 
 DRIVERS = ("S3", "aws-s3", "google-cloud-storage", "filesystem", "azureblob", "aliyun-oss")
 OFFLOAD: Json = {

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from store.codec.policies import EVICTION, BacklogQuota
-from store.model.cursors import backlog_size_bytes
-from store.model.topics import Topic
-from store.names import Position
-from store.policies.in_force import QuotaInForce
+from pulsar_admin.store.codec.policies import EVICTION, BacklogQuota
+from pulsar_admin.store.model.cursors import backlog_size_bytes
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.policies.in_force import QuotaInForce
 
 SIZE, AGE = "destination_storage", "message_age"
 

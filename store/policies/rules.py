@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from store.errors import InvalidValue
-from store.names import INT_MAX, NamespaceName, TopicName, in_hash_order, parse_topic
-from store.policies.places import Json, Options
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.names import INT_MAX, NamespaceName, TopicName, in_hash_order, parse_topic
+from pulsar_admin.store.policies.places import Json, Options
 
 if TYPE_CHECKING:
-    from store.db.environment import Txn
-    from store.db.tree import Node
+    from pulsar_admin.store.db.environment import Txn
+    from pulsar_admin.store.db.tree import Node
 
 NAMESPACES, TOPICS, TOPIC_POLICIES = "namespaces", "topics", "topicPolicies"
 QUOTA_TYPES = ("destination_storage", "message_age")
@@ -318,7 +318,7 @@ def check_message_size(scope: Scope, value: int, options: Options) -> None:
 
 def check_clusters(scope: Scope, value: list[str], options: Options) -> None:
     """Raise InvalidValue for a cluster that is not there or not the tenant's; ``topicPolicies`` does not ask."""
-    from store.db.tree import iter_children
+    from pulsar_admin.store.db.tree import iter_children
 
     if scope.group == TOPIC_POLICIES:
         return
@@ -331,13 +331,13 @@ def check_clusters(scope: Scope, value: list[str], options: Options) -> None:
 
 
 def _node(scope: Scope, path: str) -> Node | None:
-    from store.db.tree import find_node  # helps of policies read no store
+    from pulsar_admin.store.db.tree import find_node  # helps of policies read no store
 
     return find_node(scope.txn, path)
 
 
 def _check_tenant(scope: Scope, cluster: str) -> None:
-    from store.codec.policies import decode_json_object
+    from pulsar_admin.store.codec.policies import decode_json_object
 
     node = _node(scope, f"/admin/policies/{scope.namespace.tenant}")
     allowed = None if node is None else decode_json_object(node.value, node.path).get("allowedClusters")

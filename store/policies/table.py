@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from store.policies import offload, rules
-from store.policies.places import Entry, Inner, Member, OfSubscription, Parts, PerCluster, Place
-from store.policies.rules import Check, Make, choice, fields, least
+from pulsar_admin.store.policies import offload, rules
+from pulsar_admin.store.policies.places import Entry, Inner, Member, OfSubscription, Parts, PerCluster, Place
+from pulsar_admin.store.policies.rules import Check, Make, choice, fields, least
 
 
 class Policy(Struct, frozen=True):

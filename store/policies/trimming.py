@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from store.codec.policies import Retention
-from store.db.environment import Txn
-from store.errors import Corrupt, MetadataCorrupt, Unsupported
-from store.model.cursors import iter_cursor_names, read_cursor
-from store.model.reader import EntryReader
-from store.model.topics import Topic, TopicLedger
-from store.names import Position
-from store.policies.in_force import find_retention
+from pulsar_admin.store.codec.policies import Retention
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import Corrupt, MetadataCorrupt, Unsupported
+from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, TopicLedger
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.policies.in_force import find_retention
 
 BROKER_DEFAULT = Retention(0, 0)
 """``defaultRetentionTimeInMinutes`` and ``…SizeInMB`` of a broker that sets nothing."""

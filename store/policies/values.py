@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from store.codec.policies import decode_namespace_json
-from store.db.environment import Txn
-from store.db.tree import find_node, iter_children
-from store.names import NamespaceName, TopicName
-from store.policies.in_force import BROKER, GLOBAL_TOPIC, NAMESPACE, TOPIC, iter_stored
-from store.policies.places import Json, Options
-from store.policies.table import Policy
+from pulsar_admin.store.codec.policies import decode_namespace_json
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node, iter_children
+from pulsar_admin.store.names import NamespaceName, TopicName
+from pulsar_admin.store.policies.in_force import BROKER, GLOBAL_TOPIC, NAMESPACE, TOPIC, iter_stored
+from pulsar_admin.store.policies.places import Json, Options
+from pulsar_admin.store.policies.table import Policy
 
 NOTHING: tuple[Any, ...] = (None, {}, [], "UNDEFINED")
 """Values that set nothing."""

@@ -1,4 +1,4 @@
 # Generated from store/proto/delayed_bucket.proto by store/proto/generate.py: do not edit.
-from store.proto.runtime import define
+from pulsar_admin.store.proto.runtime import define
 
 DESCRIPTOR = define(__name__, globals(), b'\n store/proto/delayed_bucket.proto\x12\x1cpulsar_admin_toolkit.delayed\"F\n\x0c\x44\x65layedIndex\x12\x11\n\ttimestamp\x18\x01 \x02(\x04\x12\x11\n\tledger_id\x18\x02 \x02(\x04\x12\x10\n\x08\x65ntry_id\x18\x03 \x02(\x04\"N\n\x0fSnapshotSegment\x12;\n\x07indexes\x18\x01 \x03(\x0b\x32*.pulsar_admin_toolkit.delayed.DelayedIndex\"5\n\x17\x44\x65layedIndexBitMapEntry\x12\x0b\n\x03key\x18\x01 \x01(\x04\x12\r\n\x05value\x18\x02 \x01(\x0c\"\xaf\x01\n\x17SnapshotSegmentMetadata\x12T\n\x15\x64\x65layed_index_bit_map\x18\x01 \x03(\x0b\x32\x35.pulsar_admin_toolkit.delayed.DelayedIndexBitMapEntry\x12\x1e\n\x16max_schedule_timestamp\x18\x02 \x02(\x04\x12\x1e\n\x16min_schedule_timestamp\x18\x03 \x02(\x04\"`\n\x10SnapshotMetadata\x12L\n\rmetadata_list\x18\x01 \x03(\x0b\x32\x35.pulsar_admin_toolkit.delayed.SnapshotSegmentMetadata')

@@ -19,7 +19,7 @@ ROOT = FOLDER.parents[1]
 _SERIALIZED = re.compile(r"AddSerializedFile\((b'.*')\)$", re.MULTILINE)
 _MODULE = """\
 # Generated from {source} by store/proto/generate.py: do not edit.
-from store.proto.runtime import define
+from pulsar_admin.store.proto.runtime import define
 
 DESCRIPTOR = define(__name__, globals(), {serialized})
 """

@@ -14,18 +14,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.cursor import CursorInfo, CursorState, decode_cursor_info, decode_cursor_ledger
-from store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, ledger_path
-from store.codec.message import decode_entry_times
-from store.db.environment import Txn
-from store.db.tree import Node, decode_node, find_node, tree_key
-from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, Unsupported
-from store.model.cursors import backlog_entries, normal_ranges
-from store.model.extent import Intervals, pending_intervals, subtract
-from store.model.ledgers import read_ledger
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, decode_cursor_info, decode_cursor_ledger
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.message import decode_entry_times
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import Node, decode_node, find_node, tree_key
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, Unsupported
+from pulsar_admin.store.model.cursors import backlog_entries, normal_ranges
+from pulsar_admin.store.model.extent import Intervals, pending_intervals, subtract
+from pulsar_admin.store.model.ledgers import read_ledger
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
 
 CURSOR_LEDGER, METADATA = "cursor-ledger", "metadata"
 

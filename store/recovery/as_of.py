@@ -8,19 +8,19 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from store.changes.cursors import CursorMove, plan_moves
-from store.changes.plan import MoveBasis, Plan
-from store.codec.cursor import CursorState
-from store.errors import EntryNotFound, InvalidValue, NothingMatches, Refused
-from store.model.cursors import Cursor, is_own
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position, shell_word
-from store.recovery.acks import METADATA, AckState, Bound
-from store.recovery.cursor_versions import CursorHistory
-from store.recovery.possible import Pending, both, either, pending_of, state_of
-from store.timespec import format_time_ms
-from store.wording import counted, listed
+from pulsar_admin.store.changes.cursors import CursorMove, plan_moves
+from pulsar_admin.store.changes.plan import MoveBasis, Plan
+from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.errors import EntryNotFound, InvalidValue, NothingMatches, Refused
+from pulsar_admin.store.model.cursors import Cursor, is_own
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position, shell_word
+from pulsar_admin.store.recovery.acks import METADATA, AckState, Bound
+from pulsar_admin.store.recovery.cursor_versions import CursorHistory
+from pulsar_admin.store.recovery.possible import Pending, both, either, pending_of, state_of
+from pulsar_admin.store.timespec import format_time_ms
+from pulsar_admin.store.wording import counted, listed
 
 IfUnsure = Literal["refuse", "redeliver", "skip", "oldest", "newest"]
 """What to do where several states may have been in force: refuse; take what redelivers the most, so that nothing is lost; or the least."""

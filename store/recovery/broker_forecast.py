@@ -15,11 +15,11 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.codec.managedledger import LedgerInfo
-from store.codec.policies import Retention
-from store.codec.properties import read_properties
-from store.errors import InvalidValue, StoreError
-from store.model.cursors import (
+from pulsar_admin.store.codec.managedledger import LedgerInfo
+from pulsar_admin.store.codec.policies import Retention
+from pulsar_admin.store.codec.properties import read_properties
+from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.model.cursors import (
     Cursor,
     CursorSource,
     backlog_entries,
@@ -28,15 +28,15 @@ from store.model.cursors import (
     iter_cursor_names,
     read_cursor,
 )
-from store.model.reader import EntryReader
-from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
-from store.names import TopicName
-from store.policies.in_force import BROKER, find_message_ttl, find_retention
-from store.policies.table import policies_by_name
-from store.policies.trimming import Positions, released_ledgers
-from store.policies.values import value_in_force
-from store.search.broker_setup import BrokerSetup
-from store.search.expiry import broker_through
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_topics, read_topic
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.policies.in_force import BROKER, find_message_ttl, find_retention
+from pulsar_admin.store.policies.table import policies_by_name
+from pulsar_admin.store.policies.trimming import Positions, released_ledgers
+from pulsar_admin.store.policies.values import value_in_force
+from pulsar_admin.store.search.broker_setup import BrokerSetup
+from pulsar_admin.store.search.expiry import broker_through
 
 CAUGHT_UP = "delete_when_subscriptions_caught_up"
 ROWS_MAX = 1_000

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from store.codec.claims import APPLICATION, topic_claims
-from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
-from store.codec.managedledger import LedgerInfo
-from store.db.tree import find_node
-from store.errors import MetadataCorrupt, TopicNotFound
-from store.model.ledgers import iter_indexed_ids
-from store.model.reader import EntryReader
-from store.model.topics import iter_topics, read_topic
-from store.names import TopicName
-from store.recovery.chains import Chains, find_chains
-from store.recovery.closing import close_ledger
-from store.recovery.evidence import LedgerEvidence, read_evidence
-from store.recovery.ledgers import iter_deleted_ids
-from store.recovery.naming import Naming, find_names, name_of
-from store.recovery.past import Fate, Listing, Past
+from pulsar_admin.store.codec.claims import APPLICATION, topic_claims
+from pulsar_admin.store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import MetadataCorrupt, TopicNotFound
+from pulsar_admin.store.model.ledgers import iter_indexed_ids
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.recovery.chains import Chains, find_chains
+from pulsar_admin.store.recovery.closing import close_ledger
+from pulsar_admin.store.recovery.evidence import LedgerEvidence, read_evidence
+from pulsar_admin.store.recovery.ledgers import iter_deleted_ids
+from pulsar_admin.store.recovery.naming import Naming, find_names, name_of
+from pulsar_admin.store.recovery.past import Fate, Listing, Past
 
 
 def read_past_by_evidence(reader: EntryReader) -> Past:

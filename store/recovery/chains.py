@@ -15,8 +15,8 @@ from itertools import pairwise
 
 from msgspec import Struct, field
 
-from store.recovery.contents import BUCKET, COMPACTED, CURSOR, MESSAGES, PENDING_ACKS, TRANSACTIONS
-from store.recovery.evidence import LedgerEvidence, Producer, Run
+from pulsar_admin.store.recovery.contents import BUCKET, COMPACTED, CURSOR, MESSAGES, PENDING_ACKS, TRANSACTIONS
+from pulsar_admin.store.recovery.evidence import LedgerEvidence, Producer, Run
 
 CLOCK_SKEW_MS = 5_000
 """What the clocks of two brokers may differ by: a broker time that goes back further is of another topic."""

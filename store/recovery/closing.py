@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from store.changes.restoring import find_ensembles, holders_of, read_bookies_of
-from store.codec.digest import DigestType
-from store.codec.ledgermetadata import LedgerMetadata, Segment, closed_over
-from store.db.blocks import LedgerSums
-from store.db.environment import Txn
-from store.errors import Refused, StoreError
-from store.model.ledgers import iter_entry_ids, read_ledger
-from store.model.reader import EntryReader
+from pulsar_admin.store.changes.restoring import find_ensembles, holders_of, read_bookies_of
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, Segment, closed_over
+from pulsar_admin.store.db.blocks import LedgerSums
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import Refused, StoreError
+from pulsar_admin.store.model.ledgers import iter_entry_ids, read_ledger
+from pulsar_admin.store.model.reader import EntryReader
 
 if TYPE_CHECKING:
-    from store.aliases import Array
+    from pulsar_admin.store.aliases import Array
 
 
 _BITS = 62

@@ -14,14 +14,14 @@ from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 from msgspec import Struct
 
-from store.codec.compactedentry import decode_compacted_entry
-from store.codec.cursor import decode_position_info
-from store.codec.delayedbucket import decode_snapshot_metadata, decode_snapshot_segment
-from store.codec.protobuf import parse_protobuf
-from store.codec.schema import decode_schema_entry
-from store.errors import EntryCorrupt, StoreError
-from store.names import Position
-from store.proto import delayed_bucket_pb2, managed_ledger_pb2, schema_pb2, transaction_pb2
+from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
+from pulsar_admin.store.codec.cursor import decode_position_info
+from pulsar_admin.store.codec.delayedbucket import decode_snapshot_metadata, decode_snapshot_segment
+from pulsar_admin.store.codec.protobuf import parse_protobuf
+from pulsar_admin.store.codec.schema import decode_schema_entry
+from pulsar_admin.store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto import delayed_bucket_pb2, managed_ledger_pb2, schema_pb2, transaction_pb2
 
 MESSAGES, CURSOR, SCHEMA, COMPACTED, BUCKET = "messages", "cursor", "schema", "compacted", "delayed-bucket"
 TRANSACTIONS, PENDING_ACKS, MIXED, UNKNOWN = "transaction-log", "pending-acks", "mixed", "unknown"

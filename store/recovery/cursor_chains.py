@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from store.codec.cursor import CursorState, decode_cursor_ledger
-from store.errors import StoreError
-from store.model.cursors import read_cursor_ledger
-from store.model.ledgers import iter_entry_ids
-from store.model.reader import EntryReader
-from store.model.references import COMPACTED_LEDGER
-from store.model.topics import Topic
-from store.recovery.contents import COMPACTED, CURSOR
-from store.recovery.evidence import LedgerEvidence
+from pulsar_admin.store.codec.cursor import CursorState, decode_cursor_ledger
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.cursors import read_cursor_ledger
+from pulsar_admin.store.model.ledgers import iter_entry_ids
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.references import COMPACTED_LEDGER
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.recovery.contents import COMPACTED, CURSOR
+from pulsar_admin.store.recovery.evidence import LedgerEvidence
 
 
 class Unnamed(Struct, frozen=True):

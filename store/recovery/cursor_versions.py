@@ -8,17 +8,17 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.codec.claims import CURSOR_KEY
-from store.codec.cursor import decode_cursor_info
-from store.codec.ledgermetadata import LEDGERS_ROOT, LedgerState, decode_ledger_metadata, ledger_id_of_path
-from store.errors import MetadataCorrupt, Refused, SubscriptionNotFound, Unsupported
-from store.history.servers import find_servers
-from store.history.versions import Version, iter_versions
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import shell_word
-from store.recovery.acks import AckState, CursorVersion, LedgerLife, imported_versions, iter_ack_states
-from store.sources.zookeeper import ServerFiles
+from pulsar_admin.store.codec.claims import CURSOR_KEY
+from pulsar_admin.store.codec.cursor import decode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, LedgerState, decode_ledger_metadata, ledger_id_of_path
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, SubscriptionNotFound, Unsupported
+from pulsar_admin.store.history.servers import find_servers
+from pulsar_admin.store.history.versions import Version, iter_versions
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.recovery.acks import AckState, CursorVersion, LedgerLife, imported_versions, iter_ack_states
+from pulsar_admin.store.sources.zookeeper import ServerFiles
 
 _CURSOR_KEY = CURSOR_KEY.encode()
 

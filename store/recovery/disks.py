@@ -16,18 +16,18 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.aliases import Array
-from store.codec.dbledger import ledger_key
-from store.codec.ledgerindex import HEADER_BYTES, ledger_id_of_index
-from store.db.bookies import Bookie
-from store.errors import StoreError
-from store.files import read_file
-from store.index.idx_files import iter_index_files
-from store.names import LONG_MAX
-from store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
-from store.sources.bookies import read_bookie_directory
-from store.sources.journals import iter_replayed_ledgers
-from store.sources.rocksdb import is_rocksdb, open_for_reading, open_ranges
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.dbledger import ledger_key
+from pulsar_admin.store.codec.ledgerindex import HEADER_BYTES, ledger_id_of_index
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.files import read_file
+from pulsar_admin.store.index.idx_files import iter_index_files
+from pulsar_admin.store.names import LONG_MAX
+from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
+from pulsar_admin.store.sources.bookies import read_bookie_directory
+from pulsar_admin.store.sources.journals import iter_replayed_ledgers
+from pulsar_admin.store.sources.rocksdb import is_rocksdb, open_for_reading, open_ranges
 
 
 class IndexKind(StrEnum):

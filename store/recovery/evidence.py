@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from store.db.environment import Txn
-from store.model.ledgers import find_times, has_node, iter_indexed_ids
-from store.model.reader import EntryReader
-from store.names import LONG_MAX
-from store.recovery.contents import MESSAGES, MIXED, UNKNOWN, Content, read_contents
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.model.ledgers import find_times, has_node, iter_indexed_ids
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import LONG_MAX
+from pulsar_admin.store.recovery.contents import MESSAGES, MIXED, UNKNOWN, Content, read_contents
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from store.aliases import Array
-    from store.engine.slices import FileRange
-    from store.scan.places import EntryBatch
+    from pulsar_admin.store.aliases import Array
+    from pulsar_admin.store.engine.slices import FileRange
+    from pulsar_admin.store.scan.places import EntryBatch
 
 _RECORD_BYTES = 36
 """Of an entry beside its payload, about: its size, ids and LAC."""
@@ -103,8 +103,8 @@ def unlisted_bytes(txn: Txn) -> int:
 
 def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[LedgerEvidence]:
     """Yield what the entries of LEDGER_IDS say, by ledger; the reader's engine reads them. Damaged entries count for nothing."""
-    from store.scan.entries import EntryScan
-    from store.scan.spread import run_places
+    from pulsar_admin.store.scan.entries import EntryScan
+    from pulsar_admin.store.scan.spread import run_places
 
     wanted = sorted(set(ledger_ids))
     scan = EntryScan(reader, ((one, 0, LONG_MAX - 1) for one in wanted), heads=True)
@@ -146,9 +146,9 @@ class SumHeads(Struct, frozen=True):
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield one row per batch of places."""
-        from store.scan.arrow import packed_row
-        from store.scan.places import PlacesReader, doubtful
-        from store.scan.spread import iter_batches
+        from pulsar_admin.store.scan.arrow import packed_row
+        from pulsar_admin.store.scan.places import PlacesReader, doubtful
+        from pulsar_admin.store.scan.spread import iter_batches
 
         for places, files in iter_batches(piece):
             batch = PlacesReader(files, True, None).read_places(places)
@@ -165,7 +165,7 @@ def sum_batch(batch: EntryBatch) -> list[Json]:
     """Return what the entries of BATCH say, one object a ledger, in order."""
     import numpy as np
 
-    from store.kernels.evidence import SENT, read_sent
+    from pulsar_admin.store.kernels.evidence import SENT, read_sent
 
     sent = np.zeros(len(batch), SENT)
     starts = batch.offsets + 4 + 32 + batch.rows["digest_bytes"]
@@ -207,7 +207,7 @@ def _number_producers(batch: EntryBatch, sent: Array) -> tuple[Array, list[list[
 def _number_spans(data: Array, starts: Array, sizes: Array) -> tuple[Array, list[str]]:
     import numpy as np
 
-    from store.kernels.producers import number_spans
+    from pulsar_admin.store.kernels.producers import number_spans
 
     spans = np.column_stack([starts, sizes])
     numbers, firsts = np.empty(len(spans), np.int32), np.empty(len(spans), np.int32)

@@ -12,20 +12,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.log_writer import put_managed_ledger
-from store.changes.plan import ChangePart, Plan, Step, put_value_step
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledger_metadata, ledger_path
-from store.codec.message import decode_message_entry
-from store.db.owners import OwnerKind, find_owners
-from store.db.tree import read_node
-from store.errors import LedgerNotFound, Refused, StoreError
-from store.model.coverage import read_disks, read_held
-from store.model.cursors import iter_cursor_names, read_cursor
-from store.model.ledgers import find_metadata, find_times, iter_entry_ids, sorted_ledger_ids
-from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic
-from store.names import Position, TopicName, parse_owner
-from store.wording import counted, plural
+from pulsar_admin.store.changes.log_writer import put_managed_ledger
+from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.db.owners import OwnerKind, find_owners
+from pulsar_admin.store.db.tree import read_node
+from pulsar_admin.store.errors import LedgerNotFound, Refused, StoreError
+from pulsar_admin.store.model.coverage import read_disks, read_held
+from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor
+from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_entry_ids, sorted_ledger_ids
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import Position, TopicName, parse_owner
+from pulsar_admin.store.wording import counted, plural
 
 COMMAND = "ledgers restore"
 

@@ -10,19 +10,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from store.codec.ledgermetadata import LedgerMetadata
-from store.db.bookies import Bookie, iter_imported_bookies
-from store.db.copies import has_copies, iter_copies
-from store.db.environment import Txn
-from store.db.files import iter_logs
-from store.db.storeinfo import StoreInfo
-from store.errors import StoreError
-from store.model.ledgers import iter_blocks
-from store.model.placement import ensemble_bookies
-from store.names import FileKind
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
+from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
+from pulsar_admin.store.db.copies import has_copies, iter_copies
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.db.storeinfo import StoreInfo
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.ledgers import iter_blocks
+from pulsar_admin.store.model.placement import ensemble_bookies
+from pulsar_admin.store.names import FileKind
 
 if TYPE_CHECKING:
-    from store.aliases import Array
+    from pulsar_admin.store.aliases import Array
 
 Indexed = Mapping[str, "Array"]
 """Bookie id → the ledgers that its index has, ascending."""
@@ -32,7 +32,7 @@ def read_indexed(info: StoreInfo) -> dict[str, Array]:
     """Return what the indexes of the imported bookies have; a bookie without one, or with one that cannot be read, is left out."""
     import numpy as np
 
-    from store.recovery.disks import IndexKind, read_disks
+    from pulsar_admin.store.recovery.disks import IndexKind, read_disks
 
     found = {}
     for bookie in iter_imported_bookies(info):
@@ -70,7 +70,7 @@ def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
 
 def _indexed(bookies: Iterable[Bookie]) -> set[int] | None:
     """Return the ledgers that any of BOOKIES has in its index; None where one of them cannot be read, or is not there."""
-    from store.recovery.disks import IndexKind, read_disks  # numpy
+    from pulsar_admin.store.recovery.disks import IndexKind, read_disks  # numpy
 
     try:
         disks = [disk for bookie in bookies for disk in read_disks(bookie)]

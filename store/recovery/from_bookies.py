@@ -15,33 +15,46 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.changes.plan import ChangePart, Plan, Step, put_value_step
-from store.codec.bookie import COOKIE_FILE, decode_cookie
-from store.codec.claims import APPLICATION, COMPONENT, SCHEMA_KEY, compacted_claims, cursor_claims, topic_claims
-from store.codec.cursor import CursorState, decode_position_info
-from store.codec.ledgermetadata import COOKIES, INSTANCE_ID, LEDGERS_ROOT, encode_ledger_metadata, ledger_path
-from store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
-from store.db.bookies import iter_imported_bookies
-from store.db.environment import Txn
-from store.db.tree import find_node
-from store.errors import InvalidValue, Refused, StoreError
-from store.files import read_file
-from store.model.cursors import COMPACTION_CURSOR, LOG_CURSOR, PENDING_ACK_CURSOR, read_cursor_ledger
-from store.model.reader import EntryReader
-from store.model.references import COMPACTED_LEDGER
-from store.model.resources import CLUSTER, TENANT, cluster_path, tenant_path
-from store.model.transactions import ASSIGN
-from store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
-from store.recovery.chains import Chains, Group, find_chains, likely_cluster
-from store.recovery.closing import Closed, close_ledger
-from store.recovery.contents import COMPACTED, CURSOR, MESSAGES, PENDING_ACKS, SCHEMA, TRANSACTIONS
-from store.recovery.evidence import LedgerEvidence, iter_unlisted, read_evidence
-from store.recovery.from_ledgers import COMMAND, Remade, Sources, default_policies, plan_from_ledgers
-from store.recovery.master_keys import read_master_keys
-from store.recovery.names_file import SUBSCRIPTION, TOPIC, GivenNames, Row
-from store.recovery.naming import LOST_AND_FOUND, Naming, find_names, name_of
-from store.recovery.survey import KNOWN_LAYOUT, CompactedClaim, Survey
-from store.wording import counted, listed
+from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.codec.bookie import COOKIE_FILE, decode_cookie
+from pulsar_admin.store.codec.claims import (
+    APPLICATION,
+    COMPONENT,
+    SCHEMA_KEY,
+    compacted_claims,
+    cursor_claims,
+    topic_claims,
+)
+from pulsar_admin.store.codec.cursor import CursorState, decode_position_info
+from pulsar_admin.store.codec.ledgermetadata import (
+    COOKIES,
+    INSTANCE_ID,
+    LEDGERS_ROOT,
+    encode_ledger_metadata,
+    ledger_path,
+)
+from pulsar_admin.store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
+from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
+from pulsar_admin.store.files import read_file
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, LOG_CURSOR, PENDING_ACK_CURSOR, read_cursor_ledger
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.references import COMPACTED_LEDGER
+from pulsar_admin.store.model.resources import CLUSTER, TENANT, cluster_path, tenant_path
+from pulsar_admin.store.model.transactions import ASSIGN
+from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
+from pulsar_admin.store.recovery.chains import Chains, Group, find_chains, likely_cluster
+from pulsar_admin.store.recovery.closing import Closed, close_ledger
+from pulsar_admin.store.recovery.contents import COMPACTED, CURSOR, MESSAGES, PENDING_ACKS, SCHEMA, TRANSACTIONS
+from pulsar_admin.store.recovery.evidence import LedgerEvidence, iter_unlisted, read_evidence
+from pulsar_admin.store.recovery.from_ledgers import COMMAND, Remade, Sources, default_policies, plan_from_ledgers
+from pulsar_admin.store.recovery.master_keys import read_master_keys
+from pulsar_admin.store.recovery.names_file import SUBSCRIPTION, TOPIC, GivenNames, Row
+from pulsar_admin.store.recovery.naming import LOST_AND_FOUND, Naming, find_names, name_of
+from pulsar_admin.store.recovery.survey import KNOWN_LAYOUT, CompactedClaim, Survey
+from pulsar_admin.store.wording import counted, listed
 
 _OWN_CURSORS = {TRANSACTIONS: LOG_CURSOR, PENDING_ACKS: PENDING_ACK_CURSOR}
 _EMPTY_NODES = ("available", "available/readonly", "cookies")

@@ -12,35 +12,35 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.changes.cursors import info_of_state, state_json
-from store.changes.plan import ChangePart, Plan, Step, put_value_step
-from store.changes.resources import new_policies
-from store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
-from store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.codec.message import decode_message_entry
-from store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn
-from store.db.tree import find_node, iter_nodes, read_node
-from store.errors import MetadataCorrupt, Refused, StoreError
-from store.model.bundles import DEFAULT_BUNDLES, bundles_of
-from store.model.cursors import (
+from pulsar_admin.store.changes.cursors import info_of_state, state_json
+from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.changes.resources import new_policies
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node, iter_nodes, read_node
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, StoreError
+from pulsar_admin.store.model.bundles import DEFAULT_BUNDLES, bundles_of
+from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     iter_cursor_names,
     read_cursor,
     read_cursor_ledger,
 )
-from store.model.ledgers import Ledger, read_ledger
-from store.model.reader import EntryReader
-from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
-from store.model.resources import TENANT, TENANTS_PATH, current_cluster, list_clusters, tenant_path
-from store.model.topics import Topic, TopicLedger, partition_count, read_topic
-from store.names import NamespaceName, TopicName, shell_word
-from store.recovery.holding import HOLDING, holding_name
-from store.recovery.schemas import Version, made_locator
-from store.recovery.survey import Survey
-from store.wording import counted, plural
+from pulsar_admin.store.model.ledgers import Ledger, read_ledger
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
+from pulsar_admin.store.model.resources import TENANT, TENANTS_PATH, current_cluster, list_clusters, tenant_path
+from pulsar_admin.store.model.topics import Topic, TopicLedger, partition_count, read_topic
+from pulsar_admin.store.names import NamespaceName, TopicName, shell_word
+from pulsar_admin.store.recovery.holding import HOLDING, holding_name
+from pulsar_admin.store.recovery.schemas import Version, made_locator
+from pulsar_admin.store.recovery.survey import Survey
+from pulsar_admin.store.wording import counted, plural
 
 COMMAND = "store recover"
 _INDEX = "index"

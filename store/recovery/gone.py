@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from store.db.environment import Txn
-from store.db.owners import find_owners
-from store.model.ledgers import find_times
-from store.names import TopicName, topic_of_path
-from store.recovery.past import Past
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.model.ledgers import find_times
+from pulsar_admin.store.names import TopicName, topic_of_path
+from pulsar_admin.store.recovery.past import Past
 
 
 class GoneTopic(Struct, frozen=True):

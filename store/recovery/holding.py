@@ -7,9 +7,9 @@ readers make, at the beginning, as they do.
 
 from __future__ import annotations
 
-from store.model.cursors import COMPACTION_CURSOR, LOG_CURSOR, PENDING_ACK_CURSOR
-from store.model.topics import Topic
-from store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, TopicName
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, LOG_CURSOR, PENDING_ACK_CURSOR
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, TopicName
 
 HOLDING = "recovered"
 

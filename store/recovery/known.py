@@ -13,14 +13,20 @@ from contextlib import suppress
 import numpy as np
 from msgspec import Struct
 
-from store.aliases import Array
-from store.codec.bookie import Cookie
-from store.codec.ledgermetadata import COOKIES, INSTANCE_ID, LEDGERS_ROOT, decode_members, ledger_id_of_path
-from store.errors import StoreError, Unsupported
-from store.facts.trees import Tree, add_path, trees_of
-from store.model.references import read_namings
-from store.names import MANAGED_LEDGERS
-from store.sources.bookies import find_cookie
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.bookie import Cookie
+from pulsar_admin.store.codec.ledgermetadata import (
+    COOKIES,
+    INSTANCE_ID,
+    LEDGERS_ROOT,
+    decode_members,
+    ledger_id_of_path,
+)
+from pulsar_admin.store.errors import StoreError, Unsupported
+from pulsar_admin.store.facts.trees import Tree, add_path, trees_of
+from pulsar_admin.store.model.references import read_namings
+from pulsar_admin.store.names import MANAGED_LEDGERS
+from pulsar_admin.store.sources.bookies import find_cookie
 
 _BITS = 64
 _LAYOUTS = ("org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", "hierarchical:1")

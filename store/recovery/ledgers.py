@@ -11,27 +11,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.plan import ChangePart, Plan, Step, put_value_step
-from store.codec.ledgermetadata import (
+from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.codec.ledgermetadata import (
     LedgerMetadata,
     LedgerState,
     decode_ledger_metadata,
     encode_ledger_metadata,
     ledger_path,
 )
-from store.db.environment import Txn
-from store.db.owners import find_owners
-from store.db.tree import find_node
-from store.errors import LedgerNotFound, Refused
-from store.facts.unlisted import Unlisted, UnlistedLedgers
-from store.model.coverage import count_unseen
-from store.model.ledger_owners import custom_text
-from store.model.ledgers import Ledger, find_times, iter_gaps, iter_indexed_ids
-from store.model.reader import EntryReader
-from store.names import shell_word
-from store.recovery.forgotten import Indexed, find_forgetful, read_indexed
-from store.recovery.past import Fate, Past
-from store.wording import counted, listed, plural
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import LedgerNotFound, Refused
+from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
+from pulsar_admin.store.model.coverage import count_unseen
+from pulsar_admin.store.model.ledger_owners import custom_text
+from pulsar_admin.store.model.ledgers import Ledger, find_times, iter_gaps, iter_indexed_ids
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.recovery.forgotten import Indexed, find_forgetful, read_indexed
+from pulsar_admin.store.recovery.past import Fate, Past
+from pulsar_admin.store.wording import counted, listed, plural
 
 COMMAND = "ledgers restore"
 

@@ -6,24 +6,24 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import field
 
-from store.changes.cursors import info_of_state
-from store.changes.plan import ChangePart
-from store.codec.claims import topic_claims
-from store.codec.cursor import CursorState, encode_cursor_info
-from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.codec.policies import encode_json_object
-from store.db.tree import find_node, tree_key
-from store.errors import Refused
-from store.model.ledgers import find_metadata
-from store.model.resources import TENANT, tenant_path
-from store.names import NamespaceName, Position, parse_topic
-from store.recovery.chains import Group
-from store.recovery.from_ledgers import Remade, Sources, cluster_of, default_policies
-from store.recovery.holding import HOLDING
-from store.recovery.making import MadeLedger, make_ledger
-from store.recovery.naming import LOST_AND_FOUND, Naming, name_of
-from store.wording import counted, plural
+from pulsar_admin.store.changes.cursors import info_of_state
+from pulsar_admin.store.changes.plan import ChangePart
+from pulsar_admin.store.codec.claims import topic_claims
+from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.policies import encode_json_object
+from pulsar_admin.store.db.tree import find_node, tree_key
+from pulsar_admin.store.errors import Refused
+from pulsar_admin.store.model.ledgers import find_metadata
+from pulsar_admin.store.model.resources import TENANT, tenant_path
+from pulsar_admin.store.names import NamespaceName, Position, parse_topic
+from pulsar_admin.store.recovery.chains import Group
+from pulsar_admin.store.recovery.from_ledgers import Remade, Sources, cluster_of, default_policies
+from pulsar_admin.store.recovery.holding import HOLDING
+from pulsar_admin.store.recovery.making import MadeLedger, make_ledger
+from pulsar_admin.store.recovery.naming import LOST_AND_FOUND, Naming, name_of
+from pulsar_admin.store.wording import counted, plural
 
 SUBSCRIPTION = HOLDING
 """At the beginning of each topic, so that nothing is trimmed, nor the topic deleted as inactive."""

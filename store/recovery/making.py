@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.restoring import ack_quorum_like, find_ensembles, read_bookies_of
-from store.codec.claims import APPLICATION
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, closed_over
-from store.errors import Refused
-from store.model.ledgers import find_metadata, iter_gaps, read_ledger
-from store.model.reader import EntryReader
-from store.wording import counted
+from pulsar_admin.store.changes.restoring import ack_quorum_like, find_ensembles, read_bookies_of
+from pulsar_admin.store.codec.claims import APPLICATION
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, closed_over
+from pulsar_admin.store.errors import Refused
+from pulsar_admin.store.model.ledgers import find_metadata, iter_gaps, read_ledger
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from store.aliases import Array
+    from pulsar_admin.store.aliases import Array
 
 _ENSEMBLES = 5_040
 """Orders of bookies that are tried: those of seven bookies."""

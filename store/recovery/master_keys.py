@@ -12,12 +12,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from store.codec.dbledger import decode_ledgers_row
-from store.codec.digest import master_key
-from store.db.bookies import iter_imported_bookies
-from store.db.environment import Txn
-from store.errors import MetadataCorrupt, StoreError
-from store.sources.rocksdb import is_rocksdb, open_for_reading
+from pulsar_admin.store.codec.dbledger import decode_ledgers_row
+from pulsar_admin.store.codec.digest import master_key
+from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError
+from pulsar_admin.store.sources.rocksdb import is_rocksdb, open_for_reading
 
 
 class MasterKeys(Struct, frozen=True):

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from store.errors import InvalidValue, StoreError
-from store.files import create_file, read_file
-from store.names import TopicName, parse_topic
+from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.files import create_file, read_file
+from pulsar_admin.store.names import TopicName, parse_topic
 
 TOPIC, SUBSCRIPTION = "topic", "subscription"
 COLUMNS = ("kind", "ledger", "name", "of", "ledgers", "entries", "messages", "first", "last", "producers", "evidence")

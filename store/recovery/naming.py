@@ -13,20 +13,20 @@ from typing import Any
 
 from msgspec import Struct
 
-from store.codec.avro import avro_decoder
-from store.codec.policyevent import GLOBAL_PREFIX, AvroSchema, builtin_schema, decode_policy_event
-from store.codec.schema import SchemaEntry, decode_schema_entry
-from store.codec.value import DECODE_ERRORS
-from store.errors import StoreError
-from store.model.ledgers import iter_entry_ids
-from store.model.messages import Message, MessageReader, ReadOptions
-from store.model.reader import EntryReader
-from store.model.transactions import log_topic
-from store.names import EVENTS, NamespaceName, Position, TopicName, parse_topic
-from store.recovery.chains import Chains, Group, find_subscriptions
-from store.recovery.contents import MESSAGES, PENDING_ACKS, SCHEMA, TRANSACTIONS
-from store.recovery.evidence import LedgerEvidence
-from store.wording import counted
+from pulsar_admin.store.codec.avro import avro_decoder
+from pulsar_admin.store.codec.policyevent import GLOBAL_PREFIX, AvroSchema, builtin_schema, decode_policy_event
+from pulsar_admin.store.codec.schema import SchemaEntry, decode_schema_entry
+from pulsar_admin.store.codec.value import DECODE_ERRORS
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.ledgers import iter_entry_ids
+from pulsar_admin.store.model.messages import Message, MessageReader, ReadOptions
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.transactions import log_topic
+from pulsar_admin.store.names import EVENTS, NamespaceName, Position, TopicName, parse_topic
+from pulsar_admin.store.recovery.chains import Chains, Group, find_subscriptions
+from pulsar_admin.store.recovery.contents import MESSAGES, PENDING_ACKS, SCHEMA, TRANSACTIONS
+from pulsar_admin.store.recovery.evidence import LedgerEvidence
+from pulsar_admin.store.wording import counted
 
 SNAPSHOTS = "__transaction_buffer_snapshot"
 _PERSISTENT = "persistent://"

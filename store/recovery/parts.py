@@ -10,21 +10,21 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.ledgermetadata import LEDGERS_ROOT
-from store.codec.rocksvalue import NodeStat
-from store.db.bookies import Bookie
-from store.db.environment import Store, Txn, create_store, open_store
-from store.db.files import Damage, iter_metadata_damage
-from store.db.next_ledger_id import NextLedgerId, find_given_meanwhile, find_next_ledger_id
-from store.db.tree import Node, decode_node, iter_values, put_nodes
-from store.errors import LimitExceeded, MetadataCorrupt, Refused, SourceNotFound
-from store.recovery.known import Known, no_metadata, read_known
-from store.sources.cluster import read_stored_layout
-from store.sources.given import GivenBookie, check_apart, find_bookie
-from store.sources.nodes import MetadataDirectory, Source
-from store.sources.rocksdb import is_rocksdb
-from store.sources.rocksopen import database_directory
-from store.sources.zookeeper_stream import ZooKeeperStream
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
+from pulsar_admin.store.db.files import Damage, iter_metadata_damage
+from pulsar_admin.store.db.next_ledger_id import NextLedgerId, find_given_meanwhile, find_next_ledger_id
+from pulsar_admin.store.db.tree import Node, decode_node, iter_values, put_nodes
+from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, Refused, SourceNotFound
+from pulsar_admin.store.recovery.known import Known, no_metadata, read_known
+from pulsar_admin.store.sources.cluster import read_stored_layout
+from pulsar_admin.store.sources.given import GivenBookie, check_apart, find_bookie
+from pulsar_admin.store.sources.nodes import MetadataDirectory, Source
+from pulsar_admin.store.sources.rocksdb import is_rocksdb
+from pulsar_admin.store.sources.rocksopen import database_directory
+from pulsar_admin.store.sources.zookeeper_stream import ZooKeeperStream
 
 _LOST_AND_FOUND = "lost+found"
 _BATCH = 50_000

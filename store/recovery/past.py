@@ -10,12 +10,12 @@ from contextlib import suppress
 
 from msgspec import Struct, field
 
-from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
-from store.codec.managedledger import LedgerInfo, decode_managed_ledger
-from store.errors import StoreError
-from store.history.versions import Flaw, iter_versions
-from store.names import TopicName, topic_of_path
-from store.sources.zookeeper import Gap, ServerFiles
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.history.versions import Flaw, iter_versions
+from pulsar_admin.store.names import TopicName, topic_of_path
+from pulsar_admin.store.sources.zookeeper import Gap, ServerFiles
 
 _OTHERS = (f"{LEDGERS_ROOT}/idgen/", f"{LEDGERS_ROOT}/underreplication/")
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from store.codec.cursor import CursorState
-from store.model.extent import Intervals, iter_ledger_parts, pending_intervals, subtract
-from store.model.topics import Topic
-from store.names import Position
+from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.model.extent import Intervals, iter_ledger_parts, pending_intervals, subtract
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
 
 Words = tuple[int, ...]
 """Messages of a batch that are not acknowledged, as words of a bit set."""

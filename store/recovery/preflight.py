@@ -12,17 +12,17 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from msgspec import Struct, field
 
-from store.aliases import Array
-from store.db.bookies import Bookie
-from store.errors import InvalidValue, Refused, StoreError
-from store.recovery.broker_forecast import BrokerForecast
-from store.recovery.disks import Disk, IndexKind, LogLedgers, count_entries, iter_log_ledgers, read_disks
-from store.recovery.known import Known
-from store.sources.bookies import identity_of, read_cookie
-from store.sources.given import missing_directories
-from store.sources.journals import read_replayed_entries
-from store.sources.missing_logs import read_missing_logs
-from store.wording import counted
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
+from pulsar_admin.store.recovery.broker_forecast import BrokerForecast
+from pulsar_admin.store.recovery.disks import Disk, IndexKind, LogLedgers, count_entries, iter_log_ledgers, read_disks
+from pulsar_admin.store.recovery.known import Known
+from pulsar_admin.store.sources.bookies import identity_of, read_cookie
+from pulsar_admin.store.sources.given import missing_directories
+from pulsar_admin.store.sources.journals import read_replayed_entries
+from pulsar_admin.store.sources.missing_logs import read_missing_logs
+from pulsar_admin.store.wording import counted
 
 EMPTY, OTHER, NEWER, UNLISTED, UNTOLD, NO_INDEX, NOT_INDEXED = (
     "empty",

@@ -8,17 +8,17 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from store.changes.plan import ChangePart, Plan
-from store.db.environment import Txn
-from store.errors import MetadataCorrupt, Refused, TopicNotFound
-from store.facts.trees import check_seen
-from store.model.topics import iter_topics, read_topic
-from store.names import TopicName, parse_topic
-from store.recovery.from_ledgers import COMMAND, Sources, plan_from_ledgers
-from store.recovery.names_file import GivenNames, read_names, write_names
-from store.recovery.rolling import plan_rolling
-from store.recovery.survey import Condition, Survey, check_layout, read_condition, read_survey
-from store.wording import counted, plural
+from pulsar_admin.store.changes.plan import ChangePart, Plan
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, TopicNotFound
+from pulsar_admin.store.facts.trees import check_seen
+from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.names import TopicName, parse_topic
+from pulsar_admin.store.recovery.from_ledgers import COMMAND, Sources, plan_from_ledgers
+from pulsar_admin.store.recovery.names_file import GivenNames, read_names, write_names
+from pulsar_admin.store.recovery.rolling import plan_rolling
+from pulsar_admin.store.recovery.survey import Condition, Survey, check_layout, read_condition, read_survey
+from pulsar_admin.store.wording import counted, plural
 
 
 def plan_recovery(
@@ -73,7 +73,7 @@ def _undecodable_topics(txn: Txn) -> Iterator[tuple[str, str]]:
 
 
 def _from_bookies(sources: Sources, names: Path | None) -> Plan:
-    from store.recovery.from_bookies import find_ledgers, name_rows, plan_from_bookies
+    from pulsar_admin.store.recovery.from_bookies import find_ledgers, name_rows, plan_from_bookies
 
     is_there = names is not None and names.exists()
     given = read_names(names) if names is not None and is_there else GivenNames({}, {})
@@ -175,7 +175,7 @@ def _summed(plan: Plan, level: str, condition: Condition, survey: Survey) -> Pla
 
 def _sums(plan: Plan) -> dict[str, int]:
     """Return how many topics nothing names, the entries that topics get, and those that are lost in front of ledgers' ends."""
-    from store.recovery.naming import LOST_AND_FOUND
+    from pulsar_admin.store.recovery.naming import LOST_AND_FOUND
 
     topics = [part for part in plan.parts if part.topic and _kind(part) == "topics"]
     nameless = sum(parse_topic(part.topic).namespace == LOST_AND_FOUND for part in topics if part.topic)

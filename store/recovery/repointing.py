@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.plan import ChangePart, Plan, Step, put_value_step
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, encode_ledger_metadata, ledger_path
-from store.db.environment import Txn
-from store.db.tree import read_node
-from store.errors import LedgerNotFound, Refused
-from store.model.absent_bookies import absent_in
-from store.model.broken import (
+from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.codec.ledgermetadata import (
+    LedgerMetadata,
+    LedgerState,
+    Segment,
+    encode_ledger_metadata,
+    ledger_path,
+)
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import read_node
+from pulsar_admin.store.errors import LedgerNotFound, Refused
+from pulsar_admin.store.model.absent_bookies import absent_in
+from pulsar_admin.store.model.broken import (
     GONE,
     NO_METADATA,
     NOT_SERVED,
@@ -28,17 +34,17 @@ from store.model.broken import (
     iter_thinned,
     iter_unreadable,
 )
-from store.model.coverage import Disks, read_coverage, read_disks, read_held, read_served
-from store.model.ledgers import Ledger, read_ledger
-from store.model.open_end import gone_quorum
-from store.model.placement import stripes_of
-from store.model.reader import EntryReader
-from store.names import shell_word
-from store.recovery.making import fit_ensembles
-from store.wording import counted, listed, plural
+from pulsar_admin.store.model.coverage import Disks, read_coverage, read_disks, read_held, read_served
+from pulsar_admin.store.model.ledgers import Ledger, read_ledger
+from pulsar_admin.store.model.open_end import gone_quorum
+from pulsar_admin.store.model.placement import stripes_of
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.recovery.making import fit_ensembles
+from pulsar_admin.store.wording import counted, listed, plural
 
 if TYPE_CHECKING:
-    from store.aliases import Array
+    from pulsar_admin.store.aliases import Array
 
 COMMAND = "ledgers restore"
 _ORDERS = 5_040

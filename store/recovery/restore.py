@@ -12,31 +12,38 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
-from store.changes.plan import ChangeReport, Plan, WritingPlan, check_transaction
-from store.codec.claims import schema_claims, topic_claims
-from store.codec.cursor import CursorState, decode_cursor_info
-from store.codec.managedledger import LedgerInfo, decode_managed_ledger
-from store.codec.message import decode_entry_times
-from store.codec.rocksvalue import NodeStat
-from store.codec.schema import decode_schema_locator
-from store.db.environment import Store
-from store.db.owners import find_owners
-from store.db.tree import find_node
-from store.errors import EntryCorrupt, LedgerNotFound, NothingMatches, Refused, SubscriptionNotFound, TopicNotFound
-from store.model.cursors import Cursor, CursorSource
-from store.model.ledgers import read_ledger
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import Topic, TopicLedger
-from store.names import TopicName, decode_name
-from store.recovery.as_of import AsOf, state_in_force
-from store.recovery.cursor_versions import CursorHistory, read_cursor_history
-from store.recovery.ledgers import Returning, find_returning
-from store.recovery.past import Past
-from store.recovery.topics import CursorThen, TopicThen, find_fate, read_deleted
-from store.recovery.undelete import Comeback, Copies, Undelete, target_of
-from store.sources.zookeeper import ServerFiles
-from store.timespec import format_time_ms
+from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
+from pulsar_admin.store.changes.plan import ChangeReport, Plan, WritingPlan, check_transaction
+from pulsar_admin.store.codec.claims import schema_claims, topic_claims
+from pulsar_admin.store.codec.cursor import CursorState, decode_cursor_info
+from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
+from pulsar_admin.store.codec.message import decode_entry_times
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.codec.schema import decode_schema_locator
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import (
+    EntryCorrupt,
+    LedgerNotFound,
+    NothingMatches,
+    Refused,
+    SubscriptionNotFound,
+    TopicNotFound,
+)
+from pulsar_admin.store.model.cursors import Cursor, CursorSource
+from pulsar_admin.store.model.ledgers import read_ledger
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.topics import Topic, TopicLedger
+from pulsar_admin.store.names import TopicName, decode_name
+from pulsar_admin.store.recovery.as_of import AsOf, state_in_force
+from pulsar_admin.store.recovery.cursor_versions import CursorHistory, read_cursor_history
+from pulsar_admin.store.recovery.ledgers import Returning, find_returning
+from pulsar_admin.store.recovery.past import Past
+from pulsar_admin.store.recovery.topics import CursorThen, TopicThen, find_fate, read_deleted
+from pulsar_admin.store.recovery.undelete import Comeback, Copies, Undelete, target_of
+from pulsar_admin.store.sources.zookeeper import ServerFiles
+from pulsar_admin.store.timespec import format_time_ms
 
 
 def read_then(reader: EntryReader, name: TopicName, past: Past, cursors: CursorHistory, at_ms: int) -> TopicThen:

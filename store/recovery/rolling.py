@@ -12,35 +12,41 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.changes.cursors import info_of_state, state_json
-from store.changes.mending import forgotten_state
-from store.changes.plan import ChangePart, Plan
-from store.codec.claims import compacted_claims, topic_claims
-from store.codec.cursor import CursorState, encode_cursor_info
-from store.codec.given import parse_integer
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledger_metadata, ledger_path
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.db.environment import Txn
-from store.db.tree import find_node, read_node
-from store.errors import MetadataCorrupt, Refused, StoreError, TopicNotFound
-from store.model.coverage import absent_ids, read_disks, read_held
-from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor, read_cursor_ledger
-from store.model.ledgers import find_metadata, find_times, iter_indexed_ids, sorted_ledger_ids
-from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
-from store.model.topics import Topic, TopicLedger, iter_topics, partition_count, read_topic
-from store.names import TopicName
-from store.recovery.chains import Chains, Group, find_chains
-from store.recovery.contents import MESSAGES
-from store.recovery.cursor_chains import Followed, follow, newest_compaction, read_unnamed
-from store.recovery.evidence import LedgerEvidence, read_evidence
-from store.recovery.forgotten import find_collected
-from store.recovery.from_ledgers import COMMAND, Remade, Sources, newer_index
-from store.recovery.lost_found import plan_lost_and_found
-from store.recovery.making import MadeLedger, find_readable_end, fit_ensembles, make_ledger
-from store.recovery.naming import Naming, find_names
-from store.recovery.survey import Survey, newest_known
-from store.recovery.younger import Younger, close_others, tie_schemas, used_versions
-from store.wording import counted, listed, plural
+from pulsar_admin.store.changes.cursors import info_of_state, state_json
+from pulsar_admin.store.changes.mending import forgotten_state
+from pulsar_admin.store.changes.plan import ChangePart, Plan
+from pulsar_admin.store.codec.claims import compacted_claims, topic_claims
+from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
+from pulsar_admin.store.codec.given import parse_integer
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node, read_node
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, StoreError, TopicNotFound
+from pulsar_admin.store.model.coverage import absent_ids, read_disks, read_held
+from pulsar_admin.store.model.cursors import (
+    COMPACTION_CURSOR,
+    Cursor,
+    iter_cursor_names,
+    read_cursor,
+    read_cursor_ledger,
+)
+from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_indexed_ids, sorted_ledger_ids
+from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
+from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_topics, partition_count, read_topic
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.recovery.chains import Chains, Group, find_chains
+from pulsar_admin.store.recovery.contents import MESSAGES
+from pulsar_admin.store.recovery.cursor_chains import Followed, follow, newest_compaction, read_unnamed
+from pulsar_admin.store.recovery.evidence import LedgerEvidence, read_evidence
+from pulsar_admin.store.recovery.forgotten import find_collected
+from pulsar_admin.store.recovery.from_ledgers import COMMAND, Remade, Sources, newer_index
+from pulsar_admin.store.recovery.lost_found import plan_lost_and_found
+from pulsar_admin.store.recovery.making import MadeLedger, find_readable_end, fit_ensembles, make_ledger
+from pulsar_admin.store.recovery.naming import Naming, find_names
+from pulsar_admin.store.recovery.survey import Survey, newest_known
+from pulsar_admin.store.recovery.younger import Younger, close_others, tie_schemas, used_versions
+from pulsar_admin.store.wording import counted, listed, plural
 
 
 class Rolled(Remade):

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from msgspec import Struct, field
 
-from store.codec.schema import (
+from pulsar_admin.store.codec.schema import (
     IndexEntry,
     SchemaEntry,
     SchemaLocator,
@@ -15,10 +15,10 @@ from store.codec.schema import (
     decode_schema_locator,
     encode_schema_locator,
 )
-from store.errors import StoreError
-from store.model.ledgers import iter_entry_ids
-from store.model.reader import EntryReader
-from store.names import Position
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.ledgers import iter_entry_ids
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import Position
 
 
 class Version(Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from store.codec.claims import (
+from pulsar_admin.store.codec.claims import (
     BUCKET_CURSOR,
     BUCKET_KEY,
     BUCKET_TOPIC,
@@ -22,17 +22,17 @@ from store.codec.claims import (
     SCHEMA_KEY,
     TOPIC_KEY,
 )
-from store.codec.ledgermetadata import LEDGERS_ROOT, LedgerMetadata, ledger_path
-from store.db.environment import Txn
-from store.db.own_ledgers import find_own_ledgers
-from store.db.tree import find_node, iter_children
-from store.errors import InvalidValue, MetadataCorrupt, Unsupported
-from store.facts import Unknown
-from store.facts.unlisted import UnlistedLedgers
-from store.model.ledgers import find_metadata, iter_indexed_ids, sorted_ledger_ids
-from store.model.topics import iter_topics
-from store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
-from store.proto.pulsar_api_pb2 import MessageIdData
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, LedgerMetadata, ledger_path
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.own_ledgers import find_own_ledgers
+from pulsar_admin.store.db.tree import find_node, iter_children
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Unsupported
+from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts.unlisted import UnlistedLedgers
+from pulsar_admin.store.model.ledgers import find_metadata, iter_indexed_ids, sorted_ledger_ids
+from pulsar_admin.store.model.topics import iter_topics
+from pulsar_admin.store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
 
 _LAYOUT = f"{LEDGERS_ROOT}/LAYOUT"
 KNOWN_LAYOUT = "2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"

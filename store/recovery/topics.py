@@ -10,14 +10,14 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from store.codec.cursor import CursorInfo, CursorState, decode_cursor_info
-from store.codec.ledgermetadata import ledger_path
-from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
-from store.errors import StoreError, TopicNotFound
-from store.model.cursors import read_cursor_ledger
-from store.model.reader import EntryReader
-from store.names import Position, TopicName, decode_name
-from store.recovery.past import Fate, Listing, Past
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, decode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
+from pulsar_admin.store.errors import StoreError, TopicNotFound
+from pulsar_admin.store.model.cursors import read_cursor_ledger
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import Position, TopicName, decode_name
+from pulsar_admin.store.recovery.past import Fate, Listing, Past
 
 _SHOWN = 10
 ACT_MS = 60_000

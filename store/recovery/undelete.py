@@ -12,32 +12,44 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.cursors import info_of_state, state_json
-from store.changes.plan import ChangePart, Plan, Step, put_value_step
-from store.changes.subscriptions import shown_properties
-from store.codec.claims import COMPACTED_TOPIC, schema_claims, topic_claims
-from store.codec.cursor import CursorState, encode_cursor_info
-from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger, encode_managed_ledger
-from store.codec.policies import decode_json_object
-from store.codec.rocksvalue import NodeStat
-from store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
-from store.db.owners import find_owners
-from store.db.tree import find_node, tree_key
-from store.errors import AlreadyExists, LedgerNotFound, NamespaceNotFound, Refused, StoreError, TopicNotFound
-from store.facts.vanished import find_vanished
-from store.model.bundles import local_policies_path
-from store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX
-from store.model.extent import extent_of
-from store.model.reader import EntryReader
-from store.model.references import COMPACTED_LEDGER
-from store.model.resources import tenant_path
-from store.model.topics import Topic, TopicLedger, read_topic
-from store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
-from store.recovery.forgotten import find_forgetful, read_indexed
-from store.recovery.ledgers import Returning, find_returning, index_texts, ledger_step, lost_text
-from store.recovery.past import Keep, Past, is_ledger
-from store.recovery.topics import CursorThen, TopicThen, find_fate
-from store.wording import counted, listed, plural
+from pulsar_admin.store.changes.cursors import info_of_state, state_json
+from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.changes.subscriptions import shown_properties
+from pulsar_admin.store.codec.claims import COMPACTED_TOPIC, schema_claims, topic_claims
+from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
+from pulsar_admin.store.codec.managedledger import (
+    LedgerInfo,
+    ManagedLedger,
+    decode_managed_ledger,
+    encode_managed_ledger,
+)
+from pulsar_admin.store.codec.policies import decode_json_object
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.db.tree import find_node, tree_key
+from pulsar_admin.store.errors import (
+    AlreadyExists,
+    LedgerNotFound,
+    NamespaceNotFound,
+    Refused,
+    StoreError,
+    TopicNotFound,
+)
+from pulsar_admin.store.facts.vanished import find_vanished
+from pulsar_admin.store.model.bundles import local_policies_path
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX
+from pulsar_admin.store.model.extent import extent_of
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.references import COMPACTED_LEDGER
+from pulsar_admin.store.model.resources import tenant_path
+from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
+from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
+from pulsar_admin.store.recovery.forgotten import find_forgetful, read_indexed
+from pulsar_admin.store.recovery.ledgers import Returning, find_returning, index_texts, ledger_step, lost_text
+from pulsar_admin.store.recovery.past import Keep, Past, is_ledger
+from pulsar_admin.store.recovery.topics import CursorThen, TopicThen, find_fate
+from pulsar_admin.store.wording import counted, listed, plural
 
 SUFFIX = "-restored"
 _SHOWN = 10

@@ -12,20 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import field
 
-from store.changes.plan import ChangePart
-from store.codec.claims import APPLICATION, schema_claims
-from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
-from store.codec.schema import decode_schema_locator
-from store.db.tree import find_node
-from store.errors import Refused, StoreError
-from store.names import TopicName, parse_topic
-from store.recovery.chains import Chains
-from store.recovery.closing import close_ledger
-from store.recovery.contents import COMPACTED, CURSOR, MESSAGES, SCHEMA
-from store.recovery.evidence import LedgerEvidence
-from store.recovery.from_ledgers import Remade
-from store.recovery.schemas import made_locator
-from store.wording import counted, listed, plural
+from pulsar_admin.store.changes.plan import ChangePart
+from pulsar_admin.store.codec.claims import APPLICATION, schema_claims
+from pulsar_admin.store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.schema import decode_schema_locator
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import Refused, StoreError
+from pulsar_admin.store.names import TopicName, parse_topic
+from pulsar_admin.store.recovery.chains import Chains
+from pulsar_admin.store.recovery.closing import close_ledger
+from pulsar_admin.store.recovery.contents import COMPACTED, CURSOR, MESSAGES, SCHEMA
+from pulsar_admin.store.recovery.evidence import LedgerEvidence
+from pulsar_admin.store.recovery.from_ledgers import Remade
+from pulsar_admin.store.recovery.schemas import made_locator
+from pulsar_admin.store.wording import counted, listed, plural
 
 
 class Younger(Remade):

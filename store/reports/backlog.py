@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from store.codec.cursor import CursorState
-from store.db.environment import Txn
-from store.model.cursors import normal_ranges
-from store.model.extent import Intervals, extent_of, iter_ledger_parts, pending_intervals, subtract
-from store.model.ledgers import find_times, iter_blocks
-from store.model.topics import Topic
-from store.names import Position
+from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.model.cursors import normal_ranges
+from pulsar_admin.store.model.extent import Intervals, extent_of, iter_ledger_parts, pending_intervals, subtract
+from pulsar_admin.store.model.ledgers import find_times, iter_blocks
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
 
 
 class BacklogAnalysis(Struct, frozen=True):

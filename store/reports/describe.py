@@ -7,20 +7,20 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from store.compaction.status import CompactionStatus, read_status
-from store.compaction.view import find_compaction_cursor
-from store.errors import StoreError
-from store.facts.markers import extent_of_messages
-from store.model.extent import extent_of
-from store.model.publish_times import find_publish_times
-from store.model.reader import EntryReader
-from store.model.schemas import live_versions
-from store.model.topics import Topic, TopicLedger, read_topic
-from store.names import Position, TopicName
-from store.policies.in_force import BROKER
-from store.policies.table import POLICIES
-from store.policies.values import value_in_force
-from store.reports.subscriptions import Asked, SubscriptionFacts, iter_facts_of
+from pulsar_admin.store.compaction.status import CompactionStatus, read_status
+from pulsar_admin.store.compaction.view import find_compaction_cursor
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts.markers import extent_of_messages
+from pulsar_admin.store.model.extent import extent_of
+from pulsar_admin.store.model.publish_times import find_publish_times
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.schemas import live_versions
+from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
+from pulsar_admin.store.names import Position, TopicName
+from pulsar_admin.store.policies.in_force import BROKER
+from pulsar_admin.store.policies.table import POLICIES
+from pulsar_admin.store.policies.values import value_in_force
+from pulsar_admin.store.reports.subscriptions import Asked, SubscriptionFacts, iter_facts_of
 
 
 class PolicyFacts(Struct, frozen=True):

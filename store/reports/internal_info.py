@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
-from store.codec.cursor import decode_cursor_info
-from store.codec.managedledger import LedgerInfo, decode_managed_ledger
-from store.db.environment import Txn
-from store.db.tree import read_node
-from store.errors import StoreError
-from store.model.cursors import iter_cursor_names
-from store.model.publish_times import find_publish_times
-from store.model.topics import read_topic
-from store.names import Position, TopicName, encode_name
-from store.reports.internal_stats import iso_time
+from pulsar_admin.store.codec.cursor import decode_cursor_info
+from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import read_node
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.cursors import iter_cursor_names
+from pulsar_admin.store.model.publish_times import find_publish_times
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, TopicName, encode_name
+from pulsar_admin.store.reports.internal_stats import iso_time
 
 Properties = Mapping[str, int]
 

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 
 from msgspec import Struct, field
 
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_path
-from store.db.environment import Txn
-from store.db.tree import find_node
-from store.errors import LedgerNotFound, MetadataCorrupt, StoreError
-from store.model.cursors import (
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_path
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import LedgerNotFound, MetadataCorrupt, StoreError
+from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     Cursor,
     CursorSource,
@@ -26,11 +26,11 @@ from store.model.cursors import (
     range_text,
     read_cursor,
 )
-from store.model.ledgers import find_metadata, read_ledger
-from store.model.publish_times import find_publish_times
-from store.model.reader import EntryReader
-from store.model.topics import Topic, TopicLedger, read_topic
-from store.names import TopicName, decode_name, encode_name, in_hash_order
+from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
+from pulsar_admin.store.model.publish_times import find_publish_times
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
+from pulsar_admin.store.names import TopicName, decode_name, encode_name, in_hash_order
 
 _COMPACTED_LEDGER = "CompactedTopicLedger"
 NO_LEDGER = -1
@@ -227,7 +227,7 @@ def _schema_ledgers(txn: Txn, name: TopicName) -> tuple[int, ...]:
     if node is None or not node.value:
         return ()
     # Imported here: most topics have no schema.
-    from store.codec.schema import decode_schema_locator
+    from pulsar_admin.store.codec.schema import decode_schema_locator
 
     return decode_schema_locator(node.value, node.path).ledger_ids
 

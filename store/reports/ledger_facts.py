@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from store.codec.ledgermetadata import LedgerMetadata
-from store.db.blocks import LedgerSums
-from store.db.environment import Txn
-from store.db.files import find_log
-from store.db.owners import Owner, find_owners
-from store.errors import LedgerNotFound
-from store.model.broken import NO_LEDGER, find_missing
-from store.model.coverage import Coverage, read_coverage
-from store.model.ledger_owners import all_owners
-from store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
-from store.model.open_end import OpenEnd, read_open_end
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
+from pulsar_admin.store.db.blocks import LedgerSums
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import find_log
+from pulsar_admin.store.db.owners import Owner, find_owners
+from pulsar_admin.store.errors import LedgerNotFound
+from pulsar_admin.store.model.broken import NO_LEDGER, find_missing
+from pulsar_admin.store.model.coverage import Coverage, read_coverage
+from pulsar_admin.store.model.ledger_owners import all_owners
+from pulsar_admin.store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
+from pulsar_admin.store.model.open_end import OpenEnd, read_open_end
 
 LOST = "LOST"
 
@@ -80,7 +80,7 @@ def _index_of(txn: Txn, ledger_id: int) -> Owner | None:
     """Return the index of delayed messages that LEDGER_ID is a part of."""
     if not txn.count("delayed"):
         return None
-    from store.db.delayed import find_index_ledgers
+    from pulsar_admin.store.db.delayed import find_index_ledgers
 
     return find_index_ledgers(txn).get(ledger_id)
 
@@ -88,7 +88,7 @@ def _index_of(txn: Txn, ledger_id: int) -> Owner | None:
 def _state(txn: Txn, ledger: Ledger) -> str:
     if ledger.metadata is not None:
         return ledger.metadata.state.name
-    from store.facts.unlisted import UnlistedLedgers
-    from store.reports.ledgers import ledger_state
+    from pulsar_admin.store.facts.unlisted import UnlistedLedgers
+    from pulsar_admin.store.reports.ledgers import ledger_state
 
     return ledger_state(txn, ledger.ledger_id, UnlistedLedgers(txn))

@@ -8,17 +8,17 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.managedledger import decode_managed_ledger
-from store.db.blocks import LedgerSums
-from store.db.environment import Txn
-from store.db.owners import Owner, iter_owners
-from store.db.tree import find_node
-from store.errors import LedgerNotFound, StoreError
-from store.facts.orphans import iter_all_ledger_ids
-from store.facts.unlisted import UnlistedLedgers
-from store.model.broken import Missing, find_missing
-from store.model.ledger_owners import LedgerOwners, all_owners, read_owners
-from store.model.ledgers import (
+from pulsar_admin.store.codec.managedledger import decode_managed_ledger
+from pulsar_admin.store.db.blocks import LedgerSums
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.owners import Owner, iter_owners
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import LedgerNotFound, StoreError
+from pulsar_admin.store.facts.orphans import iter_all_ledger_ids
+from pulsar_admin.store.facts.unlisted import UnlistedLedgers
+from pulsar_admin.store.model.broken import Missing, find_missing
+from pulsar_admin.store.model.ledger_owners import LedgerOwners, all_owners, read_owners
+from pulsar_admin.store.model.ledgers import (
     count_missing,
     find_metadata,
     find_times,
@@ -26,8 +26,8 @@ from store.model.ledgers import (
     read_ledger,
     sorted_ledger_ids,
 )
-from store.model.managed_nodes import iter_other_ledgers
-from store.model.topics import iter_topics
+from pulsar_admin.store.model.managed_nodes import iter_other_ledgers
+from pulsar_admin.store.model.topics import iter_topics
 
 INDEX = "INDEX"
 UNREADABLE = "UNREADABLE"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.codec import journal
-from store.codec.digest import DIGEST_SIZE
-from store.codec.entrylog import (
+from pulsar_admin.store.codec import journal
+from pulsar_admin.store.codec.digest import DIGEST_SIZE
+from pulsar_admin.store.codec.entrylog import (
     HEADER_BYTES,
     EntryLogHeader,
     decode_header,
@@ -20,14 +20,14 @@ from store.codec.entrylog import (
     log_file_name,
     log_id_of,
 )
-from store.errors import Corrupt, SourceNotFound, StoreError, Unsupported
-from store.files import why_no_file
-from store.names import FileKind
-from store.scan.ledgers_map import add_sizes, read_head, read_map_bytes
-from store.wording import counted
+from pulsar_admin.store.errors import Corrupt, SourceNotFound, StoreError, Unsupported
+from pulsar_admin.store.files import why_no_file
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.ledgers_map import add_sizes, read_head, read_map_bytes
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from store.engine.operation import Engine
+    from pulsar_admin.store.engine.operation import Engine
 
 BAD, UNVERIFIED, OK = "bad", "unverified", "ok"
 DETAILS_MAX = 1_000  # problems named a file; the count goes on
@@ -99,8 +99,8 @@ def log_paths(path: Path) -> tuple[Path, ...]:
         raise SourceNotFound(
             f"{path} does not exist", hint="name an entry log, or a bookie's directory", path=str(path)
         )
-    from store.codec.bookie import COOKIE_FILE  # these bring protobuf, which one file's records do without
-    from store.sources.bookies import read_bookie_directory
+    from pulsar_admin.store.codec.bookie import COOKIE_FILE  # these bring protobuf, which one file's records do without
+    from pulsar_admin.store.sources.bookies import read_bookie_directory
 
     current = path / "current" if (path / "current").is_dir() else path
     found = read_bookie_directory(current)
@@ -120,8 +120,8 @@ def verify_indexes(path: Path) -> Iterator[LogVerdict]:
 
     A bookie of several ledger directories has some of the logs in another one; ``map`` says so.
     """
-    from store.index.idx_files import iter_index_files, verify_index
-    from store.sources.bookies import read_bookie_directory
+    from pulsar_admin.store.index.idx_files import iter_index_files, verify_index
+    from pulsar_admin.store.sources.bookies import read_bookie_directory
 
     current = path / "current" if (path / "current").is_dir() else path
     logs = dict(read_bookie_directory(current).logs) if path.is_dir() else {}
@@ -199,19 +199,19 @@ def _scan(
     """Return a scan of PATH; by ENGINE its batches come from other processes, with SIZES only the bytes of each ledger."""
     import numpy as np
 
-    from store.scan.files import FileScan, LedgerDigests, Slice
+    from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
 
     nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
     whole = Slice(str(path), kind_of(path), 0, path.stat().st_size)
     if engine is None:
         return FileScan(whole, nothing_known, verify)
-    from store.index.scan import EngineLog, ScanRecords, ScanSizes
+    from pulsar_admin.store.index.scan import EngineLog, ScanRecords, ScanSizes
 
     return EngineLog(engine, whole, (ScanSizes if sizes else ScanRecords)(nothing_known, verify))
 
 
 def _record(row: tuple[int, ...]) -> LogRecord:
-    from store.kernels import records as kernel
+    from pulsar_admin.store.kernels import records as kernel
 
     ledger_id, entry_id, offset, publish_ms, _, _, length, lac, size, messages, digest_bytes, flags = row
     state = BAD if flags & kernel.BAD_DIGEST else UNVERIFIED if flags & kernel.UNVERIFIED else OK

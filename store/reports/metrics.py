@@ -12,18 +12,18 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from store.codec.cursor import CursorState
-from store.db.environment import Store
-from store.errors import StoreError
-from store.facts.markers import read_contents
-from store.facts.numbers import TopicNumbers
-from store.model.cursors import read_cursor
-from store.model.extent import extent_of, pending_intervals
-from store.model.reader import EntryReader
-from store.model.topics import read_topic
-from store.names import TopicName, parse_topic
-from store.policies.in_force import find_delivery
-from store.reports.overview import (
+from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts.markers import read_contents
+from pulsar_admin.store.facts.numbers import TopicNumbers
+from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.extent import extent_of, pending_intervals
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import TopicName, parse_topic
+from pulsar_admin.store.policies.in_force import find_delivery
+from pulsar_admin.store.reports.overview import (
     FindingCount,
     Largest,
     Overview,

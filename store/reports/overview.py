@@ -14,29 +14,29 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from store.db.blocks import NO_MAX, decode_latest, ledger_of_key
-from store.db.environment import Store, Txn
-from store.db.own_ledgers import find_own_ledgers
-from store.errors import StoreError
-from store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes
-from store.facts.disk_totals import DiskTotals, read_disk_totals
-from store.facts.managed_ledgers import OtherSum, other_ledgers, summed
-from store.facts.numbers import Blocker, PlainTopics, TopicNumbers, numbers_of
-from store.facts.topics import TopicFacts
-from store.facts.trees import Tree, unknown_trees
-from store.model.copy_age import GIVEN, Now
-from store.model.cursors import (
+from pulsar_admin.store.db.blocks import NO_MAX, decode_latest, ledger_of_key
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.own_ledgers import find_own_ledgers
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes
+from pulsar_admin.store.facts.disk_totals import DiskTotals, read_disk_totals
+from pulsar_admin.store.facts.managed_ledgers import OtherSum, other_ledgers, summed
+from pulsar_admin.store.facts.numbers import Blocker, PlainTopics, TopicNumbers, numbers_of
+from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.facts.trees import Tree, unknown_trees
+from pulsar_admin.store.model.copy_age import GIVEN, Now
+from pulsar_admin.store.model.cursors import (
     backlog_size_bytes,
     iter_cursor_names,
     read_cursor,
 )
-from store.model.extent import pending_intervals
-from store.model.ledgers import find_block
-from store.model.reader import EntryReader
-from store.model.topics import iter_all_namespaces, iter_topics, list_all_tenants, read_topic
-from store.names import NamespaceName, Position, TopicName, parse_topic
-from store.search.by_time import read_entry_time
-from store.sources.roots import roots_of_row
+from pulsar_admin.store.model.extent import pending_intervals
+from pulsar_admin.store.model.ledgers import find_block
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import iter_all_namespaces, iter_topics, list_all_tenants, read_topic
+from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_topic
+from pulsar_admin.store.search.by_time import read_entry_time
+from pulsar_admin.store.sources.roots import roots_of_row
 
 TOP = 5
 Item = TypeVar("Item")
@@ -407,7 +407,7 @@ def _count_all(
             parts.append(_Part(namespace, some, fresh, now_ms))
     if not parts:
         return
-    from store.facts.spread import Spread  # of few stores
+    from pulsar_admin.store.facts.spread import Spread  # of few stores
 
     with Spread(reader, _count_part, parts, processes) as results:
         for part, found in zip(parts, results, strict=True):

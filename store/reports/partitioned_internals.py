@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from store.codec.policies import PartitionedTopic
-from store.errors import StoreError
-from store.model.partitions import existing_partitions, read_partitioned
-from store.model.reader import EntryReader
-from store.names import TopicName
-from store.reports.internal_stats import InternalStats, read_internal_stats
+from pulsar_admin.store.codec.policies import PartitionedTopic
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.partitions import existing_partitions, read_partitioned
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.reports.internal_stats import InternalStats, read_internal_stats
 
 
 class PartitionedInternalStats(Struct, frozen=True):

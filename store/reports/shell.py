@@ -16,11 +16,11 @@ from typing import BinaryIO, overload
 
 from msgspec import Struct
 
-from store.codec.bookie import LAST_MARK_FILE, decode_last_mark
-from store.codec.buffer import Bytes
-from store.codec.entrylog import TornTail, log_id_of
-from store.codec.javamap import in_hash_map_order
-from store.codec.journal import (
+from pulsar_admin.store.codec.bookie import LAST_MARK_FILE, decode_last_mark
+from pulsar_admin.store.codec.buffer import Bytes
+from pulsar_admin.store.codec.entrylog import TornTail, log_id_of
+from pulsar_admin.store.codec.javamap import in_hash_map_order
+from pulsar_admin.store.codec.journal import (
     FENCE_ENTRY_ID,
     MASTER_KEY_ENTRY_ID,
     Leftover,
@@ -29,7 +29,7 @@ from store.codec.journal import (
     iter_records,
     journal_id_of,
 )
-from store.codec.ledgermetadata import (
+from pulsar_admin.store.codec.ledgermetadata import (
     COOKIES,
     INSTANCE_ID,
     LedgerMetadata,
@@ -37,18 +37,18 @@ from store.codec.ledgermetadata import (
     decode_ledger_metadata,
     ledger_path,
 )
-from store.db.bookies import iter_imported_bookies
-from store.db.environment import Store, Txn
-from store.db.files import LogFile, find_log, iter_logs
-from store.db.tree import find_node, iter_children, iter_nodes
-from store.errors import InvalidValue, LedgerNotFound, NotFound, Refused, SourceChanged, SourceNotFound
-from store.files import open_file
-from store.model.ledgers import find_metadata, iter_blocks, iter_ledger_ids
-from store.model.reader import EntryReader
-from store.names import FileKind
-from store.reports.log_files import LogRecord, iter_log_records
-from store.scan.ledgers_map import read_ledger_sizes
-from store.wording import counted
+from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import LogFile, find_log, iter_logs
+from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
+from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, NotFound, Refused, SourceChanged, SourceNotFound
+from pulsar_admin.store.files import open_file
+from pulsar_admin.store.model.ledgers import find_metadata, iter_blocks, iter_ledger_ids
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.reports.log_files import LogRecord, iter_log_records
+from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
+from pulsar_admin.store.wording import counted
 
 AVAILABLE = "/ledgers/available"
 READ_ONLY = "readonly"

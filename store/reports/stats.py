@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.codec.cursor import Ranges
-from store.codec.given import parse_integer
-from store.codec.message import decode_message_entry
-from store.codec.policies import PartitionedTopic
-from store.db.environment import Txn
-from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, StoreError
-from store.model.cursors import (
+from pulsar_admin.store.codec.cursor import Ranges
+from pulsar_admin.store.codec.given import parse_integer
+from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.codec.policies import PartitionedTopic
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, StoreError
+from pulsar_admin.store.model.cursors import (
     DEDUP_CURSOR,
     INTERNAL_PROPERTY_PREFIX,
     Cursor,
@@ -26,13 +26,13 @@ from store.model.cursors import (
     backlog_size_bytes,
     is_subscription,
 )
-from store.model.partitions import existing_partitions, read_partitioned
-from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic
-from store.names import Position, TopicName, in_hash_order
-from store.policies.in_force import QuotaInForce, find_quotas
-from store.reports.internal_stats import iter_cursors
-from store.search.by_time import read_entry_time
+from pulsar_admin.store.model.partitions import existing_partitions, read_partitioned
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import Position, TopicName, in_hash_order
+from pulsar_admin.store.policies.in_force import QuotaInForce, find_quotas
+from pulsar_admin.store.reports.internal_stats import iter_cursors
+from pulsar_admin.store.search.by_time import read_entry_time
 
 REPLICATED_PROPERTY = "pulsar.replicated.subscription"
 EPOCH_PROPERTY = "pulsar.topic.epoch"

@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from store.aliases import Array
-from store.codec.cursor import CursorState
-from store.model.cursors import Cursor, backlog_entries, normal_ranges
-from store.model.extent import Intervals, iter_ledger_parts, pending_intervals, subtract
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
-from store.scan.entries import EntryScan
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.model.cursors import Cursor, backlog_entries, normal_ranges
+from pulsar_admin.store.model.extent import Intervals, iter_ledger_parts, pending_intervals, subtract
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.scan.entries import EntryScan
 
 CELLS = 240
 STATES = ("acknowledged", "one-by-one", "unacknowledged", "delayed", "lost")

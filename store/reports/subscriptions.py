@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, field
 
-from store.errors import StoreError
-from store.facts import Unknown
-from store.facts.delays import NotDue
-from store.facts.subscriptions import SubscriptionFacts as Facts
-from store.facts.topics import ReadBudget, TopicFacts
-from store.model.cursors import (
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts.delays import NotDue
+from pulsar_admin.store.facts.subscriptions import SubscriptionFacts as Facts
+from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
+from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     INTERNAL_PROPERTY_PREFIX,
     backlog_size_bytes,
     is_subscription,
 )
-from store.model.reader import EntryReader
-from store.model.topics import Topic, partition_count, read_topic
-from store.names import Position, TopicName
-from store.policies.in_force import MessageTtl
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, partition_count, read_topic
+from pulsar_admin.store.names import Position, TopicName
+from pulsar_admin.store.policies.in_force import MessageTtl
 
 if TYPE_CHECKING:
-    from store.facts.markers import Contents
+    from pulsar_admin.store.facts.markers import Contents
 
 _Fact = TypeVar("_Fact")
 
@@ -131,7 +131,7 @@ def prepare_facts(reader: EntryReader, topics: Iterable[TopicName], asked: Asked
             prepared[name] = found
     if not small or asked.delayed_ms is None:
         return prepared
-    from store.facts.markers import read_each_contents  # numpy
+    from pulsar_admin.store.facts.markers import read_each_contents  # numpy
 
     with suppress(StoreError):
         contents = read_each_contents(reader, [(one.of.topic, one.pending) for one in small], asked.delayed_ms)
@@ -216,7 +216,7 @@ def _publish_ms(facts: Facts) -> int | None:
     headers: Contents | Unknown | None = vars(facts).get("headers")  # where they were read
     if headers is not None and not isinstance(headers, Unknown) and headers.first_publish_ms is not None:
         return headers.first_publish_ms
-    from store.search.by_time import read_entry_time  # cold questions about metadata need none of it
+    from pulsar_admin.store.search.by_time import read_entry_time  # cold questions about metadata need none of it
 
     try:
         return read_entry_time(facts.of.reader, facts.oldest, "publish")

@@ -8,20 +8,20 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from store.db.blocks import decode_times, ledger_of_key
-from store.db.entry_files import FileState, file_state
-from store.db.environment import DATABASES, Store
-from store.db.files import LogFile, iter_logs
-from store.errors import StoreError
-from store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes
-from store.facts.managed_ledgers import OtherLedger, other_ledgers
-from store.facts.topics import TopicFacts
-from store.facts.trees import Tree, unknown_trees
-from store.model.copy_age import find_as_of
-from store.model.cursors import Cursor, CursorSource, iter_cursor_names
-from store.model.ledgers import iter_ledger_ids
-from store.model.reader import EntryReader
-from store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.db.blocks import decode_times, ledger_of_key
+from pulsar_admin.store.db.entry_files import FileState, file_state
+from pulsar_admin.store.db.environment import DATABASES, Store
+from pulsar_admin.store.db.files import LogFile, iter_logs
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes
+from pulsar_admin.store.facts.managed_ledgers import OtherLedger, other_ledgers
+from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.facts.trees import Tree, unknown_trees
+from pulsar_admin.store.model.copy_age import find_as_of
+from pulsar_admin.store.model.cursors import Cursor, CursorSource, iter_cursor_names
+from pulsar_admin.store.model.ledgers import iter_ledger_ids
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import iter_topics, read_topic
 
 
 class FileSummary(Struct, frozen=True):

@@ -13,19 +13,19 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from store.aliases import Array
-from store.db.blocks import Block
-from store.db.clocks import Clock
-from store.errors import LimitExceeded
-from store.model.extent import iter_ledger_parts
-from store.model.ledgers import iter_blocks
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.model.window import check_times
-from store.names import LONG_MAX, LONG_MIN, TopicName
-from store.scan.entries import EntryScan, entry_times
-from store.scan.grouping import Sums
-from store.scan.places import Part
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.clocks import Clock
+from pulsar_admin.store.errors import LimitExceeded
+from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.ledgers import iter_blocks
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.model.window import check_times
+from pulsar_admin.store.names import LONG_MAX, LONG_MIN, TopicName
+from pulsar_admin.store.scan.entries import EntryScan, entry_times
+from pulsar_admin.store.scan.grouping import Sums
+from pulsar_admin.store.scan.places import Part
 
 BUCKETS_MAX = 1_000_000
 WANTED_BUCKETS = 60

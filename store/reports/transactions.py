@@ -7,16 +7,16 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from store.codec.policies import decode_json_object
-from store.codec.transactions import OPEN, TxnId
-from store.db.environment import Txn
-from store.db.tree import find_node
-from store.errors import SubscriptionNotFound
-from store.facts.pending_acks import read_pending_ack_log
-from store.model.partitions import read_partitioned
-from store.model.reader import EntryReader
-from store.model.topics import read_topic
-from store.model.transactions import (
+from pulsar_admin.store.codec.policies import decode_json_object
+from pulsar_admin.store.codec.transactions import OPEN, TxnId
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import SubscriptionNotFound
+from pulsar_admin.store.facts.pending_acks import read_pending_ack_log
+from pulsar_admin.store.model.partitions import read_partitioned
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.model.transactions import (
     ASSIGN,
     SYSTEM,
     Buffer,
@@ -26,8 +26,8 @@ from store.model.transactions import (
     read_coordinator,
     read_pending_acks,
 )
-from store.names import TopicName, parse_topic, shell_word
-from store.reports.internal_stats import InternalStats, read_internal_stats
+from pulsar_admin.store.names import TopicName, parse_topic, shell_word
+from pulsar_admin.store.reports.internal_stats import InternalStats, read_internal_stats
 
 _CLUSTERS = "/admin/clusters/"
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from store.codec.entrylog import HEADER_BYTES
-from store.db.environment import Store, Txn
-from store.db.files import LogFile, iter_logs
-from store.facts.disk_totals import iter_parts
-from store.facts.unlisted import Unlisted, UnlistedLedgers
-from store.model.ledger_owners import all_owners
-from store.model.ledgers import has_node
-from store.names import FileKind
-from store.scan.ledgers_map import read_ledger_sizes
+from pulsar_admin.store.codec.entrylog import HEADER_BYTES
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import LogFile, iter_logs
+from pulsar_admin.store.facts.disk_totals import iter_parts
+from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
+from pulsar_admin.store.model.ledger_owners import all_owners
+from pulsar_admin.store.model.ledgers import has_node
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
 
 NOBODY = "(unreferenced)"
 GONE = "(ledgers without metadata)"

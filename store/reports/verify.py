@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.codec.claims import COMPACTED_COMPONENT, COMPONENT
-from store.codec.compactedentry import decode_compacted_entry
-from store.codec.digest import DIGEST_SIZE
-from store.codec.message import decode_entry_times
-from store.db.blocks import Block
-from store.db.files import find_log
-from store.errors import EntryCorrupt, StoreError
-from store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
-from store.model.reader import EntryReader
+from pulsar_admin.store.codec.claims import COMPACTED_COMPONENT, COMPONENT
+from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
+from pulsar_admin.store.codec.digest import DIGEST_SIZE
+from pulsar_admin.store.codec.message import decode_entry_times
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.files import find_log
+from pulsar_admin.store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
+from pulsar_admin.store.model.reader import EntryReader
 
 DETAILS_MAX = 1_000  # damaged entries named a ledger; the count goes on
 _READ_BYTES = 4 << 20
@@ -193,7 +193,7 @@ def _read_rows(reader: EntryReader, ledger: Ledger, block: Block) -> list[tuple[
     """Return (length field, payload bytes) of each entry of BLOCK that the kernel finds good, None for the others."""
     import numpy as np
 
-    from store.kernels import records as kernel
+    from pulsar_admin.store.kernels import records as kernel
 
     digest_type = ledger.metadata.digest_type if ledger.metadata else None
     known = np.array([ledger.ledger_id], np.int64)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from store.facts import Unknown
-from store.facts.chunks import CutMessage
-from store.facts.subscriptions import SubscriptionFacts
-from store.rules.finding import Severity
-from store.rules.rule import Evidence, Rule
-from store.wording import counted, plural
+from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts.chunks import CutMessage
+from pulsar_admin.store.facts.subscriptions import SubscriptionFacts
+from pulsar_admin.store.rules.finding import Severity
+from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.wording import counted, plural
 
 
 def _cut(facts: SubscriptionFacts) -> Iterator[Evidence]:

@@ -7,15 +7,15 @@ from itertools import islice
 
 from msgspec import Struct
 
-from store.errors import IndexCorrupt
-from store.facts.cluster import ClusterFacts
-from store.facts.file_sums import FileSums
-from store.facts.quiet import FoundQuiet, Quiet, QuietPart, find_quiet, parts_of
-from store.facts.spread import Spread, others_that_pay
-from store.model.reader import EntryReader
-from store.rules.finding import Finding
-from store.rules.index import INDEX_SWEEPS
-from store.rules.rows import CHECK_STOPPED
+from pulsar_admin.store.errors import IndexCorrupt
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.facts.file_sums import FileSums
+from pulsar_admin.store.facts.quiet import FoundQuiet, Quiet, QuietPart, find_quiet, parts_of
+from pulsar_admin.store.facts.spread import Spread, others_that_pay
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.rules.finding import Finding
+from pulsar_admin.store.rules.index import INDEX_SWEEPS
+from pulsar_admin.store.rules.rows import CHECK_STOPPED
 
 INDEX_SWEEP = INDEX_SWEEPS[0]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from store.facts.bookies import Unreadable
-from store.facts.cluster import ClusterFacts
-from store.rules.finding import Severity
-from store.rules.rule import Evidence, Rule
-from store.wording import counted, listed, plural
+from pulsar_admin.store.facts.bookies import Unreadable
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.rules.finding import Severity
+from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.wording import counted, listed, plural
 
 _NAMED = 10
 _FORGOTTEN = 50

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from store.changes.plan import iter_breaks, iter_changes
-from store.db.environment import Txn
-from store.db.tree import decode_node
-from store.errors import IndexCorrupt, InvalidValue, StoreError, Unsupported
-from store.facts.cluster import ClusterFacts
-from store.model.cursors import iter_cursor_names
-from store.nacks.kept import iter_trackers, iter_wrong_rows
-from store.names import parse_topic, shell_word
-from store.rules.finding import Finding, Severity
-from store.rules.rule import Rule, Sweep
-from store.rules.words import PREVENT, UNSEEN
+from pulsar_admin.store.changes.plan import iter_breaks, iter_changes
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import decode_node
+from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, StoreError, Unsupported
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.model.cursors import iter_cursor_names
+from pulsar_admin.store.nacks.kept import iter_trackers, iter_wrong_rows
+from pulsar_admin.store.names import parse_topic, shell_word
+from pulsar_admin.store.rules.finding import Finding, Severity
+from pulsar_admin.store.rules.rule import Rule, Sweep
+from pulsar_admin.store.rules.words import PREVENT, UNSEEN
 
 CHANGES_DAMAGED: Rule[Any] = Rule(
     "changes-damaged",

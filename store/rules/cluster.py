@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from store.facts import Unknown
-from store.facts.cluster import ClusterFacts
-from store.facts.managed_ledgers import summed
-from store.rules.finding import Severity
-from store.rules.rule import Evidence, Rule
-from store.wording import counted, plural
+from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.facts.managed_ledgers import summed
+from pulsar_admin.store.rules.finding import Severity
+from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.wording import counted, plural
 
 
 def _unknown_trees(facts: ClusterFacts) -> Iterator[Evidence]:

@@ -7,26 +7,26 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from store.codec.ledgermetadata import ledger_path
-from store.db.blocks import ledger_of_key
-from store.db.copies import has_copies
-from store.db.environment import Txn
-from store.db.owners import Owner, OwnerKind, decode_owners, is_listed
-from store.db.tree import find_node
-from store.errors import IndexCorrupt, MetadataCorrupt, StoreError
-from store.facts.cluster import ClusterFacts
-from store.facts.unlisted import Unlisted, UnlistedLedgers
-from store.model.coverage import read_disks
-from store.model.ledger_owners import all_owners
-from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger, sorted_ledger_ids
-from store.model.loose import iter_loose_owners, loose_of
-from store.model.open_end import is_final, read_confirmed, read_open_end, read_shortfalls
-from store.rules.finding import Finding, Severity
-from store.rules.nodes import VALUE_UNDECODABLE
-from store.rules.rule import Rule, Sweep
-from store.rules.topic_data import NEWER_LEDGER_MISSING, judge_missing, repair_of
-from store.rules.words import KEEP_COPIES
-from store.wording import counted
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.db.blocks import ledger_of_key
+from pulsar_admin.store.db.copies import has_copies
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.owners import Owner, OwnerKind, decode_owners, is_listed
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, StoreError
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
+from pulsar_admin.store.model.coverage import read_disks
+from pulsar_admin.store.model.ledger_owners import all_owners
+from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, read_ledger, sorted_ledger_ids
+from pulsar_admin.store.model.loose import iter_loose_owners, loose_of
+from pulsar_admin.store.model.open_end import is_final, read_confirmed, read_open_end, read_shortfalls
+from pulsar_admin.store.rules.finding import Finding, Severity
+from pulsar_admin.store.rules.nodes import VALUE_UNDECODABLE
+from pulsar_admin.store.rules.rule import Rule, Sweep
+from pulsar_admin.store.rules.topic_data import NEWER_LEDGER_MISSING, judge_missing, repair_of
+from pulsar_admin.store.rules.words import KEEP_COPIES
+from pulsar_admin.store.wording import counted
 
 SCHEMA_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
     "schema-ledger-without-metadata",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from store.facts.topics import TopicFacts
-from store.model.cursors import DEDUP_CURSOR
-from store.rules.finding import Severity
-from store.rules.rule import Evidence, Rule
-from store.wording import counted, plural
+from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.model.cursors import DEDUP_CURSOR
+from pulsar_admin.store.rules.finding import Severity
+from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.wording import counted, plural
 
 HELD_BYTES = 100 << 20
 """Less is what snapshots usually hold."""

@@ -6,25 +6,25 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from store.codec.entrylog import log_file_name
-from store.codec.ledgermetadata import LedgerState
-from store.db.blocks import Block, ledger_of_key
-from store.db.bookies import iter_imported_bookies
-from store.db.copies import has_copies, iter_all_copies
-from store.db.entry_files import FileState, file_state
-from store.db.environment import Store, Txn
-from store.db.files import Damage, LogFile, iter_damage, iter_logs
-from store.errors import StoreError, Unsupported
-from store.facts.deep import DeepFacts
-from store.files import scratch_directory
-from store.index.idx_files import iter_index_files, verify_index
-from store.model.ledgers import iter_ledger_ids, read_ledger
-from store.model.reader import EntryReader
-from store.names import FileKind
-from store.rules.finding import Finding, Severity
-from store.rules.rule import Evidence, Rule, Sweep
-from store.rules.words import KEEP_COPIES, STUCK, UNSEEN, of_index
-from store.wording import counted, plural
+from pulsar_admin.store.codec.entrylog import log_file_name
+from pulsar_admin.store.codec.ledgermetadata import LedgerState
+from pulsar_admin.store.db.blocks import Block, ledger_of_key
+from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.copies import has_copies, iter_all_copies
+from pulsar_admin.store.db.entry_files import FileState, file_state
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import Damage, LogFile, iter_damage, iter_logs
+from pulsar_admin.store.errors import StoreError, Unsupported
+from pulsar_admin.store.facts.deep import DeepFacts
+from pulsar_admin.store.files import scratch_directory
+from pulsar_admin.store.index.idx_files import iter_index_files, verify_index
+from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.rules.finding import Finding, Severity
+from pulsar_admin.store.rules.rule import Evidence, Rule, Sweep
+from pulsar_admin.store.rules.words import KEEP_COPIES, STUCK, UNSEEN, of_index
+from pulsar_admin.store.wording import counted, plural
 
 _NAMED = 10
 
@@ -190,7 +190,7 @@ def _check_files(facts: DeepFacts) -> Iterator[Finding]:
     """Read every file again with every digest verified, and compare index and known damage with what is found."""
     store, txn = facts.store, facts.reader.txn
     # numpy and numba: only a deep check pays for them.
-    from store.index.rebuild import build_index, differences, open_scratch
+    from pulsar_admin.store.index.rebuild import build_index, differences, open_scratch
 
     logs = list(iter_logs(txn))
     stopped = sum(log.unfinished for log in logs)

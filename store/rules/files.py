@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from store.db.entry_files import FileState, file_state
-from store.db.environment import Store
-from store.db.file import check_file
-from store.db.files import DIFFERS, LogFile, iter_damage, iter_logs
-from store.db.storeinfo import damaged_pages
-from store.errors import IndexCorrupt
-from store.facts.cluster import ClusterFacts
-from store.names import shell_word
-from store.rules.finding import Finding, Severity
-from store.rules.rule import Rule, Sweep
-from store.rules.words import KEEP_COPIES, PREVENT, UNSEEN, of_index
-from store.wording import counted, plural
+from pulsar_admin.store.db.entry_files import FileState, file_state
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.db.file import check_file
+from pulsar_admin.store.db.files import DIFFERS, LogFile, iter_damage, iter_logs
+from pulsar_admin.store.db.storeinfo import damaged_pages
+from pulsar_admin.store.errors import IndexCorrupt
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.rules.finding import Finding, Severity
+from pulsar_admin.store.rules.rule import Rule, Sweep
+from pulsar_admin.store.rules.words import KEEP_COPIES, PREVENT, UNSEEN, of_index
+from pulsar_admin.store.wording import counted, plural
 
 PAGES_DAMAGED: Rule[Any] = Rule(
     "pages-damaged",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from operator import add
 
-from store.db.blocks import (
+from pulsar_admin.store.db.blocks import (
     BLOCK_BITS,
     NO_MAX,
     NO_MIN,
@@ -19,17 +19,17 @@ from store.db.blocks import (
     ledger_key,
     ledger_of_key,
 )
-from store.db.copies import check_copies_row, has_copies
-from store.db.environment import Txn
-from store.db.files import LogFile, iter_logs
-from store.errors import IndexCorrupt, StoreError
-from store.facts.cluster import ClusterFacts
-from store.facts.file_sums import IndexPass
-from store.model.references import find_references, iter_wrong_owners
-from store.rules.finding import Finding
-from store.rules.rule import Sweep
-from store.rules.words import of_index
-from store.wording import listed
+from pulsar_admin.store.db.copies import check_copies_row, has_copies
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import LogFile, iter_logs
+from pulsar_admin.store.errors import IndexCorrupt, StoreError
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.facts.file_sums import IndexPass
+from pulsar_admin.store.model.references import find_references, iter_wrong_owners
+from pulsar_admin.store.rules.finding import Finding
+from pulsar_admin.store.rules.rule import Sweep
+from pulsar_admin.store.rules.words import of_index
+from pulsar_admin.store.wording import listed
 
 BLOCK_DAMAGED = of_index(
     "block-damaged",

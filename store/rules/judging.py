@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import groupby
 
-from store.db.environment import Store
-from store.errors import Refused, StoreError
-from store.facts.cluster import ClusterFacts, UnreadableTopic
-from store.facts.deep import DeepFacts
-from store.facts.quiet import FoundQuiet, QuietTopics
-from store.facts.topics import ReadBudget, TopicFacts
-from store.names import EVENTS, PERSISTENT, TopicName
-from store.rules.beside import INDEX_SWEEP, Beside, to_the_end
-from store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE, LEDGERS_UNREFERENCED
-from store.rules.deep import DEEP_SWEEPS
-from store.rules.finding import Finding
-from store.rules.leading import LEADING
-from store.rules.sight import NAMELESS
-from store.rules.table import RULES, SWEEPS, TOPIC_RULES
-from store.rules.topic_data import TOPIC_SWEEP, TOPIC_UNREADABLE
-from store.rules.whole import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.errors import Refused, StoreError
+from pulsar_admin.store.facts.cluster import ClusterFacts, UnreadableTopic
+from pulsar_admin.store.facts.deep import DeepFacts
+from pulsar_admin.store.facts.quiet import FoundQuiet, QuietTopics
+from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
+from pulsar_admin.store.names import EVENTS, PERSISTENT, TopicName
+from pulsar_admin.store.rules.beside import INDEX_SWEEP, Beside, to_the_end
+from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE, LEDGERS_UNREFERENCED
+from pulsar_admin.store.rules.deep import DEEP_SWEEPS
+from pulsar_admin.store.rules.finding import Finding
+from pulsar_admin.store.rules.leading import LEADING
+from pulsar_admin.store.rules.sight import NAMELESS
+from pulsar_admin.store.rules.table import RULES, SWEEPS, TOPIC_RULES
+from pulsar_admin.store.rules.topic_data import TOPIC_SWEEP, TOPIC_UNREADABLE
+from pulsar_admin.store.rules.whole import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 
 _WORST = (
     *(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store.rules.cluster import CLUSTER_RULES
-from store.rules.ledgers import LEDGER_RULES
+from pulsar_admin.store.rules.cluster import CLUSTER_RULES
+from pulsar_admin.store.rules.ledgers import LEDGER_RULES
 
 LEADING = tuple(rule for rule in (*LEDGER_RULES, *CLUSTER_RULES) if rule.leads)

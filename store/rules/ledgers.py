@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from store.facts import Unknown
-from store.facts.cluster import ClusterFacts
-from store.rules.finding import Severity
-from store.rules.rule import MEND, Evidence, Rule
-from store.wording import counted, listed, plural
+from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.rules.finding import Severity
+from pulsar_admin.store.rules.rule import MEND, Evidence, Rule
+from pulsar_admin.store.wording import counted, listed, plural
 
 if TYPE_CHECKING:
-    from store.facts.vanished import DetachedView
+    from pulsar_admin.store.facts.vanished import DetachedView
 
 
 def _metadata_older(facts: ClusterFacts) -> Iterator[Evidence]:

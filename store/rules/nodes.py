@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from store.codec.ledgermetadata import ledger_id_of_path, ledger_path
-from store.db.files import WHOLE_METADATA, iter_metadata_damage
-from store.db.tree import decode_node
-from store.errors import IndexCorrupt, StoreError, Unsupported
-from store.facts.cluster import ClusterFacts
-from store.model.absent_journals import find_absent_journals
-from store.model.structures import decode_structure, structure_of
-from store.model.usual_nodes import iter_unusual
-from store.names import topic_of_path
-from store.rules.finding import Finding, Severity
-from store.rules.rule import MEND, Rule, Sweep
-from store.rules.words import NO_HAND, PREVENT, UNSEEN
+from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_path
+from pulsar_admin.store.db.files import WHOLE_METADATA, iter_metadata_damage
+from pulsar_admin.store.db.tree import decode_node
+from pulsar_admin.store.errors import IndexCorrupt, StoreError, Unsupported
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.model.absent_journals import find_absent_journals
+from pulsar_admin.store.model.structures import decode_structure, structure_of
+from pulsar_admin.store.model.usual_nodes import iter_unusual
+from pulsar_admin.store.names import topic_of_path
+from pulsar_admin.store.rules.finding import Finding, Severity
+from pulsar_admin.store.rules.rule import MEND, Rule, Sweep
+from pulsar_admin.store.rules.words import NO_HAND, PREVENT, UNSEEN
 
 NODE_DAMAGED: Rule[Any] = Rule(
     "node-damaged",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from store.facts.cluster import ClusterFacts
-from store.facts.partitions import Partitions
-from store.rules.finding import Severity
-from store.rules.rule import Evidence, Rule
-from store.wording import counted, listed, plural
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.facts.partitions import Partitions
+from pulsar_admin.store.rules.finding import Severity
+from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.wording import counted, listed, plural
 
 _NAMED = 5
 

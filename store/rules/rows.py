@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from store.facts.cluster import ClusterFacts
-from store.facts.rows import AlteredRows
-from store.rules.finding import Severity
-from store.rules.rule import Evidence, Rule
-from store.rules.words import UNSEEN
-from store.wording import counted, plural
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.facts.rows import AlteredRows
+from pulsar_admin.store.rules.finding import Severity
+from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.rules.words import UNSEEN
+from pulsar_admin.store.wording import counted, plural
 
 _UNSEEN = "Nothing: no broker reads the store. Until it is repaired, this toolkit refuses what it would answer from these rows."
 _MEANS = (

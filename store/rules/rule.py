@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.errors import StoreError
-from store.names import shell_word
-from store.rules.finding import Finding, Severity
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.rules.finding import Finding, Severity
 
 if TYPE_CHECKING:
-    from store.facts.subscriptions import SubscriptionFacts
-    from store.facts.topics import TopicFacts
+    from pulsar_admin.store.facts.subscriptions import SubscriptionFacts
+    from pulsar_admin.store.facts.topics import TopicFacts
 
 Facts = TypeVar("Facts")
 """What a rule looks at: ``ClusterFacts``, ``TopicFacts`` or ``SubscriptionFacts``."""

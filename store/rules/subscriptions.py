@@ -9,23 +9,23 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from store.facts import Unknown
-from store.facts.delays import TtlConflict
-from store.facts.subscriptions import Loss, SubscriptionFacts
-from store.model.broken import NO_METADATA
-from store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, CursorSource, is_own
-from store.names import Position, shell_word
-from store.rules.backlogs import CHUNK_RULES, MARKER_RULES
-from store.rules.finding import Severity
-from store.rules.rule import Evidence, Rule
-from store.rules.transactions import TRANSACTION_RULES
-from store.timespec import format_age_ms, shown_time, shown_with_age
-from store.wording import counted, listed, plural
+from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts.delays import TtlConflict
+from pulsar_admin.store.facts.subscriptions import Loss, SubscriptionFacts
+from pulsar_admin.store.model.broken import NO_METADATA
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, CursorSource, is_own
+from pulsar_admin.store.names import Position, shell_word
+from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
+from pulsar_admin.store.rules.finding import Severity
+from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
+from pulsar_admin.store.timespec import format_age_ms, shown_time, shown_with_age
+from pulsar_admin.store.wording import counted, listed, plural
 
 if TYPE_CHECKING:
-    from store.facts.front import Front
-    from store.policies.in_force import MessageTtl
-    from store.search.pending import FutureDated
+    from pulsar_admin.store.facts.front import Front
+    from pulsar_admin.store.policies.in_force import MessageTtl
+    from pulsar_admin.store.search.pending import FutureDated
 
 RANGES_MAX = 10_000
 """``managedLedgerMaxUnackedRangesToPersist`` of a broker that sets nothing."""

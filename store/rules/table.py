@@ -6,29 +6,29 @@ from collections.abc import Collection
 from itertools import chain
 from typing import Any
 
-from store.errors import InvalidValue
-from store.facts.cluster import ClusterFacts
-from store.facts.topics import TopicFacts
-from store.rules.backlogs import CHUNK_RULES, MARKER_RULES
-from store.rules.bookies import BOOKIE_RULES
-from store.rules.changes import CHANGE_SWEEPS
-from store.rules.cluster import CLUSTER_RULES
-from store.rules.copies import LEDGER_SWEEPS
-from store.rules.deduplication import DEDUPLICATION_RULES
-from store.rules.deep import DEEP_SWEEPS
-from store.rules.files import FILE_SWEEPS
-from store.rules.index import INDEX_SWEEPS
-from store.rules.ledgers import LEDGER_RULES
-from store.rules.marks import MARK_RULES
-from store.rules.nodes import NODE_SWEEPS
-from store.rules.partitions import PARTITION_RULES
-from store.rules.rows import CHECK_STOPPED, ROW_RULES
-from store.rules.rule import Rule, Sweep, of_topic
-from store.rules.subscriptions import CURSOR_AHEAD, SUBSCRIPTION_RULES
-from store.rules.topic_data import TOPIC_SWEEP
-from store.rules.topics import TOPIC_RULES as USE_RULES
-from store.rules.transactions import TRANSACTION_RULES
-from store.rules.whole import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
+from pulsar_admin.store.rules.bookies import BOOKIE_RULES
+from pulsar_admin.store.rules.changes import CHANGE_SWEEPS
+from pulsar_admin.store.rules.cluster import CLUSTER_RULES
+from pulsar_admin.store.rules.copies import LEDGER_SWEEPS
+from pulsar_admin.store.rules.deduplication import DEDUPLICATION_RULES
+from pulsar_admin.store.rules.deep import DEEP_SWEEPS
+from pulsar_admin.store.rules.files import FILE_SWEEPS
+from pulsar_admin.store.rules.index import INDEX_SWEEPS
+from pulsar_admin.store.rules.ledgers import LEDGER_RULES
+from pulsar_admin.store.rules.marks import MARK_RULES
+from pulsar_admin.store.rules.nodes import NODE_SWEEPS
+from pulsar_admin.store.rules.partitions import PARTITION_RULES
+from pulsar_admin.store.rules.rows import CHECK_STOPPED, ROW_RULES
+from pulsar_admin.store.rules.rule import Rule, Sweep, of_topic
+from pulsar_admin.store.rules.subscriptions import CURSOR_AHEAD, SUBSCRIPTION_RULES
+from pulsar_admin.store.rules.topic_data import TOPIC_SWEEP
+from pulsar_admin.store.rules.topics import TOPIC_RULES as USE_RULES
+from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
+from pulsar_admin.store.rules.whole import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 
 __all__ = ["CAUSES", "RULES", "SUBSCRIPTION_RULES", "SWEEPS", "TOPIC_RULES", "check_codes", "explanation"]
 

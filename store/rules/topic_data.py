@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from store.codec.ledgermetadata import LedgerState, ledger_path
-from store.db.environment import Txn
-from store.db.tree import find_node
-from store.errors import StoreError, Unsupported
-from store.facts.topics import TopicFacts
-from store.model.broken import find_broken_ledger
-from store.model.coverage import absent_of, count_unseen
-from store.model.cursors import COMPACTION_CURSOR, Cursor, CursorSource
-from store.model.ledgers import Ledger, WholeLedger, find_ledger, find_times, find_whole, missing_ranges
-from store.model.publish_times import may_be_stated, wrong_times
-from store.model.references import COMPACTED_LEDGER
-from store.model.topics import Topic, TopicLedger
-from store.model.unknown_values import is_known_node
-from store.names import PERSISTENT, shell_word
-from store.rules.finding import Finding, Severity
-from store.rules.rule import MEND, Rule, Sweep
-from store.rules.words import KEEP_COPIES, NO_HAND, STUCK
-from store.wording import counted, plural
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, ledger_path
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import StoreError, Unsupported
+from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.model.broken import find_broken_ledger
+from pulsar_admin.store.model.coverage import absent_of, count_unseen
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, CursorSource
+from pulsar_admin.store.model.ledgers import Ledger, WholeLedger, find_ledger, find_times, find_whole, missing_ranges
+from pulsar_admin.store.model.publish_times import may_be_stated, wrong_times
+from pulsar_admin.store.model.references import COMPACTED_LEDGER
+from pulsar_admin.store.model.topics import Topic, TopicLedger
+from pulsar_admin.store.model.unknown_values import is_known_node
+from pulsar_admin.store.names import PERSISTENT, shell_word
+from pulsar_admin.store.rules.finding import Finding, Severity
+from pulsar_admin.store.rules.rule import MEND, Rule, Sweep
+from pulsar_admin.store.rules.words import KEEP_COPIES, NO_HAND, STUCK
+from pulsar_admin.store.wording import counted, plural
 
 TOPIC_UNREADABLE: Rule[Any] = Rule(
     "topic-unreadable",

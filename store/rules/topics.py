@@ -5,16 +5,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
-from store.facts import Unknown
-from store.facts.subscriptions import SubscriptionFacts
-from store.facts.topics import TopicFacts
-from store.model.cursors import COMPACTION_CURSOR
-from store.model.extent import Intervals
-from store.rules.finding import Severity
-from store.rules.rule import Evidence, Rule
-from store.rules.subscriptions import drops_delayed, future_dated, stores_most_ranges
-from store.timespec import format_duration_ms, shown_time
-from store.wording import counted, plural
+from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts.subscriptions import SubscriptionFacts
+from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR
+from pulsar_admin.store.model.extent import Intervals
+from pulsar_admin.store.rules.finding import Severity
+from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.rules.subscriptions import drops_delayed, future_dated, stores_most_ranges
+from pulsar_admin.store.timespec import format_duration_ms, shown_time
+from pulsar_admin.store.wording import counted, plural
 
 MEBIBYTE = 1 << 20
 PINNED_BYTES = 100 * MEBIBYTE

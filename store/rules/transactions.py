@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from store.facts import Unknown
-from store.facts.pending_acks import PendingAckLog
-from store.facts.subscriptions import SubscriptionFacts
-from store.model.broken import NO_METADATA, BrokenLedger
-from store.rules.finding import Severity
-from store.rules.rule import Evidence, Rule
-from store.wording import listed, plural
+from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts.pending_acks import PendingAckLog
+from pulsar_admin.store.facts.subscriptions import SubscriptionFacts
+from pulsar_admin.store.model.broken import NO_METADATA, BrokenLedger
+from pulsar_admin.store.rules.finding import Severity
+from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.wording import listed, plural
 
 _NAMED = 5
 

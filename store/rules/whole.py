@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from store.facts.cluster import ClusterFacts
-from store.facts.orphans import LEAKED_INDEX as MADE_ANEW
-from store.facts.unclosed import NAMED
-from store.facts.unlisted import Unlisted
-from store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE
-from store.rules.finding import Finding, Severity
-from store.rules.rule import Evidence, Rule, Sweep
-from store.timespec import shown_time
-from store.wording import counted, plural
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.facts.orphans import LEAKED_INDEX as MADE_ANEW
+from pulsar_admin.store.facts.unclosed import NAMED
+from pulsar_admin.store.facts.unlisted import Unlisted
+from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE
+from pulsar_admin.store.rules.finding import Finding, Severity
+from pulsar_admin.store.rules.rule import Evidence, Rule, Sweep
+from pulsar_admin.store.timespec import shown_time
+from pulsar_admin.store.wording import counted, plural
 
 GIBIBYTE = 1 << 30
 LEAKED_BYTES = GIBIBYTE

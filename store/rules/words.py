@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from store.rules.finding import Severity
-from store.rules.rule import Rule
+from pulsar_admin.store.rules.finding import Severity
+from pulsar_admin.store.rules.rule import Rule
 
 KEEP_COPIES = (
     "Keep write quorum at 2 or more, back up ZooKeeper, and never start bookies on older metadata: run `store "

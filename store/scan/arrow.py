@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from store.aliases import Array
-from store.kernels.messages import gather
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.kernels.messages import gather
 
 
 def spans_array(data: Array, starts: Array, sizes: Array, kind: pa.DataType) -> pa.Array:

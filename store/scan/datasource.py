@@ -26,16 +26,16 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from store.engine.operation import Operation
-from store.engine.slices import Cut, FileRange, plan_slices
-from store.errors import InvalidValue, StoreError, Unsupported
-from store.model.window import check_times
-from store.scan.file_pruning import Files, wanted_files
-from store.scan.files import Problem
-from store.scan.message_rows import ReadMessages
-from store.scan.operations import ReadEntries, ScanOptions
-from store.scan.schemas import ENTRY_SCHEMA, MESSAGE_SCHEMA
-from store.scan.source_options import (
+from pulsar_admin.store.engine.operation import Operation
+from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
+from pulsar_admin.store.errors import InvalidValue, StoreError, Unsupported
+from pulsar_admin.store.model.window import check_times
+from pulsar_admin.store.scan.file_pruning import Files, wanted_files
+from pulsar_admin.store.scan.files import Problem
+from pulsar_admin.store.scan.message_rows import ReadMessages
+from pulsar_admin.store.scan.operations import ReadEntries, ScanOptions
+from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, MESSAGE_SCHEMA
+from pulsar_admin.store.scan.source_options import (
     CONF,
     OPTIONS,
     connector_names,
@@ -48,11 +48,11 @@ from store.scan.source_options import (
     refuse_stream_options,
     table_options,
 )
-from store.scan.sources import absolute_path, source_files
-from store.scan.streaming import in_one_line, log_damage
-from store.scan.topic_pieces import ReadTopicPieces, TopicPiece
-from store.scan.typed_values import Values
-from store.timespec import MAX_TIME_MS
+from pulsar_admin.store.scan.sources import absolute_path, source_files
+from pulsar_admin.store.scan.streaming import in_one_line, log_damage
+from pulsar_admin.store.scan.topic_pieces import ReadTopicPieces, TopicPiece
+from pulsar_admin.store.scan.typed_values import Values
+from pulsar_admin.store.timespec import MAX_TIME_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,7 +99,7 @@ class PulsarEntries(DataSource):
         return in_one_line(lambda: self._topic_reader(schema) or _Reader(*self._read(schema)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from store.scan.streaming import RefusedStream, stream_reader
+        from pulsar_admin.store.scan.streaming import RefusedStream, stream_reader
 
         try:
             values = read_stream_options(self.options)
@@ -131,7 +131,7 @@ class PulsarEntries(DataSource):
         given = {**_kept_options(schema), **self.options}
         if not is_connector_read(given):
             return None
-        from store.scan.topic_planning import (  # imports LMDB: executors have no need
+        from pulsar_admin.store.scan.topic_planning import (  # imports LMDB: executors have no need
             plan_topic_pieces,
             topics_operation,
         )
@@ -147,7 +147,7 @@ class PulsarEntries(DataSource):
     def _columns(self) -> pa.Schema:
         if not is_connector_read(self.options):
             return self._operation().schema
-        from store.scan.topic_planning import topics_operation  # as above
+        from pulsar_admin.store.scan.topic_planning import topics_operation  # as above
 
         self._topics = topics_operation(read_connector_options(self.options, self.defaults))
         return self._topics.schema
@@ -229,7 +229,7 @@ def _scan_options(values: dict[str, Any], *, schemas: bool) -> tuple[ScanOptions
     if named.startswith("{"):
         topics = _ledger_topics(named)
     elif store:
-        from store.scan.ledgertopics import read_topics  # which imports LMDB: executors have no need of it
+        from pulsar_admin.store.scan.ledgertopics import read_topics  # which imports LMDB: executors have no need of it
 
         names = tuple(name.strip() for name in named.split(",") if name.strip())
         topics, found = read_topics(store, names, schemas=schemas)

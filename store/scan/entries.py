@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from msgspec import Struct, field
 
-from store.aliases import Array
-from store.db.blocks import Block
-from store.db.clocks import Clock, block_max, block_min, check_clock
-from store.errors import EntryCorrupt, EntryLogCorrupt, InvalidValue
-from store.kernels.compiled import METER
-from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
-from store.model.extent import iter_ledger_parts
-from store.model.ledgers import iter_blocks, iter_blocks_of
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.model.window import Window
-from store.names import LATEST, LONG_MAX
-from store.scan.files import LedgerDigests
-from store.scan.places import (
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.clocks import Clock, block_max, block_min, check_clock
+from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, InvalidValue
+from pulsar_admin.store.kernels.compiled import METER
+from pulsar_admin.store.kernels.records import HAS_BROKER_TIME, UNFRAMED
+from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.ledgers import iter_blocks, iter_blocks_of
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.model.window import Window
+from pulsar_admin.store.names import LATEST, LONG_MAX
+from pulsar_admin.store.scan.files import LedgerDigests
+from pulsar_admin.store.scan.places import (
     BATCH_BYTES,
     BATCH_ENTRIES,
     EntryBatch,
@@ -38,7 +38,7 @@ from store.scan.places import (
 )
 
 if TYPE_CHECKING:
-    from store.engine.operation import Engine
+    from pulsar_admin.store.engine.operation import Engine
 
 
 _TOGETHER_ENTRIES = 1024
@@ -72,7 +72,7 @@ class EntryScan(Struct):
             self.reader.advance(places.bytes)
 
     def _placed_on(self, engine: Engine) -> Iterator[tuple[Places, EntryBatch]]:
-        from store.scan.spread import read_heads  # brings pyarrow
+        from pulsar_admin.store.scan.spread import read_heads  # brings pyarrow
 
         for places, found in read_heads(engine, self.reader.files, self.groups()):
             if found is None:

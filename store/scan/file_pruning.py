@@ -10,16 +10,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from store.codec.entrylog import HEADER_BYTES, decode_header
-from store.db.blocks import decode_times, ledger_key
-from store.db.environment import Txn, open_store
-from store.db.files import LogFile, iter_logs
-from store.engine.slices import kind_of
-from store.errors import StoreError
-from store.names import FileKind
-from store.scan.ledgers_map import read_head, read_ledgers_map
-from store.scan.operations import ScanOptions
-from store.scan.sources import is_url
+from pulsar_admin.store.codec.entrylog import HEADER_BYTES, decode_header
+from pulsar_admin.store.db.blocks import decode_times, ledger_key
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.files import LogFile, iter_logs
+from pulsar_admin.store.engine.slices import kind_of
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.ledgers_map import read_head, read_ledgers_map
+from pulsar_admin.store.scan.operations import ScanOptions
+from pulsar_admin.store.scan.sources import is_url
 
 Files = Sequence[tuple[str, int, int]]  # path, −1, bytes
 Range = tuple[int, int]  # ms, both included

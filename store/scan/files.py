@@ -19,12 +19,12 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from msgspec import Struct, field
 
-from store.codec import journal
-from store.codec.buffer import run_end
-from store.codec.digest import DIGEST_SIZE, DigestType
-from store.codec.entry import RECORD_MAX_BYTES, find_digest_type
-from store.codec.entrylog import HEADER_BYTES, decode_header
-from store.codec.logscan import (
+from pulsar_admin.store.codec import journal
+from pulsar_admin.store.codec.buffer import run_end
+from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
+from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES, find_digest_type
+from pulsar_admin.store.codec.entrylog import HEADER_BYTES, decode_header
+from pulsar_admin.store.codec.logscan import (
     HEAD_BYTES,
     Gap,
     GapReason,
@@ -34,13 +34,13 @@ from store.codec.logscan import (
     iter_candidates,
     iter_records,
 )
-from store.codec.proof import Proofs
-from store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
-from store.files import open_file
-from store.kernels import records as kernel
-from store.kernels.compiled import METER
-from store.names import FileKind
-from store.pace import PACE, ColdPages
+from pulsar_admin.store.codec.proof import Proofs
+from pulsar_admin.store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
+from pulsar_admin.store.files import open_file
+from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.kernels.compiled import METER
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.pace import PACE, ColdPages
 
 Records = np.ndarray[Any, np.dtype[np.void]]
 

@@ -20,15 +20,21 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.aliases import Array
-from store.codec.bookie import COOKIE_FILE, LAST_MARK_BYTES, LAST_MARK_FILE, decode_cookie, decode_last_mark
-from store.codec.entrylog import HEADER_BYTES, decode_header, decode_ledgers_map
-from store.engine.slices import SLICE_BYTES, FileRange
-from store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound, Unsupported
-from store.kernels.records import BAD_DIGEST
-from store.names import FileKind
-from store.scan.files import FileScan, LedgerDigests, Slice
-from store.scan.offsets import (
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.bookie import (
+    COOKIE_FILE,
+    LAST_MARK_BYTES,
+    LAST_MARK_FILE,
+    decode_cookie,
+    decode_last_mark,
+)
+from pulsar_admin.store.codec.entrylog import HEADER_BYTES, decode_header, decode_ledgers_map
+from pulsar_admin.store.engine.slices import SLICE_BYTES, FileRange
+from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound, Unsupported
+from pulsar_admin.store.kernels.records import BAD_DIGEST
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
+from pulsar_admin.store.scan.offsets import (
     FAR,
     IDS,
     KEPT_BYTES,
@@ -50,8 +56,16 @@ from store.scan.offsets import (
     pieces_of,
     pieces_without,
 )
-from store.scan.operations import check_is_log
-from store.scan.sources import alternatives, file_info, is_url, open_source, read_bytes, shown_path, source_files
+from pulsar_admin.store.scan.operations import check_is_log
+from pulsar_admin.store.scan.sources import (
+    alternatives,
+    file_info,
+    is_url,
+    open_source,
+    read_bytes,
+    shown_path,
+    source_files,
+)
 
 STEP_BYTES = 64 << 20  # looked at here at once
 _NO_DIGESTS = LedgerDigests.of({})

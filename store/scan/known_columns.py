@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct, field
 
-from store.aliases import Array
-from store.codec.value import ValueSchema, key_bytes
-from store.errors import Unsupported
-from store.model.schemas import TopicSchemas
-from store.names import TopicName
-from store.scan.arrow import numbers_of
-from store.scan.typed_values import NEEDS, STAMP, ConnectorShapes, ValueColumns, Values
-from store.timespec import MAX_TIME_MS
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.value import ValueSchema, key_bytes
+from pulsar_admin.store.errors import Unsupported
+from pulsar_admin.store.model.schemas import TopicSchemas
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.scan.arrow import numbers_of
+from pulsar_admin.store.scan.typed_values import NEEDS, STAMP, ConnectorShapes, ValueColumns, Values
+from pulsar_admin.store.timespec import MAX_TIME_MS
 
 _PROPERTIES = pa.map_(pa.string(), pa.string())
 _ID = ("ledgerId", "entryId", "batchIndex")

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from store.codec.entrylog import HEADER_BYTES, EntryLogHeader, decode_header, decode_ledgers_map
-from store.errors import EntryLogCorrupt, StoreError
-from store.files import open_file
-from store.names import FileKind
+from pulsar_admin.store.codec.entrylog import HEADER_BYTES, EntryLogHeader, decode_header, decode_ledgers_map
+from pulsar_admin.store.errors import EntryLogCorrupt, StoreError
+from pulsar_admin.store.files import open_file
+from pulsar_admin.store.names import FileKind
 
 _MAP_IDS = (-1).to_bytes(8, "big", signed=True) + (-2).to_bytes(
     8, "big", signed=True
@@ -66,7 +66,7 @@ def read_ledger_sizes(path: Path) -> dict[int, int]:
     if sizes is None:
         import numpy as np
 
-        from store.scan.files import FileScan, LedgerDigests, Slice
+        from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
 
         sizes = {}
         nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
@@ -79,7 +79,7 @@ def read_ledger_sizes(path: Path) -> dict[int, int]:
 def add_sizes(sizes: dict[int, int], batch: Any) -> None:  # Any: numpy records, or sizes already
     """Add what BATCH has of each ledger to SIZES."""
     if not isinstance(batch, dict):
-        from store.scan.grouping import ledger_sizes
+        from pulsar_admin.store.scan.grouping import ledger_sizes
 
         ledgers, found = ledger_sizes(batch)
         batch = dict(zip(ledgers.tolist(), found.tolist(), strict=True))

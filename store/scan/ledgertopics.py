@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from store.db.environment import Txn, open_store
-from store.model.reader import open_reader
-from store.model.schemas import TopicSchemas, read_schemas
-from store.model.topics import read_topic, select_topics
-from store.names import TopicName, TopicSelection, parse_topic
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
+from pulsar_admin.store.model.topics import read_topic, select_topics
+from pulsar_admin.store.names import TopicName, TopicSelection, parse_topic
 
 
 def topics_option(store: Path | str, topics: Sequence[str] = (), *, pattern: str | None = None) -> str:

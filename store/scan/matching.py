@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from store.aliases import Array
-from store.errors import InvalidValue
-from store.kernels.records import CHUNK, COMPRESSED, ENCRYPTED, TRANSACTION, UNFRAMED
-from store.model.jsonpath import PathTest
-from store.scan.arrow import bools_of, numbers_of, scalar, strings
-from store.scan.places import EntryBatch
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.kernels.records import CHUNK, COMPRESSED, ENCRYPTED, TRANSACTION, UNFRAMED
+from pulsar_admin.store.model.jsonpath import PathTest
+from pulsar_admin.store.scan.arrow import bools_of, numbers_of, scalar, strings
+from pulsar_admin.store.scan.places import EntryBatch
 
 UNDECIDED = "undecided"
 """The column that says of a message that nobody can tell whether it is looked for: it is encrypted, or its value cannot be decoded."""

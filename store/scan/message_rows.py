@@ -17,25 +17,25 @@ import pyarrow.compute as pc
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.codec.digest import DIGEST_SIZE
-from store.codec.entry import Entry, decode_entry
-from store.codec.message import is_chunk, is_marker
-from store.engine.slices import FileRange
-from store.errors import StoreError
-from store.kernels.records import BAD_DIGEST, UNFRAMED
-from store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode
-from store.model.reader import EntryReader
-from store.model.redaction import redact, redact_value
-from store.names import Position
-from store.scan.files import Problem
-from store.scan.messages import MessageColumns
-from store.scan.operations import ScanOptions, scan_records
-from store.scan.places import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, Places, PlacesReader
-from store.scan.schemas import MESSAGE_SCHEMA, TIME
-from store.scan.sources import Source, open_source, shown_path
-from store.scan.spread import PlainFiles
-from store.scan.typed_values import NEEDS, ValueColumns, Values
-from store.timespec import MAX_TIME_MS
+from pulsar_admin.store.codec.digest import DIGEST_SIZE
+from pulsar_admin.store.codec.entry import Entry, decode_entry
+from pulsar_admin.store.codec.message import is_chunk, is_marker
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.kernels.records import BAD_DIGEST, UNFRAMED
+from pulsar_admin.store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.redaction import redact, redact_value
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.scan.files import Problem
+from pulsar_admin.store.scan.messages import MessageColumns
+from pulsar_admin.store.scan.operations import ScanOptions, scan_records
+from pulsar_admin.store.scan.places import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, Places, PlacesReader
+from pulsar_admin.store.scan.schemas import MESSAGE_SCHEMA, TIME
+from pulsar_admin.store.scan.sources import Source, open_source, shown_path
+from pulsar_admin.store.scan.spread import PlainFiles
+from pulsar_admin.store.scan.typed_values import NEEDS, ValueColumns, Values
+from pulsar_admin.store.timespec import MAX_TIME_MS
 
 _TIMES = {
     "publish_time": "publishTime",

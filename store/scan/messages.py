@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from store.aliases import Array
-from store.codec.buffer import signed
-from store.codec.compression import fills, may_fill
-from store.kernels.messages import (
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.buffer import signed
+from pulsar_admin.store.codec.compression import fills, may_fill
+from pulsar_admin.store.kernels.messages import (
     BATCHED,
     HEAD,
     MESSAGE,
@@ -29,14 +29,14 @@ from store.kernels.messages import (
     explode,
     read_heads,
 )
-from store.kernels.producers import number_spans
-from store.kernels.records import HAS_BROKER_TIME
-from store.kernels.sha1 import sha1_spans
-from store.model.message_row import marker_name
-from store.model.messages import Message, MessageReader
-from store.names import Position
-from store.scan.arrow import column, constant, nullable, spans_array
-from store.scan.places import EntryBatch
+from pulsar_admin.store.kernels.producers import number_spans
+from pulsar_admin.store.kernels.records import HAS_BROKER_TIME
+from pulsar_admin.store.kernels.sha1 import sha1_spans
+from pulsar_admin.store.model.message_row import marker_name
+from pulsar_admin.store.model.messages import Message, MessageReader
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.scan.arrow import column, constant, nullable, spans_array
+from pulsar_admin.store.scan.places import EntryBatch
 
 Make = Callable[[], pa.Array]
 

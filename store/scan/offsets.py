@@ -17,12 +17,12 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.aliases import Array
-from store.codec.entrylog import log_id_of
-from store.codec.journal import journal_id_of
-from store.engine.slices import FileRange
-from store.errors import Unsupported
-from store.names import FileKind
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.entrylog import log_id_of
+from pulsar_admin.store.codec.journal import journal_id_of
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.errors import Unsupported
+from pulsar_admin.store.names import FileKind
 
 Offset = dict[str, Any]
 """What Spark keeps in its checkpoint."""

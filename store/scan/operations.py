@@ -10,17 +10,17 @@ import pyarrow as pa
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.codec import entrylog, journal
-from store.codec.entrylog import HEADER_BYTES
-from store.engine.slices import FileRange
-from store.errors import EntryLogCorrupt
-from store.kernels import records as kernel
-from store.names import FileKind
-from store.scan.arrow import column, nullable
-from store.scan.files import FileScan, LedgerDigests, Problem, Slice
-from store.scan.schemas import ENTRY_SCHEMA, FLAGS, INVERTED, TIME
-from store.scan.sources import Source, is_url, open_source, read_bytes, shown_path
-from store.timespec import MAX_TIME_MS
+from pulsar_admin.store.codec import entrylog, journal
+from pulsar_admin.store.codec.entrylog import HEADER_BYTES
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.errors import EntryLogCorrupt
+from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.arrow import column, nullable
+from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Slice
+from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, FLAGS, INVERTED, TIME
+from pulsar_admin.store.scan.sources import Source, is_url, open_source, read_bytes, shown_path
+from pulsar_admin.store.timespec import MAX_TIME_MS
 
 Records = np.ndarray[Any, np.dtype[np.void]]
 _THERE = {"publish_ms": (kernel.UNFRAMED, 0), "broker_ms": (kernel.HAS_BROKER_TIME, kernel.HAS_BROKER_TIME)}

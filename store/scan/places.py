@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct
 
-from store.aliases import Array
-from store.codec.digest import DIGEST_SIZE, DigestType
-from store.db.blocks import Block
-from store.engine.memory import give_back
-from store.errors import EntryLogCorrupt, NotWritable, SourceChanged, StoreError
-from store.kernels import records as kernel
-from store.kernels.producers import producer_spans
-from store.kernels.records import BAD_DIGEST, UNFRAMED
-from store.scan.files import LedgerDigests
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.engine.memory import give_back
+from pulsar_admin.store.errors import EntryLogCorrupt, NotWritable, SourceChanged, StoreError
+from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.kernels.producers import producer_spans
+from pulsar_admin.store.kernels.records import BAD_DIGEST, UNFRAMED
+from pulsar_admin.store.scan.files import LedgerDigests
 
 if TYPE_CHECKING:
-    from store.engine.operation import FailedSlice
+    from pulsar_admin.store.engine.operation import FailedSlice
 
 Part = tuple[int, int, int]
 """Entries of one ledger: (ledger id, first entry, last entry)."""
@@ -289,8 +289,8 @@ class PlacesReader(Struct, frozen=True):
 
 def note_failure(failed: list[FailedSlice], places: Places, error: StoreError | MemoryError) -> None:
     """List the bytes of one file at PLACES as failed, joined to what failed in front of them."""
-    from store.engine.operation import FailedSlice
-    from store.engine.slices import FileRange, kind_of
+    from pulsar_admin.store.engine.operation import FailedSlice
+    from pulsar_admin.store.engine.slices import FileRange, kind_of
 
     file_id = int(places.files[0])
     start = int(places.offsets.min())

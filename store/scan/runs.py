@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from store.aliases import Array
-from store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES
-from store.kernels.records import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
-from store.names import LONG_MAX, LONG_MIN
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES
+from pulsar_admin.store.kernels.records import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
+from pulsar_admin.store.names import LONG_MAX, LONG_MIN
 
 Records = np.ndarray[Any, np.dtype[np.void]]  # of store.kernels.records.RECORD
 

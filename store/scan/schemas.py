@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from store.kernels import columns as kernel
+from pulsar_admin.store.kernels import columns as kernel
 
 TIME = pa.timestamp("us", tz="UTC")
 """The type of times: Spark knows microseconds only."""

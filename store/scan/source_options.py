@@ -18,15 +18,15 @@ from warnings import warn
 
 from msgspec import Struct
 
-from store.codec.given import parse_integer
-from store.codec.message_id import decode_message_id
-from store.engine.slices import SLICE_BYTES
-from store.errors import InvalidValue
-from store.model.window import check_times
-from store.names import EARLIEST, LATEST, Position, TopicName, parse_namespace, parse_topic
-from store.scan.profiles import PROFILES
-from store.scan.sources import plain_path, split_paths
-from store.timespec import parse_size_bytes, parse_time
+from pulsar_admin.store.codec.given import parse_integer
+from pulsar_admin.store.codec.message_id import decode_message_id
+from pulsar_admin.store.engine.slices import SLICE_BYTES
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.model.window import check_times
+from pulsar_admin.store.names import EARLIEST, LATEST, Position, TopicName, parse_namespace, parse_topic
+from pulsar_admin.store.scan.profiles import PROFILES
+from pulsar_admin.store.scan.sources import plain_path, split_paths
+from pulsar_admin.store.timespec import parse_size_bytes, parse_time
 
 LEAST_SLICE_BYTES = 4096
 _CATALOGUE = "provider"  # a property of every table of a catalogue, and no option

@@ -18,10 +18,10 @@ from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import quote
 
-from store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE
-from store.codec.entrylog import log_id_of
-from store.engine.secrets import hide_secrets
-from store.errors import (
+from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE
+from pulsar_admin.store.codec.entrylog import log_id_of
+from pulsar_admin.store.engine.secrets import hide_secrets
+from pulsar_admin.store.errors import (
     EntryLogCorrupt,
     InvalidValue,
     MissingComponent,
@@ -30,10 +30,10 @@ from store.errors import (
     StoreError,
     Unsupported,
 )
-from store.files import open_file
+from pulsar_admin.store.files import open_file
 
 if TYPE_CHECKING:
-    from store.engine.slices import FileRange
+    from pulsar_admin.store.engine.slices import FileRange
 
 READ_AHEAD_BYTES = 1 << 20  # behind a slice's end: its last record may reach over it
 _REQUEST_BYTES = 8 << 20

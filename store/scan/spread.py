@@ -15,23 +15,23 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct, field
 
-from store.aliases import Array
-from store.codec.digest import DIGEST_SIZE
-from store.db.blocks import Block
-from store.engine.memory import slice_bytes
-from store.engine.operation import Engine, Operation
-from store.engine.slices import SLICE_BYTES, FileRange
-from store.errors import EntryLogCorrupt, NotWritable, SourceChanged, StoreError
-from store.files import open_regular
-from store.kernels import records as kernel
-from store.kernels.records import BAD_DIGEST, UNVERIFIED
-from store.kernels.wire import find_metadata_ends
-from store.model.ledgers import Ledger, find_metadata, iter_blocks
-from store.model.reader import EntryReader
-from store.names import FileKind
-from store.scan.arrow import packed_row
-from store.scan.files import LedgerDigests
-from store.scan.places import BATCH_BYTES, EntryBatch, Places, PlacesReader, doubtful, split_places
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.digest import DIGEST_SIZE
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.engine.memory import slice_bytes
+from pulsar_admin.store.engine.operation import Engine, Operation
+from pulsar_admin.store.engine.slices import SLICE_BYTES, FileRange
+from pulsar_admin.store.errors import EntryLogCorrupt, NotWritable, SourceChanged, StoreError
+from pulsar_admin.store.files import open_regular
+from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.kernels.records import BAD_DIGEST, UNVERIFIED
+from pulsar_admin.store.kernels.wire import find_metadata_ends
+from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_blocks
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.arrow import packed_row
+from pulsar_admin.store.scan.files import LedgerDigests
+from pulsar_admin.store.scan.places import BATCH_BYTES, EntryBatch, Places, PlacesReader, doubtful, split_places
 
 PIECE_BYTES = SLICE_BYTES
 ROUND_ENTRIES = 1 << 20  # handed to the engine at once: they bound what waits on the driver

@@ -21,17 +21,17 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from store.engine.secrets import hide_secrets
-from store.engine.slices import FileRange
-from store.engine.spark_session import hide_traceback
-from store.errors import InvalidValue, StoreError
-from store.scan.files import Problem
-from store.scan.following import Followed, Follower, Limit
-from store.scan.message_rows import ReadMessages
-from store.scan.offsets import FIRST, Listed, Offset
-from store.scan.operations import ReadEntries
-from store.scan.source_options import paths_of
-from store.scan.sources import absolute_path, shown_path
+from pulsar_admin.store.engine.secrets import hide_secrets
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.engine.spark_session import hide_traceback
+from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.scan.files import Problem
+from pulsar_admin.store.scan.following import Followed, Follower, Limit
+from pulsar_admin.store.scan.message_rows import ReadMessages
+from pulsar_admin.store.scan.offsets import FIRST, Listed, Offset
+from pulsar_admin.store.scan.operations import ReadEntries
+from pulsar_admin.store.scan.source_options import paths_of
+from pulsar_admin.store.scan.sources import absolute_path, shown_path
 
 MAX_FILES = 1000
 """``maxFilesPerTrigger`` where nothing else is said: an offset names each file that its batch read."""

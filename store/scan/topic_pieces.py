@@ -17,20 +17,20 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
-from store.aliases import Array
-from store.codec.digest import DIGEST_SIZE, DigestType
-from store.codec.entry import Entry, decode_entry
-from store.codec.message import EntryHeader, is_chunk
-from store.engine.slices import FileRange
-from store.errors import EncryptedPayload, EntryCorrupt, EntryNotFound, SourceChanged, Unsupported
-from store.model.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions
-from store.model.reader import EntryReader
-from store.names import Position
-from store.scan.known_columns import KnownColumns
-from store.scan.messages import MessageColumns
-from store.scan.places import EntryBatch, Places, PlacesReader, doubtful
-from store.scan.spread import EntryPlaces, PlainFiles
-from store.wording import counted
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
+from pulsar_admin.store.codec.entry import Entry, decode_entry
+from pulsar_admin.store.codec.message import EntryHeader, is_chunk
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.errors import EncryptedPayload, EntryCorrupt, EntryNotFound, SourceChanged, Unsupported
+from pulsar_admin.store.model.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.scan.known_columns import KnownColumns
+from pulsar_admin.store.scan.messages import MessageColumns
+from pulsar_admin.store.scan.places import EntryBatch, Places, PlacesReader, doubtful
+from pulsar_admin.store.scan.spread import EntryPlaces, PlainFiles
+from pulsar_admin.store.wording import counted
 
 _KINDS = {size: kind for kind, size in DIGEST_SIZE.items()}
 _HMAC_BYTES = DIGEST_SIZE[DigestType.HMAC]

@@ -15,14 +15,21 @@ from warnings import warn
 
 import numpy as np
 
-from store.db.environment import Txn, open_store
-from store.errors import EntryNotFound, InvalidValue, NotWritable, SourceChanged, TopicNotFound, Unsupported
-from store.model.extent import iter_ledger_parts
-from store.model.reader import EntryReader, open_reader
-from store.model.schemas import read_schemas
-from store.model.topics import Topic, expand_topic, iter_topics, read_topic
-from store.model.window import Window
-from store.names import (
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.errors import (
+    EntryNotFound,
+    InvalidValue,
+    NotWritable,
+    SourceChanged,
+    TopicNotFound,
+    Unsupported,
+)
+from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.schemas import read_schemas
+from pulsar_admin.store.model.topics import Topic, expand_topic, iter_topics, read_topic
+from pulsar_admin.store.model.window import Window
+from pulsar_admin.store.names import (
     EARLIEST,
     LATEST,
     FileKind,
@@ -33,12 +40,12 @@ from store.names import (
     parse_topic,
     shell_word,
 )
-from store.scan.entries import EntryScan, WindowScan
-from store.scan.known_columns import KnownColumns
-from store.scan.places import BATCH_BYTES, Places
-from store.scan.source_options import ConnectorRead, Place, pattern_namespace, pattern_topics
-from store.scan.topic_pieces import ReadTopicPieces, TopicPiece, nearest
-from store.wording import counted
+from pulsar_admin.store.scan.entries import EntryScan, WindowScan
+from pulsar_admin.store.scan.known_columns import KnownColumns
+from pulsar_admin.store.scan.places import BATCH_BYTES, Places
+from pulsar_admin.store.scan.source_options import ConnectorRead, Place, pattern_namespace, pattern_topics
+from pulsar_admin.store.scan.topic_pieces import ReadTopicPieces, TopicPiece, nearest
+from pulsar_admin.store.wording import counted
 
 LOOK_BACK_ENTRIES = 1024
 """In front of a piece, where the first chunks of its messages may be."""

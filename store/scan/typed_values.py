@@ -16,11 +16,11 @@ from functools import partial
 import pyarrow as pa
 from msgspec import Struct, field
 
-from store.codec.avro import Schema, avro_decoder, named_schemas, parse_definition
-from store.codec.value import Decode, Value, ValueSchema, decoder_of, json_text, plain
-from store.errors import Unsupported
-from store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader, key_and_value_bytes
-from store.scan.arrow import strings
+from pulsar_admin.store.codec.avro import Schema, avro_decoder, named_schemas, parse_definition
+from pulsar_admin.store.codec.value import Decode, Value, ValueSchema, decoder_of, json_text, plain
+from pulsar_admin.store.errors import Unsupported
+from pulsar_admin.store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader, key_and_value_bytes
+from pulsar_admin.store.scan.arrow import strings
 
 STAMP = pa.timestamp("us", tz="UTC")
 LOCAL_STAMP = pa.timestamp("us")

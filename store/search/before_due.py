@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from store.aliases import Array
-from store.model.cursors import Cursor
-from store.model.extent import Intervals, parts_of, pending_intervals
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.model.cursors import Cursor
+from pulsar_admin.store.model.extent import Intervals, parts_of, pending_intervals
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
 
 if TYPE_CHECKING:
-    from store.scan.places import EntryBatch
+    from pulsar_admin.store.scan.places import EntryBatch
 
 FIRST = 5
 """How many are named."""
@@ -56,7 +56,7 @@ def expiring_before_due(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_m
 
 
 def _read(reader: EntryReader, topic: Topic, intervals: Intervals, chosen: Callable[[Array, Array], Array]) -> TooEarly:
-    from store.scan.entries import EntryScan
+    from pulsar_admin.store.scan.entries import EntryScan
 
     scan = EntryScan(reader, parts_of(topic, intervals), heads=True)
     count = 0

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, NotSeen, StoreError
-from store.model.ledgers import find_ledger, find_metadata
-from store.model.reader import EntryReader
-from store.model.topics import Topic, TopicLedger
-from store.model.whole import is_whole
-from store.names import EARLIEST, Position
-from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe
-from store.search.by_time import read_entry_time
-from store.wording import listed
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, NotSeen, StoreError
+from pulsar_admin.store.model.ledgers import find_ledger, find_metadata
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, TopicLedger
+from pulsar_admin.store.model.whole import is_whole
+from pulsar_admin.store.names import EARLIEST, Position
+from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe
+from pulsar_admin.store.search.by_time import read_entry_time
+from pulsar_admin.store.wording import listed
 
 if TYPE_CHECKING:
-    from store.compaction import CompactedMessageEntry, CompactedView
-    from store.model.cursors import Cursor
+    from pulsar_admin.store.compaction import CompactedMessageEntry, CompactedView
+    from pulsar_admin.store.model.cursors import Cursor
 
 SEARCH_FAILS = (LedgerNotFound, EntryNotFound, EntryCorrupt)
 """What a search raises where the broker's fails: a ledger that BookKeeper does not know, an entry that is lost or damaged."""
@@ -72,7 +72,7 @@ class BrokerSearch(Struct):
         ``MessagePosition.EARLIEST``, published at 0, as the last compacted message.
         """
         # Imported here: commands that offer ``--rule broker`` seldom need it.
-        from store.compaction import find_compacted_view
+        from pulsar_admin.store.compaction import find_compacted_view
 
         self.probes, self.used_compacted_ledger, self.compacted_entries_read = [], None, 0
         try:
@@ -229,8 +229,8 @@ class BrokerSearch(Struct):
         if cursor is None:
             return True
         # Imported here: questions by time have no cursor, and are asked cold.
-        from store.model.cursors import normal_ranges
-        from store.model.extent import subtract
+        from pulsar_admin.store.model.cursors import normal_ranges
+        from pulsar_admin.store.model.extent import subtract
 
         return bool(subtract(((rank, end),), normal_ranges(self.topic, cursor.state)))
 
@@ -270,7 +270,7 @@ class BrokerSearch(Struct):
         """Whether files have an entry that clients do not get."""
         if is_whole(self.reader.txn, ledger):
             return False
-        from store.model.broken import find_missing  # few ledgers lack anything
+        from pulsar_admin.store.model.broken import find_missing  # few ledgers lack anything
 
         missing = find_missing(self.reader.txn, ledger.ledger_id)
         outside = () if missing is None or missing.outside is None else missing.outside.ranges
@@ -278,7 +278,7 @@ class BrokerSearch(Struct):
 
     def _unread(self, position: Position, error: StoreError, *, offloaded: bool = False) -> StoreError:
         """Return ERROR, as POSITION cannot be read, in words of the search; NotSeen where it may be what is not imported."""
-        from store.model.coverage import iter_entry_gaps  # few probes meet an entry that is not here
+        from pulsar_admin.store.model.coverage import iter_entry_gaps  # few probes meet an entry that is not here
 
         unseen = "it is in tiered storage" if offloaded else ""
         ledger = None if offloaded else find_ledger(self.reader.txn, position.ledger_id)
@@ -322,7 +322,7 @@ class BrokerSearch(Struct):
         return found
 
     def _read_compacted(self, view: CompactedView, entry_id: int) -> CompactedMessageEntry:
-        from store.compaction import read_compacted_entry
+        from pulsar_admin.store.compaction import read_compacted_entry
 
         self.compacted_entries_read += 1
         try:

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct, field
 
-from store.names import Position
+from pulsar_admin.store.names import Position
 
 BrokerVersion = Literal["4.0", "4.2"]
 BROKER_VERSIONS: tuple[BrokerVersion, ...] = get_args(BrokerVersion)

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from store.codec.message import EntryHeader, decode_message_entry, is_batch, message_count, transaction_id
-from store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFound
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
+from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry, is_batch, message_count, transaction_id
+from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFound
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
 
 _UNREADABLE = (EntryCorrupt, EntryLogCorrupt, EntryNotFound)
 
@@ -133,10 +133,10 @@ def _scan(reader: EntryReader, topic: Topic, index: int, entries_read: int) -> I
     """Look at every entry, columns at a time."""
     import numpy as np
 
-    from store.kernels.messages import HEAD, read_heads
-    from store.kernels.records import BATCH, TRANSACTION
-    from store.model.extent import iter_ledger_parts
-    from store.scan.entries import EntryScan
+    from pulsar_admin.store.kernels.messages import HEAD, read_heads
+    from pulsar_admin.store.kernels.records import BATCH, TRANSACTION
+    from pulsar_admin.store.model.extent import iter_ledger_parts
+    from pulsar_admin.store.scan.entries import EntryScan
 
     following: NextIndex | None = None
     indexed = False

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from store.codec.message import decode_entry_times
-from store.db.blocks import BLOCK_BITS, Block, decode_latest, decode_times, ledger_key
-from store.db.clocks import Clock, block_max, first_candidate
-from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, StoreError
-from store.model.ledgers import find_block, find_times, iter_blocks
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
-from store.wording import counted, plural
+from pulsar_admin.store.codec.message import decode_entry_times
+from pulsar_admin.store.db.blocks import BLOCK_BITS, Block, decode_latest, decode_times, ledger_key
+from pulsar_admin.store.db.clocks import Clock, block_max, first_candidate
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, StoreError
+from pulsar_admin.store.model.ledgers import find_block, find_times, iter_blocks
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.wording import counted, plural
 
 _ENTRY_HEADER_BYTES = 32
 _HEAD_BYTES = 512  # holds broker metadata and message metadata of nearly every entry
@@ -51,7 +51,7 @@ def find_first_at_or_after(reader: EntryReader, topic: Topic, time_ms: int, cloc
             continue
         row = reader.txn.view("times", ledger_key(ledger_id))
         if row is None:
-            from store.model.publish_times import is_stated_earlier  # nearly every ledger has a row
+            from pulsar_admin.store.model.publish_times import is_stated_earlier  # nearly every ledger has a row
 
             if is_stated_earlier(reader.txn, topic, ledger, time_ms, clock):
                 pruned += 1
@@ -113,8 +113,8 @@ def find_by_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found
     Event times are the producers' own and not indexed. A message without one is passed over, an encrypted batch counts by
     its entry's event time.
     """
-    from store.codec.buffer import signed
-    from store.model.messages import MessageReader, ReadOptions
+    from pulsar_admin.store.codec.buffer import signed
+    from pulsar_admin.store.model.messages import MessageReader, ReadOptions
 
     messages = MessageReader(reader, ReadOptions(committed=False))
     read, last = 0, None

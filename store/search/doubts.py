@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.errors import StoreError
-from store.model.coverage import absent_ids, count_unseen
-from store.model.ledgers import find_ledger, iter_gaps
-from store.model.topics import Topic, TopicLedger
-from store.model.whole import is_whole
-from store.names import Position
-from store.wording import counted, listed, plural
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.coverage import absent_ids, count_unseen
+from pulsar_admin.store.model.ledgers import find_ledger, iter_gaps
+from pulsar_admin.store.model.topics import Topic, TopicLedger
+from pulsar_admin.store.model.whole import is_whole
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.wording import counted, listed, plural
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
-    from store.db.environment import Txn
-    from store.model.extent import Intervals
+    from pulsar_admin.store.db.environment import Txn
+    from pulsar_admin.store.model.extent import Intervals
 
 _SHOWN = 3
 
@@ -87,7 +87,7 @@ def find_doubts(
             entries = min(entries, answer.entry_id) if ledger.ledger_id == answer.ledger_id else 0
         doubt = find_doubt(txn, ledger, entries, scanned.get(ledger.ledger_id), to_end=answer is None)
         if doubt is not None:
-            from store.model.publish_times import is_stated_earlier  # few topics leave doubts
+            from pulsar_admin.store.model.publish_times import is_stated_earlier  # few topics leave doubts
 
             if not is_stated_earlier(txn, topic, ledger, time_ms, clock):
                 found.append(doubt)
@@ -99,8 +99,8 @@ def find_unseen(txn: Txn, topic: Topic, intervals: Intervals, limit_ms: int, clo
 
     What is lost for good is left out. A ledger that a broker closed before LIMIT_MS has nothing that was appended later.
     """
-    from store.model.extent import iter_ledger_parts  # what a cold question by time needs not
-    from store.model.publish_times import is_stated_earlier
+    from pulsar_admin.store.model.extent import iter_ledger_parts  # what a cold question by time needs not
+    from pulsar_admin.store.model.publish_times import is_stated_earlier
 
     found: dict[int, Doubt] = {}
     for start, end in intervals:
@@ -132,7 +132,7 @@ def find_doubt(
     unseen_from: int | None = None
     bookies: tuple[str, ...] = ()
     if to_end:
-        from store.model.broken import end_unseen  # most questions have an answer
+        from pulsar_admin.store.model.broken import end_unseen  # most questions have an answer
 
         unseen_from, bookies = end_unseen(txn, ledger)
     if not ranges:

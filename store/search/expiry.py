@@ -12,16 +12,16 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.db.clocks import Clock
-from store.errors import InvalidValue, Refused
-from store.model.cursors import Cursor
-from store.model.extent import Extent, Intervals, extent_of, pending_intervals
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
-from store.search.broker import BrokerSearch
-from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
-from store.search.pending import PendingSearch
+from pulsar_admin.store.db.clocks import Clock
+from pulsar_admin.store.errors import InvalidValue, Refused
+from pulsar_admin.store.model.cursors import Cursor
+from pulsar_admin.store.model.extent import Extent, Intervals, extent_of, pending_intervals
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.search.broker import BrokerSearch
+from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
+from pulsar_admin.store.search.pending import PendingSearch
 
 ExpiryRule = Literal["all-before", "broker"]
 ALL_BEFORE: ExpiryRule = "all-before"

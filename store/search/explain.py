@@ -8,21 +8,21 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from store.codec.message import decode_message_entry
-from store.db.clocks import Clock
-from store.errors import EntryCorrupt, EntryNotFound, NotSeen
-from store.model.ledgers import find_block, find_times
-from store.model.publish_times import is_stated_earlier, stated_times
-from store.model.reader import EntryReader
-from store.model.topics import Topic, TopicLedger
-from store.model.whole import may_be_broken
-from store.names import EARLIEST, Position
-from store.search.broker import SEARCH_FAILS, BrokerSearch
-from store.search.broker_setup import DEFAULT_BROKER, READ_FROM, BrokerSetup, Probe
-from store.search.by_time import clock_time, find_first_at_or_after
-from store.search.doubts import find_doubt
-from store.timespec import format_time_ms
-from store.wording import counted
+from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.db.clocks import Clock
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, NotSeen
+from pulsar_admin.store.model.ledgers import find_block, find_times
+from pulsar_admin.store.model.publish_times import is_stated_earlier, stated_times
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, TopicLedger
+from pulsar_admin.store.model.whole import may_be_broken
+from pulsar_admin.store.names import EARLIEST, Position
+from pulsar_admin.store.search.broker import SEARCH_FAILS, BrokerSearch
+from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, READ_FROM, BrokerSetup, Probe
+from pulsar_admin.store.search.by_time import clock_time, find_first_at_or_after
+from pulsar_admin.store.search.doubts import find_doubt
+from pulsar_admin.store.timespec import format_time_ms
+from pulsar_admin.store.wording import counted
 
 NEIGHBOURS = 3
 HOLDS = "holds the answer"

@@ -11,18 +11,18 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from store.codec.cursor import CursorState
-from store.codec.message import decode_message_entry
-from store.db.blocks import BLOCK_BITS, Block
-from store.db.clocks import Clock, block_max, first_candidate
-from store.errors import EntryCorrupt
-from store.model.extent import Intervals, iter_ledger_parts, pending_intervals
-from store.model.ledgers import find_times, iter_blocks
-from store.model.publish_times import is_stated_earlier
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import Position
-from store.search.by_time import iter_block_times
+from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.db.blocks import BLOCK_BITS, Block
+from pulsar_admin.store.db.clocks import Clock, block_max, first_candidate
+from pulsar_admin.store.errors import EntryCorrupt
+from pulsar_admin.store.model.extent import Intervals, iter_ledger_parts, pending_intervals
+from pulsar_admin.store.model.ledgers import find_times, iter_blocks
+from pulsar_admin.store.model.publish_times import is_stated_earlier
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.search.by_time import iter_block_times
 
 PRODUCERS_SAMPLE = 1_000
 

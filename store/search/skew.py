@@ -14,17 +14,17 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.aliases import Array
-from store.db.clocks import Clock
-from store.kernels.producers import longest_forward_run, number_spans
-from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
-from store.model.extent import iter_ledger_parts
-from store.model.reader import EntryReader
-from store.model.topics import Topic
-from store.names import LONG_MAX, LONG_MIN
-from store.scan.entries import EntryScan
-from store.scan.grouping import Sums
-from store.scan.places import EntryBatch
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.db.clocks import Clock
+from pulsar_admin.store.kernels.producers import longest_forward_run, number_spans
+from pulsar_admin.store.kernels.records import HAS_BROKER_TIME, UNFRAMED
+from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.names import LONG_MAX, LONG_MIN
+from pulsar_admin.store.scan.entries import EntryScan
+from pulsar_admin.store.scan.grouping import Sums
+from pulsar_admin.store.scan.places import EntryBatch
 
 WINDOW_ENTRIES = 1 << 23
 DISTINCT_OFFSETS_MAX = 1 << 22

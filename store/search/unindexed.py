@@ -8,14 +8,14 @@ import pyarrow.compute as pc
 from msgspec import Struct
 from pyroaring import BitMap64
 
-from store.db.clocks import Clock
-from store.db.environment import Txn
-from store.db.files import iter_logs
-from store.engine.memory import cut_for
-from store.engine.operation import Engine
-from store.engine.slices import local_files, plan_slices
-from store.names import Position
-from store.scan.operations import ReadEntries, ScanOptions
+from pulsar_admin.store.db.clocks import Clock
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.engine.memory import cut_for
+from pulsar_admin.store.engine.operation import Engine
+from pulsar_admin.store.engine.slices import local_files, plan_slices
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.scan.operations import ReadEntries, ScanOptions
 
 Advance = Callable[[int], None]
 _COLUMNS = ("ledger_id", "entry_id", "publish_time", "broker_time")

@@ -12,19 +12,19 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from store.db.blocks import BLOCK_BITS, Block, LedgerTimes
-from store.db.clocks import Clock, block_max, block_min, check_clock, first_candidate
-from store.db.environment import Txn
-from store.errors import EntryNotFound, NotWritable, SourceChanged, StoreError
-from store.model.extent import Extent, extent_of
-from store.model.ledgers import find_times, iter_blocks
-from store.model.messages import Message, MessageReader, ReadOptions
-from store.model.reader import EntryReader
-from store.model.topics import Topic, TopicLedger
-from store.model.window import Window
-from store.names import EARLIEST, LATEST, LONG_MAX, Position
-from store.search.by_time import iter_block_times
-from store.wording import counted, plural
+from pulsar_admin.store.db.blocks import BLOCK_BITS, Block, LedgerTimes
+from pulsar_admin.store.db.clocks import Clock, block_max, block_min, check_clock, first_candidate
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import EntryNotFound, NotWritable, SourceChanged, StoreError
+from pulsar_admin.store.model.extent import Extent, extent_of
+from pulsar_admin.store.model.ledgers import find_times, iter_blocks
+from pulsar_admin.store.model.messages import Message, MessageReader, ReadOptions
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, TopicLedger
+from pulsar_admin.store.model.window import Window
+from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, Position
+from pulsar_admin.store.search.by_time import iter_block_times
+from pulsar_admin.store.wording import counted, plural
 
 SMALL_MESSAGES, SMALL_BYTES, SMALL_HEADS = 4096, 16 << 20, 1 << 14
 """What is read entry by entry before the libraries that read columns would be imported; of a time window, so many heads."""
@@ -133,7 +133,7 @@ def _iter_times(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> I
         try:
             yield from iter_block_times(reader, block, clock)
         except (SourceChanged, NotWritable) as error:
-            from store.scan.places import Places, note_failure  # brings numpy, which good files do without
+            from pulsar_admin.store.scan.places import Places, note_failure  # brings numpy, which good files do without
 
             assert reader.failed is not None
             note_failure(reader.failed, Places.of(block, 0, len(block)), error)

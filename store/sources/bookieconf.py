@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from store.codec.ledgermetadata import LEDGERS_ROOT
-from store.codec.properties import read_properties
-from store.errors import InvalidValue
-from store.sources.given import GivenBookie
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
+from pulsar_admin.store.codec.properties import read_properties
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.sources.given import GivenBookie
 
 _PORT = "3181"
 _URI = re.compile(r"(?:metadata-store:)?zk(?:\+\w+)?:(?://)?[^/]+(/.*)")

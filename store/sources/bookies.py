@@ -14,15 +14,22 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE, Cookie, LogMark, decode_cookie, decode_last_mark
-from store.codec.entrylog import log_id_of
-from store.codec.ledgermetadata import COOKIES, INSTANCE_ID, decode_members, ledger_id_of_path
-from store.db.bookies import Bookie
-from store.db.environment import Txn
-from store.db.tree import find_node, iter_nodes
-from store.errors import MetadataCorrupt, StoreError, Unsupported
-from store.files import read_file, why_no_file
-from store.names import FileKind
+from pulsar_admin.store.codec.bookie import (
+    COOKIE_FILE,
+    LAST_MARK_FILE,
+    Cookie,
+    LogMark,
+    decode_cookie,
+    decode_last_mark,
+)
+from pulsar_admin.store.codec.entrylog import log_id_of
+from pulsar_admin.store.codec.ledgermetadata import COOKIES, INSTANCE_ID, decode_members, ledger_id_of_path
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node, iter_nodes
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported
+from pulsar_admin.store.files import read_file, why_no_file
+from pulsar_admin.store.names import FileKind
 
 
 class BookieFile(NamedTuple):

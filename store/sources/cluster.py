@@ -9,16 +9,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from store.db.bookies import Bookie, decode_bookie, iter_imported_bookies, merge_bookies
-from store.db.storeinfo import StoreInfo
-from store.db.tree import Node
-from store.errors import Refused, SourceNotFound
-from store.sources.bookies import Stranger
-from store.sources.given import GivenBookie, check_apart, find_bookie, instance_of, join_bookies
-from store.sources.layout import Layout, read_standalone_layout
-from store.sources.nodes import MetadataDirectory, Source, find_metadata
-from store.sources.rocksdb import is_rocksdb
-from store.sources.roots import ANY, Wanted, roots_of_row
+from pulsar_admin.store.db.bookies import Bookie, decode_bookie, iter_imported_bookies, merge_bookies
+from pulsar_admin.store.db.storeinfo import StoreInfo
+from pulsar_admin.store.db.tree import Node
+from pulsar_admin.store.errors import Refused, SourceNotFound
+from pulsar_admin.store.sources.bookies import Stranger
+from pulsar_admin.store.sources.given import GivenBookie, check_apart, find_bookie, instance_of, join_bookies
+from pulsar_admin.store.sources.layout import Layout, read_standalone_layout
+from pulsar_admin.store.sources.nodes import MetadataDirectory, Source, find_metadata
+from pulsar_admin.store.sources.rocksdb import is_rocksdb
+from pulsar_admin.store.sources.roots import ANY, Wanted, roots_of_row
 
 
 def make_layout(metadata: Source | None, given: Iterable[GivenBookie]) -> Layout:
@@ -46,7 +46,7 @@ def open_metadata(place: str, client: Path | None = None, wanted: Wanted = ANY) 
         # The one with snapshots is dataDir, whichever was named first.
         found.sort(key=lambda directory: not any(directory.glob("snapshot.*")))
         return MetadataDirectory(found[0], found[1] if len(found) > 1 else None).rooted(wanted)
-    from store.sources.ensemble import LiveEnsemble, is_address, parse_address, read_client
+    from pulsar_admin.store.sources.ensemble import LiveEnsemble, is_address, parse_address, read_client
 
     if path.exists() or not is_address(place):
         raise SourceNotFound(
@@ -115,7 +115,7 @@ def without_known(info: StoreInfo, layout: Layout) -> Layout:
 
 def _stored_metadata(source: Mapping[str, Any]) -> Source:  # Any: JSON
     if source["kind"] == "ensemble":
-        from store.sources.ensemble import LiveEnsemble, parse_address, read_client
+        from pulsar_admin.store.sources.ensemble import LiveEnsemble, parse_address, read_client
 
         client = Path(source["client"]) if "client" in source else None
         found = roots_of_row(source)

@@ -21,11 +21,11 @@ from typing import IO, Any, ClassVar, NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.ledger_ids import LedgerIds
-from store.codec.ledgermetadata import LEDGERS_ROOT
-from store.codec.rocksvalue import NodeStat
-from store.codec.zookeeper import is_of_session
-from store.codec.zookeeper_reads import (
+from pulsar_admin.store.codec.ledger_ids import LedgerIds
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.codec.zookeeper import is_of_session
+from pulsar_admin.store.codec.zookeeper_reads import (
     GET_CHILDREN,
     GET_DATA,
     MULTI_READ,
@@ -37,9 +37,9 @@ from store.codec.zookeeper_reads import (
     decode_answers,
     encode_reads,
 )
-from store.db.next_ledger_id import NextLedgerId
-from store.db.tree import Node
-from store.errors import (
+from pulsar_admin.store.db.next_ledger_id import NextLedgerId
+from pulsar_admin.store.db.tree import Node
+from pulsar_admin.store.errors import (
     InvalidValue,
     MetadataCorrupt,
     MissingComponent,
@@ -49,10 +49,10 @@ from store.errors import (
     StoreError,
     Unsupported,
 )
-from store.files import read_file
-from store.sources.notes import Notes
-from store.sources.roots import ANY, Marks, Roots, Wanted, choose_roots
-from store.wording import counted
+from pulsar_admin.store.files import read_file
+from pulsar_admin.store.sources.notes import Notes
+from pulsar_admin.store.sources.roots import ANY, Marks, Roots, Wanted, choose_roots
+from pulsar_admin.store.wording import counted
 
 _HOST = r"(?:\[[0-9a-fA-F:.]+\]|[^\s/,:;\[\]]+):[0-9]{1,5}"
 _ADDRESS = re.compile(rf"(?:zk:)?({_HOST}(?:[,;]{_HOST})*)(/[^\0]*)?")

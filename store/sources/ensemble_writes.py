@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from store.codec.ledgermetadata import LEDGERS_ROOT
-from store.errors import Refused, SourceBusy, SourceNotFound, StalePlan
-from store.sources.ensemble import Session
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
+from pulsar_admin.store.errors import Refused, SourceBusy, SourceNotFound, StalePlan
+from pulsar_admin.store.sources.ensemble import Session
 
 _REQUEST_HEAD_BYTES = 8  # xid and type
 _IDGEN = f"{LEDGERS_ROOT}/idgen"

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE, Cookie, decode_cookie
-from store.db.bookies import Bookie, merge_bookies
-from store.errors import InvalidValue, NotWritable, Refused, SourceNotFound
-from store.files import read_file
-from store.names import shell_word
-from store.sources.bookies import identity_of, read_bookie_directory
-from store.wording import counted
+from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE, Cookie, decode_cookie
+from pulsar_admin.store.db.bookies import Bookie, merge_bookies
+from pulsar_admin.store.errors import InvalidValue, NotWritable, Refused, SourceNotFound
+from pulsar_admin.store.files import read_file
+from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.sources.bookies import identity_of, read_bookie_directory
+from pulsar_admin.store.wording import counted
 
 
 class GivenBookie(Struct, frozen=True):

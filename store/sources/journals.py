@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from store.codec.journal import MASTER_KEY_ENTRY_ID, PADDED_HEADER_BYTES, PADDING_MARK, decode_header
-from store.db.bookies import Bookie
-from store.errors import StoreError
-from store.files import open_file
-from store.sources.bookies import read_bookie_directory, read_marks
+from pulsar_admin.store.codec.journal import MASTER_KEY_ENTRY_ID, PADDED_HEADER_BYTES, PADDING_MARK, decode_header
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.files import open_file
+from pulsar_admin.store.sources.bookies import read_bookie_directory, read_marks
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64

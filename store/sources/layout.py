@@ -6,13 +6,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from store.db.bookies import Bookie
-from store.errors import SourceNotFound
-from store.sources.bookies import group_directories, read_bookie_directory
-from store.sources.nodes import MetadataDirectory, Source, find_metadata
-from store.sources.rocksdb import is_rocksdb
-from store.sources.roots import Wanted
-from store.sources.suggest import suggest_import
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.errors import SourceNotFound
+from pulsar_admin.store.sources.bookies import group_directories, read_bookie_directory
+from pulsar_admin.store.sources.nodes import MetadataDirectory, Source, find_metadata
+from pulsar_admin.store.sources.rocksdb import is_rocksdb
+from pulsar_admin.store.sources.roots import Wanted
+from pulsar_admin.store.sources.suggest import suggest_import
 
 
 class Layout(Struct, frozen=True):

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from store.sources.layout import Layout
-from store.sources.nodes import MetadataDirectory
-from store.sources.rocksdb import locked_by
-from store.sources.storage import DATABASES
+from pulsar_admin.store.sources.layout import Layout
+from pulsar_admin.store.sources.nodes import MetadataDirectory
+from pulsar_admin.store.sources.rocksdb import locked_by
+from pulsar_admin.store.sources.storage import DATABASES
 
 _PROCESSES = Path("/proc")
 

@@ -16,12 +16,12 @@ from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from store.codec.ledgerindex import HEADER_BYTES, decode_ledger_index_header, ledger_id_of_index
-from store.db.bookies import Bookie
-from store.files import read_file
-from store.sources.rocksdb import is_rocksdb
-from store.sources.rocksopen import open_links
-from store.sources.storage import LOCATIONS, lost_locations
+from pulsar_admin.store.codec.ledgerindex import HEADER_BYTES, decode_ledger_index_header, ledger_id_of_index
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.files import read_file
+from pulsar_admin.store.sources.rocksdb import is_rocksdb
+from pulsar_admin.store.sources.rocksopen import open_links
+from pulsar_admin.store.sources.storage import LOCATIONS, lost_locations
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64

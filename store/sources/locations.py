@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from store.aliases import Array
-from store.codec.rockslog import BLOCK_BYTES, masked_crc
-from store.files import create_file
-from store.sources.rocksdb import create_database
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.rockslog import BLOCK_BYTES, masked_crc
+from pulsar_admin.store.files import create_file
+from pulsar_admin.store.sources.rocksdb import create_database
 
 _PUT = np.dtype(
     [("tag", "u1"), ("key", "u1"), ("ledger", ">i8"), ("entry", ">i8"), ("value", "u1"), ("location", ">i8")]

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, decode_last_id, encode_last_id
-from store.codec.entrylog import (
+from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, decode_last_id, encode_last_id
+from pulsar_admin.store.codec.entrylog import (
     CURRENT_VERSION,
     HEADER_BYTES,
     LOG_LIMIT_BYTES,
@@ -25,7 +25,7 @@ from store.codec.entrylog import (
     log_file_name,
     log_id_of,
 )
-from store.files import create_file, remove_file, rename, replace_like
+from pulsar_admin.store.files import create_file, remove_file, rename, replace_like
 
 
 def put_log(bodies: Iterable[bytes | memoryview], current: Path) -> int:

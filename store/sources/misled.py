@@ -13,15 +13,15 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.aliases import Array
-from store.codec.ledgerindex import decode_ledger_index_header, iter_index_rows, ledger_id_of_index
-from store.db.bookies import Bookie
-from store.files import open_regular, read_file
-from store.sources.bookies import read_bookie_directory
-from store.sources.missing_logs import has_database
-from store.sources.rocksdb import is_rocksdb
-from store.sources.rocksopen import open_links
-from store.sources.storage import LOCATIONS, storages_of
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.ledgerindex import decode_ledger_index_header, iter_index_rows, ledger_id_of_index
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.files import open_regular, read_file
+from pulsar_admin.store.sources.bookies import read_bookie_directory
+from pulsar_admin.store.sources.missing_logs import has_database
+from pulsar_admin.store.sources.rocksdb import is_rocksdb
+from pulsar_admin.store.sources.rocksopen import open_links
+from pulsar_admin.store.sources.storage import LOCATIONS, storages_of
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64

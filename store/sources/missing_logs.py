@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from store.codec.dbledger import LocationRow, decode_location_row, ledger_key
-from store.codec.entrylog import log_file_name
-from store.codec.ledgerindex import decode_ledger_index_header, iter_index_rows, ledger_id_of_index
-from store.db.bookies import Bookie
-from store.files import read_file
-from store.names import LONG_MAX
-from store.sources.bookies import read_bookie_directory
-from store.sources.rocksdb import is_rocksdb, open_ranges
-from store.sources.storage import LOCATIONS, Storage, storages_of
-from store.sources.storage import has_database as is_of_database
+from pulsar_admin.store.codec.dbledger import LocationRow, decode_location_row, ledger_key
+from pulsar_admin.store.codec.entrylog import log_file_name
+from pulsar_admin.store.codec.ledgerindex import decode_ledger_index_header, iter_index_rows, ledger_id_of_index
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.files import read_file
+from pulsar_admin.store.names import LONG_MAX
+from pulsar_admin.store.sources.bookies import read_bookie_directory
+from pulsar_admin.store.sources.rocksdb import is_rocksdb, open_ranges
+from pulsar_admin.store.sources.storage import LOCATIONS, Storage, storages_of
+from pulsar_admin.store.sources.storage import has_database as is_of_database
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64

@@ -10,19 +10,19 @@ from typing import Any, NamedTuple, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.ledgermetadata import LEDGERS_ROOT
-from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, decode_counter, decode_value, persistent_parts
-from store.db.files import LOG_END, METADATA_FILE_ID, NOT_NEEDED, WHOLE_METADATA, Damage
-from store.db.next_ledger_id import NextLedgerId
-from store.db.tree import PATH_MAX_BYTES, Node, Row, row_of, row_of_packed
-from store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
-from store.sources.notes import Notes
-from store.sources.rocksdb import is_rocksdb, locked_by, open_for_reading
-from store.sources.rocksopen import logged_changes, salvage_in_child
-from store.sources.roots import WHOLE, Roots, Wanted
-from store.sources.zookeeper import ServerFiles, Tree, is_zookeeper, read_again, read_tree
-from store.sources.zookeeper_roots import find_roots
-from store.wording import counted
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
+from pulsar_admin.store.codec.rocksvalue import COUNTER_KEYS, NodeStat, decode_counter, decode_value, persistent_parts
+from pulsar_admin.store.db.files import LOG_END, METADATA_FILE_ID, NOT_NEEDED, WHOLE_METADATA, Damage
+from pulsar_admin.store.db.next_ledger_id import NextLedgerId
+from pulsar_admin.store.db.tree import PATH_MAX_BYTES, Node, Row, row_of, row_of_packed
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
+from pulsar_admin.store.sources.notes import Notes
+from pulsar_admin.store.sources.rocksdb import is_rocksdb, locked_by, open_for_reading
+from pulsar_admin.store.sources.rocksopen import logged_changes, salvage_in_child
+from pulsar_admin.store.sources.roots import WHOLE, Roots, Wanted
+from pulsar_admin.store.sources.zookeeper import ServerFiles, Tree, is_zookeeper, read_again, read_tree
+from pulsar_admin.store.sources.zookeeper_roots import find_roots
+from pulsar_admin.store.wording import counted
 
 
 class Source(Protocol):

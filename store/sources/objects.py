@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from store.codec.offload import INDEX_SUFFIX, parse_object_name
-from store.codec.sequencefile import parse_map_file_name
-from store.errors import EntryLogCorrupt, SourceNotFound, reason_of
+from pulsar_admin.store.codec.offload import INDEX_SUFFIX, parse_object_name
+from pulsar_admin.store.codec.sequencefile import parse_map_file_name
+from pulsar_admin.store.errors import EntryLogCorrupt, SourceNotFound, reason_of
 
 _MAP_DATA = "data"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from store.db.files import Damage
-from store.db.next_ledger_id import NextLedgerId
-from store.db.tree import Node, decode_node
-from store.sources.nodes import Source
+from pulsar_admin.store.db.files import Damage
+from pulsar_admin.store.db.next_ledger_id import NextLedgerId
+from pulsar_admin.store.db.tree import Node, decode_node
+from pulsar_admin.store.sources.nodes import Source
 
 _SEQUENTIAL = re.compile(r".*?(\d{10})", re.DOTALL)
 

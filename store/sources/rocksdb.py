@@ -25,8 +25,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from store.errors import MetadataCorrupt, NotWritable, Refused, SourceBusy
-from store.files import (
+from pulsar_admin.store.errors import MetadataCorrupt, NotWritable, Refused, SourceBusy
+from pulsar_admin.store.files import (
     copy_file,
     keep_owner,
     open_lock_file,
@@ -36,7 +36,7 @@ from store.files import (
     rename,
     replace_like,
 )
-from store.sources.rocksopen import (
+from pulsar_admin.store.sources.rocksopen import (
     CONFIG_FILE,
     Pairs,
     database_directory,

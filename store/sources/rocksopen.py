@@ -16,9 +16,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from store.codec.rockslog import Flaw, encode_log, encode_put, is_plain_log, iter_log_records
-from store.errors import MetadataCorrupt, NotWritable, SourceNotFound, StoreError
-from store.files import (
+from pulsar_admin.store.codec.rockslog import Flaw, encode_log, encode_put, is_plain_log, iter_log_records
+from pulsar_admin.store.errors import MetadataCorrupt, NotWritable, SourceNotFound, StoreError
+from pulsar_admin.store.files import (
     copy_file,
     create_file,
     link_by_name,
@@ -28,7 +28,7 @@ from store.files import (
     scratch_directory,
     writing,
 )
-from store.wording import counted
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -14,10 +14,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.ledgermetadata import LEDGERS_ROOT
-from store.db.storeinfo import StoreInfo
-from store.errors import InvalidValue, Refused, SourceNotFound
-from store.names import shell_word
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
+from pulsar_admin.store.db.storeinfo import StoreInfo
+from pulsar_admin.store.errors import InvalidValue, Refused, SourceNotFound
+from pulsar_admin.store.names import shell_word
 
 PULSAR_MARKS = ("/admin/clusters", "/managed-ledgers")
 """Nodes that only brokers make, below their chroot."""

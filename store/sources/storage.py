@@ -10,12 +10,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from store.codec.bookie import Cookie
-from store.db.bookies import Bookie
-from store.errors import InvalidValue, SourceNotFound
-from store.sources.bookies import read_bookie_cookie
-from store.sources.rocksdb import is_rocksdb
-from store.wording import counted
+from pulsar_admin.store.codec.bookie import Cookie
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.errors import InvalidValue, SourceNotFound
+from pulsar_admin.store.sources.bookies import read_bookie_cookie
+from pulsar_admin.store.sources.rocksdb import is_rocksdb
+from pulsar_admin.store.wording import counted
 
 LEDGERS, LOCATIONS = DATABASES = ("ledgers", "locations")
 

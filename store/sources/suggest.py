@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from store.sources.bookies import read_cookie
-from store.sources.nodes import find_metadata
-from store.sources.rocksdb import is_rocksdb
+from pulsar_admin.store.sources.bookies import read_cookie
+from pulsar_admin.store.sources.nodes import find_metadata
+from pulsar_admin.store.sources.rocksdb import is_rocksdb
 
 _DEPTH = 3  # of a bookie's directory below the one that holds a copy of a cluster
 

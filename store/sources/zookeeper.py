@@ -17,9 +17,9 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
 from msgspec import Struct
 
-from store.codec.ledger_ids import LedgerIds
-from store.codec.ledgermetadata import LEDGERS_ROOT
-from store.codec.zookeeper import (
+from pulsar_admin.store.codec.ledger_ids import LedgerIds
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
+from pulsar_admin.store.codec.zookeeper import (
     Salvaged,
     Snapshot,
     ZooKeeperNode,
@@ -27,13 +27,13 @@ from store.codec.zookeeper import (
     iter_snappy,
     salvage_snapshot,
 )
-from store.codec.zookeeper_log import BadRecord, Delete, Put, Transaction, read_transactions
-from store.errors import LimitExceeded, MetadataCorrupt, SourceNotFound
-from store.files import raise_read_error, why_no_file
-from store.sources.notes import Notes
-from store.sources.roots import WHOLE, Roots
-from store.sources.zookeeper_log_ends import iter_lost_ends, iter_unsure_ends
-from store.wording import counted, plural
+from pulsar_admin.store.codec.zookeeper_log import BadRecord, Delete, Put, Transaction, read_transactions
+from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, SourceNotFound
+from pulsar_admin.store.files import raise_read_error, why_no_file
+from pulsar_admin.store.sources.notes import Notes
+from pulsar_admin.store.sources.roots import WHOLE, Roots
+from pulsar_admin.store.sources.zookeeper_log_ends import iter_lost_ends, iter_unsure_ends
+from pulsar_admin.store.wording import counted, plural
 
 _NAME = re.compile(r"(?:log|snapshot)\.([0-9a-fA-F]{1,16})(?:\.(.+))?")
 _EPOCH_BITS = 32

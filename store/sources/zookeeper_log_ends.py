@@ -13,8 +13,8 @@ from contextlib import suppress
 from math import gcd
 from pathlib import Path
 
-from store.codec.buffer import written_end
-from store.codec.jute import HEADER
+from pulsar_admin.store.codec.buffer import written_end
+from pulsar_admin.store.codec.jute import HEADER
 
 _CHUNK_BYTES = 4 << 20
 _STEP_UNIT_BYTES = 1024  # of ``preAllocSize``
@@ -57,7 +57,7 @@ def iter_unsure_ends(
     kept_ms = min((file.stat().st_mtime_ns // 1_000_000 for file in others if file != log), default=written_ms)
     # Times of files count where another one shows that copying kept them.
     if last_ms and kept_ms <= last_ms + _CLOCKS_MS < written_ms:
-        from store.timespec import format_time_ms  # 1 ms; hardly any log is so
+        from pulsar_admin.store.timespec import format_time_ms  # 1 ms; hardly any log is so
 
         yield (
             f"{log} was written at {format_time_ms(written_ms)}, and its last transaction is of {format_time_ms(last_ms)}:"

@@ -10,9 +10,15 @@ from typing import BinaryIO
 
 from msgspec.structs import replace
 
-from store.errors import MetadataCorrupt, SourceNotFound
-from store.sources.roots import WHOLE, Marks, Roots, Wanted, choose_roots
-from store.sources.zookeeper import ServerFiles, iter_log_files, iter_snapshot_files, open_snapshot, read_tree
+from pulsar_admin.store.errors import MetadataCorrupt, SourceNotFound
+from pulsar_admin.store.sources.roots import WHOLE, Marks, Roots, Wanted, choose_roots
+from pulsar_admin.store.sources.zookeeper import (
+    ServerFiles,
+    iter_log_files,
+    iter_snapshot_files,
+    open_snapshot,
+    read_tree,
+)
 
 _CHUNK_BYTES = 4 << 20
 _MARK = re.compile(rb"/(?:LAYOUT|admin/clusters|managed-ledgers)[\0\xff]")

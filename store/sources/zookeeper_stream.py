@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from store.codec.ledger_ids import LedgerIds
-from store.codec.ledgermetadata import LEDGERS_ROOT
-from store.codec.zookeeper import SnapshotReader, ZooKeeperNode
-from store.codec.zookeeper_log import Transaction
-from store.errors import SourceNotFound
-from store.sources.notes import Notes
-from store.sources.zookeeper import (
+from pulsar_admin.store.codec.ledger_ids import LedgerIds
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
+from pulsar_admin.store.codec.zookeeper import SnapshotReader, ZooKeeperNode
+from pulsar_admin.store.codec.zookeeper_log import Transaction
+from pulsar_admin.store.errors import SourceNotFound
+from pulsar_admin.store.sources.notes import Notes
+from pulsar_admin.store.sources.zookeeper import (
     Replay,
     ServerFiles,
     SnapshotFile,

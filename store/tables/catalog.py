@@ -13,32 +13,32 @@ import pyarrow.compute as pc
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.aliases import Array
-from store.db.blocks import decode_times, ledger_key, ledger_of_key
-from store.db.copies import has_copies, iter_copies
-from store.db.environment import Txn
-from store.db.files import LogFile, find_log
-from store.db.owners import find_owners
-from store.errors import EntryNotFound, InvalidValue, NotFound, StoreError
-from store.kernels.records import UNFRAMED
-from store.model.extent import iter_ledger_parts
-from store.model.reader import EntryReader
-from store.model.schemas import TopicSchemas, read_schemas
-from store.model.topics import Topic, iter_topics, read_topic
-from store.names import TopicName, parse_owner
-from store.scan.arrow import column, nullable
-from store.scan.entries import EntryScan
-from store.scan.ledgertopics import named_topics
-from store.scan.message_rows import ReadMessages
-from store.scan.operations import ScanOptions, entry_column
-from store.scan.places import EntryBatch, Part, Places, PlacesReader, doubtful
-from store.scan.spread import PlacesOperation, PlainFiles, run_places
-from store.scan.typed_values import Values
-from store.tables.pruning import MadeTable, Pruner, Seen, between, equal, iter_wanted
-from store.tables.rows import SMALL_TABLES, iter_table
-from store.tables.schemas import TABLES
-from store.tables.staging import NO_SEQUENCE, entry_keys, senders
-from store.wording import counted
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.db.blocks import decode_times, ledger_key, ledger_of_key
+from pulsar_admin.store.db.copies import has_copies, iter_copies
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import LogFile, find_log
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.errors import EntryNotFound, InvalidValue, NotFound, StoreError
+from pulsar_admin.store.kernels.records import UNFRAMED
+from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
+from pulsar_admin.store.model.topics import Topic, iter_topics, read_topic
+from pulsar_admin.store.names import TopicName, parse_owner
+from pulsar_admin.store.scan.arrow import column, nullable
+from pulsar_admin.store.scan.entries import EntryScan
+from pulsar_admin.store.scan.ledgertopics import named_topics
+from pulsar_admin.store.scan.message_rows import ReadMessages
+from pulsar_admin.store.scan.operations import ScanOptions, entry_column
+from pulsar_admin.store.scan.places import EntryBatch, Part, Places, PlacesReader, doubtful
+from pulsar_admin.store.scan.spread import PlacesOperation, PlainFiles, run_places
+from pulsar_admin.store.scan.typed_values import Values
+from pulsar_admin.store.tables.pruning import MadeTable, Pruner, Seen, between, equal, iter_wanted
+from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table
+from pulsar_admin.store.tables.schemas import TABLES
+from pulsar_admin.store.tables.staging import NO_SEQUENCE, entry_keys, senders
+from pulsar_admin.store.wording import counted
 
 # -- entries ----------------------------------------------------------------------------------------------------------
 # What the index names, once each: it says where entries lie, and files are read for the rest. Rows are those of

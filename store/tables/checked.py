@@ -9,10 +9,18 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store.errors import Corrupt, EntryLogCorrupt, SourceBusy, SourceChanged, SourceNotFound, StoreError, Unsupported
-from store.files import NotRegular
-from store.tables.folder import Folder
-from store.tables.manifest import NAME, Part, read_manifest
+from pulsar_admin.store.errors import (
+    Corrupt,
+    EntryLogCorrupt,
+    SourceBusy,
+    SourceChanged,
+    SourceNotFound,
+    StoreError,
+    Unsupported,
+)
+from pulsar_admin.store.files import NotRegular
+from pulsar_admin.store.tables.folder import Folder
+from pulsar_admin.store.tables.manifest import NAME, Part, read_manifest
 
 _READ_BYTES = 1 << 20
 _SHOWN = 16  # digits of a digest

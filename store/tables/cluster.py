@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from store.codec.ledgermetadata import LEDGERS_ROOT
-from store.db.environment import Txn
-from store.db.tree import find_node
-from store.errors import InvalidValue, StoreError
-from store.model.resources import cluster_path, current_cluster, list_clusters
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.model.resources import cluster_path, current_cluster, list_clusters
 
 
 def find_cluster_name(txn: Txn) -> str | None:

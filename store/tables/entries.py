@@ -16,19 +16,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-from store.aliases import Array
-from store.engine.slices import FileRange
-from store.errors import DiskFull, StoreError
-from store.kernels import records as kernel
-from store.names import FileKind
-from store.scan.arrow import column, nullable
-from store.scan.operations import entry_column
-from store.tables.folder import Folder
-from store.tables.manifest import Part
-from store.tables.message_files import Listed, MessageFiles
-from store.tables.schemas import TABLES
-from store.tables.staging import NO_SEQUENCE, RECORD_FIELDS, entry_keys
-from store.tables.writing import GROUP_ROWS, write_part, write_parts
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.errors import DiskFull, StoreError
+from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.arrow import column, nullable
+from pulsar_admin.store.scan.operations import entry_column
+from pulsar_admin.store.tables.folder import Folder
+from pulsar_admin.store.tables.manifest import Part
+from pulsar_admin.store.tables.message_files import Listed, MessageFiles
+from pulsar_admin.store.tables.schemas import TABLES
+from pulsar_admin.store.tables.staging import NO_SEQUENCE, RECORD_FIELDS, entry_keys
+from pulsar_admin.store.tables.writing import GROUP_ROWS, write_part, write_parts
 
 RANGE_ROWS_MAX = 1 << 22  # held at once; a range of more is made in several passes
 _BATCH_ROWS = GROUP_ROWS

@@ -16,20 +16,20 @@ from urllib.parse import quote
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.codec.digest import DigestType
-from store.db.environment import Txn
-from store.db.files import catalogued_bytes, iter_incompleteness
-from store.db.storeinfo import StoreState
-from store.engine.operation import Engine
-from store.errors import InvalidValue, Refused, StoreError
-from store.index.build import ledger_digests
-from store.model.reader import EntryReader
-from store.scan.profiles import Profile
-from store.tables.cluster import cluster_identity, cluster_name
-from store.tables.folder import Folder
-from store.tables.known_messages import make_known
-from store.tables.making import Making, make_entries
-from store.tables.manifest import (
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import catalogued_bytes, iter_incompleteness
+from pulsar_admin.store.db.storeinfo import StoreState
+from pulsar_admin.store.engine.operation import Engine
+from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
+from pulsar_admin.store.index.build import ledger_digests
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.scan.profiles import Profile
+from pulsar_admin.store.tables.cluster import cluster_identity, cluster_name
+from pulsar_admin.store.tables.folder import Folder
+from pulsar_admin.store.tables.known_messages import make_known
+from pulsar_admin.store.tables.making import Making, make_entries
+from pulsar_admin.store.tables.manifest import (
     NAME,
     ClusterTables,
     Manifest,
@@ -39,10 +39,10 @@ from store.tables.manifest import (
     encode_manifest,
     read_manifest,
 )
-from store.tables.message_files import MessageFiles, read_all_schemas
-from store.tables.rows import SMALL_TABLES, iter_table
-from store.tables.schemas import TABLES
-from store.tables.writing import write_parts
+from pulsar_admin.store.tables.message_files import MessageFiles, read_all_schemas
+from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table
+from pulsar_admin.store.tables.schemas import TABLES
+from pulsar_admin.store.tables.writing import write_parts
 
 _STAGING = "_staging-"
 _REASONS = 3

@@ -13,14 +13,14 @@ from threading import Lock
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from store.errors import InvalidValue, NotFound, SourceNotFound, StoreError
-from store.names import PARTITION_SUFFIX, parse_topic
-from store.tables.checked import check_file, explained, lacking, open_checked
-from store.tables.folder import Folder
-from store.tables.manifest import Manifest, Part, read_manifest
-from store.tables.pruning import MadeTable, Pruner
-from store.tables.schemas import TABLES, known_schema
-from store.tables.sql import TopicsMeant
+from pulsar_admin.store.errors import InvalidValue, NotFound, SourceNotFound, StoreError
+from pulsar_admin.store.names import PARTITION_SUFFIX, parse_topic
+from pulsar_admin.store.tables.checked import check_file, explained, lacking, open_checked
+from pulsar_admin.store.tables.folder import Folder
+from pulsar_admin.store.tables.manifest import Manifest, Part, read_manifest
+from pulsar_admin.store.tables.pruning import MadeTable, Pruner
+from pulsar_admin.store.tables.schemas import TABLES, known_schema
+from pulsar_admin.store.tables.sql import TopicsMeant
 
 _PARQUET = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)

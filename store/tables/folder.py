@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from store.errors import DiskFull, InvalidValue, NotWritable, StoreBusy, StoreError
-from store.files import (
+from pulsar_admin.store.errors import DiskFull, InvalidValue, NotWritable, StoreBusy, StoreError
+from pulsar_admin.store.files import (
     create_directory,
     create_file,
     mode_below,
@@ -27,7 +27,7 @@ from store.files import (
     replace_file,
     writing,
 )
-from store.scan.sources import file_system_of, is_url, plain_path, translated
+from pulsar_admin.store.scan.sources import file_system_of, is_url, plain_path, translated
 
 _DIRECTORY_MODE = 0o700
 NO_SPACE = ("No space left", "XMinioStorageFull", "InsufficientStorage", "status 507")

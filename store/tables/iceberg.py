@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from store.engine.operation import Engine
-from store.errors import (
+from pulsar_admin.store.engine.operation import Engine
+from pulsar_admin.store.errors import (
     Corrupt,
     DiskFull,
     InvalidValue,
@@ -27,11 +27,11 @@ from store.errors import (
     StoreBusy,
     StoreError,
 )
-from store.extras import require
-from store.files import create_directory
-from store.model.reader import EntryReader
-from store.tables.cluster import cluster_identity, cluster_name
-from store.tables.export import (
+from pulsar_admin.store.extras import require
+from pulsar_admin.store.files import create_directory
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.tables.cluster import cluster_identity, cluster_name
+from pulsar_admin.store.tables.export import (
     Exporting,
     ExportRequest,
     MadeTables,
@@ -44,10 +44,10 @@ from store.tables.export import (
     why_incomplete,
     word_of,
 )
-from store.tables.folder import NO_SPACE, Folder
-from store.tables.manifest import NAME
-from store.tables.schemas import TABLES
-from store.tables.writing import INCOMPLETE
+from pulsar_admin.store.tables.folder import NO_SPACE, Folder
+from pulsar_admin.store.tables.manifest import NAME
+from pulsar_admin.store.tables.schemas import TABLES
+from pulsar_admin.store.tables.writing import INCOMPLETE
 
 NAMESPACE = "pulsar"
 CATALOG_FILE = "catalog.db"

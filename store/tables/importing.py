@@ -18,27 +18,27 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.aliases import Array
-from store.codec.rocksvalue import NodeStat
-from store.db.blocks import BLOCK_BITS, block_key
-from store.db.bodies import body_key
-from store.db.environment import Store, Txn, create_store, open_store
-from store.db.files import FileMode, LogFile, iter_logs, put_log
-from store.db.storeinfo import StoreState
-from store.db.tree import Node, row_of
-from store.errors import Corrupt, InvalidValue, NotFound, SourceChanged, SourceNotFound, Unsupported
-from store.files import new_directory
-from store.index.packing import pack_block
-from store.kernels import columns as kernel
-from store.names import shell_word
-from store.scan.schemas import FLAGS, INVERTED
-from store.tables.checked import check_file, read_groups
-from store.tables.folder import Folder
-from store.tables.manifest import NAME, ClusterTables, Part, read_manifest
-from store.tables.rows import KEPT, STORE
-from store.tables.schemas import TABLES
-from store.timespec import shown_time
-from store.wording import counted
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.blocks import BLOCK_BITS, block_key
+from pulsar_admin.store.db.bodies import body_key
+from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
+from pulsar_admin.store.db.files import FileMode, LogFile, iter_logs, put_log
+from pulsar_admin.store.db.storeinfo import StoreState
+from pulsar_admin.store.db.tree import Node, row_of
+from pulsar_admin.store.errors import Corrupt, InvalidValue, NotFound, SourceChanged, SourceNotFound, Unsupported
+from pulsar_admin.store.files import new_directory
+from pulsar_admin.store.index.packing import pack_block
+from pulsar_admin.store.kernels import columns as kernel
+from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.scan.schemas import FLAGS, INVERTED
+from pulsar_admin.store.tables.checked import check_file, read_groups
+from pulsar_admin.store.tables.folder import Folder
+from pulsar_admin.store.tables.manifest import NAME, ClusterTables, Part, read_manifest
+from pulsar_admin.store.tables.rows import KEPT, STORE
+from pulsar_admin.store.tables.schemas import TABLES
+from pulsar_admin.store.timespec import shown_time
+from pulsar_admin.store.wording import counted
 
 NEEDED = ("nodes", "rows", "bodies", "entries")
 """The tables that a store is made of."""

@@ -14,23 +14,23 @@ from itertools import chain, islice
 import pyarrow as pa
 from msgspec import Struct
 
-from store.engine.slices import FileRange
-from store.errors import DiskFull, EntryNotFound, StoreError
-from store.model.reader import EntryReader
-from store.model.topics import iter_topics, read_topic
-from store.names import FileKind, TopicName, parse_owner, shell_word
-from store.scan.known_columns import KnownColumns
-from store.scan.source_options import ConnectorRead, Places
-from store.scan.topic_pieces import ReadTopicPieces, TopicPiece
-from store.scan.topic_planning import has_transactions, iter_pieces
-from store.tables.entries import FINISHED, finished, finished_row
-from store.tables.folder import Folder
-from store.tables.making import Making, check_seen, run_pieces
-from store.tables.manifest import Part
-from store.tables.schemas import known_schema
-from store.tables.staging import unseen
-from store.tables.writing import write_parts
-from store.wording import counted
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.errors import DiskFull, EntryNotFound, StoreError
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.names import FileKind, TopicName, parse_owner, shell_word
+from pulsar_admin.store.scan.known_columns import KnownColumns
+from pulsar_admin.store.scan.source_options import ConnectorRead, Places
+from pulsar_admin.store.scan.topic_pieces import ReadTopicPieces, TopicPiece
+from pulsar_admin.store.scan.topic_planning import has_transactions, iter_pieces
+from pulsar_admin.store.tables.entries import FINISHED, finished, finished_row
+from pulsar_admin.store.tables.folder import Folder
+from pulsar_admin.store.tables.making import Making, check_seen, run_pieces
+from pulsar_admin.store.tables.manifest import Part
+from pulsar_admin.store.tables.schemas import known_schema
+from pulsar_admin.store.tables.staging import unseen
+from pulsar_admin.store.tables.writing import write_parts
+from pulsar_admin.store.wording import counted
 
 PIECE_BYTES = 64 << 20  # of entries, read and written by one task
 _PIECE_TOPICS = 1024

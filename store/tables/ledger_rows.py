@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from store.db.blocks import ledger_of_key
-from store.db.environment import Txn
-from store.db.owners import find_owners
-from store.errors import LedgerNotFound, StoreError
-from store.files import raise_write_error
-from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
-from store.model.topics import iter_topics, read_topic
-from store.names import TopicName
+from pulsar_admin.store.db.blocks import ledger_of_key
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.errors import LedgerNotFound, StoreError
+from pulsar_admin.store.files import raise_write_error
+from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
+from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.names import TopicName
 
 RUN_ROWS = 1 << 20
 _READ_ROWS = 256

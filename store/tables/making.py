@@ -13,19 +13,19 @@ import pyarrow.parquet as pq
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.db.environment import Txn
-from store.db.files import iter_logs
-from store.engine.memory import slice_bytes
-from store.engine.operation import Engine, FailedSlice, Operation
-from store.engine.slices import SLICE_BYTES, Cut, FileRange, plan_slices
-from store.errors import DiskFull, LimitExceeded, SliceFailed, SourceNotFound, StoreError
-from store.names import FileKind
-from store.scan.files import LedgerDigests
-from store.tables.entries import FinishEntries, KeyRange, Origin, Segment, key_range
-from store.tables.folder import Folder
-from store.tables.manifest import Part
-from store.tables.message_files import MessageFiles
-from store.tables.staging import UNSEEN, Edges, LastRange, StageEntries
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.engine.memory import slice_bytes
+from pulsar_admin.store.engine.operation import Engine, FailedSlice, Operation
+from pulsar_admin.store.engine.slices import SLICE_BYTES, Cut, FileRange, plan_slices
+from pulsar_admin.store.errors import DiskFull, LimitExceeded, SliceFailed, SourceNotFound, StoreError
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.files import LedgerDigests
+from pulsar_admin.store.tables.entries import FinishEntries, KeyRange, Origin, Segment, key_range
+from pulsar_admin.store.tables.folder import Folder
+from pulsar_admin.store.tables.manifest import Part
+from pulsar_admin.store.tables.message_files import MessageFiles
+from pulsar_admin.store.tables.staging import UNSEEN, Edges, LastRange, StageEntries
 
 RANGE_ENTRIES = 1 << 19
 """Entries of a range: of three copies each, their records take about 300 MB while they are sorted."""

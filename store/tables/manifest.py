@@ -13,9 +13,9 @@ import google_crc32c
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
-from store.errors import Corrupt, Refused, Unsupported, reason_of
-from store.scan.profiles import PROFILES, Profile
-from store.tables.folder import Folder
+from pulsar_admin.store.errors import Corrupt, Refused, Unsupported, reason_of
+from pulsar_admin.store.scan.profiles import PROFILES, Profile
+from pulsar_admin.store.tables.folder import Folder
 
 NAME = "tables.json"
 FORMAT = 2

@@ -13,24 +13,24 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct, field
 
-from store.aliases import Array
-from store.errors import StoreError
-from store.kernels.records import BAD_DIGEST, UNFRAMED
-from store.model.reader import EntryReader
-from store.model.schemas import TopicSchemas, read_schemas
-from store.model.topics import iter_topics
-from store.names import parse_owner
-from store.scan.message_rows import ReadMessages
-from store.scan.operations import ScanOptions
-from store.scan.places import BATCH_BYTES, BATCH_ENTRIES, Places, PlacesReader
-from store.scan.schemas import MESSAGE_SCHEMA
-from store.scan.spread import PlainFiles
-from store.scan.typed_values import Values
-from store.tables.schemas import TABLES
-from store.tables.staging import entry_keys
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.kernels.records import BAD_DIGEST, UNFRAMED
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
+from pulsar_admin.store.model.topics import iter_topics
+from pulsar_admin.store.names import parse_owner
+from pulsar_admin.store.scan.message_rows import ReadMessages
+from pulsar_admin.store.scan.operations import ScanOptions
+from pulsar_admin.store.scan.places import BATCH_BYTES, BATCH_ENTRIES, Places, PlacesReader
+from pulsar_admin.store.scan.schemas import MESSAGE_SCHEMA
+from pulsar_admin.store.scan.spread import PlainFiles
+from pulsar_admin.store.scan.typed_values import Values
+from pulsar_admin.store.tables.schemas import TABLES
+from pulsar_admin.store.tables.staging import entry_keys
 
 if TYPE_CHECKING:
-    from store.tables.entries import Chosen
+    from pulsar_admin.store.tables.entries import Chosen
 
 
 class Listed(NamedTuple):

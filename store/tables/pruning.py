@@ -15,14 +15,14 @@ import pyarrow.dataset as ds
 from msgspec import Struct
 from pyarrow import fs
 
-from store.db.blocks import Block, LedgerSums
-from store.db.clocks import block_max, block_min
-from store.db.environment import Txn
-from store.model.ledgers import find_times, iter_blocks
-from store.scan.places import Part
-from store.scan.schemas import TIME
-from store.timespec import MAX_TIME_MS
-from store.wording import counted
+from pulsar_admin.store.db.blocks import Block, LedgerSums
+from pulsar_admin.store.db.clocks import block_max, block_min
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.model.ledgers import find_times, iter_blocks
+from pulsar_admin.store.scan.places import Part
+from pulsar_admin.store.scan.schemas import TIME
+from pulsar_admin.store.timespec import MAX_TIME_MS
+from pulsar_admin.store.wording import counted
 
 _FORMAT = ds.ParquetFileFormat()  # of files that are never opened: a fragment's bounds are all that is looked at
 _FILES = fs.LocalFileSystem()

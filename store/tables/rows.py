@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from store.codec.schema import decode_schema_locator
-from store.db.bodies import is_body
-from store.db.environment import Store, Txn
-from store.db.files import find_log
-from store.db.tree import find_node, iter_children, iter_nodes
-from store.errors import StoreError
-from store.facts.counts import TopicCounts
-from store.model.cursors import (
+from pulsar_admin.store.codec.schema import decode_schema_locator
+from pulsar_admin.store.db.bodies import is_body
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import find_log
+from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts.counts import TopicCounts
+from pulsar_admin.store.model.cursors import (
     Cursor,
     backlog_entries,
     cursor_of,
@@ -27,17 +27,17 @@ from store.model.cursors import (
     iter_cursor_nodes,
     normal_ranges,
 )
-from store.model.reader import NOTED, EntryReader, open_reader
-from store.model.schemas import read_version
-from store.model.topics import Topic, iter_all_namespaces, iter_topics, read_topic
-from store.names import NamespaceName, TopicName, decode_name
-from store.policies.events import find_policy_events
-from store.policies.in_force import GLOBAL_TOPIC, NAMESPACE, TOPIC, iter_stored
-from store.policies.table import POLICIES
-from store.policies.values import NOTHING, find_cluster, read_namespace_json
-from store.tables.ledger_rows import iter_ledgers
-from store.tables.schemas import TABLES
-from store.timespec import MAX_TIME_MS
+from pulsar_admin.store.model.reader import NOTED, EntryReader, open_reader
+from pulsar_admin.store.model.schemas import read_version
+from pulsar_admin.store.model.topics import Topic, iter_all_namespaces, iter_topics, read_topic
+from pulsar_admin.store.names import NamespaceName, TopicName, decode_name
+from pulsar_admin.store.policies.events import find_policy_events
+from pulsar_admin.store.policies.in_force import GLOBAL_TOPIC, NAMESPACE, TOPIC, iter_stored
+from pulsar_admin.store.policies.table import POLICIES
+from pulsar_admin.store.policies.values import NOTHING, find_cluster, read_namespace_json
+from pulsar_admin.store.tables.ledger_rows import iter_ledgers
+from pulsar_admin.store.tables.schemas import TABLES
+from pulsar_admin.store.timespec import MAX_TIME_MS
 
 STORE = "store"
 """In the place of a database: one row, which says what ``store.json`` did, and where the store is."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from store.scan.schemas import ENTRY_SCHEMA, MESSAGE_SCHEMA, TIME
+from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, MESSAGE_SCHEMA, TIME
 
 _PROPERTIES = pa.map_(pa.string(), pa.string())
 _CLUSTER = [("cluster", pa.string())]
@@ -138,7 +138,7 @@ TABLES: Mapping[str, pa.Schema] = {
 
 def known_schema() -> pa.Schema:
     """Return the columns of ``messages`` under the Spark connector's names: cluster and topic, which prune, then its own."""
-    from store.names import parse_topic
-    from store.scan.known_columns import KnownColumns  # it decodes values: only this table needs it
+    from pulsar_admin.store.names import parse_topic
+    from pulsar_admin.store.scan.known_columns import KnownColumns  # it decodes values: only this table needs it
 
     return pa.schema([*_CLUSTER, ("topic", pa.string()), *KnownColumns(parse_topic("any"), raw=True).schema])

@@ -16,9 +16,9 @@ import duckdb
 import pyarrow as pa
 from msgspec import Struct
 
-from store.errors import BadSql, DiskFull, InvalidValue, LimitExceeded, NotFound, Refused, Unsupported
-from store.names import parse_owner, parse_topic
-from store.tables.pruning import MadeTable
+from pulsar_admin.store.errors import BadSql, DiskFull, InvalidValue, LimitExceeded, NotFound, Refused, Unsupported
+from pulsar_admin.store.names import parse_owner, parse_topic
+from pulsar_admin.store.tables.pruning import MadeTable
 
 _COLUMNS = ("topic", "partitioned_topic")
 _COMPARISONS = ("COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_IN", "COMPARE_NOT_IN")

@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct, field
 
-from store.aliases import Array
-from store.engine.slices import FileRange
-from store.errors import DiskFull, NotFound, SourceChanged, SourceNotFound
-from store.kernels import records as kernel
-from store.kernels.producers import producer_spans, sequence_ids
-from store.scan.arrow import column, spans_array
-from store.scan.files import BATCH_RECORDS, FileScan, LedgerDigests, Slice
-from store.tables.folder import Folder
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.errors import DiskFull, NotFound, SourceChanged, SourceNotFound
+from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.kernels.producers import producer_spans, sequence_ids
+from pulsar_admin.store.scan.arrow import column, spans_array
+from pulsar_admin.store.scan.files import BATCH_RECORDS, FileScan, LedgerDigests, Slice
+from pulsar_admin.store.tables.folder import Folder
 
 UNSEEN = (
     "nothing was written; run it where all files can be read, or name paths that every executor sees (a shared mount)"

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store.tables.folder import Folder
-from store.tables.manifest import Part
-from store.tables.schemas import TABLES
+from pulsar_admin.store.tables.folder import Folder
+from pulsar_admin.store.tables.manifest import Part
+from pulsar_admin.store.tables.schemas import TABLES
 
 GROUP_ROWS = 1 << 15
 """Few: a question on one ledger reads a row group."""

@@ -9,16 +9,22 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from store.codec.ledgermetadata import INSTANCE_ID
-from store.db.bookies import UNFINISHED
-from store.db.environment import Store
-from store.db.storeinfo import StoreInfo
-from store.db.tree import find_node
-from store.index.build import Advance
-from store.sources.bookies import find_strangers
-from store.sources.cluster import check_addable, check_instance, check_known, read_stored_layout, without_known
-from store.sources.layout import Layout
-from store.transfer.imports import (
+from pulsar_admin.store.codec.ledgermetadata import INSTANCE_ID
+from pulsar_admin.store.db.bookies import UNFINISHED
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.db.storeinfo import StoreInfo
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.index.build import Advance
+from pulsar_admin.store.sources.bookies import find_strangers
+from pulsar_admin.store.sources.cluster import (
+    check_addable,
+    check_instance,
+    check_known,
+    read_stored_layout,
+    without_known,
+)
+from pulsar_admin.store.sources.layout import Layout
+from pulsar_admin.store.transfer.imports import (
     ImportOptions,
     ImportPreview,
     Warn,
@@ -27,7 +33,7 @@ from store.transfer.imports import (
     source_place,
     source_rows,
 )
-from store.transfer.refresh import RefreshOptions, RefreshResult, refresh_store
+from pulsar_admin.store.transfer.refresh import RefreshOptions, RefreshResult, refresh_store
 
 
 def preview_add(store: Store, layout: Layout) -> ImportPreview:

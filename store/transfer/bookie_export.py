@@ -15,8 +15,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
-from store.codec.ledgermetadata import (
+from pulsar_admin.store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
+from pulsar_admin.store.codec.ledgermetadata import (
     INSTANCE_ID,
     LedgerMetadata,
     Segment,
@@ -24,21 +24,21 @@ from store.codec.ledgermetadata import (
     ledger_id_of_path,
     ledger_path,
 )
-from store.db.bookies import Bookie
-from store.db.entry_files import EntryFiles
-from store.db.environment import Store, Txn
-from store.db.own_ledgers import find_placed, put_placed
-from store.db.owners import find_owners
-from store.db.tree import find_node, read_node
-from store.errors import NotFound, Refused, StalePlan
-from store.model.ledgers import Ledger, find_metadata, iter_ledger_ids, read_ledger
-from store.model.topics import read_topic
-from store.names import parse_owner
-from store.sources.rocksdb import check_unlocked, damaged_in_place, lock_database
-from store.sources.storage import Storage, cookie_of, storages_of
-from store.transfer.exports import Previewed, is_own, iter_changed_nodes
-from store.transfer.ledger_export import not_held, write_to_storage
-from store.wording import counted
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.db.entry_files import EntryFiles
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.own_ledgers import find_placed, put_placed
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.db.tree import find_node, read_node
+from pulsar_admin.store.errors import NotFound, Refused, StalePlan
+from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_ledger_ids, read_ledger
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import parse_owner
+from pulsar_admin.store.sources.rocksdb import check_unlocked, damaged_in_place, lock_database
+from pulsar_admin.store.sources.storage import Storage, cookie_of, storages_of
+from pulsar_admin.store.transfer.exports import Previewed, is_own, iter_changed_nodes
+from pulsar_admin.store.transfer.ledger_export import not_held, write_to_storage
+from pulsar_admin.store.wording import counted
 
 
 class PlacedLedger(Struct, frozen=True):

@@ -31,23 +31,39 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head, rename_properties
-from store.codec.digest import compute_digest
-from store.codec.entry import ENTRY_HEADER_BYTES, Entry
-from store.codec.rocksvalue import NodeStat
-from store.db.blocks import ledger_key
-from store.db.delayed import find_index_ledgers
-from store.db.deleted_ledgers import ROW as DELETED_LEDGERS
-from store.db.entry_files import EntryFiles
-from store.db.environment import Store, Txn, create_store, open_store
-from store.db.files import Damage, FileMode, LogFile, file_fingerprint, iter_damage, iter_logs, put_damage, put_log
-from store.db.owners import Owner, OwnerKind, iter_owners, put_owners
-from store.db.storeinfo import StoreInfo, StoreState
-from store.db.tree import Node, iter_nodes, put_nodes
-from store.db.unserved import UNSERVED
-from store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, SourceNotFound, StoreError, Unsupported
-from store.facts.unlisted import Unlisted, UnlistedLedgers
-from store.files import (
+from pulsar_admin.store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head, rename_properties
+from pulsar_admin.store.codec.digest import compute_digest
+from pulsar_admin.store.codec.entry import ENTRY_HEADER_BYTES, Entry
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.blocks import ledger_key
+from pulsar_admin.store.db.delayed import find_index_ledgers
+from pulsar_admin.store.db.deleted_ledgers import ROW as DELETED_LEDGERS
+from pulsar_admin.store.db.entry_files import EntryFiles
+from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
+from pulsar_admin.store.db.files import (
+    Damage,
+    FileMode,
+    LogFile,
+    file_fingerprint,
+    iter_damage,
+    iter_logs,
+    put_damage,
+    put_log,
+)
+from pulsar_admin.store.db.owners import Owner, OwnerKind, iter_owners, put_owners
+from pulsar_admin.store.db.storeinfo import StoreInfo, StoreState
+from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes
+from pulsar_admin.store.db.unserved import UNSERVED
+from pulsar_admin.store.errors import (
+    InvalidValue,
+    LimitExceeded,
+    MetadataCorrupt,
+    SourceNotFound,
+    StoreError,
+    Unsupported,
+)
+from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
+from pulsar_admin.store.files import (
     PRIVATE_FILE,
     NotRegular,
     alone_at,
@@ -61,12 +77,12 @@ from store.files import (
     write_at,
     write_new_file,
 )
-from store.model.cursors import read_cursor
-from store.model.pseudonyms import SALT_BYTES, Pseudonyms
-from store.model.reader import EntryReader
-from store.model.structures import cursor_of_path
-from store.model.topics import read_topic
-from store.transfer.bundle_nodes import bundled_node, bundled_path
+from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.pseudonyms import SALT_BYTES, Pseudonyms
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.structures import cursor_of_path
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.transfer.bundle_nodes import bundled_node, bundled_path
 
 FORMAT, VERSION = "pulsar-admin incident bundle", 1
 _PLAIN_ROWS = ("entries", "times", "copies")

@@ -14,20 +14,26 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from store.codec.bookie import Cookie, decode_cookie, encode_cookie
-from store.codec.buffer import encode_varint
-from store.codec.cursor import decode_cursor_info, encode_cursor_info
-from store.codec.ledgermetadata import COOKIES, LedgerMetadata, Segment, decode_ledger_metadata, encode_ledger_metadata
-from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
-from store.codec.schema import IndexEntry, decode_schema_locator, encode_schema_locator
-from store.codec.wrapper import MAGIC
-from store.db.tree import Node
-from store.errors import StoreError, Unsupported
-from store.facts.trees import WRITERS, unknown_tree_of
-from store.model.pseudonyms import Pseudonyms
-from store.model.publish_times import BEGIN, END
-from store.model.structures import structure_of
-from store.model.unknown_values import unknown_in
+from pulsar_admin.store.codec.bookie import Cookie, decode_cookie, encode_cookie
+from pulsar_admin.store.codec.buffer import encode_varint
+from pulsar_admin.store.codec.cursor import decode_cursor_info, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import (
+    COOKIES,
+    LedgerMetadata,
+    Segment,
+    decode_ledger_metadata,
+    encode_ledger_metadata,
+)
+from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
+from pulsar_admin.store.codec.schema import IndexEntry, decode_schema_locator, encode_schema_locator
+from pulsar_admin.store.codec.wrapper import MAGIC
+from pulsar_admin.store.db.tree import Node
+from pulsar_admin.store.errors import StoreError, Unsupported
+from pulsar_admin.store.facts.trees import WRITERS, unknown_tree_of
+from pulsar_admin.store.model.pseudonyms import Pseudonyms
+from pulsar_admin.store.model.publish_times import BEGIN, END
+from pulsar_admin.store.model.structures import structure_of
+from pulsar_admin.store.model.unknown_values import unknown_in
 
 UNDECODABLE = b"\xff\xff\xff"
 _ROOTS = re.compile(

@@ -8,16 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
 
-from store.codec.entrylog import HEADER_BYTES, decode_header
-from store.db.bookies import decode_bookie
-from store.db.copies import delete_copies
-from store.db.environment import Store, Txn
-from store.db.files import NOTHING_READ, FileMode, LogFile, delete_log, next_file_id, put_log
-from store.db.storeinfo import StoreInfo
-from store.errors import StoreError
-from store.files import copy_file, link_file, open_file, remove_file, rename
-from store.names import FileKind
-from store.sources.bookies import BookieFile, Stranger
+from pulsar_admin.store.codec.entrylog import HEADER_BYTES, decode_header
+from pulsar_admin.store.db.bookies import decode_bookie
+from pulsar_admin.store.db.copies import delete_copies
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import NOTHING_READ, FileMode, LogFile, delete_log, next_file_id, put_log
+from pulsar_admin.store.db.storeinfo import StoreInfo
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.files import copy_file, link_file, open_file, remove_file, rename
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.sources.bookies import BookieFile, Stranger
 
 
 def delete_logs(txn: Txn, logs: list[LogFile]) -> None:

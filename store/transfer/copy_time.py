@@ -12,18 +12,18 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from store.db.blocks import NO_MAX, decode_latest, ledger_of_key
-from store.db.bookies import Bookie
-from store.db.environment import Store, Txn
-from store.db.files import FileMode, LogFile, iter_logs
-from store.db.own_ledgers import find_own_ledgers
-from store.db.tree import modified_ms
-from store.model.copy_age import AsOf, find_as_of
-from store.names import FileKind
-from store.sources.layout import Layout
-from store.sources.live import is_live
-from store.sources.nodes import MetadataDirectory
-from store.sources.zookeeper import is_zookeeper, last_transaction
+from pulsar_admin.store.db.blocks import NO_MAX, decode_latest, ledger_of_key
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import FileMode, LogFile, iter_logs
+from pulsar_admin.store.db.own_ledgers import find_own_ledgers
+from pulsar_admin.store.db.tree import modified_ms
+from pulsar_admin.store.model.copy_age import AsOf, find_as_of
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.sources.layout import Layout
+from pulsar_admin.store.sources.live import is_live
+from pulsar_admin.store.sources.nodes import MetadataDirectory
+from pulsar_admin.store.sources.zookeeper import is_zookeeper, last_transaction
 
 
 def read_as_of(store: Store, layout: Layout, read_ms: int, node_ms: int) -> AsOf | None:

@@ -16,29 +16,41 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.changes.plan import append_change
-from store.codec.ledgermetadata import INSTANCE_ID, ledger_id_of_path
-from store.codec.policies import decode_json_object
-from store.codec.rocksvalue import encode_value
-from store.db.environment import Store, Txn
-from store.db.export_intent import (
+from pulsar_admin.store.changes.plan import append_change
+from pulsar_admin.store.codec.ledgermetadata import INSTANCE_ID, ledger_id_of_path
+from pulsar_admin.store.codec.policies import decode_json_object
+from pulsar_admin.store.codec.rocksvalue import encode_value
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.export_intent import (
     delete_intent,
     find_intent,
     intended_node,
     put_exported_zxid,
     put_intent,
 )
-from store.db.next_ledger_id import put_next_ledger_id
-from store.db.own_ledgers import OwnLedgers, find_own_ledgers, largest_ledger_id, put_own_ledgers, sequence_after_export
-from store.db.owners import find_owners
-from store.db.tree import Node, encode_node, find_node, tree_key
-from store.errors import LimitExceeded, MetadataCorrupt, Refused, StalePlan
-from store.model.bundles import Bundle, local_policies_path, topic_hash
-from store.names import NamespaceName, TopicName, parse_owner, topic_of_path
-from store.sources.ensemble import Address, Client, Session, open_session
-from store.sources.ensemble_writes import Conflict, Transaction, Write, ledger_sequence, raise_ledger_sequence
-from store.sources.roots import stored_roots
-from store.transfer.exports import (
+from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
+from pulsar_admin.store.db.own_ledgers import (
+    OwnLedgers,
+    find_own_ledgers,
+    largest_ledger_id,
+    put_own_ledgers,
+    sequence_after_export,
+)
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.db.tree import Node, encode_node, find_node, tree_key
+from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, Refused, StalePlan
+from pulsar_admin.store.model.bundles import Bundle, local_policies_path, topic_hash
+from pulsar_admin.store.names import NamespaceName, TopicName, parse_owner, topic_of_path
+from pulsar_admin.store.sources.ensemble import Address, Client, Session, open_session
+from pulsar_admin.store.sources.ensemble_writes import (
+    Conflict,
+    Transaction,
+    Write,
+    ledger_sequence,
+    raise_ledger_sequence,
+)
+from pulsar_admin.store.sources.roots import stored_roots
+from pulsar_admin.store.transfer.exports import (
     ChangedNode,
     Previewed,
     check_entries_are_there,
@@ -46,7 +58,7 @@ from store.transfer.exports import (
     state_of,
     state_text,
 )
-from store.wording import counted, listed
+from pulsar_admin.store.wording import counted, listed
 
 COMMAND = "store export zookeeper"
 _BROKERS = "/loadbalance/brokers"

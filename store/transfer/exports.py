@@ -16,24 +16,24 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.changes.annotate import plan_annotate
-from store.changes.plan import append_change, apply_plan
-from store.codec.ledgermetadata import ledger_id_of_path
-from store.codec.rocksvalue import NodeStat, decode_value, encode_counter, encode_value
-from store.db.entry_files import EntryFiles
-from store.db.environment import Store, Txn
-from store.db.export_intent import Intent, delete_intent, find_intent, intended_node, put_intent
-from store.db.files import FileMode, find_log
-from store.db.next_ledger_id import put_next_ledger_id
-from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, find_placed, put_own_ledgers
-from store.db.tree import Node, decode_node, encode_node, find_node, tree_key
-from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
-from store.files import check_copyable, check_may_write_for, copy_tree, new_directory
-from store.model.ledgers import find_metadata, iter_blocks
-from store.model.publish_times import Form, annotated_value
-from store.model.topics import iter_topics
-from store.sources.layout import StandaloneDirectory, find_standalone
-from store.sources.rocksdb import (
+from pulsar_admin.store.changes.annotate import plan_annotate
+from pulsar_admin.store.changes.plan import append_change, apply_plan
+from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
+from pulsar_admin.store.codec.rocksvalue import NodeStat, decode_value, encode_counter, encode_value
+from pulsar_admin.store.db.entry_files import EntryFiles
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.export_intent import Intent, delete_intent, find_intent, intended_node, put_intent
+from pulsar_admin.store.db.files import FileMode, find_log
+from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
+from pulsar_admin.store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, find_placed, put_own_ledgers
+from pulsar_admin.store.db.tree import Node, decode_node, encode_node, find_node, tree_key
+from pulsar_admin.store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
+from pulsar_admin.store.files import check_copyable, check_may_write_for, copy_tree, new_directory
+from pulsar_admin.store.model.ledgers import find_metadata, iter_blocks
+from pulsar_admin.store.model.publish_times import Form, annotated_value
+from pulsar_admin.store.model.topics import iter_topics
+from pulsar_admin.store.sources.layout import StandaloneDirectory, find_standalone
+from pulsar_admin.store.sources.rocksdb import (
     apply_changes,
     check_unlocked,
     damaged_in_place,
@@ -42,8 +42,13 @@ from store.sources.rocksdb import (
     open_for_reading,
     read_values,
 )
-from store.transfer.ledger_export import LedgerExport, apply_ledger_export, databases_of, plan_ledger_export
-from store.wording import counted, listed, plural
+from pulsar_admin.store.transfer.ledger_export import (
+    LedgerExport,
+    apply_ledger_export,
+    databases_of,
+    plan_ledger_export,
+)
+from pulsar_admin.store.wording import counted, listed, plural
 
 _TO_ZOOKEEPER = (
     "write the changes into the live ensemble: pulsar-admin store export zookeeper HOST:PORT; or make a snapshot that a server starts on:"

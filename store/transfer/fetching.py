@@ -16,11 +16,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE
-from store.codec.entrylog import log_id_of
-from store.errors import EntryLogCorrupt, InvalidValue, SourceNotFound
-from store.files import create_directory, create_file, remove_file, rename
-from store.scan.sources import is_url, iter_object, list_prefix
+from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE
+from pulsar_admin.store.codec.entrylog import log_id_of
+from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceNotFound
+from pulsar_admin.store.files import create_directory, create_file, remove_file, rename
+from pulsar_admin.store.scan.sources import is_url, iter_object, list_prefix
 
 _CHUNK_BYTES = 8 << 20
 _INDEXES = ("ledgers", "locations")

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from store.db.blocks import decode_entry_count, ledger_key, ledger_of_key
-from store.db.bookies import decode_bookie, encode_bookie
-from store.db.entry_files import FileState, file_state
-from store.db.environment import Store, Txn, create_store, open_store
-from store.db.files import (
+from pulsar_admin.store.db.blocks import decode_entry_count, ledger_key, ledger_of_key
+from pulsar_admin.store.db.bookies import decode_bookie, encode_bookie
+from pulsar_admin.store.db.entry_files import FileState, file_state
+from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
+from pulsar_admin.store.db.files import (
     METADATA_FILE_ID,
     WHOLE_METADATA,
     Damage,
@@ -30,32 +30,32 @@ from store.db.files import (
     iter_logs,
     put_damage,
 )
-from store.db.locks import writer_lock
-from store.db.next_ledger_id import put_given_meanwhile, put_next_ledger_id
-from store.db.storeinfo import StoreState, check_new_store, read_store_info
-from store.db.tree import Row
-from store.db.unserved import Marks
-from store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged
-from store.files import PRIVATE_DIRECTORY
-from store.index.build import Advance, Scanning
-from store.index.unserved import index_unserved
-from store.model.absent_bookies import AbsentBookies, find_absent_bookies, index_absent_bookies
-from store.model.absent_journals import find_absent_journals
-from store.model.copy_age import AsOf, put_as_of
-from store.model.references import make_owners
-from store.scan.files import LedgerDigests
-from store.sources.bookies import files_of, foreign_ids, journal_marks, size_of
-from store.sources.given import missing_directories
-from store.sources.layout import Layout
-from store.sources.nodes import MetadataDirectory, iter_source_rows
-from store.transfer.copy_time import read_as_of
-from store.transfer.leading import leading_findings
-from store.transfer.reading import read_disks
-from store.transfer.seen_nodes import SeenNodes
-from store.wording import counted
+from pulsar_admin.store.db.locks import writer_lock
+from pulsar_admin.store.db.next_ledger_id import put_given_meanwhile, put_next_ledger_id
+from pulsar_admin.store.db.storeinfo import StoreState, check_new_store, read_store_info
+from pulsar_admin.store.db.tree import Row
+from pulsar_admin.store.db.unserved import Marks
+from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged
+from pulsar_admin.store.files import PRIVATE_DIRECTORY
+from pulsar_admin.store.index.build import Advance, Scanning
+from pulsar_admin.store.index.unserved import index_unserved
+from pulsar_admin.store.model.absent_bookies import AbsentBookies, find_absent_bookies, index_absent_bookies
+from pulsar_admin.store.model.absent_journals import find_absent_journals
+from pulsar_admin.store.model.copy_age import AsOf, put_as_of
+from pulsar_admin.store.model.references import make_owners
+from pulsar_admin.store.scan.files import LedgerDigests
+from pulsar_admin.store.sources.bookies import files_of, foreign_ids, journal_marks, size_of
+from pulsar_admin.store.sources.given import missing_directories
+from pulsar_admin.store.sources.layout import Layout
+from pulsar_admin.store.sources.nodes import MetadataDirectory, iter_source_rows
+from pulsar_admin.store.transfer.copy_time import read_as_of
+from pulsar_admin.store.transfer.leading import leading_findings
+from pulsar_admin.store.transfer.reading import read_disks
+from pulsar_admin.store.transfer.seen_nodes import SeenNodes
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from store.engine.operation import Engine
+    from pulsar_admin.store.engine.operation import Engine
 
 
 Warn = Callable[[str], None]  # told at once what is also in ``ImportResult.warnings``

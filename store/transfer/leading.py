@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from store.db.environment import Store
-from store.facts.cluster import ClusterFacts
-from store.model.reader import open_reader
-from store.rules.leading import LEADING
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.rules.leading import LEADING
 
 
 def leading_findings(store: Store) -> dict[str, str]:

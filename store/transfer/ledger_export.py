@@ -17,8 +17,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from store.codec.bookie import COOKIE_FILE, decode_cookie
-from store.codec.dbledger import (
+from pulsar_admin.store.codec.bookie import COOKIE_FILE, decode_cookie
+from pulsar_admin.store.codec.dbledger import (
     LedgerData,
     LocationRow,
     decode_location_row,
@@ -26,26 +26,32 @@ from store.codec.dbledger import (
     encode_location_row,
     ledger_key,
 )
-from store.codec.digest import master_key
-from store.codec.entry import decode_entry
-from store.codec.entrylog import (
+from pulsar_admin.store.codec.digest import master_key
+from pulsar_admin.store.codec.entry import decode_entry
+from pulsar_admin.store.codec.entrylog import (
     HEADER_BYTES,
     LOG_LIMIT_BYTES,
     SIZE_BYTES,
     log_file_name,
 )
-from store.codec.rocksvalue import decode_counter
-from store.db.entry_files import EntryFiles
-from store.db.environment import Txn
-from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, largest_ledger_id, sequence_after_export
-from store.errors import Corrupt, MetadataCorrupt, NotFound, Unsupported
-from store.files import open_file
-from store.model.ledgers import Ledger, iter_blocks, read_ledger
-from store.sources.layout import StandaloneDirectory
-from store.sources.log_files import put_log, raise_last_id
-from store.sources.rocksdb import apply_changes, open_ranges, read_values
-from store.sources.rocksopen import Pairs
-from store.sources.storage import DATABASES, Storage
+from pulsar_admin.store.codec.rocksvalue import decode_counter
+from pulsar_admin.store.db.entry_files import EntryFiles
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.own_ledgers import (
+    SEQUENCE_KEY,
+    OwnLedgers,
+    find_own_ledgers,
+    largest_ledger_id,
+    sequence_after_export,
+)
+from pulsar_admin.store.errors import Corrupt, MetadataCorrupt, NotFound, Unsupported
+from pulsar_admin.store.files import open_file
+from pulsar_admin.store.model.ledgers import Ledger, iter_blocks, read_ledger
+from pulsar_admin.store.sources.layout import StandaloneDirectory
+from pulsar_admin.store.sources.log_files import put_log, raise_last_id
+from pulsar_admin.store.sources.rocksdb import apply_changes, open_ranges, read_values
+from pulsar_admin.store.sources.rocksopen import Pairs
+from pulsar_admin.store.sources.storage import DATABASES, Storage
 
 
 class ExportedLedger(Struct, frozen=True):

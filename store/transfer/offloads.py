@@ -12,23 +12,23 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.changes.log_writer import LedgerSpec, LogWriter, WrittenLedger, index_own_file
-from store.changes.plan import append_change
-from store.codec.digest import DigestType
-from store.codec.ledgermetadata import LedgerMetadata, decode_offloaded_metadata
-from store.codec.managedledger import LedgerInfo, decode_managed_ledger
-from store.codec.offload import decode_offload_index, iter_block_entries
-from store.codec.sequencefile import METADATA_KEY, iter_map_file
-from store.db.environment import Store, Txn
-from store.db.files import next_file_id
-from store.db.tree import iter_values
-from store.errors import EntryLogCorrupt, NotFound, StoreError
-from store.files import remove_file
-from store.model.ledgers import find_times
-from store.model.managed_nodes import managed_node
-from store.names import MANAGED_LEDGERS
-from store.sources.objects import Objects, OffloadedLedger, find_offloaded
-from store.wording import counted
+from pulsar_admin.store.changes.log_writer import LedgerSpec, LogWriter, WrittenLedger, index_own_file
+from pulsar_admin.store.changes.plan import append_change
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, decode_offloaded_metadata
+from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
+from pulsar_admin.store.codec.offload import decode_offload_index, iter_block_entries
+from pulsar_admin.store.codec.sequencefile import METADATA_KEY, iter_map_file
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import next_file_id
+from pulsar_admin.store.db.tree import iter_values
+from pulsar_admin.store.errors import EntryLogCorrupt, NotFound, StoreError
+from pulsar_admin.store.files import remove_file
+from pulsar_admin.store.model.ledgers import find_times
+from pulsar_admin.store.model.managed_nodes import managed_node
+from pulsar_admin.store.names import MANAGED_LEDGERS
+from pulsar_admin.store.sources.objects import Objects, OffloadedLedger, find_offloaded
+from pulsar_admin.store.wording import counted
 
 Advance = Callable[[int], None]
 _HINT = "copy the objects of this ledger again, or take them out of the directory"

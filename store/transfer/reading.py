@@ -16,20 +16,20 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.db.bookies import Bookie
-from store.db.entry_files import FileState, path_state
-from store.db.environment import Store, Txn
-from store.db.files import NOTHING_READ, FileMode, LogFile, clear_damage, iter_logs, put_log
-from store.errors import StoreError
-from store.index.build import Scanning, index_files
-from store.names import FileKind
-from store.sources.bookies import BookieFile, iter_links, iter_no_files, read_bookie_directory, read_marks
-from store.sources.layout import Layout
-from store.sources.rocksdb import locked_by
-from store.sources.storage import DATABASES
-from store.transfer.cataloguing import catalogue_new, delete_logs, file_modes, is_sealed, place, put_logs
-from store.transfer.survey import Survey, survey_files
-from store.wording import counted, listed, plural
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.db.entry_files import FileState, path_state
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import NOTHING_READ, FileMode, LogFile, clear_damage, iter_logs, put_log
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.index.build import Scanning, index_files
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.sources.bookies import BookieFile, iter_links, iter_no_files, read_bookie_directory, read_marks
+from pulsar_admin.store.sources.layout import Layout
+from pulsar_admin.store.sources.rocksdb import locked_by
+from pulsar_admin.store.sources.storage import DATABASES
+from pulsar_admin.store.transfer.cataloguing import catalogue_new, delete_logs, file_modes, is_sealed, place, put_logs
+from pulsar_admin.store.transfer.survey import Survey, survey_files
+from pulsar_admin.store.wording import counted, listed, plural
 
 ROUNDS = 10
 """Each reads what was written while the one before it read, so it is shorter; with a bookie that deletes faster the last one ends it."""

@@ -18,50 +18,50 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.changes.plan import append_change
-from store.codec.digest import DIGEST_SIZE, DigestType
-from store.codec.ledgermetadata import INSTANCE_ID
-from store.db.blocks import Block, ledger_of_key
-from store.db.bookies import UNFINISHED, iter_imported_bookies
-from store.db.environment import Store, Txn
-from store.db.files import (
+from pulsar_admin.store.changes.plan import append_change
+from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
+from pulsar_admin.store.codec.ledgermetadata import INSTANCE_ID
+from pulsar_admin.store.db.blocks import Block, ledger_of_key
+from pulsar_admin.store.db.bookies import UNFINISHED, iter_imported_bookies
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import (
     METADATA_FILE_ID,
     LogFile,
     iter_damage,
     iter_differing,
     iter_logs,
 )
-from store.db.next_ledger_id import UNFINISHED_REFRESH, find_given_meanwhile, put_given_meanwhile
-from store.db.tree import iter_nodes
-from store.files import scratch_directory
-from store.index.build import Advance, Scanning, ledger_digests
-from store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
-from store.index.unserved import has_moved, index_unserved
-from store.model.absent_bookies import find_absent_bookies, index_absent_bookies
-from store.model.copy_age import find_as_of, put_as_of, put_refreshed
-from store.model.references import index_owners
-from store.reports.replicas import find_underreplicated
-from store.scan.ledgers_map import read_ledger_sizes
-from store.sources.bookies import find_strangers, foreign_ids, journal_marks
-from store.sources.cluster import check_instance, check_known, read_stored_layout
-from store.sources.layout import Layout
-from store.transfer.cataloguing import delete_logs
-from store.transfer.copy_time import NewestNode, read_as_of
-from store.transfer.imports import (
+from pulsar_admin.store.db.next_ledger_id import UNFINISHED_REFRESH, find_given_meanwhile, put_given_meanwhile
+from pulsar_admin.store.db.tree import iter_nodes
+from pulsar_admin.store.files import scratch_directory
+from pulsar_admin.store.index.build import Advance, Scanning, ledger_digests
+from pulsar_admin.store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
+from pulsar_admin.store.index.unserved import has_moved, index_unserved
+from pulsar_admin.store.model.absent_bookies import find_absent_bookies, index_absent_bookies
+from pulsar_admin.store.model.copy_age import find_as_of, put_as_of, put_refreshed
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.reports.replicas import find_underreplicated
+from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
+from pulsar_admin.store.sources.bookies import find_strangers, foreign_ids, journal_marks
+from pulsar_admin.store.sources.cluster import check_instance, check_known, read_stored_layout
+from pulsar_admin.store.sources.layout import Layout
+from pulsar_admin.store.transfer.cataloguing import delete_logs
+from pulsar_admin.store.transfer.copy_time import NewestNode, read_as_of
+from pulsar_admin.store.transfer.imports import (
     Warn,
     absent_texts,
     as_read,
     count_entries,
     next_id_meanwhile,
 )
-from store.transfer.leading import leading_findings
-from store.transfer.reading import grown, read_disks
-from store.transfer.refresh_tree import NewTree, put_tree_facts, read_altered, read_tree
-from store.transfer.survey import Survey, survey_files
-from store.wording import counted
+from pulsar_admin.store.transfer.leading import leading_findings
+from pulsar_admin.store.transfer.reading import grown, read_disks
+from pulsar_admin.store.transfer.refresh_tree import NewTree, put_tree_facts, read_altered, read_tree
+from pulsar_admin.store.transfer.survey import Survey, survey_files
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from store.engine.operation import Engine
+    from pulsar_admin.store.engine.operation import Engine
 
 _Held = Mapping[str, Mapping[bytes, "np.ndarray[Any, Any]"]]
 """Path → key of a location block → the slots (u16) of its entries there."""

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from store.db.backups import keep_hint
-from store.db.environment import Txn
-from store.db.export_intent import find_exported_zxid, intended_rows
-from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage, clear_damage, iter_damage, put_damage
-from store.db.next_ledger_id import put_next_ledger_id
-from store.db.rows import altered_row
-from store.db.tree import Node, Row, decode_node
-from store.errors import IndexCorrupt, Refused
-from store.sources.layout import Layout
-from store.sources.nodes import MetadataDirectory, Source, iter_source_rows
-from store.sources.zookeeper import is_zookeeper, newest_zxid
+from pulsar_admin.store.db.backups import keep_hint
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.export_intent import find_exported_zxid, intended_rows
+from pulsar_admin.store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage, clear_damage, iter_damage, put_damage
+from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
+from pulsar_admin.store.db.rows import altered_row
+from pulsar_admin.store.db.tree import Node, Row, decode_node
+from pulsar_admin.store.errors import IndexCorrupt, Refused
+from pulsar_admin.store.sources.layout import Layout
+from pulsar_admin.store.sources.nodes import MetadataDirectory, Source, iter_source_rows
+from pulsar_admin.store.sources.zookeeper import is_zookeeper, newest_zxid
 
 if TYPE_CHECKING:
-    from store.transfer.refresh import RefreshResult
+    from pulsar_admin.store.transfer.refresh import RefreshResult
 
 _Rows = Mapping[bytes, bytes | None]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
-from store.db.tree import Row, path_and_value
-from store.index.build import SeenDigests
-from store.model.absent_bookies import members_of
-from store.model.references import NAMING_PREFIXES, References
-from store.transfer.copy_time import NewestNode
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
+from pulsar_admin.store.db.tree import Row, path_and_value
+from pulsar_admin.store.index.build import SeenDigests
+from pulsar_admin.store.model.absent_bookies import members_of
+from pulsar_admin.store.model.references import NAMING_PREFIXES, References
+from pulsar_admin.store.transfer.copy_time import NewestNode
 
 _LEDGERS = f"{LEDGERS_ROOT}/".encode()
 _NAMING = tuple(prefix.encode() for prefix in NAMING_PREFIXES)

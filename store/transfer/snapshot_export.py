@@ -16,20 +16,20 @@ from typing import Any
 
 from msgspec import Struct
 
-from store.codec.ledgermetadata import LEDGERS_ROOT
-from store.codec.zookeeper import SnapshotNode, iter_snapshot
-from store.db.environment import Store, Txn
-from store.db.files import iter_metadata_damage
-from store.db.own_ledgers import RESERVED_GAP, find_own_ledgers, largest_ledger_id
-from store.db.tree import Node, decode_node, find_node
-from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, Unsupported
-from store.files import create_directory, create_file, new_directory
-from store.sources.cluster import read_stored_layout
-from store.sources.outside import iter_outside, next_number
-from store.sources.roots import Roots, stored_roots
-from store.sources.zookeeper import newest_epoch
-from store.transfer.exports import ChangedNode, Previewed, check_entries_are_there, iter_changed_nodes
-from store.wording import counted
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
+from pulsar_admin.store.codec.zookeeper import SnapshotNode, iter_snapshot
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import iter_metadata_damage
+from pulsar_admin.store.db.own_ledgers import RESERVED_GAP, find_own_ledgers, largest_ledger_id
+from pulsar_admin.store.db.tree import Node, decode_node, find_node
+from pulsar_admin.store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, Unsupported
+from pulsar_admin.store.files import create_directory, create_file, new_directory
+from pulsar_admin.store.sources.cluster import read_stored_layout
+from pulsar_admin.store.sources.outside import iter_outside, next_number
+from pulsar_admin.store.sources.roots import Roots, stored_roots
+from pulsar_admin.store.sources.zookeeper import newest_epoch
+from pulsar_admin.store.transfer.exports import ChangedNode, Previewed, check_entries_are_there, iter_changed_nodes
+from pulsar_admin.store.wording import counted
 
 _IDGEN = f"{LEDGERS_ROOT}/idgen"
 _COUNTERS = "/counters"

@@ -9,12 +9,12 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.db.blocks import Block, ledger_key
-from store.db.entry_files import FileState, path_state
-from store.db.environment import Store, Txn
-from store.db.files import LogFile, iter_logs
-from store.sources.bookies import BookieFile, Stranger, files_of, find_strangers, size_of
-from store.sources.layout import Layout
+from pulsar_admin.store.db.blocks import Block, ledger_key
+from pulsar_admin.store.db.entry_files import FileState, path_state
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import LogFile, iter_logs
+from pulsar_admin.store.sources.bookies import BookieFile, Stranger, files_of, find_strangers, size_of
+from pulsar_admin.store.sources.layout import Layout
 
 
 class Survey(Struct, frozen=True):

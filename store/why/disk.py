@@ -12,21 +12,21 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from store.db.environment import Store, Txn
-from store.db.files import LogFile
-from store.db.owners import OwnerKind
-from store.errors import StoreError
-from store.facts import Unknown
-from store.facts.topics import TopicFacts
-from store.facts.unlisted import UnlistedLedgers
-from store.model.ledger_owners import all_owners
-from store.model.ledgers import has_node
-from store.model.reader import EntryReader
-from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
-from store.names import Position, TopicName, parse_topic, shell_word
-from store.policies.in_force import BROKER, BROKER_RETENTION, RetentionInForce
-from store.reports.usage import read_file_sizes
-from store.rules.holders import (
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import LogFile
+from pulsar_admin.store.db.owners import OwnerKind
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.facts.unlisted import UnlistedLedgers
+from pulsar_admin.store.model.ledger_owners import all_owners
+from pulsar_admin.store.model.ledgers import has_node
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_topics, read_topic
+from pulsar_admin.store.names import Position, TopicName, parse_topic, shell_word
+from pulsar_admin.store.policies.in_force import BROKER, BROKER_RETENTION, RetentionInForce
+from pulsar_admin.store.reports.usage import read_file_sizes
+from pulsar_admin.store.rules.holders import (
     COMPACTED_LEDGER,
     CURSOR,
     CURSOR_LEDGER,
@@ -46,9 +46,9 @@ from store.rules.holders import (
     UNLISTED,
     UNREADABLE,
 )
-from store.timespec import format_age_ms, shown_with_age
-from store.why.reason import Reason
-from store.wording import counted, listed, plural
+from pulsar_admin.store.timespec import format_age_ms, shown_with_age
+from pulsar_admin.store.why.reason import Reason
+from pulsar_admin.store.wording import counted, listed, plural
 
 _OF_TOPICS = (CURSOR, RETENTION, OPEN, TRIM, OFFLOADED)
 _BY_KIND = {

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from store.facts.subscriptions import SubscriptionFacts
-from store.facts.topics import ReadBudget, TopicFacts
-from store.model.cursors import Cursor, read_cursor
-from store.model.reader import EntryReader
-from store.model.topics import Topic, read_topic
-from store.names import TopicName
-from store.rules.backlogs import CHUNK_RULES, MARKER_RULES
-from store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
-from store.why.reason import Reason
+from pulsar_admin.store.facts.subscriptions import SubscriptionFacts
+from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
+from pulsar_admin.store.model.cursors import Cursor, read_cursor
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
+from pulsar_admin.store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
+from pulsar_admin.store.why.reason import Reason
 
 
 class Why(Struct, frozen=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import pulsar_admin as pa
-from store.sources.rocksdb import open_for_reading
+from pulsar_admin.store.sources.rocksdb import open_for_reading
 from tests.conftest import Cli
 from tests.reclaiming import CURRENT, disk_bytes, entries, half_dead_bookie, listed_ledgers
 from tests.stores import NOW_MS, imported

@@ -12,8 +12,8 @@ import numpy
 import pytest
 
 import pulsar_admin as pa
+from pulsar_admin.store.policies.table import policies_by_name
 from pulsar_admin.upstream_list import name_of, upstream_commands
-from store.policies.table import policies_by_name
 from tests.stores import NOW_MS, copied
 
 PLAIN = "public/default/plain"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import pulsar_admin as pa
-from store.codec.ledgermetadata import ledger_path
-from store.db.environment import open_store
-from store.db.tree import tree_key
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import tree_key
 from tests.stores import copied
 
 

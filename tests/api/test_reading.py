@@ -172,7 +172,7 @@ def test_records_and_lines_are_those_that_a_reader_received(
     store: pa.Store, name: str, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One by one, and as columns."""
-    monkeypatch.setattr("store.search.window.SMALL_MESSAGES", small)
+    monkeypatch.setattr("pulsar_admin.store.search.window.SMALL_MESSAGES", small)
     messages = store.topic(name).messages(columns=["payload"])
     records = list(messages.records())
     assert [[one.ledger_id, one.entry_id, one.batch_index, one.publish_time] for one in records] == [

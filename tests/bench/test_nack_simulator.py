@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.nack_simulator import GeneratedLoad, NackEvents, TimerResult, describe, events_of, generate_events, simulate
-from store.errors import InvalidValue
+from pulsar_admin.store.errors import InvalidValue
 
 
 def runs(events: NackEvents, bits: int, base_delay_ms: int | None = None) -> dict[str, TimerResult]:

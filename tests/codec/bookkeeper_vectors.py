@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from hypothesis import settings
 
-from store.errors import StoreError
+from pulsar_admin.store.errors import StoreError
 
 FIXED = settings(derandomize=True, deadline=None, database=None, max_examples=100)
 """The same examples on every machine and every run."""

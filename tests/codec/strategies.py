@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from store.names import Position
+from pulsar_admin.store.names import Position
 
 quick = settings(derandomize=True, deadline=None, max_examples=120)
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.batch import encode_batch, iter_batch, last_index, placeholder
-from store.errors import EntryCorrupt, StoreError
-from store.proto.pulsar_api_pb2 import SingleMessageMetadata
+from pulsar_admin.store.codec.batch import encode_batch, iter_batch, last_index, placeholder
+from pulsar_admin.store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.proto.pulsar_api_pb2 import SingleMessageMetadata
 from tests.codec.strategies import properties, quick, texts
 
 VECTOR_3 = bytes.fromhex("00000006 12026b30 18027630 00000006 12026b31 18027631")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.bookie import (
+from pulsar_admin.store.codec.bookie import (
     Cookie,
     LogMark,
     decode_cookie,
@@ -17,7 +17,7 @@ from store.codec.bookie import (
     encode_last_id,
     encode_last_mark,
 )
-from store.errors import MetadataCorrupt, Unsupported
+from pulsar_admin.store.errors import MetadataCorrupt, Unsupported
 from tests.codec.bookkeeper_vectors import FIXED, refusal
 
 COOKIE_V5 = rb"""5

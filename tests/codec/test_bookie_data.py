@@ -8,14 +8,21 @@ from pathlib import Path
 import pytest
 from rocksdict import AccessType, Options, Rdict
 
-from store.codec.bookie import decode_cookie, decode_last_id, encode_cookie, encode_last_mark
-from store.codec.dbledger import LedgerData, decode_location_row, encode_ledgers_row
-from store.codec.digest import DigestType
-from store.codec.entry import Entry, decode_entry
-from store.codec.entrylog import Record, decode_header, decode_ledgers_map, iter_records, log_file_name, log_id_of
-from store.codec.journal import Fence, JournalEntry, MasterKey, Padding, journal_id_of
-from store.codec.journal import iter_records as iter_journal
-from store.codec.ledgermetadata import (
+from pulsar_admin.store.codec.bookie import decode_cookie, decode_last_id, encode_cookie, encode_last_mark
+from pulsar_admin.store.codec.dbledger import LedgerData, decode_location_row, encode_ledgers_row
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.entry import Entry, decode_entry
+from pulsar_admin.store.codec.entrylog import (
+    Record,
+    decode_header,
+    decode_ledgers_map,
+    iter_records,
+    log_file_name,
+    log_id_of,
+)
+from pulsar_admin.store.codec.journal import Fence, JournalEntry, MasterKey, Padding, journal_id_of
+from pulsar_admin.store.codec.journal import iter_records as iter_journal
+from pulsar_admin.store.codec.ledgermetadata import (
     LedgerMetadata,
     LedgerState,
     decode_ledger_metadata,
@@ -23,7 +30,7 @@ from store.codec.ledgermetadata import (
     ledger_id_of_path,
     ledger_path,
 )
-from store.codec.rocksvalue import decode_value
+from pulsar_admin.store.codec.rocksvalue import decode_value
 from tests.codec.bookkeeper_vectors import EMPTY_PASSWORD_KEY
 from tests.decoders import decode_last_mark, decode_ledgers_row
 from tests.encoders import encode_entry

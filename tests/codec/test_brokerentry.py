@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.brokerentry import BrokerEntry, encode_broker_entry, split_broker_entry, strip
-from store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.codec.brokerentry import BrokerEntry, encode_broker_entry, split_broker_entry, strip
+from pulsar_admin.store.errors import EntryCorrupt, StoreError
 from tests.codec.strategies import quick, uint64
 
 VECTOR_2 = bytes.fromhex("0e0200000009 0885d095ffbc311000 0e012037e6350000000c0a017010071880d095ffbc316869")

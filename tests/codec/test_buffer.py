@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.buffer import Reader, run_end, written_end
-from store.errors import EntryCorrupt, MetadataCorrupt
+from pulsar_admin.store.codec.buffer import Reader, run_end, written_end
+from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt
 from tests.codec.bookkeeper_vectors import FIXED
 
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.batch import iter_batch
-from store.codec.compactedentry import decode_compacted_entry, decode_compacted_to
-from store.codec.message import decode_message_entry
-from store.errors import EntryCorrupt, StoreError
-from store.names import Position
+from pulsar_admin.store.codec.batch import iter_batch
+from pulsar_admin.store.codec.compactedentry import decode_compacted_entry, decode_compacted_to
+from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.names import Position
 from tests.codec.strategies import ids, quick
 from tests.encoders import encode_compacted_entry, encode_compacted_to, original_id
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.compression import (
+from pulsar_admin.store.codec.compression import (
     LIMIT_BYTES,
     LZ4,
     NONE,
@@ -21,7 +21,7 @@ from store.codec.compression import (
     fills,
     may_fill,
 )
-from store.errors import EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
+from pulsar_admin.store.errors import EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
 from tests.codec.strategies import quick
 
 CODECS = (LZ4, ZLIB, ZSTD, SNAPPY)

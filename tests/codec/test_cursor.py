@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from store.codec import cursor as cursor_codec
-from store.codec.cursor import (
+from pulsar_admin.store.codec import cursor as cursor_codec
+from pulsar_admin.store.codec.cursor import (
     CursorInfo,
     CursorState,
     decode_cursor_head,
@@ -19,10 +19,10 @@ from store.codec.cursor import (
     decode_position_info,
     encode_cursor_info,
 )
-from store.codec.wrapper import Wrapping, wrap
-from store.errors import EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
-from store.names import Position
-from store.proto import managed_ledger_pb2
+from pulsar_admin.store.codec.wrapper import Wrapping, wrap
+from pulsar_admin.store.errors import EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto import managed_ledger_pb2
 from tests.codec.strategies import batch_deletes, int64, long_properties, positions, properties, quick, ranges
 from tests.encoders import encode_position_info
 

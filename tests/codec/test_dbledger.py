@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.dbledger import (
+from pulsar_admin.store.codec.dbledger import (
     LedgerData,
     LocationRow,
     decode_location_row,
     encode_ledgers_row,
     encode_location_row,
 )
-from store.errors import MetadataCorrupt
+from pulsar_admin.store.errors import MetadataCorrupt
 from tests.codec.bookkeeper_vectors import EMPTY_PASSWORD_KEY, FIXED, refusal
 
 IDS = st.integers(0, 2**63 - 1)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.delayedbucket import (
+from pulsar_admin.store.codec.delayedbucket import (
     DelayedIndex,
     SegmentMetadata,
     decode_entry_ids,
@@ -14,7 +14,7 @@ from store.codec.delayedbucket import (
     decode_snapshot_segment,
     parse_bucket_key,
 )
-from store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.errors import EntryCorrupt, StoreError
 from tests.codec.strategies import quick, uint64
 from tests.encoders import encode_entry_ids, encode_snapshot_metadata, encode_snapshot_segment
 

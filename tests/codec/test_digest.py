@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest, master_key
+from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType, compute_digest, master_key
 from tests.codec.bookkeeper_vectors import EMPTY_PASSWORD_KEY, KNOWN, Known, header_bytes_of, is_intact
 
 

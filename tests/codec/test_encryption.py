@@ -12,11 +12,11 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from store.codec.encryption import load_private_key, open_data_key
-from store.codec.message import EntryHeader, decode_message_entry, encode_message_entry
-from store.errors import EncryptedPayload, EntryCorrupt, InvalidValue
-from store.model.private_keys import PrivateKeys, read_private_keys
-from store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.codec.encryption import load_private_key, open_data_key
+from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry, encode_message_entry
+from pulsar_admin.store.errors import EncryptedPayload, EntryCorrupt, InvalidValue
+from pulsar_admin.store.model.private_keys import PrivateKeys, read_private_keys
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "encrypted"
 

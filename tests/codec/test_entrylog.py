@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.entrylog import (
+from pulsar_admin.store.codec.entrylog import (
     EntryLogHeader,
     decode_header,
     decode_ledgers_map,
@@ -21,7 +21,7 @@ from store.codec.entrylog import (
     log_file_name,
     log_id_of,
 )
-from store.errors import EntryLogCorrupt, Unsupported
+from pulsar_admin.store.errors import EntryLogCorrupt, Unsupported
 from tests.codec.bookkeeper_vectors import DIRECT_LOG, FIXED, KNOWN, LEDGERS_MAP, LOG_HEADER, SEALED_LOG, refusal
 
 SEALED = EntryLogHeader(1, 1280, 2)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.digest import DigestType
-from store.codec.entry import Entry, decode_entry
-from store.codec.journal import (
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.entry import Entry, decode_entry
+from pulsar_admin.store.codec.journal import (
     ExplicitLac,
     Fence,
     JournalEntry,
@@ -27,7 +27,7 @@ from store.codec.journal import (
     iter_records,
     journal_id_of,
 )
-from store.errors import JournalCorrupt, Unsupported
+from pulsar_admin.store.errors import JournalCorrupt, Unsupported
 from tests.codec.bookkeeper_vectors import EMPTY_PASSWORD_KEY, FIXED, JOURNAL_V5, refusal
 from tests.encoders import encode_entry
 

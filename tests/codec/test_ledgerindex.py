@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.dbledger import LocationRow
-from store.codec.ledgerindex import (
+from pulsar_admin.store.codec.dbledger import LocationRow
+from pulsar_admin.store.codec.ledgerindex import (
     LedgerIndexHeader,
     decode_ledger_index_header,
     iter_index_rows,
     ledger_id_of_index,
 )
-from store.errors import MetadataCorrupt, StoreError, Unsupported
-from store.index.idx_files import iter_index_files
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported
+from pulsar_admin.store.index.idx_files import iter_index_files
 from tests.codec.bookkeeper_vectors import EMPTY_PASSWORD_KEY, FIXED, KNOWN
 from tests.worlds import oracle, world
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from store.codec.digest import DigestType
-from store.codec.ledgermetadata import (
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.ledgermetadata import (
     LedgerMetadata,
     LedgerState,
     Segment,
@@ -21,7 +21,7 @@ from store.codec.ledgermetadata import (
     ledger_id_of_path,
     ledger_path,
 )
-from store.errors import MetadataCorrupt, Unsupported
+from pulsar_admin.store.errors import MetadataCorrupt, Unsupported
 from tests.codec.bookkeeper_vectors import FIXED, METADATA_V3, refusal
 from tests.worlds import world
 from tests.zookeeper_files import read_zookeeper_nodes

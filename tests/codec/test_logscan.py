@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.digest import DigestType
-from store.codec.entry import Entry, decode_entry
-from store.codec.entrylog import HEADER_BYTES, Gap, GapReason, Record, TornTail, iter_records
-from store.codec.logscan import RUN_RECORDS, find_record, iter_candidates
-from store.codec.proof import Proofs
-from store.errors import EntryCorrupt, EntryLogCorrupt
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.entry import Entry, decode_entry
+from pulsar_admin.store.codec.entrylog import HEADER_BYTES, Gap, GapReason, Record, TornTail, iter_records
+from pulsar_admin.store.codec.logscan import RUN_RECORDS, find_record, iter_candidates
+from pulsar_admin.store.codec.proof import Proofs
+from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt
 from tests.codec.bookkeeper_vectors import DIRECT_LOG, FIXED, KNOWN, LOG_HEADER, RECORDS, SEALED_LOG
 from tests.encoders import encode_entry
 

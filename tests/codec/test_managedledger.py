@@ -8,10 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger, encode_managed_ledger
-from store.errors import MetadataCorrupt, StoreError
-from store.names import Position
-from store.proto import managed_ledger_pb2
+from pulsar_admin.store.codec.managedledger import (
+    LedgerInfo,
+    ManagedLedger,
+    decode_managed_ledger,
+    encode_managed_ledger,
+)
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto import managed_ledger_pb2
 from tests.codec.strategies import ids, int64, positions, properties, quick
 
 VECTOR_7 = bytes.fromhex("0a0e080a100518f4032080d095ffbc31 0a04080b2000")

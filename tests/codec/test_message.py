@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.brokerentry import BrokerEntry
-from store.codec.message import (
+from pulsar_admin.store.codec.brokerentry import BrokerEntry
+from pulsar_admin.store.codec.message import (
     decode_entry_times,
     decode_message_entry,
     deliver_at_ms,
@@ -19,8 +19,8 @@ from store.codec.message import (
     message_count,
     transaction_id,
 )
-from store.errors import EntryCorrupt, StoreError
-from store.proto.pulsar_api_pb2 import MarkerType, MessageMetadata
+from pulsar_admin.store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.proto.pulsar_api_pb2 import MarkerType, MessageMetadata
 from tests.codec.strategies import properties, quick, texts, uint64
 
 VECTOR_1 = bytes.fromhex("0a017010071880d095ffbc31")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from store.db.nacks import (
+from pulsar_admin.store.db.nacks import (
     TrackerRow,
     bucket_key,
     bucket_of_key,
@@ -23,7 +23,7 @@ from store.db.nacks import (
     tracker_id,
     tracker_key,
 )
-from store.errors import IndexCorrupt, StoreError, Unsupported
+from pulsar_admin.store.errors import IndexCorrupt, StoreError, Unsupported
 
 TOPIC = "persistent://public/default/orders"
 IDENTITY = hashlib.blake2b(f"{TOPIC}\0workers".encode(), digest_size=8).digest()

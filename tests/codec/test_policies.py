@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from store.codec.policies import (
+from pulsar_admin.store.codec.policies import (
     BacklogQuota,
     DelayedDelivery,
     PartitionedTopic,
@@ -21,7 +21,7 @@ from store.codec.policies import (
     encode_partitioned_topic,
     encode_policies,
 )
-from store.errors import MetadataCorrupt, StoreError
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError
 from tests.codec.strategies import int64, properties, quick, texts
 
 # /admin/policies/acme/delayed of a Pulsar 4.0.8, without some of its keys.

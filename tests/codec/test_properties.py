@@ -1,6 +1,6 @@
 """Java properties: what ``java.util.Properties.load`` makes of the lines that its documentation names."""
 
-from store.codec.properties import parse_properties
+from pulsar_admin.store.codec.properties import parse_properties
 
 
 def test_lines_of_the_documentation() -> None:

@@ -11,12 +11,22 @@ from typing import Any
 
 import pytest
 
-from store.codec import batch, compression, cursor, delayedbucket, managedledger, message, policies, rocksvalue, schema
-from store.codec.compactedentry import decode_compacted_entry
-from store.codec.ledgermetadata import LedgerMetadata, decode_ledger_metadata, ledger_id_of_path
-from store.errors import EntryCorrupt
-from store.names import Position, TopicName, parse_topic, topic_of_path
-from store.sources.rocksdb import open_for_reading
+from pulsar_admin.store.codec import (
+    batch,
+    compression,
+    cursor,
+    delayedbucket,
+    managedledger,
+    message,
+    policies,
+    rocksvalue,
+    schema,
+)
+from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, decode_ledger_metadata, ledger_id_of_path
+from pulsar_admin.store.errors import EntryCorrupt
+from pulsar_admin.store.names import Position, TopicName, parse_topic, topic_of_path
+from pulsar_admin.store.sources.rocksdb import open_for_reading
 from tests import encoders
 from tests.encoders import encode_compacted_entry, encode_position_info, original_id
 from tests.worlds import STATES, WORLD_NAMES, oracle, world

@@ -7,7 +7,7 @@ import gzip
 
 import pytest
 
-from store.codec.entrylog import Record, iter_records
+from pulsar_admin.store.codec.entrylog import Record, iter_records
 from tests.worlds import GOLDEN, world
 
 LOGS = [

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.rocksvalue import NodeStat, decode_counter, decode_value, encode_counter, encode_value
-from store.errors import MetadataCorrupt, StoreError, Unsupported
+from pulsar_admin.store.codec.rocksvalue import NodeStat, decode_counter, decode_value, encode_counter, encode_value
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported
 from tests.codec.strategies import int64, quick
 
 VECTOR_9 = bytes.fromhex("00000029 00000001 0000000000000000 0000000000000003 0000018bcfe56800 0000018bcfe56800 00")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.schema import (
+from pulsar_admin.store.codec.schema import (
     IndexEntry,
     SchemaEntry,
     SchemaLocator,
@@ -16,8 +16,8 @@ from store.codec.schema import (
     encode_schema_entry,
     encode_schema_locator,
 )
-from store.errors import EntryCorrupt, MetadataCorrupt, StoreError
-from store.names import Position
+from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, StoreError
+from pulsar_admin.store.names import Position
 from tests.codec.strategies import int64, positions, properties, quick, texts
 
 # /schemas/public/default/avro of a Pulsar 4.0.8.

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.codec.wrapper import PLAIN, Kind, Wrapping, unwrap, wrap
-from store.errors import LimitExceeded, MetadataCorrupt, StoreError, Unsupported
+from pulsar_admin.store.codec.wrapper import PLAIN, Kind, Wrapping, unwrap, wrap
+from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, StoreError, Unsupported
 from tests.codec.strategies import quick
 
 VECTOR_7 = bytes.fromhex("0a0e080a100518f4032080d095ffbc31 0a04080b2000")

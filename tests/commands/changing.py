@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store.db.environment import open_store
+from pulsar_admin.store.db.environment import open_store
 from tests.conftest import Cli
 
 DERIVED = ("tree", "owners")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import open_store
-from store.db.tree import Node, put_nodes
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import Node, put_nodes
 from tests.conftest import Cli
 
 RECORDED = (

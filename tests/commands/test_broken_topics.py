@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.ledgermetadata import ledger_path
-from store.db.blocks import block_key, ledger_key
-from store.db.environment import Txn, open_store
-from store.db.tree import tree_key
-from store.names import parse_topic
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.db.blocks import block_key, ledger_key
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import tree_key
+from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.commands.test_ledgers_delete import put_value
 from tests.conftest import Cli

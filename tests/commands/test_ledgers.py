@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from store.db.blocks import ledger_key
-from store.db.environment import open_store
-from store.db.tree import tree_key
+from pulsar_admin.store.db.blocks import ledger_key
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import tree_key
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.worlds import oracle, scratch_copy
@@ -20,25 +20,25 @@ PLAIN = "persistent://public/default/plain"
 
 _NOT_NEEDED = {
     "ledgers info 9": {
-        "store.codec.cursor",
-        "store.codec.schema",
-        "store.model.cursors",
-        "store.db.delayed",
-        "store.reports.ledgers",
-        "store.model.references",
-        "store.timespec",
-        "store.reports.verify",
+        "pulsar_admin.store.codec.cursor",
+        "pulsar_admin.store.codec.schema",
+        "pulsar_admin.store.model.cursors",
+        "pulsar_admin.store.db.delayed",
+        "pulsar_admin.store.reports.ledgers",
+        "pulsar_admin.store.model.references",
+        "pulsar_admin.store.timespec",
+        "pulsar_admin.store.reports.verify",
     },
     "topics stats-internal plain": {
-        "store.reports.ledgers",
-        "store.db.owners",
-        "store.model.references",
-        "store.timespec",
+        "pulsar_admin.store.reports.ledgers",
+        "pulsar_admin.store.db.owners",
+        "pulsar_admin.store.model.references",
+        "pulsar_admin.store.timespec",
     },
     "topics find-by-time plain --time @1700000000000": {
-        "store.model.cursors",
-        "store.db.owners",
-        "store.model.references",
+        "pulsar_admin.store.model.cursors",
+        "pulsar_admin.store.db.owners",
+        "pulsar_admin.store.model.references",
     },
 }
 
@@ -52,7 +52,7 @@ def test_a_cold_question_imports_what_it_needs(words: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stderr.splitlines()[-1].split("\0"))
-    assert "store.db.environment" in loaded
+    assert "pulsar_admin.store.db.environment" in loaded
     assert loaded.isdisjoint(_NOT_NEEDED[words] | {"pulsar_admin.narrow", "rich", "numpy"})
 
 

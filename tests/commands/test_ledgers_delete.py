@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store.codec.ledgermetadata import ledger_path
-from store.db.environment import Txn, open_store
-from store.db.tree import Node, put_nodes, read_node, tree_key
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, put_nodes, read_node, tree_key
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.stores import copied
@@ -63,7 +63,7 @@ def test_ledgers_of_other_programs_stay(tmp_path: Path, cli: Cli, damages_stores
     """Metadata without ``application=pulsar``: packages of functions keep such ledgers, which nodes of their own list."""
     from msgspec.structs import replace
 
-    from store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata
+    from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata
 
     path = copied("small", "clean", tmp_path)
     with open_store(path) as store, store.read() as txn:

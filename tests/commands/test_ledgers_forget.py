@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.cursor import CursorInfo, encode_cursor_info
-from store.codec.ledgermetadata import ledger_path
-from store.codec.managedledger import decode_managed_ledger
-from store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
-from store.db.environment import Txn, open_store
-from store.db.tree import Node, find_node, put_nodes, read_node, tree_key
-from store.model.cursors import iter_backlog, iter_cursor_names, read_cursor
-from store.model.reader import open_reader
-from store.model.references import index_owners
-from store.model.topics import read_topic
-from store.names import Position, parse_topic
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.managedledger import decode_managed_ledger
+from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, find_node, put_nodes, read_node, tree_key
+from pulsar_admin.store.model.cursors import iter_backlog, iter_cursor_names, read_cursor
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli

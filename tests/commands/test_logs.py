@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.digest import DigestType
-from store.codec.entrylog import (
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.entrylog import (
     HEADER_BYTES,
     EntryLogHeader,
     decode_header,
@@ -19,8 +19,8 @@ from store.codec.entrylog import (
     encode_header,
     encode_ledgers_map,
 )
-from store.engine.slices import Cut
-from store.scan.ledgers_map import read_map_bytes
+from pulsar_admin.store.engine.slices import Cut
+from pulsar_admin.store.scan.ledgers_map import read_map_bytes
 from tests.conftest import Cli
 from tests.scan.test_files import entry_record
 from tests.worlds import GOLDEN, assert_unchanged, scratch_copy, world
@@ -182,7 +182,7 @@ def test_slices_say_what_one_scan_says(
     }
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-    monkeypatch.setattr("store.index.scan.cut_for", lambda memory_bytes: Cut(90_000))
+    monkeypatch.setattr("pulsar_admin.store.index.scan.cut_for", lambda memory_bytes: Cut(90_000))
     for name in files:
         command = ("logs", words[0], tmp_path / name, *words[1:])
         here, sliced = cli(*command), cli(*command, "--jobs", "2")

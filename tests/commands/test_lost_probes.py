@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.generate import generate
-from store.sources.rocksdb import apply_changes, open_for_reading
+from pulsar_admin.store.sources.rocksdb import apply_changes, open_for_reading
 from tests.conftest import Cli
 from tests.worlds import CLUSTER, scratch_copy, world
 

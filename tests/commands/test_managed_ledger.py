@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import pulsar_admin as pa
-from store.db.environment import open_store
-from store.db.tree import find_node
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import find_node
 from tests.conftest import Cli
 from tests.stores import copied
 

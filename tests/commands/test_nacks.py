@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from store.db.environment import open_store
-from store.db.locks import take_writer_lock
-from store.db.nacks import bucket_key, tracker_id, tracker_key
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.locks import take_writer_lock
+from pulsar_admin.store.db.nacks import bucket_key, tracker_id, tracker_key
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
 from tests.stores import copied
@@ -376,14 +376,14 @@ def _python(code: str, store: Path, *words: object) -> subprocess.CompletedProce
 _KILL = "import os, signal\ndef kill(*_, **__): os.kill(os.getpid(), signal.SIGKILL)\n"
 _BEFORE_APPLY = _KILL + "from pulsar_admin.context import App\nApp.apply = kill"
 _IN_APPLY = _KILL + (
-    "from store.db.environment import Txn\noriginal, calls = Txn.delete, []\n"
+    "from pulsar_admin.store.db.environment import Txn\noriginal, calls = Txn.delete, []\n"
     "def delete(*arguments):\n"
     "    calls.append(1)\n"
     "    kill() if len(calls) == 2 else None\n"
     "    return original(*arguments)\n"
     "Txn.delete = delete"
 )
-_BEFORE_RECORD = _KILL + "from store.changes import plan\nplan._append = kill"
+_BEFORE_RECORD = _KILL + "from pulsar_admin.store.changes import plan\nplan._append = kill"
 _BEFORE_OUTPUT = _KILL + "from pulsar_admin import output\noutput.emit_records = kill"
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from store.db.environment import open_store
-from store.db.tree import tree_key
-from store.errors import NamespaceNotFound
-from store.names import parse_namespace
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import tree_key
+from pulsar_admin.store.errors import NamespaceNotFound
+from pulsar_admin.store.names import parse_namespace
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.worlds import WORLD_NAMES, oracle

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import pulsar_admin as pa
-from store.codec.cursor import CursorInfo
-from store.db.environment import open_store
-from store.errors import NothingMatches
-from store.model.copy_age import AsOf, put_as_of, put_refreshed
-from store.names import Position
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.errors import NothingMatches
+from pulsar_admin.store.model.copy_age import AsOf, put_as_of, put_refreshed
+from pulsar_admin.store.names import Position
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
 from tests.stores import copied

@@ -12,8 +12,8 @@ import pytest
 
 from pulsar_admin import lookup
 from pulsar_admin.policy_rows import policy_rows
-from store.changes.plan import Plan, apply_plan, put_value_step
-from store.db.environment import open_store
+from pulsar_admin.store.changes.plan import Plan, apply_plan, put_value_step
+from pulsar_admin.store.db.environment import open_store
 from tests.conftest import Cli
 from tests.live.policy_commands import LINES, STORED, commands_of, stored_policies
 from tests.stores import copied

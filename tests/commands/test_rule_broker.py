@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.cursor import CursorInfo
-from store.codec.ledgermetadata import ledger_path
-from store.db.environment import open_store
-from store.db.tree import tree_key
-from store.names import Position
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import tree_key
+from pulsar_admin.store.names import Position
 from tests.conftest import Cli
 from tests.synthetic import Made, MadeTopic, make_store
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from store.changes.plan import WritingPlan
-from store.changes.schemas import NewSchema, plan_upload
-from store.codec.avrocompat import can_read
-from store.codec.schema import SchemaEntry, decode_schema_entry
-from store.db.environment import open_store
-from store.model.reader import open_reader
-from store.model.schemas import find_locator
-from store.names import Position, parse_topic
+from pulsar_admin.store.changes.plan import WritingPlan
+from pulsar_admin.store.changes.schemas import NewSchema, plan_upload
+from pulsar_admin.store.codec.avrocompat import can_read
+from pulsar_admin.store.codec.schema import SchemaEntry, decode_schema_entry
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.schemas import find_locator
+from pulsar_admin.store.names import Position, parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.stores import copied
@@ -91,7 +91,7 @@ SHOWN = """{
 def store(tmp_path: Path) -> Path:
     made = copied("small", "clean", tmp_path)
     with open_store(made, writable=True) as opened:
-        from store.changes.plan import Plan, apply_plan, put_value_step
+        from pulsar_admin.store.changes.plan import Plan, apply_plan, put_value_step
 
         with opened.read() as txn:
             step = put_value_step(txn, "/admin/policies/tdo/sch", b"{}", 0)

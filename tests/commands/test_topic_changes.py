@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from store.changes.plan import Plan, apply_plan, put_value_step
-from store.codec.cursor import decode_cursor_info
-from store.codec.managedledger import decode_managed_ledger
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import open_store
-from store.db.tree import Node, encode_node, find_node, iter_nodes, tree_key
-from store.names import parse_topic
+from pulsar_admin.store.changes.plan import Plan, apply_plan, put_value_step
+from pulsar_admin.store.codec.cursor import decode_cursor_info
+from pulsar_admin.store.codec.managedledger import decode_managed_ledger
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import Node, encode_node, find_node, iter_nodes, tree_key
+from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.live.topic_changes import NAMESPACE, RECORDING

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from store.codec.cursor import CursorInfo
-from store.names import Position
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.names import Position
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store

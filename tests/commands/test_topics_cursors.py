@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from store.codec.cursor import CursorInfo, decode_cursor_info
-from store.db.environment import open_store
-from store.db.owners import find_owners
-from store.db.tree import read_node
-from store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import Position, parse_topic
+from pulsar_admin.store.codec.cursor import CursorInfo, decode_cursor_info
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.db.tree import read_node
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.stores import copied

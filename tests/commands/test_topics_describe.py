@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from store.names import encode_name
+from pulsar_admin.store.names import encode_name
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.worlds import asked_topics, oracle
@@ -104,9 +104,9 @@ def test_quick_reads_no_entries(cli: Cli, tmp_path: Path, damages_stores: None) 
 
 
 def test_an_unreadable_cursor_is_told_and_the_rest_is_shown(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
-    from store.db.environment import Txn, open_store
-    from store.db.tree import Node, find_node, put_nodes
-    from store.names import parse_topic
+    from pulsar_admin.store.db.environment import Txn, open_store
+    from pulsar_admin.store.db.tree import Node, find_node, put_nodes
+    from pulsar_admin.store.names import parse_topic
 
     store = tmp_path / "store"
     shutil.copytree(imported("small", "clean"), store)

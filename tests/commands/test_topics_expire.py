@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from store.codec.cursor import CursorInfo
-from store.names import Position
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.names import Position
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
@@ -89,10 +89,10 @@ def test_alias_and_text(cli: Cli, store: Path) -> None:
 
 def _bytes(topic: str, entries: int) -> int:
     """Payload bytes of the first entries, from the entry logs by way of the raw reader."""
-    from store.db.environment import open_store
-    from store.model.reader import open_reader
-    from store.model.topics import read_topic
-    from store.names import parse_topic
+    from pulsar_admin.store.db.environment import open_store
+    from pulsar_admin.store.model.reader import open_reader
+    from pulsar_admin.store.model.topics import read_topic
+    from pulsar_admin.store.names import parse_topic
 
     with open_store(imported("small", "clean")) as opened, open_reader(opened) as reader:
         found = read_topic(reader.txn, parse_topic(topic))

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from store.codec.cursor import CursorInfo, encode_cursor_info
-from store.codec.ledgermetadata import ledger_path
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn, open_store
-from store.db.tree import Node, put_nodes, read_node, tree_key
-from store.model.reader import open_reader
-from store.model.references import index_owners
-from store.names import Position, parse_topic
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, put_nodes, read_node, tree_key
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.worlds import CLUSTER, WORLD_NAMES, oracle

@@ -7,7 +7,7 @@ from zlib import crc32
 
 import pytest
 
-from store.names import in_hash_order
+from pulsar_admin.store.names import in_hash_order
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.worlds import WORLD_NAMES, oracle

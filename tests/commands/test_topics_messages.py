@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from store.codec.cursor import CursorInfo, encode_cursor_info
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn, open_store
-from store.db.tree import Node, put_nodes
-from store.model.ledgers import find_place
-from store.model.reader import open_reader
-from store.names import Position, parse_topic
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.model.ledgers import find_place
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.synthetic import Made, MadeTopic, make_store

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from commands.topics.printout import Printing, hex_dump, render_message
-from store.model.messages import Message
-from store.names import Position
+from pulsar_admin.commands.topics.printout import Printing, hex_dump, render_message
+from pulsar_admin.store.model.messages import Message
+from pulsar_admin.store.names import Position
 
 HEAD = """\
          +-------------------------------------------------+

@@ -15,9 +15,9 @@ import pytest
 
 import pulsar_admin
 from pulsar_admin.jsonify import to_json
-from store.db.environment import open_store
-from store.model.ledgers import find_place
-from store.model.reader import open_reader
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.ledgers import find_place
+from pulsar_admin.store.model.reader import open_reader
 from tests import shapes
 from tests.conftest import Cli
 from tests.stores import imported

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from store.engine.local import LocalEngine
+from pulsar_admin.store.engine.local import LocalEngine
 from tests import shapes
 from tests.conftest import Cli
 from tests.stores import imported
@@ -35,7 +35,7 @@ PARTS: list[tuple[str, ...]] = [
 @pytest.fixture
 def columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """However little there is to read, it is read as columns."""
-    monkeypatch.setattr("store.search.window.SMALL_MESSAGES", -1)
+    monkeypatch.setattr("pulsar_admin.store.search.window.SMALL_MESSAGES", -1)
 
 
 def read(cli: Cli, store: Path, *words: str) -> tuple[int, str]:
@@ -82,8 +82,8 @@ def test_what_is_lost_is_counted_and_the_first_named(tmp_path: Path, cli: Cli) -
 def test_reading_stops_with_the_last_message_wanted(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 20 batches of entries one is read, not all."""
     store = make_store(tmp_path / "store", {T: MadeTopic([[Made(START_MS + index) for index in range(2000)]])})
-    monkeypatch.setattr("store.scan.entries.BATCH_ENTRIES", 100)
-    from store.scan.places import PlacesReader
+    monkeypatch.setattr("pulsar_admin.store.scan.entries.BATCH_ENTRIES", 100)
+    from pulsar_admin.store.scan.places import PlacesReader
 
     reads: list[int] = []
     plain = PlacesReader.read_places
@@ -120,8 +120,8 @@ def test_a_large_window_of_times_is_read_as_columns(tmp_path: Path, cli: Cli, mo
 
 def _counted(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[int]]:
     """Count the entries that are read one by one, and those read as columns."""
-    from store.model.reader import EntryReader
-    from store.scan.places import PlacesReader
+    from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.scan.places import PlacesReader
 
     alone: list[int] = []
     together: list[int] = []

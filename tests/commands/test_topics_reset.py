@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from store.changes.resets import bit_words
-from store.codec.cursor import CursorInfo, CursorState
-from store.db.environment import open_store
-from store.model.cursors import COMPACTION_CURSOR, read_cursor
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import Position, parse_topic
+from pulsar_admin.store.changes.resets import bit_words
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, read_cursor
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import pulsar_admin
-from store.names import parse_topic
+from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store

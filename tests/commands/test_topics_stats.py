@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from commands.topics.answers import size_of
-from store.codec.cursor import CursorInfo
-from store.codec.logscan import Record, iter_records
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn, open_store
-from store.db.tree import Node, find_node, put_nodes
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import Position, parse_namespace, parse_topic
+from pulsar_admin.commands.topics.answers import size_of
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.logscan import Record, iter_records
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, find_node, put_nodes
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_namespace, parse_topic
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.synthetic import Made, MadeTopic, make_store

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
-from store.changes.plan import Plan, put_value_step
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.codec.transactions import (
+from pulsar_admin.store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
+from pulsar_admin.store.changes.plan import Plan, put_value_step
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.transactions import (
     ABORT,
     ACK,
     ADD_PARTITION,
@@ -21,11 +21,11 @@ from store.codec.transactions import (
     decode_log_entry,
     decode_pending_ack,
 )
-from store.db.environment import open_store
-from store.db.tree import tree_key
-from store.errors import EntryCorrupt, Unsupported
-from store.model.transactions import log_topic
-from store.names import Position, parse_topic
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import tree_key
+from pulsar_admin.store.errors import EntryCorrupt, Unsupported
+from pulsar_admin.store.model.transactions import log_topic
+from pulsar_admin.store.names import Position, parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.stores import copied

@@ -10,7 +10,7 @@ import cramjam
 import google_crc32c
 from msgspec import Struct, field
 
-from store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata, SingleMessageMetadata
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata, SingleMessageMetadata
 
 NONE, LZ4, ZLIB, ZSTD, SNAPPY = range(5)
 PUBLISH_MS = 1_700_000_000_000

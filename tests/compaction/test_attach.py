@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
-from store.db.environment import Txn, open_store
-from store.db.tree import find_node, put_nodes
-from store.model.ledgers import find_metadata
-from store.names import Position
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import find_node, put_nodes
+from pulsar_admin.store.model.ledgers import find_metadata
+from pulsar_admin.store.names import Position
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.stores import lose_nodes

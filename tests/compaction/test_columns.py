@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from store.model.reader import EntryReader
-from store.names import Position
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import Position
 from tests import shapes
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.compaction.test_recorded import READABLE, _recorded
@@ -72,7 +72,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """However little there is to read, it is read as columns."""
-    monkeypatch.setattr("store.search.window.SMALL_MESSAGES", -1)
+    monkeypatch.setattr("pulsar_admin.store.search.window.SMALL_MESSAGES", -1)
 
 
 def read(cli: Cli, store: Path, *words: str) -> tuple[int, str]:
@@ -145,7 +145,7 @@ def test_a_large_view_is_not_read_one_by_one(tmp_path: Path, cli: Cli, monkeypat
     ]
     view = MadeCompacted(77, kept, Position(10, 5000))
     store = make_store(tmp_path / "store", {T: MadeTopic([[Made(PUBLISH_MS)]], compacted=view)})
-    monkeypatch.setattr("store.search.window.SMALL_MESSAGES", 2500)
+    monkeypatch.setattr("pulsar_admin.store.search.window.SMALL_MESSAGES", 2500)
     alone: list[int] = []
     plain = EntryReader.read
 
@@ -183,7 +183,7 @@ def backwards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.usefixtures("columns")
 def test_a_time_is_found_as_one_by_one(cli: Cli, backwards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     late = [(number * 37) % 300 for number in range(300)]
-    monkeypatch.setattr("store.scan.entries.BATCH_ENTRIES", 64)
+    monkeypatch.setattr("pulsar_admin.store.scan.entries.BATCH_ENTRIES", 64)
     for time_ms in TIMES:
         first = next((number for number, ms in enumerate(late) if PUBLISH_MS + ms >= time_ms), None)
         words = ("--store", backwards, "compaction", "find-by-time", T, "--time", f"@{time_ms}", "-o", "json")

@@ -8,14 +8,22 @@ from typing import Any
 
 import pytest
 
-from store.codec.message import encode_message_entry
-from store.compaction.occurrences import BEHIND, KEPT, SUPERSEDED, TOMBSTONE, UNCOMMITTED, KeyHistory, explain_key
-from store.compaction.view import open_view
-from store.db.environment import open_store
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import read_topic
-from store.names import Position, parse_topic
-from store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.compaction.occurrences import (
+    BEHIND,
+    KEPT,
+    SUPERSEDED,
+    TOMBSTONE,
+    UNCOMMITTED,
+    KeyHistory,
+    explain_key,
+)
+from pulsar_admin.store.compaction.view import open_view
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store

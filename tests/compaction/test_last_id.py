@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from store.compaction import last_id as rules
-from store.compaction.last_id import LastId, find_last_id
-from store.db.entry_files import EntryFiles
-from store.db.environment import open_store
-from store.errors import EntryCorrupt, MetadataCorrupt, StoreError
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import Position, parse_topic
+from pulsar_admin.store.compaction import last_id as rules
+from pulsar_admin.store.compaction.last_id import LastId, find_last_id
+from pulsar_admin.store.db.entry_files import EntryFiles
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, StoreError
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_topic
 from tests.compaction.entries import LZ4, NONE, PUBLISH_MS, SNAPPY, ZLIB, ZSTD, Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store

@@ -14,12 +14,12 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 _PROGRAM = """
 import hashlib, json, resource, sys
 from pathlib import Path
-from store.compaction.phases import Compaction, CompactionRules
-from store.compaction.prepare import SourceOptions, prepare
-from store.model.reader import open_reader
-from store.db.environment import open_store
-from store.names import parse_topic
-from store.model.topics import read_topic
+from pulsar_admin.store.compaction.phases import Compaction, CompactionRules
+from pulsar_admin.store.compaction.prepare import SourceOptions, prepare
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.model.topics import read_topic
 
 def run(limit_keys):
     with open_store(Path(sys.argv[1])) as store, open_reader(store) as reader:

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from store.compaction.last_id import find_last_id
-from store.compaction.phases import Compaction, CompactionRules
-from store.compaction.prepare import SourceOptions, prepare
-from store.compaction.status import read_status
-from store.compaction.view import find_compacted_view
-from store.db.environment import open_store
-from store.model.extent import iter_ledger_parts
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import Position, parse_topic
-from store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.compaction.last_id import find_last_id
+from pulsar_admin.store.compaction.phases import Compaction, CompactionRules
+from pulsar_admin.store.compaction.prepare import SourceOptions, prepare
+from pulsar_admin.store.compaction.status import read_status
+from pulsar_admin.store.compaction.view import find_compacted_view
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.compaction.entries import LZ4, PUBLISH_MS, Batch, Slot, compacted, decompressed, entry, split
 from tests.compaction.test_recorded import read_rows
 from tests.conftest import Cli

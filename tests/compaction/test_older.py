@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from store.compaction.status import read_status
-from store.db.environment import open_store
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import parse_topic
+from pulsar_admin.store.compaction.status import read_status
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import parse_topic
 from tests.compaction.test_recorded import read_rows
 from tests.conftest import Cli
 from tests.stores import imported

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from store.compaction.last_id import ENCRYPTED, find_last_id
-from store.compaction.reading import bisect_view, find_in_view, iter_view
-from store.compaction.view import open_view, read_compacted_entry
-from store.db.environment import open_store
-from store.errors import StoreError
-from store.model.message_row import message_row
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import Topic, read_topic
-from store.names import parse_topic
+from pulsar_admin.store.compaction.last_id import ENCRYPTED, find_last_id
+from pulsar_admin.store.compaction.reading import bisect_view, find_in_view, iter_view
+from pulsar_admin.store.compaction.view import open_view, read_compacted_entry
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.message_row import message_row
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.worlds import oracle

@@ -11,18 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pulsar_admin as pa
-from store.compaction.phases import Compaction, CompactionRules
-from store.compaction.prepare import SourceOptions, prepare
-from store.compaction.reading import iter_view
-from store.compaction.view import find_compacted_view, open_view
-from store.db.environment import open_store
-from store.errors import StoreError
-from store.model.extent import iter_ledger_parts
-from store.model.ledgers import find_metadata
-from store.model.messages import Message
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import read_topic
-from store.names import Position, parse_topic
+from pulsar_admin.store.compaction.phases import Compaction, CompactionRules
+from pulsar_admin.store.compaction.prepare import SourceOptions, prepare
+from pulsar_admin.store.compaction.reading import iter_view
+from pulsar_admin.store.compaction.view import find_compacted_view, open_view
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.ledgers import find_metadata
+from pulsar_admin.store.model.messages import Message
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_topic
 from tests.compaction.entries import LZ4, PUBLISH_MS, Batch, Slot, compacted, decompressed, entry, split
 from tests.compaction.test_recorded import COMPACTED
 from tests.conftest import Cli

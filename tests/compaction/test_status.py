@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.cursor import CursorInfo
-from store.codec.digest import DigestType
-from store.compaction.status import CompactionStatus, read_status
-from store.db.environment import Store, open_store
-from store.db.tree import put_nodes
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import Position, parse_topic
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.compaction.status import CompactionStatus, read_status
+from pulsar_admin.store.db.environment import Store, open_store
+from pulsar_admin.store.db.tree import put_nodes
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_topic
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.synthetic import Made, MadeCompacted, MadeTopic, ledger_node, make_store

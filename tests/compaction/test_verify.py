@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from store.codec.cursor import CursorInfo
-from store.compaction import verification as kinds
-from store.compaction.verification import Verification
-from store.compaction.verify import verify_view
-from store.db.environment import open_store
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import Position, parse_topic
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.compaction import verification as kinds
+from pulsar_admin.store.compaction.verification import Verification
+from pulsar_admin.store.compaction.verify import verify_view
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_topic
 from tests.compaction.entries import LZ4, PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.compaction.test_recorded import COMPACTED
 from tests.conftest import Cli
@@ -47,7 +47,7 @@ def _store(path: Path, payloads: Sequence[bytes], raw: Sequence[bytes] = RAW, **
 
 
 def _verify(path: Path, limit_keys: int = 1000) -> Verification:
-    from store.compaction.view import find_compacted_view
+    from pulsar_admin.store.compaction.view import find_compacted_view
 
     with open_store(path) as store, open_reader(store) as reader:
         topic = read_topic(reader.txn, parse_topic(TOPIC))

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from store.db.environment import open_store
-from store.errors import StoreBusy
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.errors import StoreBusy
 from tests.conftest import Cli
 from tests.stores import narrow_copy
 
 _HOLDER = """
 import sys
 from pathlib import Path
-from store.db.environment import open_store
+from pulsar_admin.store.db.environment import open_store
 with open_store(Path(sys.argv[1])) as opened, opened.read() as txn:
     seen = {key: bytes(value) for key, value in txn.items("tree")}
     print("open", flush=True)

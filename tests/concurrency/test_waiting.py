@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pulsar_admin.cli import run
-from store.db.locks import take_writer_lock
-from store.errors import DiskFailed
+from pulsar_admin.store.db.locks import take_writer_lock
+from pulsar_admin.store.errors import DiskFailed
 from tests.conftest import Cli
 from tests.stores import copied
 from tests.worlds import world
@@ -101,7 +101,7 @@ def test_network_file_systems_are_refused(kind: str, cli: Cli, tmp_path: Path, m
     mounts = tmp_path / "mountinfo"
     line = f"36 35 {os.major(device)}:{os.minor(device)} / /with\\040space rw,noatime shared:1 - {kind} server:/export rw\n"
     mounts.write_text(f"21 1 0:0 / / rw - ext4 /dev/none rw\n{line}")
-    monkeypatch.setattr("store.db.mounts.MOUNTINFO", mounts)
+    monkeypatch.setattr("pulsar_admin.store.db.mounts.MOUNTINFO", mounts)
     for store, command in ((path, SKIP), (path, ("store", "log")), (tmp_path / "a" / "b", ("store", "init"))):
         refused = cli("--store", store, *command, "-o", "json")
         assert (refused.exit_code, refused.error["code"], refused.error["context"]["fileSystem"]) == (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from store.db import environment
-from store.scan.files import FileScan
-from store.transfer import cataloguing, imports
+from pulsar_admin.store.db import environment
+from pulsar_admin.store.scan.files import FileScan
+from pulsar_admin.store.transfer import cataloguing, imports
 from tests.crash.killing import killing
 
 

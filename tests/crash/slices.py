@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from store.engine import local
-from store.engine.slices import FileRange
-from store.index import build, rebuild
-from store.scan import files
-from store.transfer import imports, refresh
+from pulsar_admin.store.engine import local
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.index import build, rebuild
+from pulsar_admin.store.scan import files
+from pulsar_admin.store.transfer import imports, refresh
 
 
 class Setting(NamedTuple):
@@ -71,7 +71,7 @@ def _note_slices(record: Path, engine: str) -> None:
         return
     owner: Any = local.LocalEngine
     if engine == "spark":
-        from store.engine.spark import SparkEngine
+        from pulsar_admin.store.engine.spark import SparkEngine
 
         owner = SparkEngine
     run = owner.run

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-import store.transfer.exports  # noqa: F401 - once, not in each child
+import pulsar_admin.store.transfer.exports  # noqa: F401 - once, not in each child
 
 STEPS = ("open", "replace", "unlink", "fsync", "mkdir", "rmdir", "chown", "fchown", "chmod", "fchmod")
 """Calls that change files, or make a change last; of ``open`` those that create."""

@@ -13,11 +13,11 @@ import pytest
 
 from pulsar_admin.api import delayed as asking
 from pulsar_admin.cli import run
-from store.changes.log_writer import LogWriter, WrittenLedgers
-from store.check import Finding, check_store
-from store.db.environment import open_store
-from store.db.files import iter_logs
-from store.delayed import build as building
+from pulsar_admin.store.changes.log_writer import LogWriter, WrittenLedgers
+from pulsar_admin.store.check import Finding, check_store
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.delayed import build as building
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
 from tests.crash.killing import killing

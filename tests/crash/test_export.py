@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from store.codec.dbledger import decode_location_row
-from store.sources.rocksdb import open_for_reading
+from pulsar_admin.store.codec.dbledger import decode_location_row
+from pulsar_admin.store.sources.rocksdb import open_for_reading
 from tests.crash.forking import forking_server
 from tests.worlds import copy_tree, world
 

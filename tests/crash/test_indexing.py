@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from store.db.environment import open_store
-from store.db.files import LogFile, delete_log, iter_logs
-from store.transfer.imports import ImportOptions
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.files import LogFile, delete_log, iter_logs
+from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.crash.forking import RunChild, forking_server
 from tests.faults.states import lose_rows

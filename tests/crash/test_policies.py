@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pulsar_admin.cli import run
-from store.changes import plan as base
-from store.changes.log_writer import LogWriter, WrittenLedgers
-from store.check import check_store
-from store.db.environment import open_store
+from pulsar_admin.store.changes import plan as base
+from pulsar_admin.store.changes.log_writer import LogWriter, WrittenLedgers
+from pulsar_admin.store.check import check_store
+from pulsar_admin.store.db.environment import open_store
 from tests.conftest import Cli
 from tests.crash.killing import killing
 from tests.stores import copied
@@ -45,7 +45,7 @@ def test_killed_anywhere(owner: Any, name: str, before: bool, cli: Cli, tmp_path
 
     child = os.fork()
     if child == 0:
-        import store.changes.log_writer as writer
+        import pulsar_admin.store.changes.log_writer as writer
 
         killed = killing(getattr(owner, name), before=before)
         setattr(writer if name == "apply_plan" else owner, name, killed)

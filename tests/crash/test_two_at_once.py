@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.cli import run
-from store.db.environment import open_store
-from store.db.storeinfo import read_store_info
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.storeinfo import read_store_info
 from tests.conftest import Cli
 from tests.crash.stopping import Stopped
 from tests.soundness import assert_sound, bytes_of_store

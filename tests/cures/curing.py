@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn, open_store
-from store.db.tree import Node, put_nodes
-from store.model.references import index_owners
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.model.references import index_owners
 from tests.agreeing import check_agreement
 from tests.commands.changing import rows_of
 from tests.conftest import Cli

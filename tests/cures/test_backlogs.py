@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.cursor import CursorInfo
-from store.codec.message import encode_message_entry
-from store.names import Position, parse_topic
-from store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.conftest import Cli
 from tests.cures.curing import Json, check_told, diagnoses, run_printed, told
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store

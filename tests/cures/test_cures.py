@@ -19,15 +19,20 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pulsar_admin.cures import cure_lines, look_first
-from store.codec.cursor import CursorInfo, decode_cursor_info, encode_cursor_info
-from store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, encode_ledger_metadata, ledger_path
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import open_store
-from store.db.tree import Node, find_node, put_nodes, tree_key
-from store.doctor import Finding
-from store.model.references import index_owners
-from store.names import Position
-from store.rules.table import CAUSES
+from pulsar_admin.store.codec.cursor import CursorInfo, decode_cursor_info, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import (
+    LedgerState,
+    decode_ledger_metadata,
+    encode_ledger_metadata,
+    ledger_path,
+)
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import Node, find_node, put_nodes, tree_key
+from pulsar_admin.store.doctor import Finding
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.rules.table import CAUSES
 from tests.agreeing import check_agreement
 from tests.commands.changing import rows_of
 from tests.conftest import Cli

@@ -9,11 +9,11 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from store.codec.cursor import CursorInfo
-from store.db.environment import Txn, open_store
-from store.db.files import iter_logs, put_log
-from store.names import Position, parse_topic
-from store.rules import topics
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.files import iter_logs, put_log
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.rules import topics
 from tests.conftest import Cli
 from tests.cures.curing import check_told, diagnoses, run_printed, told
 from tests.stores import copied

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from store.db.environment import open_store
-from store.model.topics import read_topic
-from store.names import parse_topic
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.cures.curing import check_cured, check_told, diagnoses, put_values, told

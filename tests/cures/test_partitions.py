@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from store.codec.cursor import CursorInfo
-from store.codec.ledgermetadata import ledger_path
-from store.names import Position, parse_topic
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
 from tests.cures.curing import Json, Told, check_cured, check_told, diagnoses, put_values, told
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store

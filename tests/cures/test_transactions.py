@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from store.codec.cursor import CursorInfo, encode_cursor_info
-from store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.db.environment import open_store
-from store.db.next_ledger_id import put_next_ledger_id
-from store.model.cursors import PENDING_ACK_CURSOR
-from store.model.ledgers import find_metadata
-from store.model.reader import open_reader
-from store.model.topics import Topic, read_topic
-from store.names import Position, parse_topic
-from store.proto.transaction_pb2 import PendingAckMetadataEntry
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
+from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR
+from pulsar_admin.store.model.ledgers import find_metadata
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.proto.transaction_pb2 import PendingAckMetadataEntry
 from tests.conftest import Cli
 from tests.cures.curing import check_cured, check_told, diagnoses, put_values, run_printed, told
 from tests.stores import copied, lose_nodes

@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from store.changes.cursors import CursorMove, plan_moves, skipped
-from store.changes.plan import apply_plan
-from store.changes.resets import shifted_state
-from store.codec.cursor import CursorInfo
-from store.codec.message import encode_message_entry
-from store.db.delayed import Index, encode_index, index_key
-from store.db.delayed_rules import IndexRules, encode_rules, rules_key
-from store.db.environment import Store, open_store
-from store.delayed import build as building
-from store.delayed.partitions import PartitionSource
-from store.errors import IndexCorrupt, Unsupported
-from store.model.cursors import read_cursor
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import Position, parse_topic
-from store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.changes.cursors import CursorMove, plan_moves, skipped
+from pulsar_admin.store.changes.plan import apply_plan
+from pulsar_admin.store.changes.resets import shifted_state
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.db.delayed import Index, encode_index, index_key
+from pulsar_admin.store.db.delayed_rules import IndexRules, encode_rules, rules_key
+from pulsar_admin.store.db.environment import Store, open_store
+from pulsar_admin.store.delayed import build as building
+from pulsar_admin.store.delayed.partitions import PartitionSource
+from pulsar_admin.store.errors import IndexCorrupt, Unsupported
+from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.delayed.world import NOW_MS, TOPIC, build, held, index_of, sent, waiting
 from tests.stores import copied
 from tests.synthetic import Made, MadeTopic, make_store
@@ -116,7 +116,7 @@ def go_back(store: Store, subscription: str, entries: int) -> None:
 
 
 def undo(store: Store) -> None:
-    from store.changes.plan import plan_undo
+    from pulsar_admin.store.changes.plan import plan_undo
 
     with store.read() as txn:
         plan = plan_undo(txn, 1)

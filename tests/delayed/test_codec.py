@@ -12,9 +12,24 @@ import numpy as np
 import pytest
 from pyroaring import BitMap
 
-from store.db.delayed_entries import DelayedRows, decode_entry_rows, iter_encoded, sorted_rows
-from store.db.delayed_rules import IndexRules, check_growth, check_rules, decode_rules, encode_rules, parse_width_ms
-from store.errors import EntryCorrupt, IndexCorrupt, InvalidValue, LimitExceeded, Refused, StoreError, Unsupported
+from pulsar_admin.store.db.delayed_entries import DelayedRows, decode_entry_rows, iter_encoded, sorted_rows
+from pulsar_admin.store.db.delayed_rules import (
+    IndexRules,
+    check_growth,
+    check_rules,
+    decode_rules,
+    encode_rules,
+    parse_width_ms,
+)
+from pulsar_admin.store.errors import (
+    EntryCorrupt,
+    IndexCorrupt,
+    InvalidValue,
+    LimitExceeded,
+    Refused,
+    StoreError,
+    Unsupported,
+)
 
 TICK_MS = 1000
 

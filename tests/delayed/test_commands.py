@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
-from store.codec.cursor import decode_cursor_info, encode_cursor_info
-from store.db.environment import open_store
-from store.db.tree import find_node
-from store.delayed.buckets import iter_buckets
-from store.delayed.runs import open_runs
-from store.delayed.waiting import open_waiting
-from store.model.cursors import read_cursor
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import parse_topic
+from pulsar_admin.store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
+from pulsar_admin.store.codec.cursor import decode_cursor_info, encode_cursor_info
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.delayed.buckets import iter_buckets
+from pulsar_admin.store.delayed.runs import open_runs
+from pulsar_admin.store.delayed.waiting import open_waiting
+from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.delayed.test_build import message
 from tests.delayed.world import TOPIC, held, sent, waiting
@@ -108,9 +108,9 @@ def test_a_replay_that_ends_before_it_begins(cli: Cli) -> None:
 def test_replay_keeps_its_pace(cli: Cli, monkeypatch: Any) -> None:
     """At ten times the speed: the clock that the wheel waits for moves a tenth of the time between first and last message."""
     clock = [100.0]
-    monkeypatch.setattr("commands.delayed.replaying.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("pulsar_admin.commands.delayed.replaying.time.monotonic", lambda: clock[0])
     monkeypatch.setattr(
-        "commands.delayed.replaying.time.sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds)
+        "pulsar_admin.commands.delayed.replaying.time.sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds)
     )
     given = rows(cli, imported("small", "clean"), "replay", SHORT, "-s", "workers", "--until", FAR, "--speed", "10")
     span = (given[-1]["deliverAt"] - given[0]["deliverAt"]) / 1000
@@ -121,7 +121,7 @@ def test_stopped_replay_says_how_to_go_on(cli: Cli, monkeypatch: Any) -> None:
     def stop(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("commands.delayed.replaying.time.sleep", stop)
+    monkeypatch.setattr("pulsar_admin.commands.delayed.replaying.time.sleep", stop)
     result = cli("--store", imported("small", "clean"), "delayed", "replay", SHORT, "--until", FAR, "--speed", "1")
     assert result.exit_code == 130
     assert "--start-time 2026-11-21T09:23:" in result.stderr
@@ -271,9 +271,9 @@ def test_status_computes_the_ttl_conflict(cli: Cli, path: Path) -> None:
 def set_ttl(path: Path, seconds: int) -> None:
     from msgspec.structs import replace
 
-    from store.changes.policies import change_policies
-    from store.codec.policies import BacklogQuota
-    from store.names import parse_namespace
+    from pulsar_admin.store.changes.policies import change_policies
+    from pulsar_admin.store.codec.policies import BacklogQuota
+    from pulsar_admin.store.names import parse_namespace
 
     quota = BacklogQuota(10**12, -1, "consumer_backlog_eviction")
     with open_store(path, writable=True) as store:
@@ -307,7 +307,7 @@ def test_due_rows_carry_the_exact_time(cli: Cli, path: Path, monkeypatch: Any) -
     for row in one_by_one:
         assert row["deliverAt"] <= row["dueTime"] < row["deliverAt"] + 1000
         assert 0 <= row["dueTime"] - wanted[place(row)] <= 3
-    monkeypatch.setattr("store.delayed.backlog._ONE_BY_ONE_MAX", 1)
+    monkeypatch.setattr("pulsar_admin.store.delayed.backlog._ONE_BY_ONE_MAX", 1)
     rows(cli, path, "build", SHORT)
     assert rows(cli, path, "due", SHORT, "-s", "workers", "--until", FAR) == one_by_one
 

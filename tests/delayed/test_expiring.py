@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from store.codec.brokerentry import BrokerEntry
-from store.codec.cursor import CursorInfo
-from store.codec.message import encode_message_entry
-from store.db.environment import open_store
-from store.model.cursors import read_cursor
-from store.model.messages import MessageReader
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import Position, parse_topic
-from store.proto.pulsar_api_pb2 import MessageMetadata
-from store.search.before_due import FIRST, dropped_before_due, expiring_before_due
+from pulsar_admin.store.codec.brokerentry import BrokerEntry
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.messages import MessageReader
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.search.before_due import FIRST, dropped_before_due, expiring_before_due
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
 from tests.stores import copied
@@ -134,7 +134,7 @@ def test_nothing_is_said_where_nothing_is_delayed(cli: Cli, tmp_path: Path) -> N
 def test_many_entries_are_looked_through_where_a_policy_delays(
     policy: bool, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store.delayed.not_due.LOOKED_AT_MAX", 2)
+    monkeypatch.setattr("pulsar_admin.store.delayed.not_due.LOOKED_AT_MAX", 2)
     entries = [_delayed(CREATED_MS, CREATED_MS + 9000, None) for _ in range(3)]
     topic = MadeTopic([entries, [Made(CREATED_MS)]], cursors={"sub": CursorInfo(-1, Position(10, -1))})
     path = make_store(tmp_path / "s", {"a/b/t": topic})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from store.db.environment import open_store
+from pulsar_admin.store.db.environment import open_store
 from tests.conftest import Cli
 from tests.delayed.world import TOPIC, build, index_of
 from tests.stores import copied

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
-from store.codec.policies import BacklogQuota, encode_policies
-from store.codec.policies import Policies as StoredPolicies
-from store.db.environment import open_store
+from pulsar_admin.store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
+from pulsar_admin.store.codec.policies import BacklogQuota, encode_policies
+from pulsar_admin.store.codec.policies import Policies as StoredPolicies
+from pulsar_admin.store.db.environment import open_store
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.delayed.test_build import skip

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.db.delayed_entries import DelayedRows
-from store.db.delayed_rules import IndexRules
-from store.delayed import runs as module
-from store.delayed.runs import SortedRuns, open_runs
+from pulsar_admin.store.db.delayed_entries import DelayedRows
+from pulsar_admin.store.db.delayed_rules import IndexRules
+from pulsar_admin.store.delayed import runs as module
+from pulsar_admin.store.delayed.runs import SortedRuns, open_runs
 
 RULES = IndexRules(100, 10)
 Rows = list[tuple[int, int, int]]

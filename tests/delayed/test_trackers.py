@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from store.db.delayed_entries import sorted_rows
-from store.delayed.trackers import bitmap_bytes, queue_bytes
+from pulsar_admin.store.db.delayed_entries import sorted_rows
+from pulsar_admin.store.delayed.trackers import bitmap_bytes, queue_bytes
 from tests.conftest import Cli
 from tests.delayed.world import TOPIC
 from tests.stores import imported

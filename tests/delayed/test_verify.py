@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from store.db.delayed_entries import DelayedRows
-from store.db.environment import open_store
-from store.delayed.backlog import DelayScan
-from store.delayed.build import Draft, apply_draft
-from store.delayed.runs import SortedRuns, open_runs
-from store.model.reader import open_reader
+from pulsar_admin.store.db.delayed_entries import DelayedRows
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.delayed.backlog import DelayScan
+from pulsar_admin.store.delayed.build import Draft, apply_draft
+from pulsar_admin.store.delayed.runs import SortedRuns, open_runs
+from pulsar_admin.store.model.reader import open_reader
 from tests.conftest import Cli
 from tests.delayed.world import TOPIC, Message, build, held, index_of
 from tests.stores import copied

@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from store.db.delayed_entries import DelayedRows, sorted_rows
-from store.db.delayed_rules import IndexRules
-from store.delayed.wheel import TimeWheel
+from pulsar_admin.store.db.delayed_entries import DelayedRows, sorted_rows
+from pulsar_admin.store.db.delayed_rules import IndexRules
+from pulsar_admin.store.delayed.wheel import TimeWheel
 
 Key = tuple[int, int]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from store.db.delayed import Index, find_index
-from store.db.delayed_entries import DelayedRows
-from store.db.environment import Store
-from store.delayed.build import Wanted, apply_draft, draft_index, finish_draft, read_drafts, result_of
-from store.delayed.partitions import PartitionSource
-from store.delayed.runs import open_runs
-from store.model.cursors import iter_backlog, read_cursor
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import Position, parse_topic
+from pulsar_admin.store.db.delayed import Index, find_index
+from pulsar_admin.store.db.delayed_entries import DelayedRows
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.delayed.build import Wanted, apply_draft, draft_index, finish_draft, read_drafts, result_of
+from pulsar_admin.store.delayed.partitions import PartitionSource
+from pulsar_admin.store.delayed.runs import open_runs
+from pulsar_admin.store.model.cursors import iter_backlog, read_cursor
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_topic
 from tests.worlds import oracle
 
 TOPIC = "persistent://acme/delayed/reminders"

@@ -16,8 +16,8 @@ _found: dict[str, list[dict[str, str]]] = {}
 
 
 def pytest_configure() -> None:
-    from store.rules.finding import Finding
-    from store.rules.rule import Evidence, Rule
+    from pulsar_admin.store.rules.finding import Finding
+    from pulsar_admin.store.rules.rule import Evidence, Rule
 
     found = Rule.found
 

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from pulsar_admin.cli import root
-from store.rules.table import CAUSES
+from pulsar_admin.store.rules.table import CAUSES
 from tests.conftest import Cli
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.ledgermetadata import ledger_path
-from store.db.environment import Store, open_store
-from store.db.tree import tree_key
-from store.doctor import DoctorOptions, Finding, Severity, diagnose
-from store.doctor.overview import count_findings
-from store.model.topics import read_topic
-from store.names import parse_topic
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.db.environment import Store, open_store
+from pulsar_admin.store.db.tree import tree_key
+from pulsar_admin.store.doctor import DoctorOptions, Finding, Severity, diagnose
+from pulsar_admin.store.doctor.overview import count_findings
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import parse_topic
 from tests.stores import NOW_MS, copied, imported
 from tests.test_check import CASES, DEEP, findings
 

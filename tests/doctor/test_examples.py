@@ -8,8 +8,8 @@ from functools import cache
 
 import pytest
 
-from store.rules.finding import Severity
-from store.rules.table import CAUSES
+from pulsar_admin.store.rules.finding import Severity
+from pulsar_admin.store.rules.table import CAUSES
 from tests.doctor.recording import EXAMPLES
 from tests.test_architecture import MODULES, tree_of
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from store.doctor import Severity
-from store.facts.clocks import Clocks
+from pulsar_admin.store.doctor import Severity
+from pulsar_admin.store.facts.clocks import Clocks
 from tests.doctor.test_checked import told
 from tests.stores import imported
 from tests.worlds import STATES, oracle

@@ -11,17 +11,17 @@ from urllib.parse import quote
 import pytest
 from msgspec.structs import replace
 
-from store.codec.cursor import CursorInfo, encode_cursor_info
-from store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
-from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn, open_store
-from store.db.tree import Node, put_nodes, read_node
-from store.doctor import Finding, Severity
-from store.facts import disks
-from store.model.references import index_owners
-from store.names import Position
-from store.rules import topics, whole
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, put_nodes, read_node
+from pulsar_admin.store.doctor import Finding, Severity
+from pulsar_admin.store.facts import disks
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.rules import topics, whole
 from tests.conftest import Cli
 from tests.doctor.test_checked import told, told_of_clean
 from tests.stores import NOW_MS, copied, imported

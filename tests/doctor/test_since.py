@@ -16,13 +16,13 @@ import pytest
 from msgspec.structs import replace
 
 from pulsar_admin import open_store as open_api
-from store.db.environment import open_store
-from store.db.tree import tree_key
-from store.doctor import Finding, Ranking, Severity
-from store.doctor.since import Change, FindingChange, compare
-from store.model.copy_age import AsOf, put_as_of
-from store.rules.sight import BLIND, BLIND_PLACES, DEEP, FILES, UNREAD
-from store.rules.table import CAUSES
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import tree_key
+from pulsar_admin.store.doctor import Finding, Ranking, Severity
+from pulsar_admin.store.doctor.since import Change, FindingChange, compare
+from pulsar_admin.store.model.copy_age import AsOf, put_as_of
+from pulsar_admin.store.rules.sight import BLIND, BLIND_PLACES, DEEP, FILES, UNREAD
+from pulsar_admin.store.rules.table import CAUSES
 from tests.conftest import Cli
 from tests.doctor.test_checked import plant
 from tests.stores import copied, imported

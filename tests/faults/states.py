@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from store.db.environment import DATABASES, Txn, open_store
-from store.db.files import iter_logs
-from store.db.storeinfo import read_store_info
-from store.dump.files import LOCK, MANIFEST
-from store.errors import StoreError
+from pulsar_admin.store.db.environment import DATABASES, Txn, open_store
+from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.db.storeinfo import read_store_info
+from pulsar_admin.store.dump.files import LOCK, MANIFEST
+from pulsar_admin.store.errors import StoreError
 
 
 def store_state(path: str) -> dict[str, str]:
@@ -129,7 +129,7 @@ def lose_nodes(path: str, *prefixes: str) -> None:
 
 def empty_bookie_index(path: str) -> None:
     """Leave the bookie of the directory PATH an index without a row, as it makes one where it finds none."""
-    from store.sources.rocksdb import create_database
+    from pulsar_admin.store.sources.rocksdb import create_database
 
     for name in ("ledgers", "locations"):
         database = Path(path, _CURRENT, name)

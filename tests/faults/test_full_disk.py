@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from store.sources.rocksdb import open_for_reading
+from pulsar_admin.store.sources.rocksdb import open_for_reading
 from tests.faults.states import empty_bookie_index
 from tests.reclaiming import CURRENT, entries, half_dead_bookie, listed_ledgers
 from tests.stores import copied

@@ -32,7 +32,7 @@ from pulsar_admin import lookup, table
 from pulsar_admin.cli import CONTEXT, TableGroup, root, run
 from pulsar_admin.errors import EXIT_CODES
 from pulsar_admin.options import Command
-from store.files import write_new_file
+from pulsar_admin.store.files import write_new_file
 from tests.soundness import bytes_of_store
 from tests.worlds import copy_tree, world
 

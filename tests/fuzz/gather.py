@@ -21,17 +21,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store.codec import compression, delayedbucket, entrylog, journal, rocksvalue
-from store.codec.dbledger import LocationRow, encode_location_row
-from store.codec.entry import decode_entry
-from store.codec.policyevent import builtin_schema
-from store.codec.wrapper import Wrapping, wrap
-from store.db import delayed_entries as delayedindex
-from store.db import nacks as nackrow
-from store.db.environment import open_store
-from store.db.tree import decode_node
-from store.nacks.tracker import NegativeAcksTracker
-from store.names import Position
+from pulsar_admin.store.codec import compression, delayedbucket, entrylog, journal, rocksvalue
+from pulsar_admin.store.codec.dbledger import LocationRow, encode_location_row
+from pulsar_admin.store.codec.entry import decode_entry
+from pulsar_admin.store.codec.policyevent import builtin_schema
+from pulsar_admin.store.codec.wrapper import Wrapping, wrap
+from pulsar_admin.store.db import delayed_entries as delayedindex
+from pulsar_admin.store.db import nacks as nackrow
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import decode_node
+from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
+from pulsar_admin.store.names import Position
 from tests import encoders
 from tests.fuzz.mutators import join
 from tests.fuzz.running import CORPUS, Runner, inputs_of, keep

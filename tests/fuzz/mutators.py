@@ -15,7 +15,7 @@ from typing import Any
 
 import google_crc32c
 
-from store.errors import MetadataCorrupt
+from pulsar_admin.store.errors import MetadataCorrupt
 
 Mutate = Callable[[bytes, random.Random, Sequence[bytes]], bytes]
 Seal = Callable[[bytes], bytes]
@@ -310,7 +310,7 @@ def seal_zookeeper_log(data: bytes) -> bytes:
 
 def seal_zookeeper_snapshot(data: bytes) -> bytes:
     """Return a snapshot with its seals made right: the decoder says where they are and what they ought to be."""
-    from store.codec.zookeeper import decode_snapshot
+    from pulsar_admin.store.codec.zookeeper import decode_snapshot
 
     for _ in range(3):
         try:
@@ -331,7 +331,7 @@ def seal_delayed_index(data: bytes) -> bytes:
 
 def seal_nacks(data: bytes) -> bytes:
     """Return a serialized tracker with both checksums made right."""
-    from store.nacks.codec import HEADER_SIZE_BYTES
+    from pulsar_admin.store.nacks.codec import HEADER_SIZE_BYTES
 
     if len(data) < HEADER_SIZE_BYTES:
         return data

@@ -13,14 +13,19 @@ from typing import Any
 
 _MOST_BYTES = 8192
 _INSTRUMENTED = [
-    "store.codec",
-    "store.changes.plan",
-    "store.dump.source",
-    "store.sources.zookeeper",
-    "store.names",
-    "store.timespec",
+    "pulsar_admin.store.codec",
+    "pulsar_admin.store.changes.plan",
+    "pulsar_admin.store.dump.source",
+    "pulsar_admin.store.sources.zookeeper",
+    "pulsar_admin.store.names",
+    "pulsar_admin.store.timespec",
 ]
-_INSTRUMENTED += ["store.db.tree", "store.codec.given", "commands.topics.resets_file", "pulsar_admin.config"]
+_INSTRUMENTED += [
+    "pulsar_admin.store.db.tree",
+    "pulsar_admin.store.codec.given",
+    "pulsar_admin.commands.topics.resets_file",
+    "pulsar_admin.config",
+]
 
 
 def main() -> None:

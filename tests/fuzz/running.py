@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from store.errors import StoreError
+from pulsar_admin.store.errors import StoreError
 from tests.fuzz.targets import TARGETS
 
 HERE = Path(__file__).resolve().parent

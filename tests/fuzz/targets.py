@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from commands.topics.moving import read_lines
+from pulsar_admin.commands.topics.moving import read_lines
 from pulsar_admin.config import build_settings
-from store import names, timespec
-from store.changes import plan as plans
-from store.changes.resets import iter_reset_rows
-from store.codec import (
+from pulsar_admin.store import names, timespec
+from pulsar_admin.store.changes import plan as plans
+from pulsar_admin.store.changes.resets import iter_reset_rows
+from pulsar_admin.store.codec import (
     batch,
     bookie,
     brokerentry,
@@ -55,29 +55,29 @@ from store.codec import (
     zookeeper,
     zookeeper_log,
 )
-from store.codec.digest import DigestType
-from store.codec.given import json_object
-from store.db import blocks as index
-from store.db import delayed as delayedindexes
-from store.db import delayed_entries as delayedindex
-from store.db import delayed_rules as delayedpolicy
-from store.db import files as catalog
-from store.db import nacks as nackrow
-from store.db import owners, storeinfo
-from store.db.tree import decode_node
-from store.dump.source import Source
-from store.errors import StoreError
-from store.kernels import records as kernel
-from store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader
-from store.nacks import bitmaps as nack_bitmaps
-from store.nacks import codec as nacks
-from store.nacks.tracker import NegativeAcksTracker
-from store.proto.bookkeeper_pb2 import LedgerMetadataFormat
-from store.scan import files
-from store.scan.messages import message_runs, message_schema
-from store.scan.places import EntryBatch
-from store.scan.typed_values import TypedValues
-from store.sources.zookeeper import read_snapshot
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.given import json_object
+from pulsar_admin.store.db import blocks as index
+from pulsar_admin.store.db import delayed as delayedindexes
+from pulsar_admin.store.db import delayed_entries as delayedindex
+from pulsar_admin.store.db import delayed_rules as delayedpolicy
+from pulsar_admin.store.db import files as catalog
+from pulsar_admin.store.db import nacks as nackrow
+from pulsar_admin.store.db import owners, storeinfo
+from pulsar_admin.store.db.tree import decode_node
+from pulsar_admin.store.dump.source import Source
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader
+from pulsar_admin.store.nacks import bitmaps as nack_bitmaps
+from pulsar_admin.store.nacks import codec as nacks
+from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
+from pulsar_admin.store.proto.bookkeeper_pb2 import LedgerMetadataFormat
+from pulsar_admin.store.scan import files
+from pulsar_admin.store.scan.messages import message_runs, message_schema
+from pulsar_admin.store.scan.places import EntryBatch
+from pulsar_admin.store.scan.typed_values import TypedValues
+from pulsar_admin.store.sources.zookeeper import read_snapshot
 from tests.fuzz.mutators import (
     Mutate,
     Seal,

@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 from typing import NamedTuple
 
-from store.sources.zookeeper import ServerFiles
+from pulsar_admin.store.sources.zookeeper import ServerFiles
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 WRITTEN_BYTES = 1 << 21  # every record lies before it; what follows are the zeros of preallocation

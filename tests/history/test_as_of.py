@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import InvalidValue, NothingMatches
-from store.history.as_of import Moment, parse_moment, read_tree_at
-from store.history.servers import find_servers, parse_place
+from pulsar_admin.store.errors import InvalidValue, NothingMatches
+from pulsar_admin.store.history.as_of import Moment, parse_moment, read_tree_at
+from pulsar_admin.store.history.servers import find_servers, parse_place
 from tests.history.files import Said, linked, said_by_zookeeper, servers, unpack_zookeeper
 
 Plain = dict[str, tuple[bytes, int, int, int]]  # path → data, modified ms, modified zxid, version

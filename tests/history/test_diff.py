@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.managedledger import LedgerInfo
-from store.history.words import entries_between
-from store.names import Position
+from pulsar_admin.store.codec.managedledger import LedgerInfo
+from pulsar_admin.store.history.words import entries_between
+from pulsar_admin.store.names import Position
 from tests.conftest import Cli
 from tests.history.files import unpack_zookeeper
 from tests.history.test_import_at import values_as_of

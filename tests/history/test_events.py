@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from store.proto import managed_ledger_pb2
+from pulsar_admin.store.proto import managed_ledger_pb2
 from tests.conftest import Cli
 from tests.history.files import Said, linked, said_by_zookeeper, unpack_zookeeper
 

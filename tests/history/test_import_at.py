@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from store.db.environment import open_store
-from store.db.tree import iter_values
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import iter_values
 from tests.conftest import Cli
 from tests.history.files import said_by_zookeeper
 from tests.worlds import world

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.zookeeper_log import Transaction
-from store.history.versions import Flaw, Version, iter_versions
-from store.sources.zookeeper import Gap, iter_merged, read_snapshot
+from pulsar_admin.store.codec.zookeeper_log import Transaction
+from pulsar_admin.store.history.versions import Flaw, Version, iter_versions
+from pulsar_admin.store.sources.zookeeper import Gap, iter_merged, read_snapshot
 from tests.history.files import Said, linked, said_by_zookeeper, servers, unpack_zookeeper
 
 KINDS = {"1": "create", "19": "create", "2": "delete", "5": "set", "-11": "delete"}

@@ -10,9 +10,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from store.db.environment import open_store
-from store.db.tree import iter_nodes
-from store.transfer.imports import ImportOptions
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import iter_nodes
+from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.answers import Answer, Answers, given_nodes, own_nodes, read_answers, write_answers
 from tests.live.broker import BASE_SETTINGS, Broker
 from tests.live.distribution import find_distribution

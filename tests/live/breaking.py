@@ -23,9 +23,9 @@ from pathlib import Path
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 from msgspec import Struct, field
 
-from store.codec.digest import DigestType, compute_digest
-from store.codec.ledgermetadata import ledger_path
-from store.sources.rocksdb import apply_changes
+from pulsar_admin.store.codec.digest import DigestType, compute_digest
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.sources.rocksdb import apply_changes
 from tests.live.broker import BASE_SETTINGS, Broker
 from tests.live.compacting import compact
 from tests.live.on_disk import wait_until_written
@@ -152,7 +152,7 @@ def plant(broker: Broker, broken: Broken, cursor_ledger: int) -> None:
 
 
 def _header(broker: Broker, key: bytes) -> bytes:
-    from store.sources.rocksdb import read_values
+    from pulsar_admin.store.sources.rocksdb import read_values
 
     value = read_values(broker.data / "metadata", [key])[key]
     (size,) = struct.unpack_from(">i", value)

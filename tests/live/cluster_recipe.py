@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
-from store.proto import managed_ledger_pb2
+from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
+from pulsar_admin.store.proto import managed_ledger_pb2
 from tests.live import recipe
 from tests.live.cluster import Cluster
 from tests.live.compacting import Keyed, compact

@@ -17,7 +17,7 @@ from typing import Any
 import google_crc32c
 from msgspec import Struct
 
-from store.proto.managed_ledger_pb2 import PositionInfo
+from pulsar_admin.store.proto.managed_ledger_pb2 import PositionInfo
 from tests.live.broker import Admin, wait_until
 
 Place = tuple[int, int]

@@ -24,7 +24,7 @@ import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 from kazoo.client import KazooClient
 
 from pulsar_admin.config import environment_variables
-from store.names import TopicName, parse_topic
+from pulsar_admin.store.names import TopicName, parse_topic
 from tests.live.broker import BrokerError, wait_until
 from tests.live.cluster import Cluster
 from tests.live.conftest import run_toolkit

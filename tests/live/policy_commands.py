@@ -14,12 +14,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from store.codec.policies import decode_json_object
-from store.db.environment import Txn, open_store
-from store.db.tree import find_node, iter_children
-from store.names import parse_namespace
-from store.policies.events import find_policy_events
-from store.transfer.imports import ImportOptions
+from pulsar_admin.store.codec.policies import decode_json_object
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import find_node, iter_children
+from pulsar_admin.store.names import parse_namespace
+from pulsar_admin.store.policies.events import find_policy_events
+from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.live.broker import BASE_SETTINGS, Broker
 from tests.live.distribution import find_distribution
 from tests.live.upstream import Said, UpstreamAdmin

@@ -13,9 +13,9 @@ from typing import Any
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
 
-from store.db.environment import open_store
-from store.model.reader import open_reader
-from store.proto.managed_ledger_pb2 import PositionInfo
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.proto.managed_ledger_pb2 import PositionInfo
 from tests.live.broker import BROKER_METADATA, Broker, override, wait_until
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution

@@ -14,15 +14,15 @@ import pytest
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.codec.ledgermetadata import (
+from pulsar_admin.store.codec.ledgermetadata import (
     LedgerMetadata,
     LedgerState,
     decode_ledger_metadata,
     ledger_id_of_path,
     ledger_path,
 )
-from store.db.environment import open_store
-from store.model.ledgers import find_metadata
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.ledgers import find_metadata
 from tests.conftest import Cli
 from tests.live import recipe
 from tests.live.cluster import Bookie, Cluster

@@ -17,12 +17,12 @@ import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
 from kazoo.client import KazooClient
 
-from store.codec.bookie import LogMark, decode_last_mark
-from store.codec.cursor import CursorInfo, decode_cursor_info, encode_cursor_info
-from store.codec.ledgermetadata import ledger_path
-from store.codec.managedledger import ManagedLedger, decode_managed_ledger, encode_managed_ledger
-from store.model.cursors import PENDING_ACK_CURSOR
-from store.names import Position, TopicName
+from pulsar_admin.store.codec.bookie import LogMark, decode_last_mark
+from pulsar_admin.store.codec.cursor import CursorInfo, decode_cursor_info, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.managedledger import ManagedLedger, decode_managed_ledger, encode_managed_ledger
+from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR
+from pulsar_admin.store.names import Position, TopicName
 from tests.cures.test_marks import mark_path
 from tests.live.broker import BASE_SETTINGS, BrokerError, Daemon, wait_until
 from tests.live.cluster import Cluster, Disks

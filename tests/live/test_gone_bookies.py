@@ -7,9 +7,9 @@ from pathlib import Path
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
 
-from store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata, ledger_path
-from store.codec.rocksvalue import decode_value, encode_value
-from store.sources.rocksdb import open_for_reading
+from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.rocksvalue import decode_value, encode_value
+from pulsar_admin.store.sources.rocksdb import open_for_reading
 from tests.live.broker import Broker
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution

@@ -16,7 +16,7 @@ import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
 from msgspec import Struct
 
-from store.model.publish_times import BEGIN, END
+from pulsar_admin.store.model.publish_times import BEGIN, END
 from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution

@@ -20,8 +20,8 @@ from click import Context
 from msgspec import Struct, field
 
 from pulsar_admin.cli import TableGroup, root
-from store.db.environment import open_store
-from store.db.tree import find_node, iter_children
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import find_node, iter_children
 from tests.conftest import Cli
 from tests.live import shell, upstream
 from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker, wait_until

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.rocksvalue import decode_value, encode_value
-from store.sources.rocksdb import read_values
+from pulsar_admin.store.codec.rocksvalue import decode_value, encode_value
+from pulsar_admin.store.sources.rocksdb import read_values
 from tests.live.broker import BASE_SETTINGS, Broker, free_port
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import NEXT, find_distribution, find_java

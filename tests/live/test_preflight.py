@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import rocksdict
 
-from store.codec.ledgermetadata import ledger_id_of_path
+from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
 from tests.live.broker import override, wait_until
 from tests.live.cluster import Bookie, Cluster
 from tests.live.conftest import run_toolkit

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from store.db.blocks import Block
-from store.db.environment import open_store
-from store.model.reader import open_reader
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.reader import open_reader
 from tests.conftest import Cli
 from tests.live.broker import BASE_SETTINGS, Broker, wait_until
 from tests.live.distribution import find_distribution

@@ -12,8 +12,8 @@ from pathlib import Path
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
 
-from store.codec.dbledger import decode_ledgers_row
-from store.sources.rocksdb import open_for_reading
+from pulsar_admin.store.codec.dbledger import decode_ledgers_row
+from pulsar_admin.store.sources.rocksdb import open_for_reading
 from tests.live.broker import wait_until
 from tests.live.cluster import Cluster, Disks
 from tests.live.conftest import run_toolkit

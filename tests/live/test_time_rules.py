@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from store.search.broker_setup import MAX_CLOCK_SKEW_MS
+from pulsar_admin.store.search.broker_setup import MAX_CLOCK_SKEW_MS
 from tests.live.broker import BASE_SETTINGS, Broker
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import NEWER, VERSION, find_distribution

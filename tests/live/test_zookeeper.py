@@ -16,12 +16,12 @@ import pytest
 from kazoo.security import make_acl, make_digest_acl
 
 from pulsar_admin.config import environment_variables
-from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
-from store.db.environment import open_store
-from store.db.tree import Node, iter_nodes
-from store.errors import Refused, SourceBusy, SourceNotFound
-from store.sources.ensemble import Client, LiveEnsemble, open_session, parse_address, read_client
-from store.sources.ensemble_writes import Transaction, Write, ledger_sequence, raise_ledger_sequence
+from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import Node, iter_nodes
+from pulsar_admin.store.errors import Refused, SourceBusy, SourceNotFound
+from pulsar_admin.store.sources.ensemble import Client, LiveEnsemble, open_session, parse_address, read_client
+from pulsar_admin.store.sources.ensemble_writes import Transaction, Write, ledger_sequence, raise_ledger_sequence
 from tests.live.broker import free_port
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution

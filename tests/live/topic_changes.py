@@ -16,9 +16,9 @@ import tempfile
 from base64 import b64encode
 from pathlib import Path
 
-from store.db.files import Damage
-from store.db.tree import decode_node
-from store.sources.nodes import MetadataDirectory, iter_source_rows
+from pulsar_admin.store.db.files import Damage
+from pulsar_admin.store.db.tree import decode_node
+from pulsar_admin.store.sources.nodes import MetadataDirectory, iter_source_rows
 from tests.worlds import GOLDEN
 
 RECORDING = GOLDEN / "topic-changes.json"

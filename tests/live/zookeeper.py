@@ -11,7 +11,7 @@ from pathlib import Path
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
-from store.codec.zookeeper import is_of_session
+from pulsar_admin.store.codec.zookeeper import is_of_session
 from tests.live.broker import free_port, wait_until
 
 _SETTINGS = {"tickTime": "2000", "admin.enableServer": "false", "4lw.commands.whitelist": "*"}

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from pyroaring import BitMap64
 
-from store.errors import Corrupt
-from store.nacks.bitmaps import decode_bitmap, decode_groups, encode_groups
+from pulsar_admin.store.errors import Corrupt
+from pulsar_admin.store.nacks.bitmaps import decode_bitmap, decode_groups, encode_groups
 
 GOLDEN = Path(__file__).parent / "golden" / "roaring64.tsv"
 

@@ -8,11 +8,18 @@ from pathlib import Path
 import pytest
 from pyroaring import BitMap64
 
-from store.changes.nacks import Nacks, plan_add, plan_pop, popped_groups
-from store.changes.plan import apply_plan, plan_undo, read_change
-from store.db.environment import Store, create_store, open_store
-from store.nacks.kept import find_tracker, iter_due, iter_trackers, next_deadline_ms, pending_entries, read_stats
-from store.rules.changes import check_nacks
+from pulsar_admin.store.changes.nacks import Nacks, plan_add, plan_pop, popped_groups
+from pulsar_admin.store.changes.plan import apply_plan, plan_undo, read_change
+from pulsar_admin.store.db.environment import Store, create_store, open_store
+from pulsar_admin.store.nacks.kept import (
+    find_tracker,
+    iter_due,
+    iter_trackers,
+    next_deadline_ms,
+    pending_entries,
+    read_stats,
+)
+from pulsar_admin.store.rules.changes import check_nacks
 
 OWNERS = [(f"persistent://a/b/{topic}", name) for topic in ("t", "t2") for name in ("s", "x" * 600)]
 Row = tuple[int, tuple[str, str], int, int]  # bucket, owner, ledger, entry

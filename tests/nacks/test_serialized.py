@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from store.errors import Corrupt, StoreError, Unsupported
-from store.nacks import NegativeAcksTracker
-from store.names import Position
+from pulsar_admin.store.errors import Corrupt, StoreError, Unsupported
+from pulsar_admin.store.nacks import NegativeAcksTracker
+from pulsar_admin.store.names import Position
 
 RUN_OF_256 = "0100000000000000000000003b300000010100ff0001007011ff00"  # ids 70000-70255, as Java wrote it
 RUN_OF_ONE = "0100000000000000000000003b30000001000000000100" + "05000000"

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.errors import InvalidValue
-from store.nacks.sizes import (
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.nacks.sizes import (
     NackLoad,
     hash_map_bytes,
     java_client_bytes,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pulsar_admin.page.values import Disk, Due, Fact, Page, Rest, Share, Standing, TopicRow, Traffic
-from store.names import Position, parse_topic
-from store.reports.strips import Cell, Strip
-from store.reports.timeline import Bucket, Timeline
-from store.rules.finding import Finding, Severity
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.reports.strips import Cell, Strip
+from pulsar_admin.store.reports.timeline import Bucket, Timeline
+from pulsar_admin.store.rules.finding import Finding, Severity
 
 NOW_MS = 1_795_260_000_000
 HOUR_MS = 3_600_000

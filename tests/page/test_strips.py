@@ -9,15 +9,15 @@ import pytest
 
 from pulsar_admin import PartialData, import_standalone
 from pulsar_admin.page.collecting import Limits, collect_page
-from store.codec.cursor import CursorInfo
-from store.db.environment import open_store
-from store.facts.topics import TopicFacts
-from store.model.cursors import read_cursor
-from store.model.ledgers import iter_entry_ids
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import Position, encode_name, parse_topic
-from store.reports.strips import STATES, delayed_ranks, make_strip
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.ledgers import iter_entry_ids
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, encode_name, parse_topic
+from pulsar_admin.store.reports.strips import STATES, delayed_ranks, make_strip
 from tests.stores import NOW_MS, imported
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import oracle, world

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from store.changes.cursors import advanced, cleared, skipped
-from store.changes.resets import bit_words, shifted_state
-from store.codec.cursor import CursorInfo, CursorState
-from store.codec.managedledger import LedgerInfo, ManagedLedger
-from store.codec.rocksvalue import NodeStat
-from store.model.cursors import Cursor, CursorSource, backlog_entries
-from store.model.topics import Topic, TopicLedger
-from store.names import Position, parse_topic
+from pulsar_admin.store.changes.cursors import advanced, cleared, skipped
+from pulsar_admin.store.changes.resets import bit_words, shifted_state
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.model.cursors import Cursor, CursorSource, backlog_entries
+from pulsar_admin.store.model.topics import Topic, TopicLedger
+from pulsar_admin.store.names import Position, parse_topic
 
 NAME = parse_topic("public/default/made")
 STAT = NodeStat(0, 1, 0, 0, False)

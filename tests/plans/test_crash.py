@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from store.changes.cursors import CursorMove, cleared, plan_moves, skipped
-from store.changes.expiry import ExpiryRequest, expiry_move
-from store.changes.plan import Plan, apply_plan, plan_undo
-from store.changes.resets import reset_state
-from store.changes.subscriptions import NewSubscription, plan_create, plan_unsubscribe
-from store.db.environment import Txn, open_store
-from store.errors import UndoConflict
-from store.model.cursors import read_cursor
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import read_topic
-from store.names import Position, parse_topic
+from pulsar_admin.store.changes.cursors import CursorMove, cleared, plan_moves, skipped
+from pulsar_admin.store.changes.expiry import ExpiryRequest, expiry_move
+from pulsar_admin.store.changes.plan import Plan, apply_plan, plan_undo
+from pulsar_admin.store.changes.resets import reset_state
+from pulsar_admin.store.changes.subscriptions import NewSubscription, plan_create, plan_unsubscribe
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.errors import UndoConflict
+from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_topic
 from tests.commands.changing import rows_of
 from tests.stores import copied
 

@@ -11,23 +11,30 @@ from typing import Any
 
 import pytest
 
-from store.changes.cursors import plan_moves
-from store.changes.expiry import ExpiryRequest, expiry_move
-from store.changes.plan import BrokerMove, FutureDated, LedgerPart
-from store.changes.resets import bit_words, ttl_warnings
-from store.codec.cursor import CursorInfo, CursorState
-from store.db.environment import Txn, open_store
-from store.db.tree import Node, put_nodes
-from store.errors import EntryNotFound, InvalidValue, LedgerNotFound, MetadataCorrupt, Refused
-from store.model.cursors import Cursor, CursorSource, read_cursor
-from store.model.extent import Extent
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import Topic, read_topic
-from store.names import EARLIEST, LATEST, Position, parse_topic
-from store.policies.in_force import MessageTtl, find_message_ttl, find_retention
-from store.policies.trimming import freed_ledgers
-from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule, ForecastQuestion, expire_by_time, iter_forecast
-from store.search.pending import PendingSearch, read_future_dated
+from pulsar_admin.store.changes.cursors import plan_moves
+from pulsar_admin.store.changes.expiry import ExpiryRequest, expiry_move
+from pulsar_admin.store.changes.plan import BrokerMove, FutureDated, LedgerPart
+from pulsar_admin.store.changes.resets import bit_words, ttl_warnings
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.errors import EntryNotFound, InvalidValue, LedgerNotFound, MetadataCorrupt, Refused
+from pulsar_admin.store.model.cursors import Cursor, CursorSource, read_cursor
+from pulsar_admin.store.model.extent import Extent
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import EARLIEST, LATEST, Position, parse_topic
+from pulsar_admin.store.policies.in_force import MessageTtl, find_message_ttl, find_retention
+from pulsar_admin.store.policies.trimming import freed_ledgers
+from pulsar_admin.store.search.expiry import (
+    ALL_BEFORE,
+    BROKER,
+    ExpiryRule,
+    ForecastQuestion,
+    expire_by_time,
+    iter_forecast,
+)
+from pulsar_admin.store.search.pending import PendingSearch, read_future_dated
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 NOW_MS = CREATED_MS + 1_000_000

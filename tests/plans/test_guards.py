@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import pulsar_admin as pa
-from store.codec.cursor import CursorInfo, decode_cursor_info
-from store.codec.message import encode_message_entry
-from store.db.environment import open_store
-from store.db.owners import find_owners
-from store.db.tree import read_node, tree_key
-from store.names import Position, parse_topic
-from store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.codec.cursor import CursorInfo, decode_cursor_info
+from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.db.tree import read_node, tree_key
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.commands.changing import check_undo, rows_of
 from tests.compaction.entries import Batch, Slot, compacted, entry
 from tests.conftest import Cli

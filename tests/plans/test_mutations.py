@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from store.changes.cursors import cleared, skipped
-from store.changes.expiry import ExpiryRequest, expiry_move
-from store.changes.resets import reset_state, reset_to_time
-from store.codec.cursor import CursorState
-from store.db.environment import open_store
-from store.model.cursors import Cursor, range_text, read_cursor
-from store.model.extent import pending_intervals
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import Topic, read_topic
-from store.names import Position, parse_position, parse_topic
-from store.search.broker import BrokerSearch
-from store.search.by_time import read_entry_time
-from store.search.expiry import ALL_BEFORE, BROKER
+from pulsar_admin.store.changes.cursors import cleared, skipped
+from pulsar_admin.store.changes.expiry import ExpiryRequest, expiry_move
+from pulsar_admin.store.changes.resets import reset_state, reset_to_time
+from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.cursors import Cursor, range_text, read_cursor
+from pulsar_admin.store.model.extent import pending_intervals
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import Position, parse_position, parse_topic
+from pulsar_admin.store.search.broker import BrokerSearch
+from pulsar_admin.store.search.by_time import read_entry_time
+from pulsar_admin.store.search.expiry import ALL_BEFORE, BROKER
 from tests.stores import imported
 from tests.worlds import CLUSTER, WORLD_NAMES, oracle
 

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from pulsar_admin.api.request import _CLASSES, Planner, _decode, _encode
-from store.changes.plan import read_change
-from store.db.environment import Txn, open_store
-from store.names import EARLIEST, LATEST, parse_namespace, parse_topic, parse_topics
+from pulsar_admin.store.changes.plan import read_change
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.names import EARLIEST, LATEST, parse_namespace, parse_topic, parse_topics
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied

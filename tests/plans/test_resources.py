@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from store.db.environment import open_store
+from pulsar_admin.store.db.environment import open_store
 from tests.conftest import Cli
 from tests.stores import copied
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from store.changes.restoring import find_ensembles, restored_metadata
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
-from store.db.environment import open_store
-from store.db.owners import iter_owners
-from store.errors import Refused
-from store.model.ledgers import find_metadata
-from store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.changes.restoring import find_ensembles, restored_metadata
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.owners import iter_owners
+from pulsar_admin.store.errors import Refused
+from pulsar_admin.store.model.ledgers import find_metadata
+from pulsar_admin.store.model.reader import EntryReader, open_reader
 from tests.stores import imported
 from tests.worlds import CLUSTER, STATES, WORLD_NAMES
 

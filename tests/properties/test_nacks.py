@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.nacks import NegativeAcksTracker, segments, tracker
-from store.nacks.due import DueNacks
-from store.names import LONG_MAX, Position
+from pulsar_admin.store.nacks import NegativeAcksTracker, segments, tracker
+from pulsar_admin.store.nacks.due import DueNacks
+from pulsar_admin.store.names import LONG_MAX, Position
 
 Nack = tuple[int, tuple[int, int]]
 

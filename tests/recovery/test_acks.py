@@ -13,25 +13,30 @@ from urllib.parse import unquote_plus
 import pytest
 from msgspec.structs import replace
 
-from store.changes.resets import bit_words
-from store.codec.cursor import CursorInfo, CursorState
-from store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, encode_ledger_metadata, ledger_path
-from store.codec.managedledger import LedgerInfo, ManagedLedger
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn, open_store
-from store.db.storeinfo import read_store_info
-from store.db.tree import Node, put_nodes, read_node
-from store.model.cursors import range_text, read_cursor
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import Topic, TopicLedger, read_topic
-from store.names import Position, parse_topic
-from store.proto.managed_ledger_pb2 import PositionInfo
-from store.recovery.acks import AckState, CursorVersion, imported_versions, iter_ack_states
-from store.recovery.as_of import AsOf, plan_as_of
-from store.recovery.cursor_versions import CursorHistory, find_cursor_history
-from store.recovery.past import Past
-from store.recovery.possible import both, either, pending_of, state_of
-from store.recovery.restore import read_then
+from pulsar_admin.store.changes.resets import bit_words
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
+from pulsar_admin.store.codec.ledgermetadata import (
+    LedgerState,
+    decode_ledger_metadata,
+    encode_ledger_metadata,
+    ledger_path,
+)
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.storeinfo import read_store_info
+from pulsar_admin.store.db.tree import Node, put_nodes, read_node
+from pulsar_admin.store.model.cursors import range_text, read_cursor
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.proto.managed_ledger_pb2 import PositionInfo
+from pulsar_admin.store.recovery.acks import AckState, CursorVersion, imported_versions, iter_ack_states
+from pulsar_admin.store.recovery.as_of import AsOf, plan_as_of
+from pulsar_admin.store.recovery.cursor_versions import CursorHistory, find_cursor_history
+from pulsar_admin.store.recovery.past import Past
+from pulsar_admin.store.recovery.possible import both, either, pending_of, state_of
+from pulsar_admin.store.recovery.restore import read_then
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.stores import copied, imported

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from store.db.blocks import ledger_of_key
-from store.db.environment import open_store
-from store.db.owners import iter_owners
-from store.engine.local import LocalEngine
-from store.model.reader import open_reader
-from store.recovery.chains import Chains, find_chains
-from store.recovery.evidence import LedgerEvidence, Producer, Run, read_evidence
-from store.recovery.naming import find_names
+from pulsar_admin.store.db.blocks import ledger_of_key
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.owners import iter_owners
+from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.recovery.chains import Chains, find_chains
+from pulsar_admin.store.recovery.evidence import LedgerEvidence, Producer, Run, read_evidence
+from pulsar_admin.store.recovery.naming import find_names
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.worlds import oracle, world

@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 from msgspec import Struct, field
 
-from store.recovery.chains import find_chains
-from store.recovery.evidence import LedgerEvidence, Producer, Run
+from pulsar_admin.store.recovery.chains import find_chains
+from pulsar_admin.store.recovery.evidence import LedgerEvidence, Producer, Run
 
 _LEDGER = 12
 

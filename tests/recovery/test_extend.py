@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
-from store.changes.plan import Plan, Step, apply_plan, put_value_step
-from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
-from store.codec.managedledger import LedgerInfo, encode_managed_ledger
-from store.db.environment import open_store
-from store.db.tree import read_node
-from store.model.ledgers import find_metadata
-from store.model.reader import EntryReader, open_reader
-from store.model.topics import read_topic
-from store.names import parse_topic
+from pulsar_admin.store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
+from pulsar_admin.store.changes.plan import Plan, Step, apply_plan, put_value_step
+from pulsar_admin.store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, encode_managed_ledger
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import read_node
+from pulsar_admin.store.model.ledgers import find_metadata
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.stores import copied
 from tests.worlds import CLUSTER, oracle

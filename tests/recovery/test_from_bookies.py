@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.cli import run
-from store.codec.ledgermetadata import LedgerState
-from store.db.environment import open_store
-from store.db.tree import find_node, iter_nodes
-from store.model.ledgers import find_metadata, read_ledger, sorted_ledger_ids
-from store.model.topics import iter_topics, read_topic
-from store.recovery.master_keys import read_master_keys
+from pulsar_admin.store.codec.ledgermetadata import LedgerState
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import find_node, iter_nodes
+from pulsar_admin.store.model.ledgers import find_metadata, read_ledger, sorted_ledger_ids
+from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.recovery.master_keys import read_master_keys
 from tests.conftest import Cli
 from tests.recovery.written import entries_of
 from tests.worlds import CLUSTER, world

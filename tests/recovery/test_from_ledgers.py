@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from store.codec.cursor import CursorState
-from store.codec.managedledger import decode_managed_ledger
-from store.codec.schema import decode_schema_locator
-from store.db.environment import Txn, open_store
-from store.db.tree import find_node, iter_nodes
-from store.model.cursors import Cursor, read_cursors
-from store.model.reader import EntryReader, open_reader
-from store.model.references import COMPACTED_LEDGER
-from store.model.topics import Topic, iter_topics, read_topic
-from store.names import parse_topic
-from store.recovery.holding import HOLDING
+from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.codec.managedledger import decode_managed_ledger
+from pulsar_admin.store.codec.schema import decode_schema_locator
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import find_node, iter_nodes
+from pulsar_admin.store.model.cursors import Cursor, read_cursors
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.references import COMPACTED_LEDGER
+from pulsar_admin.store.model.topics import Topic, iter_topics, read_topic
+from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.recovery.holding import HOLDING
 from tests.conftest import Cli
 from tests.stores import copied, imported, lose_nodes
 from tests.worlds import CLUSTER, asked_topics
@@ -194,7 +194,7 @@ def test_an_unknown_layout_is_refused(tmp_path: Path, cli: Cli) -> None:
 
         def work(txn: Any) -> None:
             node = find_node(txn, "/ledgers/LAYOUT")
-            from store.db.tree import row_of
+            from pulsar_admin.store.db.tree import row_of
 
             txn.put("tree", *row_of(node._replace(value=node.value.replace(b":1", b":2"))))
 

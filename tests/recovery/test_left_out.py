@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn, open_store
-from store.db.next_ledger_id import put_next_ledger_id
-from store.db.tree import Node, put_nodes
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
+from pulsar_admin.store.db.tree import Node, put_nodes
 from tests.conftest import Cli
 from tests.stores import copied, lose_nodes, put_back
 from tests.worlds import CLUSTER, STATES, world

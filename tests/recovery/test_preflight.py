@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import rocksdict
 
-from store.codec.ledgermetadata import ledger_id_of_path
-from store.errors import Unsupported
-from store.recovery.known import read_known
+from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
+from pulsar_admin.store.errors import Unsupported
+from pulsar_admin.store.recovery.known import read_known
 from tests.conftest import Cli
 from tests.worlds import scratch_copy, world
 from tests.zookeeper_files import read_zookeeper_nodes

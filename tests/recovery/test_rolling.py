@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from msgspec import Struct
 
-from store.codec.ledgermetadata import LedgerState, Segment
-from store.db.environment import open_store
-from store.model.cursors import read_cursors
-from store.model.ledgers import find_metadata
-from store.model.reader import open_reader
-from store.model.topics import iter_topics, read_topic
-from store.names import parse_topic
-from store.recovery.making import fit_ensembles
-from store.recovery.naming import LOST_AND_FOUND
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, Segment
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.cursors import read_cursors
+from pulsar_admin.store.model.ledgers import find_metadata
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.recovery.making import fit_ensembles
+from pulsar_admin.store.recovery.naming import LOST_AND_FOUND
 from tests.conftest import Cli
 from tests.plans.test_restoring import holders_of
 from tests.stores import apply_values, copied, imported, put_back

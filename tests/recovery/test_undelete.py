@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from store.proto import managed_ledger_pb2
-from store.transfer.imports import ImportOptions
+from pulsar_admin.store.proto import managed_ledger_pb2
+from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.recovery.written import entries_of, writes_of
 from tests.stores import NOW_MS, apply_values, copied, import_standalone

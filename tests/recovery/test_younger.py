@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.ledgermetadata import LedgerState
-from store.codec.schema import decode_schema_locator
-from store.db.environment import open_store
-from store.db.tree import find_node, read_node
-from store.model.cursors import read_cursors
-from store.model.ledgers import find_metadata, find_times, sorted_ledger_ids
-from store.model.reader import open_reader
-from store.model.topics import iter_topics, read_topic
-from store.names import parse_topic
-from store.recovery.naming import LOST_AND_FOUND
+from pulsar_admin.store.codec.ledgermetadata import LedgerState
+from pulsar_admin.store.codec.schema import decode_schema_locator
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import find_node, read_node
+from pulsar_admin.store.model.cursors import read_cursors
+from pulsar_admin.store.model.ledgers import find_metadata, find_times, sorted_ledger_ids
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.recovery.naming import LOST_AND_FOUND
 from tests.conftest import Cli
 from tests.plans.test_restoring import holders_of
 from tests.recovery.test_rolling import rolled, state_of

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from store.codec.zookeeper import ZooKeeperNode
-from store.db.environment import open_store
+from pulsar_admin.store.codec.zookeeper import ZooKeeperNode
+from pulsar_admin.store.db.environment import open_store
 from tests.conftest import Cli
 from tests.sources.test_roots import of_cluster, write_files
 from tests.stores import apply_values, imported

@@ -6,9 +6,9 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from store.rules.holders import HOLDERS
-from store.rules.rule import Rule
-from store.rules.table import RULES, SUBSCRIPTION_RULES, TOPIC_RULES
+from pulsar_admin.store.rules.holders import HOLDERS
+from pulsar_admin.store.rules.rule import Rule
+from pulsar_admin.store.rules.table import RULES, SUBSCRIPTION_RULES, TOPIC_RULES
 
 WHY = Path(__file__).resolve().parents[2] / "store" / "why"
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from store.codec.logscan import Record, iter_records
-from store.codec.rocksvalue import encode_counter
-from store.db.own_ledgers import SEQUENCE_KEY
+from pulsar_admin.store.codec.logscan import Record, iter_records
+from pulsar_admin.store.codec.rocksvalue import encode_counter
+from pulsar_admin.store.db.own_ledgers import SEQUENCE_KEY
 from tests.agreeing import check_agreement
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from store.db.blocks import ledger_key
-from store.db.environment import Txn, open_store
-from store.db.owners import is_listed, is_topics_alone
-from store.db.tree import find_node
-from store.errors import StoreError
-from store.model import loose, references
-from store.model.ledgers import find_whole, iter_indexed_ids, sorted_ledger_ids
-from store.model.loose import indexed_ids, iter_loose_owners, loose_of
-from store.model.open_end import read_shortfalls
-from store.model.topics import count_topics, iter_headless, iter_topics
-from store.model.usual_nodes import iter_unusual
+from pulsar_admin.store.db.blocks import ledger_key
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.owners import is_listed, is_topics_alone
+from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model import loose, references
+from pulsar_admin.store.model.ledgers import find_whole, iter_indexed_ids, sorted_ledger_ids
+from pulsar_admin.store.model.loose import indexed_ids, iter_loose_owners, loose_of
+from pulsar_admin.store.model.open_end import read_shortfalls
+from pulsar_admin.store.model.topics import count_topics, iter_headless, iter_topics
+from pulsar_admin.store.model.usual_nodes import iter_unusual
 from tests.altering import alter, raw_rows
 from tests.stores import copied, imported
 from tests.worlds import STATES

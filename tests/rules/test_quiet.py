@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from store.db.environment import Txn, open_store
-from store.facts import quiet, spread
-from store.facts.cluster import ClusterFacts
-from store.facts.quiet import FoundQuiet, Quiet, QuietTopics
-from store.facts.topics import ReadBudget
-from store.model.reader import open_reader
-from store.names import TopicName
-from store.rules import topics
-from store.rules.judging import judge_store
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.facts import quiet, spread
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.facts.quiet import FoundQuiet, Quiet, QuietTopics
+from pulsar_admin.store.facts.topics import ReadBudget
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.rules import topics
+from pulsar_admin.store.rules.judging import judge_store
 from tests.stores import NOW_MS, copied, imported
 from tests.worlds import STATES
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from store.model.topics import read_topic
-from store.names import parse_topic
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.why.planted import SUB, TOPIC, Planted, ask, opened, plant, put
 

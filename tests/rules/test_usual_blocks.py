@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from store.db.environment import Store, Txn, open_store
-from store.errors import StoreError
-from store.facts import file_sums
-from store.facts.cluster import ClusterFacts
-from store.facts.disk_totals import read_disk_totals
-from store.facts.disks import journal_only
-from store.facts.file_sums import IndexPass
-from store.model.reader import open_reader
-from store.rules.index import INDEX_SWEEPS
+from pulsar_admin.store.db.environment import Store, Txn, open_store
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts import file_sums
+from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.facts.disk_totals import read_disk_totals
+from pulsar_admin.store.facts.disks import journal_only
+from pulsar_admin.store.facts.file_sums import IndexPass
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.rules.index import INDEX_SWEEPS
 from tests.stores import copied, imported
 from tests.worlds import STATES
 
@@ -33,7 +33,7 @@ def _judged(store: Path, many_rows: int, monkeypatch: pytest.MonkeyPatch) -> tup
 
     with monkeypatch.context() as patch, open_store(store) as opened, open_reader(opened) as reader:
         patch.setattr(file_sums, "MANY_ROWS", many_rows)
-        patch.setattr("store.rules.index.IndexPass", Kept)
+        patch.setattr("pulsar_admin.store.rules.index.IndexPass", Kept)
         txn = reader.txn
         with txn.passing_altered():
             found = [repr(one) for one in INDEX_SWEEPS[0].judge(ClusterFacts(opened, reader))]

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from store.codec.claims import topic_claims
-from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
-from store.db.environment import Txn, open_store
-from store.db.tree import find_node, put_nodes
-from store.model.ledgers import find_metadata
-from store.names import parse_topic
+from pulsar_admin.store.codec.claims import topic_claims
+from pulsar_admin.store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import find_node, put_nodes
+from pulsar_admin.store.model.ledgers import find_metadata
+from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.stores import apply_values, copied, imported, lose_nodes
 from tests.worlds import CLUSTER, copy_tree, world

@@ -12,13 +12,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from store.errors import EncryptedPayload, EntryNotFound, InvalidValue, SourceChanged, StoreError, Unsupported
-from store.proto.pulsar_api_pb2 import MessageIdData
-from store.scan import topic_planning
-from store.scan.datasource import read_stream_options
-from store.scan.source_options import CONNECTOR_OPTIONS, OPTIONS, is_connector_read, read_connector_options
-from store.scan.topic_planning import plan_topic_pieces, topics_operation
-from store.transfer.imports import ImportOptions
+from pulsar_admin.store.errors import (
+    EncryptedPayload,
+    EntryNotFound,
+    InvalidValue,
+    SourceChanged,
+    StoreError,
+    Unsupported,
+)
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
+from pulsar_admin.store.scan import topic_planning
+from pulsar_admin.store.scan.datasource import read_stream_options
+from pulsar_admin.store.scan.source_options import CONNECTOR_OPTIONS, OPTIONS, is_connector_read, read_connector_options
+from pulsar_admin.store.scan.topic_planning import plan_topic_pieces, topics_operation
+from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.connector import Recorded, as_here, readings, recorded, written
 from tests.stores import import_standalone, imported
 from tests.worlds import oracle, world

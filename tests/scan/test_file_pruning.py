@@ -11,10 +11,10 @@ import pytest
 
 from bench.generate import generate
 from pulsar_admin.cli import run
-from store.engine.slices import plan_slices
-from store.scan.file_pruning import wanted_files
-from store.scan.operations import ReadEntries, ScanOptions
-from store.scan.sources import source_files
+from pulsar_admin.store.engine.slices import plan_slices
+from pulsar_admin.store.scan.file_pruning import wanted_files
+from pulsar_admin.store.scan.operations import ReadEntries, ScanOptions
+from pulsar_admin.store.scan.sources import source_files
 
 START_MS = 1_700_000_000_000  # of bench.generate: an entry a millisecond from then on
 LOGS = "bookkeeper/current/*.log"

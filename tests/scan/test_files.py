@@ -19,15 +19,15 @@ import numpy as np
 import pytest
 from msgspec import Struct
 
-from store.codec import journal, logscan, proof
-from store.codec.digest import DigestType
-from store.codec.entry import Entry, find_digest_type
-from store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
-from store.codec.logscan import Record, iter_records
-from store.errors import SourceChanged
-from store.kernels import records as kernel
-from store.scan import files
-from store.scan.files import FileScan, FileWindow, LedgerDigests, Slice
+from pulsar_admin.store.codec import journal, logscan, proof
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.entry import Entry, find_digest_type
+from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
+from pulsar_admin.store.codec.logscan import Record, iter_records
+from pulsar_admin.store.errors import SourceChanged
+from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.scan import files
+from pulsar_admin.store.scan.files import FileScan, FileWindow, LedgerDigests, Slice
 from tests.encoders import encode_entry
 from tests.worlds import STATES, WORLD_NAMES, world
 
@@ -412,7 +412,7 @@ def test_an_entry_turned_into_a_meta_record_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_vanished_and_a_shrinking_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from store.errors import SourceChanged
+    from pulsar_admin.store.errors import SourceChanged
 
     with pytest.raises(SourceChanged, match="is gone"):
         list(FileScan(Slice(str(tmp_path / "no"), "entry-log", 0, 9), NOTHING_KNOWN).batches())

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound, StoreError
-from store.scan import following
-from store.scan.following import Followed, Follower, Limit, list_files
-from store.scan.offsets import FIRST, Offset
-from store.scan.operations import ReadEntries
+from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound, StoreError
+from pulsar_admin.store.scan import following
+from pulsar_admin.store.scan.following import Followed, Follower, Limit, list_files
+from pulsar_admin.store.scan.offsets import FIRST, Offset
+from pulsar_admin.store.scan.operations import ReadEntries
 from tests.growing import Bookie, Id, ids, record
 
 ALL = Limit()

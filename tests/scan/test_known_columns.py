@@ -9,18 +9,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from store.codec.value import ValueSchema
-from store.db.environment import open_store
-from store.dump.columns import HELPERS
-from store.dump.job import Dumped, iter_batches
-from store.dump.options import DumpOptions
-from store.errors import Unsupported
-from store.model.reader import open_reader
-from store.model.schemas import TopicSchemas
-from store.model.topics import read_topic, select_topics
-from store.names import parse_topic, parse_topics
-from store.scan.known_columns import KnownColumns, message_ids
-from store.scan.typed_values import ConnectorShapes, TypedValues
+from pulsar_admin.store.codec.value import ValueSchema
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.dump.columns import HELPERS
+from pulsar_admin.store.dump.job import Dumped, iter_batches
+from pulsar_admin.store.dump.options import DumpOptions
+from pulsar_admin.store.errors import Unsupported
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.schemas import TopicSchemas
+from pulsar_admin.store.model.topics import read_topic, select_topics
+from pulsar_admin.store.names import parse_topic, parse_topics
+from pulsar_admin.store.scan.known_columns import KnownColumns, message_ids
+from pulsar_admin.store.scan.typed_values import ConnectorShapes, TypedValues
 from tests.connector import Recorded, as_here, readings, written
 from tests.stores import imported
 
@@ -63,7 +63,7 @@ def test_message_ids_of_every_length() -> None:
     batch = pa.record_batch(
         [*columns, pa.nulls(len(ids), first)], ["ledgerId", "entryId", "batchIndex", "batchSize", "firstChunk"]
     )
-    from store.proto.pulsar_api_pb2 import MessageIdData  # protobuf's own reader
+    from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData  # protobuf's own reader
 
     for partition in (-1, 0, 70_000):
         for data, (ledger, entry, index, size) in zip(message_ids(batch, partition).to_pylist(), ids, strict=True):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from store.engine.slices import Cut, plan_slices
-from store.scan.message_rows import ReadMessages
-from store.scan.operations import ReadEntries
-from store.scan.sources import source_files
+from pulsar_admin.store.engine.slices import Cut, plan_slices
+from pulsar_admin.store.scan.message_rows import ReadMessages
+from pulsar_admin.store.scan.operations import ReadEntries
+from pulsar_admin.store.scan.sources import source_files
 from tests.worlds import world
 
 _RECORD = struct.Struct(">iqq")  # size, ledger id, entry id: DefaultEntryLogger.addEntry, and a journal's record

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.db.blocks import Block
-from store.db.environment import open_store
-from store.scan.places import Places, is_small_part
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.scan.places import Places, is_small_part
 from tests.stores import imported
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.kernels.records import BAD_DIGEST, HAS_BROKER_TIME, RECORD, UNFRAMED
-from store.scan.runs import RUN, _cut
+from pulsar_admin.store.kernels.records import BAD_DIGEST, HAS_BROKER_TIME, RECORD, UNFRAMED
+from pulsar_admin.store.scan.runs import RUN, _cut
 
 
 def _drawn(seed: int) -> Any:  # Any: a structured array

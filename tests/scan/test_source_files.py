@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import InvalidValue, SourceNotFound
-from store.scan.sources import source_files
+from pulsar_admin.store.errors import InvalidValue, SourceNotFound
+from pulsar_admin.store.scan.sources import source_files
 from tests.shapes import logs
 
 

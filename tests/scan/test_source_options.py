@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from store.errors import InvalidValue
-from store.scan.source_options import OPTIONS, is_catalogue, paths_of, read_options, table_options
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.scan.source_options import OPTIONS, is_catalogue, paths_of, read_options, table_options
 
 MIB = 1 << 20
 

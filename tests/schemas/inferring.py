@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from pulsar_admin.jsonify import _fields, to_json
-from store.names import NamespaceName, Position, TopicName
+from pulsar_admin.store.names import NamespaceName, Position, TopicName
 
 Json = Any
 _WORD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")

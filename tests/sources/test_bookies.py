@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store.db.bookies import Bookie, decode_bookie, encode_bookie
-from store.sources.bookies import files_of, group_directories
+from pulsar_admin.store.db.bookies import Bookie, decode_bookie, encode_bookie
+from pulsar_admin.store.sources.bookies import files_of, group_directories
 
 COOKIE = '4\nbookieHost: "{}"\njournalDir: "/j"\nledgerDirs: "2\\t/l0\\t/l1"\n'
 

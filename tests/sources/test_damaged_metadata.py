@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulsar_admin
-from store.codec.zookeeper import ZooKeeperNode
-from store.db.files import Damage
-from store.sources.nodes import MetadataDirectory, iter_source_rows
-from store.sources.zookeeper import read_snapshot
-from store.tables.iceberg import open_warehouse
+from pulsar_admin.store.codec.zookeeper import ZooKeeperNode
+from pulsar_admin.store.db.files import Damage
+from pulsar_admin.store.sources.nodes import MetadataDirectory, iter_source_rows
+from pulsar_admin.store.sources.zookeeper import read_snapshot
+from pulsar_admin.store.tables.iceberg import open_warehouse
 from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed
 from tests.sources.test_roots import of_cluster, tree, write_files

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from store.db.tree import Node
-from store.errors import InvalidValue, Refused, SourceChanged, SourceNotFound
-from store.sources.ensemble import Address, Client, LiveEnsemble, is_address, parse_address, read_client
+from pulsar_admin.store.db.tree import Node
+from pulsar_admin.store.errors import InvalidValue, Refused, SourceChanged, SourceNotFound
+from pulsar_admin.store.sources.ensemble import Address, Client, LiveEnsemble, is_address, parse_address, read_client
 from tests.fake_zookeeper import FakeZooKeeper, Znode
 
 LOGIN = Client(timeout_seconds=5)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.zookeeper_log import BadRecord, Transaction
-from store.sources.zookeeper import last_transaction, read_log
+from pulsar_admin.store.codec.zookeeper_log import BadRecord, Transaction
+from pulsar_admin.store.sources.zookeeper import last_transaction, read_log
 from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed
 from tests.worlds import world

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from rocksdict import AccessType, Options
 
-from store.codec.rockslog import Flaw, encode_log, iter_log_records
-from store.errors import DiskFailed, DiskFull, MetadataCorrupt, Refused, StoreError
-from store.files import copy_file
-from store.sources import rocksdb, rocksopen
-from store.sources.rocksdb import open_for_reading
-from store.sources.rocksopen import open_database
+from pulsar_admin.store.codec.rockslog import Flaw, encode_log, iter_log_records
+from pulsar_admin.store.errors import DiskFailed, DiskFull, MetadataCorrupt, Refused, StoreError
+from pulsar_admin.store.files import copy_file
+from pulsar_admin.store.sources import rocksdb, rocksopen
+from pulsar_admin.store.sources.rocksdb import open_for_reading
+from pulsar_admin.store.sources.rocksopen import open_database
 from tests.conftest import Cli
 from tests.stores import apply_values
 from tests.worlds import assert_unchanged, scratch_copy, world
@@ -98,7 +98,7 @@ def test_zeros_are_the_end_only_where_nothing_follows() -> None:
 _READ = """
 import sys
 from pathlib import Path
-from store.sources.rocksdb import open_for_reading
+from pulsar_admin.store.sources.rocksdb import open_for_reading
 problems = []
 with open_for_reading(Path(sys.argv[1]), problems) as pairs:
     print(sum(1 for _ in pairs), len(problems))

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.zookeeper import SnapshotNode, ZooKeeperNode, iter_snapshot
-from store.db.environment import open_store
-from store.db.storeinfo import read_store_info
-from store.db.tree import iter_nodes
-from store.sources.bookieconf import read_bookie_conf
-from store.sources.roots import WHOLE, Roots
-from store.sources.zookeeper import read_snapshot
+from pulsar_admin.store.codec.zookeeper import SnapshotNode, ZooKeeperNode, iter_snapshot
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.storeinfo import read_store_info
+from pulsar_admin.store.db.tree import iter_nodes
+from pulsar_admin.store.sources.bookieconf import read_bookie_conf
+from pulsar_admin.store.sources.roots import WHOLE, Roots
+from pulsar_admin.store.sources.zookeeper import read_snapshot
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper, Znode
 from tests.test_clusters import bookie, disks  # noqa: F401 - a fixture

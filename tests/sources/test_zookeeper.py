@@ -15,18 +15,18 @@ from pathlib import Path
 import cramjam
 import pytest
 
-from store.codec.cursor import decode_cursor_info
-from store.codec.entrylog import EntryLogHeader, encode_header
-from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
-from store.codec.managedledger import decode_managed_ledger
-from store.codec.zookeeper import ZooKeeperNode, decode_snapshot
-from store.codec.zookeeper_log import BadRecord, Transaction
-from store.db.environment import open_store
-from store.errors import MetadataCorrupt, SourceNotFound, StoreError
-from store.model.structures import decode_structure, structure_of
-from store.names import topic_of_path
-from store.sources.nodes import find_metadata
-from store.sources.zookeeper import is_zookeeper, read_snapshot
+from pulsar_admin.store.codec.cursor import decode_cursor_info
+from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header
+from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
+from pulsar_admin.store.codec.managedledger import decode_managed_ledger
+from pulsar_admin.store.codec.zookeeper import ZooKeeperNode, decode_snapshot
+from pulsar_admin.store.codec.zookeeper_log import BadRecord, Transaction
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.errors import MetadataCorrupt, SourceNotFound, StoreError
+from pulsar_admin.store.model.structures import decode_structure, structure_of
+from pulsar_admin.store.names import topic_of_path
+from pulsar_admin.store.sources.nodes import find_metadata
+from pulsar_admin.store.sources.zookeeper import is_zookeeper, read_snapshot
 from tests.conftest import Cli
 from tests.zookeeper_files import iter_transactions, read_zookeeper_nodes
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on this machine, opened as the tool opens it, where a module called ``store`` lies that nobody may import."""
-    from store.engine.spark_session import SparkOptions, open_session
+    from pulsar_admin.store.engine.spark_session import SparkOptions, open_session
 
     folder = tmp_path_factory.mktemp("spark")
-    (folder / "store.py").write_text("raise ImportError('the wrong store')\n")
+    (folder / "pulsar_admin.py").write_text("raise ImportError('the wrong package')\n")
     conf = (("spark.sql.warehouse.dir", str(folder / "warehouse")), ("spark.sql.shuffle.partitions", "2"))
     with ExitStack() as stack:
         with chdir(folder):  # the JVM's and its workers' for good

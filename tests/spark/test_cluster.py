@@ -68,7 +68,7 @@ def _killed_in_the_middle(cluster: Cluster, *words: object) -> str:
 
 def _rows(path: Path) -> list[tuple[str, bytes, bytes]]:
     """Return the location and the time index of a store."""
-    from store.db.environment import open_store
+    from pulsar_admin.store.db.environment import open_store
 
     with open_store(path) as store, store.read() as txn:
         return [(name, key, bytes(row)) for name in ("entries", "times") for key, row in txn.items(name)]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pulsar_admin.context import FEW_MESSAGES
+from pulsar_admin.store.db.entry_files import EntryFiles
+from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.without_spark import WITHOUT_SPARK, reason_without_spark
-from store.db.entry_files import EntryFiles
-from store.engine.local import LocalEngine
 from tests.conftest import Cli
 from tests.test_docs import COMMANDS
 from tests.worlds import oracle, world
@@ -90,7 +90,7 @@ COMPARED_ELSEWHERE = {
 @pytest.fixture
 def on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Make ``--spark`` use the session of the run; holds one number for each time that Spark was opened."""
-    from store.engine.spark import SparkEngine
+    from pulsar_admin.store.engine.spark import SparkEngine
 
     opened = []
 
@@ -106,13 +106,13 @@ def on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture(autouse=True)
 def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """However little there is to scan, it is scanned."""
-    monkeypatch.setattr("store.search.window.SMALL_MESSAGES", -1)
+    monkeypatch.setattr("pulsar_admin.store.search.window.SMALL_MESSAGES", -1)
 
 
 @pytest.fixture(scope="module")
 def damaged_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of the directory with every kind of damage."""
-    from store.transfer.imports import ImportOptions
+    from pulsar_admin.store.transfer.imports import ImportOptions
     from tests.stores import import_standalone
 
     path = tmp_path_factory.mktemp("damaged") / "store"
@@ -253,8 +253,8 @@ SKEWED = ("topics", "find-by-time", "acme/iot/skewed", "--time", "@1795253000000
 
 def forget_index_of_skewed(path: Path) -> None:
     """Delete what the store at PATH, of the demo, has of the ledgers of acme/iot/skewed in its indexes."""
-    from store.db.blocks import ledger_of_key
-    from store.db.environment import Txn, open_store
+    from pulsar_admin.store.db.blocks import ledger_of_key
+    from pulsar_admin.store.db.environment import Txn, open_store
 
     ledgers = {
         ledger["ledgerId"] for ledger in oracle("small")["topics"]["acme/iot/skewed"]["internal_stats"]["ledgers"]
@@ -300,7 +300,7 @@ def test_refresh_and_rebuild(cli: Cli, demo_copy: Path, tmp_path: Path, on_spark
 
 
 def _rows(path: Path) -> list[tuple[bytes, bytes]]:
-    from store.db.environment import open_store
+    from pulsar_admin.store.db.environment import open_store
 
     with open_store(path) as store, store.read() as txn:
         return [(key, bytes(row)) for name in ("entries", "times") for key, row in txn.items(name)]

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import asdict
 
-from store.compaction.batches import MessageSource
-from store.compaction.keys import Latest
-from store.compaction.phases import Compaction, CompactionRules
-from store.compaction.prepare import SourceOptions, prepare
-from store.compaction.verify import verify_view
-from store.compaction.view import find_compacted_view
-from store.db.environment import open_store
-from store.engine.local import LocalEngine
-from store.engine.operation import Engine
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import Position, parse_topic
-from store.scan import spread
-from store.scan.entries import EntryScan
-from store.scan.places import EntryBatch
+from pulsar_admin.store.compaction.batches import MessageSource
+from pulsar_admin.store.compaction.keys import Latest
+from pulsar_admin.store.compaction.phases import Compaction, CompactionRules
+from pulsar_admin.store.compaction.prepare import SourceOptions, prepare
+from pulsar_admin.store.compaction.verify import verify_view
+from pulsar_admin.store.compaction.view import find_compacted_view
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.engine.operation import Engine
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.scan import spread
+from pulsar_admin.store.scan.entries import EntryScan
+from pulsar_admin.store.scan.places import EntryBatch
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.stores import copied
@@ -111,8 +111,10 @@ class EngineContract:
     def small_slices(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Many slices of several batches each, and keys handed over in the middle of a slice."""
         monkeypatch.setattr(spread, "PIECE_BYTES", self.piece_bytes)
-        monkeypatch.setattr("store.compaction.batches.EntryScan", partial(EntryScan, batch_bytes=self.batch_bytes))
-        monkeypatch.setattr("store.compaction.spread._KEYS_A_ROW", 20)
+        monkeypatch.setattr(
+            "pulsar_admin.store.compaction.batches.EntryScan", partial(EntryScan, batch_bytes=self.batch_bytes)
+        )
+        monkeypatch.setattr("pulsar_admin.store.compaction.spread._KEYS_A_ROW", 20)
 
     @pytest.mark.parametrize("known", [False, True])
     @pytest.mark.parametrize("retain", [False, True])
@@ -205,7 +207,7 @@ class TestOnSpark(EngineContract):
 
     @pytest.fixture
     def engine(self, spark: SparkSession) -> Engine:
-        from store.engine.spark import SparkEngine
+        from pulsar_admin.store.engine.spark import SparkEngine
 
         return SparkEngine(spark)
 
@@ -237,7 +239,7 @@ def test_commands_in_processes(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_commands_on_spark(cli: Cli, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    from store.engine.spark import SparkEngine
+    from pulsar_admin.store.engine.spark import SparkEngine
 
     opened = []
 

@@ -17,8 +17,8 @@ from typing import IO
 import pytest
 
 from bench.generate import generate
-from store.engine import spark_session
-from store.errors import Refused
+from pulsar_admin.store.engine import spark_session
+from pulsar_admin.store.errors import Refused
 from tests.conftest import Cli
 from tests.spark.servers import ConnectServer, libraries_alone
 from tests.spark.test_commands import SKEWED, forget_index_of_skewed
@@ -45,7 +45,7 @@ def _run(store: Path, *words: object) -> subprocess.CompletedProcess[str]:
 
 
 def _rows(path: Path) -> list[tuple[str, bytes, bytes]]:
-    from store.db.environment import open_store
+    from pulsar_admin.store.db.environment import open_store
 
     with open_store(path) as store, store.read() as txn:
         return [(name, key, bytes(row)) for name in ("entries", "times") for key, row in txn.items(name)]
@@ -82,9 +82,9 @@ def test_import_and_find_without_an_index(cli: Cli, server: ConnectServer, demo_
 
 _NOTEBOOK = """
 import sys
-from store.scan.ledgertopics import topics_option
-from store.scan.datasource import register
-from store.engine.spark_session import SparkOptions, open_session
+from pulsar_admin.store.scan.ledgertopics import topics_option
+from pulsar_admin.store.scan.datasource import register
+from pulsar_admin.store.engine.spark_session import SparkOptions, open_session
 
 with open_session(SparkOptions(remote=sys.argv[1])) as spark:
     register(spark)

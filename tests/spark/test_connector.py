@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store.scan.datasource import register
+from pulsar_admin.store.scan.datasource import register
 from tests.connector import as_here, readings, written
 from tests.stores import imported
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def load(spark: SparkSession) -> Iterator[Callable[..., DataFrame]]:
     """Reads with options; the session's time zone is New York's."""
-    from store.scan.datasource import register
+    from pulsar_admin.store.scan.datasource import register
 
     register(spark)
     zone = spark.conf.get("spark.sql.session.timeZone")
@@ -102,7 +102,7 @@ def _reader(**options: str) -> Any:  # Any: the reader with pushFilters
 
 
 def _source_reader(options: dict[str, str]) -> Any:  # Any: the reader with pushFilters
-    from store.scan.datasource import FilteredEntries
+    from pulsar_admin.store.scan.datasource import FilteredEntries
 
     source = FilteredEntries(options)
     return source.reader(source.schema())
@@ -171,7 +171,7 @@ def test_pushed_times_are_exact(level: str, column: str) -> None:
 
 
 def test_spark_pushes_its_filters(spark: SparkSession) -> None:
-    from store.scan.datasource import PUSHDOWN, FilteredEntries, register
+    from pulsar_admin.store.scan.datasource import PUSHDOWN, FilteredEntries, register
 
     filters = f"publish_time >= timestamp '{datetime.now(UTC) + timedelta(days=9999):%Y-%m-%d}' and ledger_id = 3"
 

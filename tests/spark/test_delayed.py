@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from store.codec.cursor import CursorInfo
-from store.codec.message import encode_message_entry
-from store.db.environment import open_store
-from store.delayed.backlog import DelayScan
-from store.model.reader import open_reader
-from store.names import Position
-from store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.delayed.backlog import DelayScan
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.conftest import Cli
 from tests.delayed.world import messages_of
 from tests.stores import copied
@@ -42,7 +42,7 @@ def on_engine(request: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     @contextmanager
     def open_engine(settings: Any) -> Iterator[Any]:
-        from store.engine.spark import SparkEngine
+        from pulsar_admin.store.engine.spark import SparkEngine
 
         session: SparkSession = request.getfixturevalue("spark")
         opened.append(1)

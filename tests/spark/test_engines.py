@@ -18,21 +18,21 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-import store
-from store.db.environment import DATABASES, open_store
-from store.engine import spark as engine_on_spark
-from store.engine.local import LocalEngine
-from store.engine.operation import Engine
-from store.engine.packed import Packed
-from store.engine.slices import Cut, FileRange, local_files, plan_slices
-from store.names import FileKind
-from store.scan.message_rows import ReadMessages
-from store.scan.operations import ReadEntries, ScanOptions
-from store.scan.schemas import ENTRY_SCHEMA
-from store.sources.cluster import make_layout, open_metadata
-from store.sources.given import GivenBookie
-from store.transfer.adding import add_sources
-from store.transfer.imports import ImportOptions, import_layout
+from pulsar_admin.store.db.environment import DATABASES, open_store
+from pulsar_admin.store.engine import spark as engine_on_spark
+from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.engine.operation import Engine
+from pulsar_admin.store.engine.packed import Packed
+from pulsar_admin.store.engine.slices import Cut, FileRange, local_files, plan_slices
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan import operations
+from pulsar_admin.store.scan.message_rows import ReadMessages
+from pulsar_admin.store.scan.operations import ReadEntries, ScanOptions
+from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA
+from pulsar_admin.store.sources.cluster import make_layout, open_metadata
+from pulsar_admin.store.sources.given import GivenBookie
+from pulsar_admin.store.transfer.adding import add_sources
+from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
 from tests.stores import import_standalone
 from tests.worlds import oracle, world
 
@@ -172,7 +172,7 @@ class TestSparkEngine(EngineContract):
 
     @pytest.fixture
     def engine(self, spark: SparkSession) -> Engine:
-        from store.engine.spark import SparkEngine
+        from pulsar_admin.store.engine.spark import SparkEngine
 
         return SparkEngine(spark)
 
@@ -193,7 +193,7 @@ def test_spark_does_not_look_through_loaded_packages_after_every_task(spark: Spa
     """Its workers collect garbage after each task, which would take longer than a small slice."""
     from pyspark import cloudpickle
 
-    from store.engine.spark import SparkEngine
+    from pulsar_admin.store.engine.spark import SparkEngine
 
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)  # executors cannot import tests
@@ -263,7 +263,7 @@ def _ms(time: datetime | None) -> int:
 class TestDataSource:
     @pytest.fixture
     def read(self, spark: SparkSession) -> Callable[..., Any]:
-        from store.scan.datasource import register
+        from pulsar_admin.store.scan.datasource import register
 
         register(spark)
 
@@ -303,12 +303,14 @@ class TestDataSource:
 
 @pytest.mark.spark
 def test_a_stray_module_in_the_working_directory_does_not_break_executors(spark: SparkSession) -> None:
-    """Workers put their working directory on sys.path first; PYTHONSAFEPATH keeps the ``store.py`` there out."""
+    """Workers put their working directory on sys.path first; PYTHONSAFEPATH keeps the ``pulsar_admin.py`` there out."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import store.scan.operations
+        from pulsar_admin.store.scan import operations
 
-        yield pa.RecordBatch.from_pydict({"beside": [os.path.exists("store.py")], "imported": [store.__file__]})
+        yield pa.RecordBatch.from_pydict(
+            {"beside": [os.path.exists("pulsar_admin.py")], "imported": [operations.__file__]}
+        )
 
     (row,) = spark.range(1, numPartitions=1).mapInArrow(work, "beside boolean, imported string").collect()
-    assert row.asDict() == {"beside": True, "imported": store.__file__}
+    assert row.asDict() == {"beside": True, "imported": operations.__file__}

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store.engine.spark_errors import cause_of, check_address, check_form, job_error
-from store.engine.spark_session import SparkOptions, open_session
-from store.errors import LimitExceeded, MissingComponent, Refused, StoreError
+from pulsar_admin.store.engine.spark_errors import cause_of, check_address, check_form, job_error
+from pulsar_admin.store.engine.spark_session import SparkOptions, open_session
+from pulsar_admin.store.errors import LimitExceeded, MissingComponent, Refused, StoreError
 from tests.conftest import Cli
 from tests.spark.servers import bare_python
 
@@ -279,7 +279,7 @@ def test_workers_without_our_packages(
     spark: SparkSession, cli: Cli, demo_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Python on the workers that has nothing installed, as on a cluster that was not prepared."""
-    from store.engine.spark import SparkEngine
+    from pulsar_admin.store.engine.spark import SparkEngine
 
     python = bare_python(tmp_path / "bare")
     monkeypatch.setattr(spark.sparkContext, "pythonExec", python)

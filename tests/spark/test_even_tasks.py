@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from store.scan import sources
+from pulsar_admin.store.scan import sources
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 pytestmark = pytest.mark.spark
@@ -51,7 +51,7 @@ def sizes_of(store: Path) -> dict[tuple[int, int], int]:
 
 
 def source(options: dict[str, str]) -> Any:  # Any: the data source
-    from store.scan.datasource import PulsarEntries
+    from pulsar_admin.store.scan.datasource import PulsarEntries
 
     return PulsarEntries({"sliceBytes": str(SLICE_BYTES), **options})
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from store.engine.local import LocalEngine
-from store.engine.memory import bounded, check_memory, slice_bytes
-from store.engine.operation import Engine
-from store.engine.slices import SLICE_BYTES, Cut, FileRange, local_files, plan_slices
-from store.errors import LimitExceeded
-from store.scan.operations import ReadEntries
+from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.engine.memory import bounded, check_memory, slice_bytes
+from pulsar_admin.store.engine.operation import Engine
+from pulsar_admin.store.engine.slices import SLICE_BYTES, Cut, FileRange, local_files, plan_slices
+from pulsar_admin.store.errors import LimitExceeded
+from pulsar_admin.store.scan.operations import ReadEntries
 from tests.conftest import Cli
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import world
@@ -93,7 +93,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
         return
     from pyspark import cloudpickle
 
-    from store.engine.spark import SparkEngine
+    from pulsar_admin.store.engine.spark import SparkEngine
 
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)  # executors cannot import tests

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store.scan.source_options import OPTIONS
+from pulsar_admin.store.scan.source_options import OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store.engine.operation import Engine
+from pulsar_admin.store.engine.operation import Engine
 from tests.test_indexing import MIB, IndexContract, here
 
 if TYPE_CHECKING:
@@ -22,6 +22,6 @@ class TestSpark(IndexContract):
 
     @pytest.fixture
     def engine(self, spark: SparkSession) -> Engine:
-        from store.engine.spark import SparkEngine
+        from pulsar_admin.store.engine.spark import SparkEngine
 
         return SparkEngine(spark)

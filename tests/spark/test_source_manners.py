@@ -31,7 +31,7 @@ class Source:
 
 @pytest.fixture
 def read(spark: SparkSession) -> Source:
-    from store.scan.datasource import register
+    from pulsar_admin.store.scan.datasource import register
 
     register(spark)
     return Source(spark)
@@ -146,7 +146,7 @@ def test_a_relative_path_is_read_where_it_was_planned(
     """Executors have working directories of their own."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-    from store.scan.datasource import PulsarEntries
+    from pulsar_admin.store.scan.datasource import PulsarEntries
 
     for name in ("driver/current", "driver/other", "executor"):
         (tmp_path / name).mkdir(parents=True)
@@ -210,7 +210,7 @@ def test_paths_are_those_of_sparks_own_sources(spark: SparkSession, read: Source
 
 
 def test_damage_is_a_line_of_the_tasks_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    from store.scan.datasource import PulsarEntries
+    from pulsar_admin.store.scan.datasource import PulsarEntries
 
     raw = bytearray((logs() / "0.log").read_bytes())
     raw[1024:1028] = b"\xff\xff\xff\xff"  # the size of the first record

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from store.engine.local import LocalEngine
-from store.engine.operation import Engine, Operation
-from store.engine.slices import Cut, FileRange, plan_slices
-from store.errors import MissingComponent, SourceNotFound, StoreError, Unsupported
-from store.scan import sources
-from store.scan.message_rows import ReadMessages
-from store.scan.operations import ReadEntries
-from store.scan.sources import read_bytes, source_files
-from store.tables.folder import Folder
-from store.transfer.fetching import fetch_bookie
+from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.engine.operation import Engine, Operation
+from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
+from pulsar_admin.store.errors import MissingComponent, SourceNotFound, StoreError, Unsupported
+from pulsar_admin.store.scan import sources
+from pulsar_admin.store.scan.message_rows import ReadMessages
+from pulsar_admin.store.scan.operations import ReadEntries
+from pulsar_admin.store.scan.sources import read_bytes, source_files
+from pulsar_admin.store.tables.folder import Folder
+from pulsar_admin.store.transfer.fetching import fetch_bookie
 from tests.spark.servers import s3_bucket, server_of
 from tests.worlds import world
 
@@ -165,7 +165,7 @@ def test_s3(bucket: str) -> None:
 
 @pytest.mark.parametrize("level", ["entries", "messages"])
 def test_rows_and_errors_hold_no_key_of_the_bucket(bucket: str, level: str) -> None:
-    from store.scan.datasource import PulsarEntries
+    from pulsar_admin.store.scan.datasource import PulsarEntries
 
     path = bucket.format("short/0.log")
     system, key = fs.FileSystem.from_uri(path)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 
 
 def _stream(spark: SparkSession, folder: Path, **options: str) -> DataStreamReader:
-    from store.scan.datasource import register
+    from pulsar_admin.store.scan.datasource import register
 
     register(spark)
     path = f"{folder}/current/*.log,{folder}/current/*.txn"
@@ -142,7 +142,7 @@ def test_a_task_that_does_not_see_a_log_of_the_stream(tmp_path: Path) -> None:
     """As an executor of another machine, whose disk is another one: planned here, read where the file is not."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-    from store.scan.datasource import PulsarEntries
+    from pulsar_admin.store.scan.datasource import PulsarEntries
 
     bookie = Bookie(tmp_path)
     bookie.memory = ids(0, 30)
@@ -163,7 +163,7 @@ def test_objects_that_arrive_in_a_bucket(spark: SparkSession, tmp_path: Path) ->
     """Under a running query and between two, in any order, the newest cut anywhere and put there again longer."""
     from pyarrow import fs
 
-    from store.scan.datasource import register
+    from pulsar_admin.store.scan.datasource import register
 
     bookie = Bookie(tmp_path / "bookie", log_bytes=20_000)
     bookie.memory = ids(0, 600)

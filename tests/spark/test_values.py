@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from store.codec.compression import fills
-from store.codec.value import ValueSchema
-from store.engine.local import LocalEngine
-from store.engine.operation import Engine
-from store.engine.slices import Cut, local_files, plan_slices
-from store.errors import StoreError, Unsupported
-from store.model.schemas import Encoded, TopicSchemas, ValueReader
-from store.scan.ledgertopics import read_topics
-from store.scan.message_rows import ReadMessages
-from store.scan.operations import ScanOptions
-from store.scan.schemas import MESSAGE_SCHEMA
-from store.scan.typed_values import TypedValues, Values
+from pulsar_admin.store.codec.compression import fills
+from pulsar_admin.store.codec.value import ValueSchema
+from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.engine.operation import Engine
+from pulsar_admin.store.engine.slices import Cut, local_files, plan_slices
+from pulsar_admin.store.errors import StoreError, Unsupported
+from pulsar_admin.store.model.schemas import Encoded, TopicSchemas, ValueReader
+from pulsar_admin.store.scan.ledgertopics import read_topics
+from pulsar_admin.store.scan.message_rows import ReadMessages
+from pulsar_admin.store.scan.operations import ScanOptions
+from pulsar_admin.store.scan.schemas import MESSAGE_SCHEMA
+from pulsar_admin.store.scan.typed_values import TypedValues, Values
 from tests.shapes import PREFIX, TOPICS, logs, sent, store
 from tests.worlds import oracle, world
 
@@ -83,7 +83,7 @@ class TestLocalEngineAlone(ValuesContract):
 class TestSparkEngine(ValuesContract):
     @pytest.fixture
     def engine(self, spark: SparkSession) -> Engine:
-        from store.engine.spark import SparkEngine
+        from pulsar_admin.store.engine.spark import SparkEngine
 
         return SparkEngine(spark)
 
@@ -243,7 +243,7 @@ def test_payloads_that_no_column_needs_are_not_decompressed(monkeypatch: pytest.
         decompressed.append(args)
         return fills(*args, **options)
 
-    monkeypatch.setattr("store.scan.messages.fills", count)
+    monkeypatch.setattr("pulsar_admin.store.scan.messages.fills", count)
     found = _codecs(("entry_id", "batch_index", "size", "key"))
     batches = {row["entry_id"] for row in found if row["batch_index"] >= 0}
     assert found == [{name: row[name] for name in found[0]} for row in whole]

@@ -11,11 +11,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from store.errors import Corrupt
-from store.tables.checked import check_file, read_groups
-from store.tables.folder import Folder
-from store.tables.manifest import Part
-from store.tables.writing import write_part
+from pulsar_admin.store.errors import Corrupt
+from pulsar_admin.store.tables.checked import check_file, read_groups
+from pulsar_admin.store.tables.folder import Folder
+from pulsar_admin.store.tables.manifest import Part
+from pulsar_admin.store.tables.writing import write_part
 
 SCHEMA = pa.schema([("cluster", pa.string()), ("payload", pa.binary())])
 
@@ -52,7 +52,7 @@ def test_pages_have_checksums_that_readers_of_ours_verify(part: Part, tmp_path: 
     path.write_bytes(data)
     with pytest.raises(Corrupt, match=r"one\.parquet cannot be read: .*CRC"):
         list(read_groups(Folder(str(tmp_path)), part, SCHEMA))
-    from store.tables.exported import _PARQUET
+    from pulsar_admin.store.tables.exported import _PARQUET
 
     with pytest.raises(OSError, match="CRC"):
         ds.FileSystemDataset(

@@ -20,20 +20,20 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulsar_admin
-from store.db.environment import Txn, open_store
-from store.db.tree import iter_nodes, put_nodes
-from store.engine.local import LocalEngine
-from store.errors import DiskFull
-from store.model.reader import open_reader
-from store.model.references import index_owners
-from store.names import parse_topic
-from store.tables import making, writing
-from store.tables.folder import Folder
-from store.tables.making import Making, make_entries
-from store.tables.manifest import read_manifest
-from store.tables.rows import iter_table
-from store.tables.schemas import TABLES
-from store.tables.writing import write_parts
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import iter_nodes, put_nodes
+from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.errors import DiskFull
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.tables import making, writing
+from pulsar_admin.store.tables.folder import Folder
+from pulsar_admin.store.tables.making import Making, make_entries
+from pulsar_admin.store.tables.manifest import read_manifest
+from pulsar_admin.store.tables.rows import iter_table
+from pulsar_admin.store.tables.schemas import TABLES
+from pulsar_admin.store.tables.writing import write_parts
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.worlds import CLUSTER, asked_topics, scratch_copy, world
@@ -293,7 +293,7 @@ def test_a_disk_that_fills_up_leaves_the_tables_as_they_were(
             raise DiskFull(f"no space left writing {target.at(relative)}")
         return write(target, relative, *rest)
 
-    monkeypatch.setattr("store.tables.entries.write_part", full)
+    monkeypatch.setattr("pulsar_admin.store.tables.entries.write_part", full)
     said = cli("--store", store, "store", "export", "tables", folder)
     assert said.exit_code == 8
     assert "no space left" in said.stderr

@@ -15,10 +15,10 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 from sqlalchemy.exc import OperationalError
 
-from store.errors import DiskFull, InvalidValue, Refused, SourceNotFound, StalePlan
-from store.tables import iceberg
-from store.tables.iceberg import Commit, Warehouse, commit, find_rows, open_warehouse
-from store.tables.schemas import TABLES
+from pulsar_admin.store.errors import DiskFull, InvalidValue, Refused, SourceNotFound, StalePlan
+from pulsar_admin.store.tables import iceberg
+from pulsar_admin.store.tables.iceberg import Commit, Warehouse, commit, find_rows, open_warehouse
+from pulsar_admin.store.tables.schemas import TABLES
 from tests.tables.rest_catalog import TOKEN, serving
 
 LONG = "pulsar-cluster-of-the-north-1-ü"  # longer than the bounds that Iceberg keeps of strings

@@ -18,7 +18,7 @@ from pyiceberg.catalog import load_catalog
 
 import pulsar_admin as pa
 from pulsar_admin.cli import run
-from store.tables import iceberg
+from pulsar_admin.store.tables import iceberg
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.tables.test_export import held

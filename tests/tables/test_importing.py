@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulsar_admin as pa
-from store.db.environment import DATABASES, open_store
-from store.transfer.imports import ImportOptions
+from pulsar_admin.store.db.environment import DATABASES, open_store
+from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied, import_standalone, imported
 from tests.worlds import CLUSTER, WORLD_NAMES, scratch_copy

@@ -11,17 +11,17 @@ import pyarrow.compute as pc
 import pytest
 
 import pulsar_admin
-from store.db.environment import open_store
-from store.dump.columns import HELPERS
-from store.dump.job import Dumped, iter_batches
-from store.dump.options import DumpOptions
-from store.errors import InvalidValue
-from store.model.reader import open_reader
-from store.model.topics import iter_topics, read_topic
-from store.names import EARLIEST, parse_topic
-from store.proto.pulsar_api_pb2 import MessageIdData
-from store.tables import known_messages
-from store.tables.schemas import known_schema
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.dump.columns import HELPERS
+from pulsar_admin.store.dump.job import Dumped, iter_batches
+from pulsar_admin.store.dump.options import DumpOptions
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.names import EARLIEST, parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
+from pulsar_admin.store.tables import known_messages
+from pulsar_admin.store.tables.schemas import known_schema
 from tests.conftest import Cli
 from tests.connector import readings, written
 from tests.stores import imported

@@ -12,11 +12,11 @@ from urllib.parse import unquote
 import pytest
 
 import pulsar_admin as pa
-from store.db.environment import open_store
-from store.errors import InvalidValue, MetadataCorrupt, StoreError
-from store.names import parse_topic
-from store.tables.ledger_rows import iter_ledgers
-from store.tables.rows import SMALL_TABLES
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, StoreError
+from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.tables.ledger_rows import iter_ledgers
+from pulsar_admin.store.tables.rows import SMALL_TABLES
 from tests.stores import copied, imported, lose_nodes
 from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle
 
@@ -147,8 +147,8 @@ def test_rows_are_those_of_the_small_databases() -> None:
 
 
 def test_what_cannot_be_read_is_counted_and_the_rest_is_there(tmp_path: Path, damages_stores: None) -> None:
-    from store.db.environment import open_store
-    from store.db.tree import Node, find_node, put_nodes
+    from pulsar_admin.store.db.environment import open_store
+    from pulsar_admin.store.db.tree import Node, find_node, put_nodes
 
     store = copied("small", "clean", tmp_path)
     whole = len(rows_of(store, "topics"))

@@ -10,11 +10,11 @@ import duckdb
 import pytest
 from msgspec import Struct
 
-from store.db.environment import open_store
-from store.model.reader import open_reader
-from store.tables.catalog import StoreTables
-from store.tables.cluster import find_cluster_name
-from store.tables.sql import Database
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.tables.catalog import StoreTables
+from pulsar_admin.store.tables.cluster import find_cluster_name
+from pulsar_admin.store.tables.sql import Database
 from tests.stores import imported
 from tests.worlds import CLUSTER
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from store.errors import DiskFull
-from store.tables import ledger_rows
-from store.tables.ledger_rows import SortedSpill
+from pulsar_admin.store.errors import DiskFull
+from pulsar_admin.store.tables import ledger_rows
+from pulsar_admin.store.tables.ledger_rows import SortedSpill
 
 
 @pytest.mark.parametrize("rows", [0, 1, 6, 7, 8, 5000])

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 import pulsar_admin
-from store.db.environment import open_store
-from store.errors import BadSql, InvalidValue, Refused, SourceChanged
-from store.model.reader import open_reader
-from store.tables.catalog import StoreTables
-from store.tables.pruning import MadeTable
-from store.tables.sql import Database
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.errors import BadSql, InvalidValue, Refused, SourceChanged
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.tables.catalog import StoreTables
+from pulsar_admin.store.tables.pruning import MadeTable
+from pulsar_admin.store.tables.sql import Database
 from tests.stores import copied, imported
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.tables.statements import OF_ENTRIES, Statements

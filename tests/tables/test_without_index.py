@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import pulsar_admin as pa
-from store.db.environment import open_store
+from pulsar_admin.store.db.environment import open_store
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.tables.test_export import table_of

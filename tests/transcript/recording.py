@@ -22,7 +22,7 @@ from msgspec import Struct
 from bench.generate import generate
 from pulsar_admin.cli import run
 from pulsar_admin.config import environment_variables
-from store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from tests.stores import apply_values, lose_nodes, put_back
 from tests.worlds import scratch_copy
 

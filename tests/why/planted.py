@@ -12,18 +12,18 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from store.codec.brokerentry import BrokerEntry
-from store.codec.cursor import CursorInfo
-from store.codec.message import encode_message_entry
-from store.codec.rocksvalue import NodeStat
-from store.db.environment import Txn, open_store
-from store.db.tree import Node, put_nodes
-from store.model.cursors import read_cursor
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import Position, parse_topic
-from store.proto.pulsar_api_pb2 import MessageMetadata
-from store.why.subscription import Why, why_subscription
+from pulsar_admin.store.codec.brokerentry import BrokerEntry
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.why.subscription import Why, why_subscription
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 TOPIC = "public/default/stuck"

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from store.codec.cursor import CursorInfo
-from store.codec.logscan import Record, iter_records
-from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.db.delayed import find_index_ledgers
-from store.db.environment import open_store
-from store.db.next_ledger_id import put_next_ledger_id
-from store.model.reader import open_reader
-from store.model.topics import read_topic
-from store.names import Position, parse_topic
-from store.rules.holders import HOLDERS
-from store.why.disk import WhyBytes, why_bytes
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.logscan import Record, iter_records
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.db.delayed import find_index_ledgers
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.rules.holders import HOLDERS
+from pulsar_admin.store.why.disk import WhyBytes, why_bytes
 from tests.conftest import Cli
 from tests.delayed.world import build
 from tests.stores import NOW_MS as IMPORTED_MS

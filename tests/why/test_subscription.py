@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from store.model.ledgers import find_place
-from store.proto.transaction_pb2 import PendingAckMetadataEntry
-from store.rules.holders import HOLDERS
-from store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
+from pulsar_admin.store.model.ledgers import find_place
+from pulsar_admin.store.proto.transaction_pb2 import PendingAckMetadataEntry
+from pulsar_admin.store.rules.holders import HOLDERS
+from pulsar_admin.store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
 from tests.conftest import Cli
 from tests.stores import imported, lose_nodes
 from tests.synthetic import CREATED_MS, Made

@@ -11,7 +11,7 @@ import pytest
 
 from bench.generate.cluster import GenerateResult, apply_generate
 from bench.generate.spec import ClusterSpec
-from store.transfer.imports import ImportOptions, ImportResult
+from pulsar_admin.store.transfer.imports import ImportOptions, ImportResult
 from tests.stores import import_standalone
 
 

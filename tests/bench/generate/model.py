@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from bench.generate.spec import ClusterSpec, Span, TopicSpec
-from store.codec import compression
+from pulsar_admin.store.codec import compression
 
 ALL = 2**64 - 1
 

@@ -13,8 +13,8 @@ import pytest
 
 from bench.generate import cluster, generate
 from bench.generate.spec import ClusterSpec, TopicSpec
-from store.errors import AlreadyExists, DiskFull, InvalidValue, StoreBusy
-from store.names import parse_topic
+from pulsar_admin.store.errors import AlreadyExists, DiskFull, InvalidValue, StoreBusy
+from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 
 ROOT = Path(__file__).resolve().parents[3]

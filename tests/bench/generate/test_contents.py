@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from bench.generate.spec import CLOCKS, Clock, ClusterSpec, Span, TopicSpec
-from store.codec import compression
-from store.codec.interceptors import parse_interceptors
-from store.db.entry_files import EntryFiles
-from store.db.environment import open_store
-from store.model.cursors import read_cursor
-from store.model.messages import MessageReader
-from store.model.reader import EntryReader
-from store.model.topics import read_topic
-from store.names import Position, TopicName, parse_topic
+from pulsar_admin.store.codec import compression
+from pulsar_admin.store.codec.interceptors import parse_interceptors
+from pulsar_admin.store.db.entry_files import EntryFiles
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.messages import MessageReader
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import Position, TopicName, parse_topic
 from tests.bench.generate import model
 from tests.bench.generate.conftest import Make
 

@@ -11,16 +11,16 @@ import pytest
 
 from bench.generate.cluster import apply_generate
 from bench.generate.spec import ClusterSpec, Span, TopicSpec
-from store.codec.bookie import decode_cookie, decode_last_id
-from store.codec.dbledger import decode_location_row
-from store.codec.entrylog import Record, decode_header, decode_ledgers_map, iter_records, log_file_name
-from store.codec.interceptors import parse_interceptors
-from store.codec.journal import decode_header as decode_journal_header
-from store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, ledger_id_of_path
-from store.codec.managedledger import decode_managed_ledger
-from store.codec.rocksvalue import COUNTER_KEYS, decode_counter, decode_value
-from store.names import parse_topic
-from store.sources.rocksdb import open_for_reading
+from pulsar_admin.store.codec.bookie import decode_cookie, decode_last_id
+from pulsar_admin.store.codec.dbledger import decode_location_row
+from pulsar_admin.store.codec.entrylog import Record, decode_header, decode_ledgers_map, iter_records, log_file_name
+from pulsar_admin.store.codec.interceptors import parse_interceptors
+from pulsar_admin.store.codec.journal import decode_header as decode_journal_header
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, ledger_id_of_path
+from pulsar_admin.store.codec.managedledger import decode_managed_ledger
+from pulsar_admin.store.codec.rocksvalue import COUNTER_KEYS, decode_counter, decode_value
+from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.sources.rocksdb import open_for_reading
 from tests.bench.generate.conftest import Make
 from tests.bench.generate.test_contents import CLUSTERS
 from tests.decoders import decode_last_mark, decode_ledgers_row
@@ -186,7 +186,7 @@ def test_interceptors_of_others_write_the_same_bytes(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel makes the metadata of the two known interceptors; others are asked entry by entry."""
-    from store.codec import interceptors
+    from pulsar_admin.store.codec import interceptors
 
     class Both:
         def __init__(self) -> None:

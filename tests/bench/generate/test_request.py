@@ -9,9 +9,9 @@ import pytest
 from bench.generate import spec
 from bench.generate.draws import mix
 from bench.generate.request import ClusterRequest, TopicOptions, plan_cluster
-from store.codec import compression
-from store.errors import InvalidValue, NotFound
-from store.names import parse_topic
+from pulsar_admin.store.codec import compression
+from pulsar_admin.store.errors import InvalidValue, NotFound
+from pulsar_admin.store.names import parse_topic
 
 
 def test_the_draws_are_splitmix64() -> None:
