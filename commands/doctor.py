@@ -119,7 +119,7 @@ def doctor(
 
 def _show_changes(app: App, since: Path, fail_on: str, asked: dict[str, Any]) -> None:  # Any: of Store.doctor
     """Write what changed SINCE."""
-    from pulsar_admin.api.checking import compare_findings
+    from pulsar_admin.api.store import compare_findings
     from pulsar_admin.store.doctor.since import Change
 
     _check_pages(app)
@@ -177,7 +177,7 @@ def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  
 
 
 def _diagnoses(app: App, fail_on: str, asked: dict[str, Any]) -> Iterator[Any]:  # Any: of Store.doctor, Finding
-    from pulsar_admin.api.checking import iter_doctor
+    from pulsar_admin.api.store import iter_doctor
 
     _check_pages(app)
     for found in iter_doctor(app.session, **asked):

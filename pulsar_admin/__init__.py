@@ -6,41 +6,40 @@ is first used: the import of this package costs nothing, to the command line nei
 
 TYPE_CHECKING = False  # not typing's: that import would cost more than this package
 if TYPE_CHECKING:
-    from pulsar_admin.api.clusters import Cluster
+    from pulsar_admin.api.columns import SparkTables, register
     from pulsar_admin.api.compaction import Compaction
-    from pulsar_admin.api.cursor import Cursor, CursorPlace
-    from pulsar_admin.api.cursors import Cursors
+    from pulsar_admin.api.cursors import Cursor, CursorPlace, Cursors
     from pulsar_admin.api.delayed import Delayed
-    from pulsar_admin.api.disks import reclaim
-    from pulsar_admin.api.history import MetadataChange, diff, history
+    from pulsar_admin.api.disks import log_files, log_records, reclaim, verify_logs
     from pulsar_admin.api.imports import (
         create_store,
         fetch_bookie,
+        import_bundle,
         import_cluster,
         import_standalone,
         import_tables,
         preview_import,
         read_bookie_conf,
     )
-    from pulsar_admin.api.incidents import import_bundle
     from pulsar_admin.api.ledger import Ledger
-    from pulsar_admin.api.logs import log_files, log_records, verify_logs
     from pulsar_admin.api.messages import Messages
-    from pulsar_admin.api.nack_studies import (
+    from pulsar_admin.api.metadata import MetadataChange, diff, history
+    from pulsar_admin.api.nacks import (
+        DueNack,
+        KeptNacks,
+        Nacks,
         NackSizes,
         nack_sizes,
     )
-    from pulsar_admin.api.nacks import DueNack, KeptNacks, Nacks
     from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.plan import Plan
+    from pulsar_admin.api.policies import PolicyValue, TopicPolicies
     from pulsar_admin.api.recovering import preflight
     from pulsar_admin.api.reports import Change, ChangeReport
-    from pulsar_admin.api.schemas import SchemaVersion
+    from pulsar_admin.api.resources import Cluster
     from pulsar_admin.api.session import PartialData
-    from pulsar_admin.api.spark import SparkTables, register
     from pulsar_admin.api.store import Store, open_store
-    from pulsar_admin.api.topic import Topic
-    from pulsar_admin.api.topic_policies import PolicyValue, TopicPolicies
+    from pulsar_admin.api.topic import SchemaVersion, Topic
     from pulsar_admin.api.transactions import CursorTransactions, TopicTransactions, Transactions
     from pulsar_admin.store.changes.plan import BrokerMove, ChangePart, Deletable, FutureDated, LedgerPart
     from pulsar_admin.store.dump.finding import FoundEntry
@@ -74,7 +73,7 @@ _ERRORS = "pulsar_admin.store.errors"
 _HOMES = {
     "open_store": "pulsar_admin.api.store",
     "Store": "pulsar_admin.api.store",
-    "import_bundle": "pulsar_admin.api.incidents",
+    "import_bundle": "pulsar_admin.api.imports",
     "import_cluster": "pulsar_admin.api.imports",
     "import_standalone": "pulsar_admin.api.imports",
     "import_tables": "pulsar_admin.api.imports",
@@ -82,24 +81,24 @@ _HOMES = {
     "create_store": "pulsar_admin.api.imports",
     "read_bookie_conf": "pulsar_admin.api.imports",
     "fetch_bookie": "pulsar_admin.api.imports",
-    "history": "pulsar_admin.api.history",
-    "diff": "pulsar_admin.api.history",
-    "MetadataChange": "pulsar_admin.api.history",
-    "log_files": "pulsar_admin.api.logs",
-    "log_records": "pulsar_admin.api.logs",
-    "verify_logs": "pulsar_admin.api.logs",
+    "history": "pulsar_admin.api.metadata",
+    "diff": "pulsar_admin.api.metadata",
+    "MetadataChange": "pulsar_admin.api.metadata",
+    "log_files": "pulsar_admin.api.disks",
+    "log_records": "pulsar_admin.api.disks",
+    "verify_logs": "pulsar_admin.api.disks",
     "Topic": "pulsar_admin.api.topic",
-    "TopicPolicies": "pulsar_admin.api.topic_policies",
+    "TopicPolicies": "pulsar_admin.api.policies",
     "CursorTransactions": "pulsar_admin.api.transactions",
     "TopicTransactions": "pulsar_admin.api.transactions",
     "Transactions": "pulsar_admin.api.transactions",
-    "PolicyValue": "pulsar_admin.api.topic_policies",
+    "PolicyValue": "pulsar_admin.api.policies",
     "FoundEntry": "pulsar_admin.store.dump.finding",
     "Messages": "pulsar_admin.api.messages",
-    "Cursor": "pulsar_admin.api.cursor",
-    "CursorPlace": "pulsar_admin.api.cursor",
+    "Cursor": "pulsar_admin.api.cursors",
+    "CursorPlace": "pulsar_admin.api.cursors",
     "Cursors": "pulsar_admin.api.cursors",
-    "Cluster": "pulsar_admin.api.clusters",
+    "Cluster": "pulsar_admin.api.resources",
     "Compaction": "pulsar_admin.api.compaction",
     "Delayed": "pulsar_admin.api.delayed",
     "Ledger": "pulsar_admin.api.ledger",
@@ -107,13 +106,13 @@ _HOMES = {
     "KeptNacks": "pulsar_admin.api.nacks",
     "Nacks": "pulsar_admin.api.nacks",
     "DueNack": "pulsar_admin.api.nacks",
-    "NackSizes": "pulsar_admin.api.nack_studies",
-    "nack_sizes": "pulsar_admin.api.nack_studies",
-    "SchemaVersion": "pulsar_admin.api.schemas",
-    "SparkTables": "pulsar_admin.api.spark",
+    "NackSizes": "pulsar_admin.api.nacks",
+    "nack_sizes": "pulsar_admin.api.nacks",
+    "SchemaVersion": "pulsar_admin.api.topic",
+    "SparkTables": "pulsar_admin.api.columns",
     "preflight": "pulsar_admin.api.recovering",
     "reclaim": "pulsar_admin.api.disks",
-    "register": "pulsar_admin.api.spark",
+    "register": "pulsar_admin.api.columns",
     "Plan": "pulsar_admin.api.plan",
     "ChangeReport": "pulsar_admin.api.reports",
     "ChangePart": "pulsar_admin.store.changes.plan",

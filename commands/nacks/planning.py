@@ -25,7 +25,7 @@ from pulsar_admin.store.timespec import format_duration_ms
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.nack_studies import NackSizes
+    from pulsar_admin.api.nacks import NackSizes
     from pulsar_admin.store.nacks.measured import TopicNacks
     from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
 
@@ -136,7 +136,7 @@ def plan(app: App, options: PlanRequest) -> None:
 
 def _sizes(app: App, options: PlanRequest) -> NackSizes:
     # Imported here: numpy.
-    from pulsar_admin.api.nack_studies import nack_sizes
+    from pulsar_admin.api.nacks import nack_sizes
 
     if options.topic is None and options.subscription is not None:
         raise click.UsageError("-s: name its topic with --topic", click.get_current_context())

@@ -79,7 +79,7 @@ def _row(severity: str, code: str, where: str, message: str, hint: str | None = 
 
 
 def _findings(app: App, deep: bool) -> Iterator[dict[str, object]]:
-    from pulsar_admin.api.checking import iter_check
+    from pulsar_admin.api.store import iter_check
     from pulsar_admin.store.db.storeinfo import check_pages
 
     walked = check_pages(app.store_path)  # before LMDB reads them: it dies of damage

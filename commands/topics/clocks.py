@@ -127,7 +127,7 @@ def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> None:
     --clock says which time counts: auto (broker time where the entry has one, else publish time), publish or broker. Buckets
     begin at multiples of their width since 1970 UTC. Several topics, and the partitions of one, are drawn as one.
     """
-    from pulsar_admin.api.timelines import timeline_of
+    from pulsar_admin.api.messages import timeline_of
 
     require_plot(app.settings.output)
     with app.session.reader() as reader:
@@ -141,7 +141,7 @@ def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> None:
 
 def _usual(app: App, topics: Sequence[TopicName], options: PlotOptions) -> tuple[int, int] | None:
     """Return the range to plot: what was asked for, else where nearly all entries of the topics lie."""
-    from pulsar_admin.api.timelines import usual_times
+    from pulsar_admin.api.messages import usual_times
 
     found = usual_times(app.session, topics, app.settings.clock)
     if found is None:

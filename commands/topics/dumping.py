@@ -31,7 +31,7 @@ from pulsar_admin.store.scan.profiles import PROFILES, Profile
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.dumping import DumpWanted
+    from pulsar_admin.api.transfers import DumpWanted
     from pulsar_admin.store.dump.job import DumpSize
 
 

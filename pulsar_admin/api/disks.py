@@ -1,19 +1,39 @@
-"""Entry logs on the disks of a stopped bookie, freed of what metadata does not list."""
+"""Entry logs and journals as files, without a store, and the logs of a stopped bookie freed of what metadata does not list."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
-from pulsar_admin.api.given import given_flag, given_keywords, given_number, given_path, given_texts, wanted_of
+from pulsar_admin.api.given import (
+    given_flag,
+    given_flags,
+    given_keywords,
+    given_number,
+    given_path,
+    given_texts,
+    wanted_of,
+)
 from pulsar_admin.api.imports import given_bookie, source_of
 from pulsar_admin.api.session import Caller, Session
 from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.reports.log_files import (
+    LogRecord,
+    LogSummary,
+    LogVerdict,
+    iter_log_records,
+    log_paths,
+    read_log_summary,
+    verify_indexes,
+    verify_log,
+)
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from pulsar_admin.api.store import Store
     from pulsar_admin.store.disks.reclaim import Nodes, ReclaimPlan, ReclaimResult
     from pulsar_admin.store.sources.given import GivenBookie
@@ -116,3 +136,52 @@ def reclaimed(caller: Caller, plan: ReclaimPlan, options: ReclaimOptions) -> Rec
 def _scratch(options: ReclaimOptions) -> Path | None:
     scratch = options.get("scratch")
     return None if scratch is None else given_path("scratch", scratch)
+
+
+def log_files(path: Path | str) -> tuple[LogSummary, ...]:
+    """Return what the name and header of the log PATH say, or of all logs and journals of a bookie's directory.
+
+    Raises SourceNotFound, SourceChanged, EntryLogCorrupt.
+    """
+    return tuple(map(read_log_summary, log_paths(given_path("path", path))))
+
+
+def log_records(
+    path: Path | str, *, verify: bool = True, jobs: int = 1, spark: SparkSession | None = None
+) -> Iterator[LogRecord]:
+    """Yield the records of one log or journal in file order, damaged bytes included; ``state`` is ``ok`` or what is wrong.
+
+    VERIFY: their digests. JOBS and SPARK: as of ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt, InvalidValue.
+    """
+
+    given_flags(verify=verify)
+    return records_of(Caller(jobs=jobs, spark=spark), given_path("path", path), verify=verify)
+
+
+def verify_logs(path: Path | str, *, jobs: int = 1, spark: SparkSession | None = None) -> tuple[LogVerdict, ...]:
+    """Read the log PATH, or those of a bookie's directory and its ``.idx`` files, whole; return records, ``problems``, ``details`` of each.
+
+    JOBS and SPARK: as of ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt, InvalidValue.
+    """
+
+    return tuple(verdicts_of(Caller(jobs=jobs, spark=spark), given_path("path", path)))
+
+
+def records_of(caller: Caller, path: Path, *, verify: bool) -> Iterator[LogRecord]:
+    """Yield the records of the logs at PATH for CALLER."""
+    for file in log_paths(path):
+        with caller.engine([], _size_of(file)) as engine:
+            yield from iter_log_records(file, verify=verify, engine=engine)
+
+
+def verdicts_of(caller: Caller, path: Path) -> Iterator[LogVerdict]:
+    """Yield what is wrong with each of the logs at PATH, and with indexes beside them, for CALLER."""
+    files = log_paths(path)
+    total = sum(map(_size_of, files))
+    with caller.engine([], total) as engine, caller.progress(total, "bytes", "verify") as advance:
+        yield from (verify_log(file, advance, engine) for file in files)
+        yield from verify_indexes(path)
+
+
+def _size_of(file: Path) -> int:
+    return file.stat().st_size if file.is_file() else 0

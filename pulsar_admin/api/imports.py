@@ -1,15 +1,17 @@
-"""New stores: empty, or imported from a Pulsar data directory."""
+"""New stores: empty, imported from a Pulsar data directory, or made of an incident bundle."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
 from pulsar_admin.api.given import given_flags, given_items, given_object, given_path, given_rate, given_text, wanted_of
-from pulsar_admin.api.session import Caller, Time, check_choice
+from pulsar_admin.api.session import Caller, Session, Time, check_choice
+from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.db.storeinfo import check_new_store
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.pace import PACE
@@ -17,6 +19,7 @@ from pulsar_admin.store.pace import PACE
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pulsar_admin.store.db.environment import Store
     from pulsar_admin.store.history.as_of import Moment
     from pulsar_admin.store.sources.given import GivenBookie
     from pulsar_admin.store.sources.layout import Layout
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.sources.roots import Wanted
     from pulsar_admin.store.tables.importing import TablesImported
     from pulsar_admin.store.transfer.imports import ImportPreview, ImportResult
+
 
 Mode = Literal["referenced", "copied", "linked"]
 """Where the entry logs of an import lie: where they are, or copied or hard-linked into the store."""
@@ -153,7 +157,7 @@ def layout_then(caller: Caller, layout: Layout, at: Time | Moment | None) -> Lay
     """Return LAYOUT with its metadata as of AT, None: as it is; raises Refused for what keeps no history, NothingMatches."""
     if at is None:
         return layout
-    from pulsar_admin.api.history import moment_of
+    from pulsar_admin.api.metadata import moment_of
     from pulsar_admin.store.history.as_of import past_metadata
 
     problems: list[str] = []
@@ -258,3 +262,74 @@ def create_store(path: Path | str) -> None:
     place = given_path("path", path)
     check_new_store(place)
     create(place, now_ms=Caller().clock_ms)
+
+
+Json = dict[str, Any]  # Any: JSON values
+
+
+def bundle_of(session: Session, file: Path, names: Path) -> Json:
+    """Write the bundle of the store to FILE, with pseudonyms that NAMES maps back."""
+    from pulsar_admin.store.transfer.bundle import write_bundle
+
+    with session.opened() as store:
+        findings = _findings(store)
+        told = {**_versions(), "created": session.clock_ms, "findings": findings}
+        result = write_bundle(store, file, names, told)
+    return {"bundle": str(file), "names": str(names), **to_json(result), "findings": findings}
+
+
+def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None) -> Mapping[str, Any]:  # Any: JSON
+    """Make a store at PATH of the incident bundle FILE; it answers what needs only metadata and the index.
+
+    Returns what the bundle held, and ``sameFindings``: whether a check finds what it found where the bundle was made, of all that
+    needs no bookies' files.
+    Raises SourceNotFound, AlreadyExists, MetadataCorrupt, Unsupported, DiskFull, NotWritable.
+    """
+    return store_of_bundle(Caller(now), given_path("file", file), given_path("path", path))
+
+
+def store_of_bundle(caller: Caller, file: Path, path: Path) -> Json:
+    """Make a store at PATH of the bundle FILE for CALLER."""
+    from pulsar_admin.store.db.environment import open_store
+    from pulsar_admin.store.transfer.bundle import import_bundle as import_file
+
+    result, header = import_file(file, path, caller.clock_ms)
+    with open_store(path) as store:  # what it checks may be damaged
+        same = _of_bundles(_findings(store)) == _of_bundles(header.get("findings") or [])
+    told = {key: header.get(key) for key in ("toolkit", "created", "findings")}
+    return {"store": str(path), **to_json(result), **told, "sameFindings": same}
+
+
+def _versions() -> Json:
+    import platform
+    from importlib.metadata import version
+
+    return {
+        "toolkit": version("pulsar-admin-toolkit"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _of_bundles(findings: list[Json]) -> list[Json]:
+    """Return those of FINDINGS that need no bookies' files."""
+    from pulsar_admin.store.rules.table import RULES
+
+    of_disks = {rule.code for rule in RULES if rule.of_disks}
+    return [found for found in findings if found["code"] not in of_disks]
+
+
+def _findings(store: Store) -> list[Json]:
+    """Return how many findings of each code there are, problems first."""
+    from pulsar_admin.store.check import check_store
+
+    # A bundle has the content of rows and not their bytes: whether those of its store have digests is not found again.
+    found = Counter(
+        (not finding.is_problem, finding.code)
+        for finding in check_store(store)
+        if finding.code != "rows-without-digests"
+    )
+    return [
+        {"severity": "note" if is_note else "problem", "code": code, "count": count}
+        for (is_note, code), count in sorted(found.items())
+    ]

@@ -1,17 +1,29 @@
-"""Messages of a topic, read when they are iterated over. Imports pyarrow when it is asked for columns."""
+"""Messages of topics, read when they are iterated over, what they can be searched for, and how much arrived when.
+
+Imports pyarrow when it is asked for columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.api.batches import Batches, first_rows
-from pulsar_admin.api.given import given_text, given_texts
-from pulsar_admin.api.session import Session
+from pulsar_admin.api.given import (
+    Clock,
+    given_flags,
+    given_keywords,
+    given_mapping,
+    given_properties,
+    given_text,
+    given_texts,
+    whole_number,
+)
+from pulsar_admin.api.session import Place, Session, Time
 from pulsar_admin.jsonify import camel_case, dump_json
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.environment import Txn
@@ -20,6 +32,7 @@ from pulsar_admin.store.dump.options import DumpOptions
 from pulsar_admin.store.errors import InvalidValue, StoreError
 from pulsar_admin.store.model.cursors import iter_backlog, read_cursor
 from pulsar_admin.store.model.entries import as_admin_shows
+from pulsar_admin.store.model.jsonpath import parse_path_test
 from pulsar_admin.store.model.message_row import MessageRow
 from pulsar_admin.store.model.messages import Message, MessageReader, ReadOptions
 from pulsar_admin.store.model.reader import EntryReader
@@ -28,10 +41,84 @@ from pulsar_admin.store.model.window import EVENT, Window
 from pulsar_admin.store.names import EARLIEST, LONG_MAX, Position, TopicName
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
+    from pulsar_admin.store.model.extent import Intervals
     from pulsar_admin.store.model.schemas import Decoded
+    from pulsar_admin.store.reports.timeline import Timeline, TimelineOptions
     from pulsar_admin.store.scan.matching import Match
+
+
+Item = TypeVar("Item")
+Source = Callable[[EntryReader, list[StoreError]], Generator[Item, None, None]]
+"""What reads items of one snapshot, and notes what it could not read."""
+
+
+class Batches:
+    """Rows with the columns of ``schema``; nothing is read before it is iterated over, and then a batch at a time.
+
+    Each iteration reads a snapshot of its own. What could not be read is in ``problems`` of the last iteration, and a PartialData
+    warning.
+    """
+
+    def __init__(self, session: Session, schema: Callable[[], pa.Schema], source: Source[pa.RecordBatch]) -> None:
+        self._session = session
+        self._schema = schema
+        self._source = source
+        self.problems: tuple[StoreError, ...] = ()
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self._schema()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield Arrow record batches of some thousand rows each; memory is bounded by one of them.
+
+        Raises what its maker names.
+        """
+        return self._read(self._source)
+
+    def rows(self) -> Iterator[dict[str, Any]]:  # Any: each column's own type
+        """Yield the rows as dictionaries, times as datetimes in UTC, properties as a dictionary."""
+        for batch in self:
+            yield from batch.to_pylist(maps_as_pydicts="lossy")
+
+    def to_arrow(self) -> pa.Table:
+        """Return all of them as one Arrow table."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches(self, self.schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return all of them as a pandas DataFrame; times are ``datetime64[us, UTC]``, properties dictionaries. Raises MissingComponent."""
+        from pulsar_admin.store.extras import require
+
+        require("pandas", "to_pandas", instead="take to_arrow()")
+        frame: pd.DataFrame = self.to_arrow().to_pandas(maps_as_pydicts="lossy")
+        return frame
+
+    def _read(self, source: Source[Item]) -> Iterator[Item]:
+        problems: list[StoreError] = []
+        try:
+            with self._session.scan(problems) as reader, closing(source(reader, problems)) as found:
+                yield from found
+        finally:
+            self.problems = tuple(problems)
+
+
+def first_rows(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """Yield the first LIMIT rows of BATCHES; nothing behind them is read."""
+    left = limit
+    if not left:
+        return
+    for batch in batches:
+        yield batch.slice(0, left)
+        left -= min(left, len(batch))
+        if not left:
+            return
+
 
 _VALUES = {"value", "value_error"}
 COLUMNS = (
@@ -133,7 +220,7 @@ class Messages(Batches):
     """
 
     def __init__(self, session: Session, names: Choose, query: MessageQuery) -> None:
-        super().__init__(session, self._made_schema, self._batches)
+        super().__init__(session, lambda: _schema_of(query.columns), self._batches)
         self._names = names
         self._query = query
 
@@ -152,7 +239,11 @@ class Messages(Batches):
         """Yield what ``records`` does as JSON lines, in pieces of text that hold many lines, or a part of a long one."""
 
         def text(reader: EntryReader, problems: list[StoreError]) -> Generator[str, None, None]:
-            return (piece for one in self._topics(reader, problems, whole=True) for piece in one.text(_line))
+            return (
+                piece
+                for one in self._topics(reader, problems, whole=True)
+                for piece in one.text(partial(dump_json, pretty=False))
+            )
 
         return self._read(text)
 
@@ -182,15 +273,8 @@ class Messages(Batches):
             left = left if left is None or query.each else left - one.count
 
     def _batches(self, reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
-        from pulsar_admin.api.message_columns import shown
-
         for one in self._topics(reader, problems):
-            yield from (shown(batch, one.topic.name, self.schema) for batch in one.batches() if len(batch))
-
-    def _made_schema(self) -> pa.Schema:
-        from pulsar_admin.api.message_columns import schema_of
-
-        return schema_of(self._query.columns)
+            yield from (_shown(batch, one.topic.name, self.schema) for batch in one.batches() if len(batch))
 
 
 class BacklogMessages(TopicMessages):
@@ -220,7 +304,6 @@ class BacklogMessages(TopicMessages):
         return messages.iter_messages(iter_backlog(self.topic, self.state))
 
     def columns(self) -> Generator[pa.RecordBatch, None, None]:
-        from pulsar_admin.api.message_columns import waiting
         from pulsar_admin.store.dump.reading import iter_columns
         from pulsar_admin.store.model.extent import pending_intervals
 
@@ -229,12 +312,8 @@ class BacklogMessages(TopicMessages):
             first = self.topic.next_valid(self.state.mark_delete)
             options = replace(options, window=replace(options.window, first=first))
         with closing(iter_columns(self.reader, self.topic, options, None, self.problems)) as batches:
-            left = (waiting(batch, self.topic, intervals) for batch in batches)
+            left = (_waiting(batch, self.topic, intervals) for batch in batches)
             yield from left if self.limit is None else first_rows(left, self.limit)
-
-
-def _line(row: MessageRow) -> str:
-    return dump_json(row, pretty=False)
 
 
 def messages_of(session: Session, names: Choose, query: MessageQuery) -> Messages:
@@ -246,3 +325,181 @@ def messages_of(session: Session, names: Choose, query: MessageQuery) -> Message
 def chosen_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
     """Return COLUMNS, or those that are there without asking; raises InvalidValue for a text, which is a sequence, too."""
     return COLUMNS if columns is None else given_texts("columns", columns)
+
+
+class Wanted(TypedDict, total=False):
+    """Keywords of ``search``; everything given must hold.
+
+    KEYS: one of them; PROPERTIES: name → value, None for any. TEXTS (one of them) and REGEX (RE2) are looked for in the payload, with
+    IN_VALUE in the decoded value, too, with IGNORE_CASE in any case. JSON_PATHS: each holds in the decoded value, as
+    ``$.order.id=42``. Times, positions, LIMIT, COLUMNS and UNCOMMITTED are those of ``Topic.messages``.
+    """
+
+    keys: Collection[str]
+    key_prefix: str | None
+    properties: Mapping[str, str | None]
+    producer: str | None
+    sequence_id: int | None
+    texts: Collection[str]
+    regex: str | None
+    ignore_case: bool
+    in_value: bool
+    json_paths: Collection[str]
+    since: Time | None
+    until: Time | None
+    start: Place
+    end: Place
+    clock: Clock
+    limit: int | None
+    columns: Sequence[str] | None
+    uncommitted: bool
+
+
+def search_of(session: Session, names: Choose, wanted: Wanted) -> Messages:
+    """Return the messages of the topics NAMES that are WANTED; raises InvalidValue, also for an unknown keyword."""
+    given_keywords(wanted, Wanted)
+    bounds = wanted.get("since"), wanted.get("until"), wanted.get("start"), wanted.get("end")
+    window = session.window(*bounds, clock=wanted.get("clock", "auto"))
+    query = MessageQuery(
+        window,
+        chosen_columns(wanted.get("columns")),
+        limit=wanted.get("limit"),
+        uncommitted=wanted.get("uncommitted", False),
+        match=_match(wanted),
+    )
+    return messages_of(session, names, query)
+
+
+def _match(wanted: Wanted) -> Match:
+    from pulsar_admin.store.scan.matching import Match
+
+    given_flags(**{name: wanted.get(name, False) for name in ("ignore_case", "in_value", "uncommitted")})
+    for name in ("key_prefix", "producer", "regex"):
+        if (text := wanted.get(name)) is not None:
+            given_text(name, text)
+    if (sequence_id := wanted.get("sequence_id")) is not None:
+        whole_number("sequence_id", sequence_id)
+    properties = given_mapping("properties", wanted.get("properties", {}))
+    given_properties({name: one for name, one in properties.items() if one is not None})
+    given_texts("properties", tuple(properties))
+    return Match(
+        keys=given_texts("keys", wanted.get("keys", ())),
+        key_prefix=wanted.get("key_prefix"),
+        properties=tuple(properties.items()),
+        producer=wanted.get("producer"),
+        sequence_id=wanted.get("sequence_id"),
+        texts=given_texts("texts", wanted.get("texts", ())),
+        regex=wanted.get("regex"),
+        ignore_case=wanted.get("ignore_case", False),
+        in_value=wanted.get("in_value", False),
+        paths=tuple(map(parse_path_test, given_texts("json_paths", wanted.get("json_paths", ())))),
+    ).check()
+
+
+_TIMES = {"publish_time", "broker_time", "event_time", "deliver_at_time"}
+_TEXTS = {"topic", "producer", "value", "value_error"}
+
+
+def _schema_of(columns: Sequence[str]) -> pa.Schema:
+    """Return the schema of COLUMNS."""
+    import pyarrow as pa
+
+    return pa.schema([(name, _type_of(name)) for name in columns])
+
+
+def _type_of(name: str) -> pa.DataType:
+    import pyarrow as pa
+
+    from pulsar_admin.store.scan import messages
+    from pulsar_admin.store.scan.schemas import TIME
+
+    if name in _TIMES:
+        return TIME
+    return pa.string() if name in _TEXTS else messages.schema_of((camel_case(name),)).types[0]
+
+
+def _shown(batch: pa.RecordBatch, topic: TopicName, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the messages in BATCH, of TOPIC, with the columns of SCHEMA."""
+    import pyarrow as pa
+
+    from pulsar_admin.store.scan.message_rows import timestamps
+
+    columns = []
+    for field in schema:
+        if field.name == "topic":
+            columns.append(pa.repeat(pa.scalar(str(topic), field.type), len(batch)))
+            continue
+        found = batch.column(camel_case(field.name))
+        columns.append(timestamps(found) if field.name in _TIMES else found.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _waiting(batch: pa.RecordBatch, topic: Topic, intervals: Intervals) -> pa.RecordBatch:
+    """Return the rows of BATCH whose entries lie in INTERVALS of ranks."""
+    import pyarrow as pa
+
+    from pulsar_admin.store.db.delayed_entries import DelayedRows
+    from pulsar_admin.store.delayed.backlog import is_within
+
+    ledgers, entries = (batch.column(name).to_numpy() for name in ("ledgerId", "entryId"))
+    return batch.filter(pa.array(is_within(topic, DelayedRows(entries, ledgers, entries), intervals)))
+
+
+def usual_times(session: Session, names: Iterable[TopicName], clock: str) -> tuple[int, int] | None:
+    """Return the first and the last usual time of the topics NAMES together; None where none has an entry with a time."""
+    from pulsar_admin.store.reports.timeline import usual_range
+
+    checked = check_clock(clock)
+    with session.reader() as reader:
+        sample = EntryReader(reader.files, reader.txn)  # a sample is not bulk work
+        sample.failed = []  # the scan lists it again
+        found = (usual_range(sample, read_topic(reader.txn, name), checked) for name in names)
+        ranges = [times for times in found if times is not None]
+    return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
+
+
+def timeline_of(session: Session, name: TopicName, options: TimelineOptions) -> Timeline:
+    """Return how much of the topic NAME arrived when; raises TopicNotFound, LimitExceeded."""
+    from pulsar_admin.store.reports.timeline import read_timeline
+
+    with session.scan() as reader:
+        found = read_timeline(reader, read_topic(reader.txn, name), options)
+    session.warn(missing_texts(name, found.missing_entries))
+    session.partial(damaged_texts(name, found.unreadable_entries))
+    return found
+
+
+def timeline_table(
+    session: Session, name: TopicName, clock: str, width_ms: int | None, start_ms: int | None, end_ms: int | None
+) -> pa.Table:
+    """Return the timeline of the topic NAME as columns, its width chosen where WIDTH_MS is None."""
+    import pyarrow as pa
+
+    from pulsar_admin.store.reports.timeline import TimelineOptions, choose_bucket_ms
+    from pulsar_admin.store.scan.message_rows import timestamps
+    from pulsar_admin.store.wording import counted
+
+    if width_ms is None:
+        width_ms = choose_bucket_ms(*(usual_times(session, [name], clock) or (0, 0)))
+    found = timeline_of(session, name, TimelineOptions(width_ms, check_clock(clock), start_ms, end_ms))
+    if found.entries_without_time:
+        without = counted(found.entries_without_time, "entry is", "entries are")
+        session.partial([f"{name}: {without} without such a time"])
+    times, entries, messages, size_bytes = (
+        pa.array((row[index] for row in found.buckets), pa.int64()) for index in range(4)
+    )
+    return pa.table({"start": timestamps(times), "entries": entries, "messages": messages, "bytes": size_bytes})
+
+
+def missing_texts(name: TopicName, missing: int) -> list[str]:
+    """Return what to say of MISSING entries of the topic NAME; nothing where there are none."""
+    from pulsar_admin.store.wording import counted
+
+    return [f"{name}: {counted(missing, 'entry is', 'entries are')} in no imported file"] if missing else []
+
+
+def damaged_texts(name: TopicName, damaged: int) -> list[str]:
+    """Return what to say of DAMAGED entries of the topic NAME; nothing where there are none."""
+    from pulsar_admin.store.wording import counted
+
+    return [f"{name}: {counted(damaged, 'entry is', 'entries are')} damaged and left out"] if damaged else []

@@ -1,4 +1,4 @@
-"""Negative acks that a store keeps for a subscription: entries to be redelivered later."""
+"""Negative acks that a store keeps for a subscription: entries to be redelivered later; and what they cost at every precision."""
 
 from __future__ import annotations
 
@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pulsar_admin.api.given import Delay, delay_ms, given_flag, given_items, given_text, whole_number
+from pulsar_admin.api.given import (
+    Delay,
+    delay_ms,
+    given_flag,
+    given_items,
+    given_number,
+    given_object,
+    given_text,
+    whole_number,
+)
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Place, Session, position_of
 from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.nacks.buckets import DEFAULT_PRECISION_BITS
 from pulsar_admin.store.nacks.kept import KeptGroup, KeptStats, iter_due, iter_trackers, read_stats
 from pulsar_admin.store.names import Position, TopicName
 from pulsar_admin.store.timespec import moment
@@ -22,6 +33,8 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.reader import EntryReader
     from pulsar_admin.store.model.topics import Topic
     from pulsar_admin.store.nacks.holes import NackedEntries
+    from pulsar_admin.store.nacks.measured import TopicNacks
+    from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
 
 
 class DueNack(Struct, frozen=True):
@@ -187,3 +200,55 @@ class Nacks(KeptNacks):
         groups = groups or dict([*found.entries.items()][:1])  # whose report says that there is nothing
         rows = [nacks.Nacks(name, self._subscription, of_topic, bits) for name, of_topic in groups.items()]
         return plan_of(nacks.plan_add(reader.txn, "nacks add", rows), reader.txn)
+
+
+class NackSizes(Struct, frozen=True):
+    """What a load costs: ``precisions`` has a sizing for each of 0 to 16 bits. ``measured``: the topic that it was taken from."""
+
+    load: NackLoad
+    measured: TopicNacks | None
+    precisions: tuple[TrackerSizing, ...]
+
+    def recommended_bits(self, precision: Delay | None = None, *, memory_bytes: int = 64 << 20) -> int:
+        """Return the bits to take: the most that are early by no more than PRECISION.
+
+        None: the least, from the clients' default up, with which Java's client stays within MEMORY_BYTES.
+        """
+        most = self.precisions[-1].precision_bits
+        if precision is not None:
+            return min((delay_ms(precision) + 1).bit_length() - 1, most)
+        room = whole_number("memory_bytes", memory_bytes)
+        fitting = [sizing.precision_bits for sizing in self.precisions if sizing.java_bytes <= room]
+        return next((bits for bits in fitting if bits >= DEFAULT_PRECISION_BITS), most)
+
+
+def nack_sizes(
+    rate: float | None = None,
+    delay: Delay = "1m",
+    *,
+    measured: TopicNacks | None = None,
+    batch_size: int | None = None,
+    entries_per_ledger: int | None = None,
+    acknowledged_every: int = 0,
+) -> NackSizes:
+    """Return what RATE messages a second that are nacked for DELAY cost, in batches of BATCH_SIZE, 1 by default.
+
+    MEASURED, from ``Topic.measured_nacks``, gives what is None, and where nacks lie. Each ACKNOWLEDGED_EVERY-th entry is left out, 0:
+    none. Raises InvalidValue.
+    """
+    from pulsar_admin.store.nacks.measured import TopicNacks  # here: loads need no store
+    from pulsar_admin.store.nacks.sizes import ENTRIES_PER_LEDGER, NackLoad, size_sample, size_table
+
+    found = None if measured is None else given_object("measured", measured, TopicNacks)
+    usual = (found.batch_size, found.entries_per_ledger) if found else (1, ENTRIES_PER_LEDGER)
+    per_entry = usual[0] if batch_size is None else whole_number("batch_size", batch_size)
+    per_ledger = usual[1] if entries_per_ledger is None else whole_number("entries_per_ledger", entries_per_ledger)
+    if rate is None:
+        if found is None or found.nacked_entries_per_second is None:
+            raise InvalidValue("how many nacks a second?", hint="give rate, or measured, of entries of several times")
+        rate = found.nacked_entries_per_second * per_entry
+    every = whole_number("acknowledged_every", acknowledged_every)
+    load = NackLoad(given_number("rate", rate), delay_ms(delay), per_entry, per_ledger, every)
+    if found is None:
+        return NackSizes(load, None, tuple(size_table(load)))
+    return NackSizes(load, found, tuple(size_sample(load, (found.ledger_ids, found.entry_ids), found.times_ms)))

@@ -1,4 +1,4 @@
-"""Plans that change policies: the same for a namespace and for a topic."""
+"""Plans that change policies: the same for a namespace and for topics, and the policies of several topics as one."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec import Struct
+
 from pulsar_admin.api.given import Duration, duration_ms, given_flags, given_text, whole_number
+from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.request import Planner
-from pulsar_admin.api.session import check_choice
+from pulsar_admin.api.session import Session, check_choice
 from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.store.names import LONG_MAX
+from pulsar_admin.store.model.topics import select_topics
+from pulsar_admin.store.names import LONG_MAX, TopicName, TopicSelection
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.plan import Plan
     from pulsar_admin.store.changes.policies import PolicyJob
+    from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.policies.places import Options
     from pulsar_admin.store.policies.table import Policy
+
 
 QuotaKind = Literal["destination_storage", "message_age"]
 QuotaPolicy = Literal["producer_request_hold", "producer_exception", "consumer_backlog_eviction"]
@@ -160,3 +165,69 @@ def _size_bytes(value: int | str | None) -> int:
     if value is None:
         return -1
     return parse_size_bytes(value) if isinstance(value, str) else whole_number("size", value, -1, LONG_MAX)
+
+
+class PolicyValue(Struct, frozen=True):
+    """What a topic has of a policy, JSON as upstream stores it, and where that is set: ``source`` is None where it is not."""
+
+    topic: str
+    policy: str
+    value: Any
+    source: str | None
+
+
+class TopicPolicies(PolicyPlans):
+    """The policies of several topics, each as a whole. Changes are plans of all of them: ``Store.apply`` makes them.
+
+    All raise TopicNotFound, MetadataCorrupt, and InvalidValue for a partition; plans also Refused (a system topic).
+    """
+
+    _group = "topics"
+
+    def __init__(self, session: Session, selection: TopicSelection) -> None:
+        self._session = session
+        self._selection = selection
+
+    def values(self, name: str, **options: Any) -> tuple[PolicyValue, ...]:
+        """Return what the topics have of the policy NAME: their own, or (``applied=True``) what is in force.
+
+        ``subscription``: of this one alone; ``global_=True``: own policies that all clusters share. Raises InvalidValue.
+        """
+        from pulsar_admin.store.policies.values import sourced_value
+
+        policy = policy_named(name)
+        with self._session.read() as txn:
+            names = self._names(txn)
+            return tuple(PolicyValue(str(one), name, *sourced_value(txn, one, policy, options)) for one in names)
+
+    def answers(self, name: str, **options: Any) -> tuple[Any, ...]:
+        """Return the ``values`` alone; ``applied=True``: as upstream's brokers answer, which know no policies of all clusters."""
+        from pulsar_admin.store.policies.values import applied_value, own_value
+
+        policy = policy_named(name)
+        read = applied_value if options.get("applied") else own_value
+        with self._session.read() as txn:
+            return tuple(read(txn, one, policy, options) for one in self._names(txn))
+
+    def remove_policies(self) -> Plan:
+        """Plan removing all policies, those that all clusters share, too, also of topics that are not there any more."""
+        from pulsar_admin.store.changes.topic_policies import plan_delete
+
+        with self._session.read() as txn:
+            names = self._selection.topics or self._names(txn)
+            now_ms, broker = self._session.clock_ms, self._session.interceptors
+            return plan_of(plan_delete(txn, "topicPolicies delete", names, now_ms, broker), txn)
+
+    def _plan_policy(self, job: PolicyJob) -> Plan:
+        from pulsar_admin.store.changes.topic_policies import plan_changes
+
+        broker = self._session.interceptors
+        return self._session.plan(
+            lambda reader, now_ms: plan_changes(reader.txn, self._names(reader.txn), job, now_ms, broker)
+        )
+
+    def _names(self, txn: Txn) -> list[TopicName]:
+        for name in self._selection.topics:
+            if name != name.base:
+                raise InvalidValue("Not allowed to set/get topic policy for a partition", value=str(name))
+        return list(dict.fromkeys(name.base for name in select_topics(txn, self._selection)))

@@ -1,17 +1,20 @@
-"""The store: opening it, and what it holds. What only some methods need is imported in them: commands ask here, too."""
+"""The store: opening it, what it holds, and what is wrong with it.
+
+What only some methods need is imported in them: commands ask here, too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from msgspec.structs import replace
 
 from pulsar_admin.api.changing import Changes
 from pulsar_admin.api.columns import Columns
-from pulsar_admin.api.dumping import Dumps
 from pulsar_admin.api.given import (
     given_flag_or_none,
     given_flags,
@@ -20,17 +23,18 @@ from pulsar_admin.api.given import (
     given_places,
     given_rate,
     given_text,
+    given_texts,
     whole_number,
 )
 from pulsar_admin.api.recovering import Recoveries
 from pulsar_admin.api.resources import Resources
-from pulsar_admin.api.session import Session, Time, check_engine, warn_partial
+from pulsar_admin.api.session import Session, Time, check_choice, check_engine, warn_partial
 from pulsar_admin.api.topic import Topic
-from pulsar_admin.api.transfers import Transfers
+from pulsar_admin.api.transfers import Dumps, Transfers
 from pulsar_admin.incomplete import incomplete_text
 from pulsar_admin.store.db.environment import open_store as open_store_file
 from pulsar_admin.store.db.tree import Node, iter_children, read_node
-from pulsar_admin.store.errors import TopicNotFound
+from pulsar_admin.store.errors import InvalidValue, TopicNotFound
 from pulsar_admin.store.model.topics import (
     check_namespace,
     expand_topic,
@@ -47,13 +51,14 @@ if TYPE_CHECKING:
 
     from pulsar_admin.api.cursors import Cursors
     from pulsar_admin.api.ledger import Ledger
-    from pulsar_admin.api.messages import Messages
+    from pulsar_admin.api.messages import Messages, Wanted
     from pulsar_admin.api.nacks import KeptNacks
     from pulsar_admin.api.namespace import Namespace
-    from pulsar_admin.api.searching import Wanted
-    from pulsar_admin.api.topic_policies import TopicPolicies
+    from pulsar_admin.api.policies import TopicPolicies
     from pulsar_admin.api.transactions import Transactions
+    from pulsar_admin.store.doctor import DoctorOptions
     from pulsar_admin.store.doctor.since import FindingComparison
+    from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.facts.orphans import Orphan
     from pulsar_admin.store.index.rebuild import RebuildResult
     from pulsar_admin.store.model.broken import Missing
@@ -183,7 +188,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def topic_policies(self, *topics: str, pattern: str | None = None) -> TopicPolicies:
         """Return the policies of TOPICS, changed as one; default: of all topics, or of those of PATTERN, a glob. Raises InvalidValue."""
-        from pulsar_admin.api.topic_policies import TopicPolicies
+        from pulsar_admin.api.policies import TopicPolicies
 
         return TopicPolicies(self._session, parse_topics(topics, pattern))
 
@@ -287,7 +292,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         Of a cursor also ``truth``: where it really stands. Raises PathNotFound, MetadataCorrupt.
         """
-        from pulsar_admin.api.nodes import decoded_node
+        from pulsar_admin.api.metadata import decoded_node
 
         return decoded_node(self._session, given_text("path", path))
 
@@ -362,7 +367,6 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         DEEP reads every byte, at most MAX_RATE of them a second, in this process alone. Nothing is repaired. Raises InvalidValue.
         """
-        from pulsar_admin.api.checking import iter_check
 
         given_flags(deep=deep)
         with PACE.limited(given_rate(max_rate)):
@@ -375,7 +379,6 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         DEEP reads every byte; EACH: how many of a code, the rest is summed up; CODES and SEVERITIES: these only. Raises InvalidValue.
         """
-        from pulsar_admin.api.checking import iter_doctor
 
         given_flags(deep=deep)
         return tuple(iter_doctor(self._session, deep=deep, each=each, codes=codes, severities=severities))
@@ -394,7 +397,6 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         SINCE: another store, as of its own time, or a file that ``doctor -o json`` wrote. All else as for ``doctor``. Raises InvalidValue,
         StoreNotFound, IndexCorrupt.
         """
-        from pulsar_admin.api.checking import compare_findings
 
         given_flags(deep=deep)
         return compare_findings(self._session, since, deep=deep, each=each, codes=codes, severities=severities)
@@ -442,8 +444,90 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         The column ``topic`` says whose each is, where no columns are named. Raises InvalidValue, and read TopicNotFound.
         """
-        from pulsar_admin.api.messages import COLUMNS
-        from pulsar_admin.api.searching import search_of
+        from pulsar_admin.api.messages import COLUMNS, search_of
 
         wanted.setdefault("columns", ("topic", *COLUMNS))
         return search_of(self._session, lambda txn: select_topics(txn, parse_topics(topics)), wanted)
+
+
+def iter_check(session: Session, *, deep: bool) -> Iterator[Finding]:
+    """Yield what ``Store.check`` returns."""
+    from pulsar_admin.store.check import check_store
+
+    with session.opened() as store, _looking(session, "check", deep=deep) as (engine, advance):
+        yield from check_store(store, deep=deep, advance=advance, engine=engine)
+
+
+def iter_doctor(
+    session: Session, *, deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]
+) -> Iterator[Finding]:
+    """Yield what ``Store.doctor`` returns."""
+    from pulsar_admin.store.doctor import diagnose
+
+    options = _options(deep, each, codes, severities)
+    with session.opened() as store, _looking(session, "doctor", deep=deep) as (engine, advance):
+        yield from diagnose(
+            store, now_ms=session.now_ms, options=options, advance=advance, engine=engine, processes=session.processes
+        )
+
+
+def compare_findings(
+    session: Session, since: Path | str, *, deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]
+) -> FindingComparison:
+    """Return what ``Store.compare_findings`` returns."""
+    from pulsar_admin.store.doctor import diagnose
+    from pulsar_admin.store.doctor.since import LISTED, compare, read_saved
+
+    asked, path = _options(deep, each, codes, severities), given_path("since", since)
+    listed = replace(asked, each=max(asked.each, LISTED), severities=())
+    if path.resolve() == session.path.resolve():
+        raise InvalidValue(
+            f"{path} is this store itself", hint="name an earlier copy, or a file that doctor -o json wrote"
+        )
+    with session.opened() as store, _looking(session, "doctor", deep=deep) as (engine, advance):
+        if path.is_dir():
+            before = _findings_of(path, session, listed, engine)
+        else:
+            before = [one for one in read_saved(path) if not asked.codes or one.code in asked.codes]
+        found = diagnose(
+            store, now_ms=session.now_ms, options=listed, advance=advance, engine=engine, processes=session.processes
+        )
+        return compare(before, found, each=asked.each, deep=deep, severities=asked.severities)
+
+
+def _findings_of(path: Path, session: Session, options: DoctorOptions, engine: Engine | None) -> list[Finding]:
+    """Return what is wrong with the store at PATH, as of its own time, or where nothing tells that, as of that of SESSION."""
+    from pulsar_admin.store.db.environment import open_store
+    from pulsar_admin.store.db.storeinfo import check_pages
+    from pulsar_admin.store.doctor import diagnose
+    from pulsar_admin.store.model.copy_age import find_as_of
+
+    walked = check_pages(path)  # before LMDB reads them: it dies of damage
+    with open_store(path) as store:
+        store.walked = walked
+        with store.read() as txn:
+            as_of = find_as_of(txn)
+        now_ms = session.now_ms if as_of is None else as_of.time_ms
+        return list(diagnose(store, now_ms=now_ms, options=options, engine=engine))
+
+
+def _options(deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]) -> DoctorOptions:
+    from pulsar_admin.store.doctor import DoctorOptions
+    from pulsar_admin.store.rules.table import check_codes
+
+    wanted, chosen = check_codes(given_texts("codes", codes)), given_texts("severities", severities)
+    for severity in chosen:
+        check_choice("severity", severity, Literal["critical", "warning", "note"])
+    return DoctorOptions(deep, max(whole_number("each", each), 1), wanted, chosen)
+
+
+@contextmanager
+def _looking(session: Session, label: str, *, deep: bool) -> Iterator[tuple[Engine | None, Callable[[int], None]]]:
+    from pulsar_admin.store.db.files import catalogued_bytes
+    from pulsar_admin.store.model.topics import count_topics
+
+    with session.read() as txn, txn.passing_altered():  # what looks tells of them
+        size_bytes = catalogued_bytes(txn) if deep else 0
+        what = (size_bytes, "bytes") if deep else (count_topics(txn), "topics")
+    with session.engine([], size_bytes) as engine, session.progress(*what, label) as advance:
+        yield engine, advance

@@ -1,32 +1,45 @@
-"""A topic: where a time is in it, its messages, its statistics, its cursors.
-
-The command line asks its cold questions here: what only some methods need is imported in them.
-"""
+"""A topic: where a time is in it, its messages, its statistics, its cursors, its schemas, and plans that change it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from pulsar_admin.api.given import Clock, Duration, duration_ms, given_flag, given_flags, given_text, whole_number
+from msgspec import Struct
+
+from pulsar_admin.api.given import (
+    Clock,
+    Duration,
+    duration_ms,
+    given_flag,
+    given_flags,
+    given_path,
+    given_properties,
+    given_text,
+    given_texts,
+    whole_number,
+)
+from pulsar_admin.api.plan import Plan, plan_of
+from pulsar_admin.api.policies import PolicyPlans
 from pulsar_admin.api.session import Place, Session, Time, check_choice, position_of
-from pulsar_admin.api.topic_plans import TopicPlans
+from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import InvalidValue, NothingMatches, StoreError
 from pulsar_admin.store.model.topics import expand_topic, partition_count, read_topic
-from pulsar_admin.store.names import EARLIEST, LATEST, Position, TopicName
+from pulsar_admin.store.names import EARLIEST, INT_MAX, INT_MIN, LATEST, Position, TopicName, TopicSelection
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pulsar_admin.api.compaction import Compaction
-    from pulsar_admin.api.cursor import Cursor
+    from pulsar_admin.api.cursors import Cursor
     from pulsar_admin.api.delayed import Delayed
-    from pulsar_admin.api.messages import Messages
-    from pulsar_admin.api.plan import Plan
-    from pulsar_admin.api.schemas import SchemaVersion
-    from pulsar_admin.api.searching import Wanted
+    from pulsar_admin.api.messages import Messages, Wanted
     from pulsar_admin.api.transactions import TopicTransactions
+    from pulsar_admin.store.changes.namespace_json import Grant
+    from pulsar_admin.store.changes.policies import PolicyJob
+    from pulsar_admin.store.changes.schemas import NewSchema
     from pulsar_admin.store.codec.policies import PartitionedTopic, Policies
     from pulsar_admin.store.codec.schema import SchemaLocator
     from pulsar_admin.store.dump.finding import FindRule, FoundEntry
@@ -42,6 +55,168 @@ if TYPE_CHECKING:
     from pulsar_admin.store.search.broker_setup import BrokerVersion
     from pulsar_admin.store.search.by_index import IndexFound
     from pulsar_admin.store.search.skew import TopicSkew
+
+
+class TopicPlans(PolicyPlans):
+    """The part of ``Topic`` that changes it; of a partitioned topic most change the partitions, too. All raise TopicNotFound."""
+
+    _group = "topics"
+    _session: Session
+    _name: TopicName
+
+    def terminate(self, *, partitioned: bool = False) -> Plan:
+        """Plan that no message can be added any more, to a PARTITIONED topic to any of its partitions; Refused: it has no ledger yet.
+
+        ``after`` of the plan's parts has where they end, ``terminatedPosition``.
+        """
+        from pulsar_admin.store.changes.ending import plan_terminate
+        from pulsar_admin.store.model.partitions import check_partitioned, existing_partitions
+
+        given_flags(partitioned=partitioned)
+        with self._session.reader() as reader:
+            if not partitioned:
+                return plan_of(
+                    plan_terminate(reader, "topics terminate", [self._name], self._session.clock_ms), reader.txn
+                )
+            names = existing_partitions(reader.txn, check_partitioned(reader.txn, self._name))
+            return plan_of(
+                plan_terminate(reader, "topics partitioned-terminate", names, self._session.clock_ms), reader.txn
+            )
+
+    def _plan_policy(self, job: PolicyJob) -> Plan:
+        from pulsar_admin.api.policies import TopicPolicies
+
+        return TopicPolicies(self._session, TopicSelection((self._name.base,)))._plan_policy(job)
+
+    def trim(self) -> Plan:
+        """Plan deleting the ledgers, but the last, that every subscription has consumed and retention does not keep."""
+        from pulsar_admin.store.changes.ending import plan_trim
+
+        return self._session.plan(
+            lambda reader, now_ms: plan_trim(reader, expand_topic(reader.txn, self._name), now_ms)
+        )
+
+    def truncate(self) -> Plan:
+        """Plan moving every subscription to the end, and deleting all ledgers but the last, whatever retention keeps."""
+        from pulsar_admin.store.changes.ending import plan_truncate
+
+        return self._session.plan(
+            lambda reader, now_ms: plan_truncate(reader, expand_topic(reader.txn, self._name), now_ms)
+        )
+
+    def set_partitions(self, partitions: int) -> Plan:
+        """Plan giving a partitioned topic more PARTITIONS, with the subscriptions of the first one at their end.
+
+        Keys map to other partitions from then on. Raises InvalidValue, Refused (fewer, or not partitioned).
+        """
+        from pulsar_admin.store.changes.topics import plan_partitions
+
+        return self._session.plan(plan_partitions, self._name, whole_number("partitions", partitions, INT_MIN, INT_MAX))
+
+    def create_missed_partitions(self) -> Plan:
+        """Plan making the partitions of a partitioned topic that are not there."""
+        from pulsar_admin.store.changes.topics import plan_missing_partitions
+
+        return self._session.plan_rows(plan_missing_partitions, self._name)
+
+    # -- the managed ledger -------------------------------------------------------------------------------------------
+
+    def managed_ledger_text(self) -> str:
+        """Return the stored ManagedLedgerInfo in protobuf's text format; raises TopicNotFound, MetadataCorrupt."""
+        from pulsar_admin.store.codec.managedledger import managed_ledger_text
+
+        with self._session.read() as txn:
+            read_topic(txn, self._name)
+            return managed_ledger_text(read_node(txn, self._name.path).value, self._name.path)
+
+    def forget_ledgers(self, *ledgers: int) -> Plan:
+        """Plan the list of its ledgers without LEDGERS, which stay with BookKeeper; raises LedgerNotFound.
+
+        Cursors hop over them; ``store.delete_ledgers`` deletes ledgers.
+        """
+        from pulsar_admin.store.changes.log_writer import plan_forget_ledgers
+
+        ids = [whole_number("ledger", one) for one in ledgers]
+        return self._session.plan_rows(plan_forget_ledgers, self._name, ids)
+
+    # -- schema --------------------------------------------------------------------------------------------------------
+
+    def check_schema(self, schema: Mapping[str, Any] | Path | str) -> None:  # Any: JSON
+        """Raise Refused unless SCHEMA, as of ``upload_schema``, may follow the versions that it has."""
+        from pulsar_admin.store.changes.schemas import check_compatible
+
+        with self._session.reader() as reader:
+            check_compatible(reader, self._name, given_schema(schema))
+
+    def upload_schema(self, schema: Mapping[str, Any] | Path | str) -> Plan:  # Any: JSON
+        """Plan a new version of its schema: ``{"type": "AVRO", "schema": "{…}", "properties": {}}``, or a file with that.
+
+        One that it has already changes nothing. Raises InvalidValue, NamespaceNotFound, Refused (it is not compatible).
+        """
+        from pulsar_admin.store.changes.schemas import plan_upload
+
+        return self._session.plan(plan_upload, self._name, given_schema(schema))
+
+    def delete_schema(self, *, force: bool = False) -> Plan:
+        """Plan a version that says that the schema is deleted, with FORCE the removal of all of them.
+
+        Raises MetadataCorrupt, and Refused where a topic of a newer Pulsar has the same schema.
+        """
+        from pulsar_admin.store.changes.schemas import plan_delete_schema
+
+        everything = given_flag("force", force)
+        return self._session.plan_rows(
+            lambda txn, now_ms: plan_delete_schema(txn, self._name, force=everything, now_ms=now_ms)
+        )
+
+    # -- properties and permissions -----------------------------------------------------------------------------------
+
+    def properties(self) -> Mapping[str, str]:
+        """Return its properties in a broker's order; raises TopicNotFound."""
+        from pulsar_admin.store.changes.topics import read_properties
+
+        return self._session.ask(read_properties, self._name)
+
+    def set_properties(self, properties: Mapping[str, str]) -> Plan:
+        """Plan setting PROPERTIES and keeping the others; raises MetadataCorrupt."""
+        return self._plan_properties("topics update-properties", given_properties(properties), ())
+
+    def remove_properties(self, *keys: str) -> Plan:
+        """Plan removing the properties KEYS; raises MetadataCorrupt."""
+        return self._plan_properties("topics remove-properties", {}, given_texts("keys", keys))
+
+    def _plan_properties(self, command: str, given: Mapping[str, str], removed: Sequence[str]) -> Plan:
+        from pulsar_admin.store.changes.topics import plan_properties
+
+        def change(found: dict[str, str]) -> dict[str, str]:
+            return {key: value for key, value in {**found, **given}.items() if key not in removed}
+
+        return self._session.plan_rows(plan_properties, command, self._name, change)
+
+    def permissions(self) -> Mapping[str, Sequence[str]]:
+        """Return what each role may do: its own permissions and those of its namespace. Raises NamespaceNotFound, MetadataCorrupt."""
+        from pulsar_admin.store.changes.namespace_json import read_topic_permissions
+
+        return self._session.ask(read_topic_permissions, self._name)
+
+    def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
+        """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
+        from pulsar_admin.store.changes.namespace_json import Grant, check_actions
+
+        return self._plan_grant(
+            "topics grant-permission", Grant(given_text("role", role), check_actions(given_texts("actions", actions)))
+        )
+
+    def revoke_permission(self, role: str) -> Plan:
+        """Plan revoking the permissions of ROLE on the topic; those on the namespace stay."""
+        from pulsar_admin.store.changes.namespace_json import Grant
+
+        return self._plan_grant("topics revoke-permission", Grant(given_text("role", role)))
+
+    def _plan_grant(self, command: str, grant: Grant) -> Plan:
+        from pulsar_admin.store.changes.namespace_json import plan_topic_permission
+
+        return self._session.plan_rows(plan_topic_permission, command, self._name, grant)
 
 
 class Topic(TopicPlans):
@@ -165,7 +340,7 @@ class Topic(TopicPlans):
         than TOLERANCE, ``inversions`` entries before the one in front of them on CLOCK. ``pandas.DataFrame(skew.producers)`` has
         them as columns. Reads the header of every entry. Raises TopicNotFound, InvalidValue.
         """
-        from pulsar_admin.api.timelines import damaged_texts, missing_texts
+        from pulsar_admin.api.messages import damaged_texts, missing_texts
         from pulsar_admin.store.db.clocks import check_clock
         from pulsar_admin.store.search.skew import SkewOptions, read_skew
 
@@ -189,7 +364,7 @@ class Topic(TopicPlans):
         BUCKET is its width (None: chosen from the data), ``start`` a multiple of it since 1970 UTC. Times SINCE (included) and
         UNTIL (excluded) on CLOCK. Raises TopicNotFound, InvalidValue, LimitExceeded (too many buckets).
         """
-        from pulsar_admin.api.timelines import timeline_table
+        from pulsar_admin.api.messages import timeline_table
 
         times = [None if value is None else self._session.time_ms(value) for value in (since, until)]
         width_ms = None if bucket is None else duration_ms(bucket)
@@ -232,7 +407,7 @@ class Topic(TopicPlans):
 
         What is encrypted, or cannot be decoded, and may be wanted is in ``problems``. Raises InvalidValue.
         """
-        from pulsar_admin.api.searching import search_of
+        from pulsar_admin.api.messages import search_of
 
         return search_of(self._session, lambda txn: expand_topic(txn, self._name), wanted)
 
@@ -369,7 +544,6 @@ class Topic(TopicPlans):
 
     def schemas(self) -> tuple[SchemaVersion, ...]:
         """Return the versions of its schema, oldest first, from behind the last that was deleted; raises MetadataCorrupt, EntryCorrupt."""
-        from pulsar_admin.api.schemas import read_versions
 
         return read_versions(self._session, self._name)
 
@@ -482,7 +656,7 @@ class Topic(TopicPlans):
 
         Whether it is there is seen when it is used: SubscriptionNotFound.
         """
-        from pulsar_admin.api.cursor import Cursor
+        from pulsar_admin.api.cursors import Cursor
 
         return Cursor(self._session, self._name, name)
 
@@ -499,3 +673,43 @@ class Topic(TopicPlans):
         Raises AlreadyExists, LedgerNotFound, EntryNotFound, InvalidValue, Refused.
         """
         return self.cursor(name).create(start=start, replicated=replicated, properties=properties)
+
+
+class SchemaVersion(Struct, frozen=True):
+    """One version of a topic's schema. ``type`` is upstream's name of it, ``definition`` what was uploaded, such as JSON of Avro."""
+
+    version: int
+    type: str
+    definition: bytes
+    timestamp_ms: int
+    properties: Mapping[str, str]
+
+
+def read_versions(session: Session, name: TopicName) -> tuple[SchemaVersion, ...]:
+    """Return the versions of the schema of NAME as ``Topic.schemas`` does."""
+    from pulsar_admin.store.model.schemas import live_versions
+
+    with session.reader() as reader:
+        return tuple(
+            SchemaVersion(version, entry.type_name, entry.definition, entry.timestamp_ms, entry.properties)
+            for version, entry in live_versions(reader, name)
+        )
+
+
+def given_schema(schema: Mapping[str, Any] | Path | str) -> NewSchema:  # Any: JSON
+    """Return SCHEMA, upstream's ``PostSchemaPayload`` or the path of a file that has one; raises InvalidValue."""
+    from pulsar_admin.store.changes.schemas import parse_schema
+    from pulsar_admin.store.errors import reason_of
+    from pulsar_admin.store.files import read_file
+
+    if isinstance(schema, Mapping):
+        return parse_schema({**schema, "properties": given_properties(schema.get("properties"))}, "schema")
+    path = given_path("schema", schema)
+    try:
+        return parse_schema(read_file(path), str(schema))
+    except FileNotFoundError as error:
+        raise InvalidValue(f"Schema file {schema} is not found.", path=str(schema)) from error
+    except OSError as error:
+        raise InvalidValue(
+            f"{schema} cannot be read: {error.strerror or reason_of(error)}", path=str(schema)
+        ) from error

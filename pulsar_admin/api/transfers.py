@@ -1,16 +1,17 @@
-"""What an open store takes from a cluster, and gives back to it: refresh, further parts, exports."""
+"""What an open store takes from a cluster, and gives back to it: refresh, further parts, exports; messages and entries as files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from pulsar_admin.api.given import (
     given_flag,
     given_flags,
     given_items,
+    given_keywords,
     given_object,
     given_path,
     given_text,
@@ -19,14 +20,18 @@ from pulsar_admin.api.given import (
     whole_number,
 )
 from pulsar_admin.api.imports import Mode, given_bookie, layout_of
-from pulsar_admin.api.session import Session, check_choice
+from pulsar_admin.api.session import Place, Session, Time, check_choice
 from pulsar_admin.store.errors import InvalidValue, StoreError
-from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.names import parse_topic, parse_topics
 
 if TYPE_CHECKING:
     from pulsar_admin.store.db.environment import Store as StoreFile
+    from pulsar_admin.store.dump.job import DumpReport, DumpSize
+    from pulsar_admin.store.dump.options import DumpOptions
     from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.model.publish_times import Form
+    from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.model.topics import Topic
     from pulsar_admin.store.scan.profiles import Profile
     from pulsar_admin.store.sources.given import GivenBookie
     from pulsar_admin.store.tables.export import TablesReport
@@ -36,6 +41,9 @@ if TYPE_CHECKING:
     from pulsar_admin.store.transfer.imports import ImportPreview
     from pulsar_admin.store.transfer.offloads import OffloadResult
     from pulsar_admin.store.transfer.refresh import RefreshPreview, RefreshResult
+
+Level = Literal["messages", "entries"]
+Format = Literal["parquet", "jsonl"]
 
 
 class Transfers:
@@ -281,7 +289,7 @@ class Transfers:
         makes a store of it. Returns what is in it, and ``findings`` by code. Raises AlreadyExists, InvalidValue, DiskFull, NotWritable,
         and StoreBusy while another bundle is made with these names.
         """
-        from pulsar_admin.api.incidents import bundle_of
+        from pulsar_admin.api.imports import bundle_of
 
         place = given_path("file", file)
         if not place.name:
@@ -362,3 +370,111 @@ class Transfers:
                 done = export(reader, request, self._session.clock_ms, problems.append, engine, advance)
         self._session.partial(problems)
         return done
+
+
+class DumpWanted(TypedDict, total=False):
+    """Keywords of ``dump``: topics that match PATTERN, messages, or (LEVEL) entries as exact bytes for ``load``.
+
+    Times SINCE (included) and UNTIL (excluded) on CLOCK, positions START and END (both included). PAYLOAD, VALUE and REDACT concern
+    messages; so does COLUMNS: under the names and types that another tool gives them, decoded values among them, as bytes with
+    PAYLOAD. STRIPPED: entries without broker metadata, as a client receives them.
+    """
+
+    pattern: str | None
+    level: Level
+    since: Time | None
+    until: Time | None
+    start: Place | None
+    end: Place | None
+    clock: Literal["auto", "publish", "broker"]
+    payload: bool
+    value: bool
+    redact: bool
+    columns: Profile | None
+    stripped: bool
+
+
+class Dumps:
+    """The part of ``Store`` that writes topics as files and lines; all of it raises InvalidValue, TopicNotFound.
+
+    What cannot be read is left out with a PartialData warning, and so are broken ledgers.
+    """
+
+    _session: Session
+
+    def dump(
+        self, directory: Path | str, *topics: str, form: Format = "parquet", **wanted: Unpack[DumpWanted]
+    ) -> DumpReport:
+        """Write messages, or entries, of TOPICS (default: all) into files of the new DIRECTORY; ``DumpWanted`` has what to choose by.
+
+        Files are parted by topic and by day on the clock. Raises AlreadyExists, DiskFull.
+        """
+        from pulsar_admin.store.dump.job import dump_directory
+
+        check_choice("form", form, Format)
+        place = given_path("directory", directory)
+        options = _options(self._session, wanted)
+        with self._dumping(topics, wanted, options) as (reader, listed):
+            report, problems = dump_directory(reader, listed, place, form, options, lambda entries: None)
+        self._session.partial(problems)
+        return report
+
+    def dump_lines(self, *topics: str, **wanted: Unpack[DumpWanted]) -> Iterator[str]:
+        """Yield what ``dump`` writes as JSON lines, in pieces of text that hold many lines, or a part of a long one."""
+        from pulsar_admin.store.dump.job import Dumped, dump_text
+
+        dumped, options = Dumped(), _options(self._session, wanted)
+        with self._dumping(topics, wanted, options) as (reader, listed):
+            yield from dump_text(reader, listed, options, dumped)
+        self._session.partial(dumped.problems)
+
+    def dump_size(self, *topics: str, **wanted: Unpack[DumpWanted]) -> DumpSize:
+        """Return how much ``dump`` reads: topics, entries, messages, bytes between the positions; its times are not looked at."""
+        from pulsar_admin.store.dump.job import preview_dump
+
+        options = _options(self._session, wanted)
+        with self._session.reader() as reader:
+            return preview_dump(reader, self._listed(reader, topics, wanted), options)
+
+    @contextmanager
+    def _dumping(
+        self, topics: Sequence[str], wanted: DumpWanted, options: DumpOptions
+    ) -> Iterator[tuple[EntryReader, list[Topic]]]:
+        from pulsar_admin.store.dump.job import preview_dump
+
+        with self._session.reader() as reader:
+            listed = self._listed(reader, topics, wanted)
+            with self._session.scanning(reader, preview_dump(reader, listed, options).bytes, "dump"):
+                yield reader, listed
+
+    def _listed(self, reader: EntryReader, topics: Sequence[str], wanted: DumpWanted) -> list[Topic]:
+        from pulsar_admin.api.cursors import read_topics
+
+        return list(read_topics(self._session, reader, parse_topics(topics, wanted.get("pattern"))))
+
+
+def _options(session: Session, wanted: DumpWanted) -> DumpOptions:
+    from pulsar_admin.store.db.clocks import check_clock
+    from pulsar_admin.store.dump.options import DumpOptions
+    from pulsar_admin.store.scan.profiles import Profile
+
+    given_keywords(wanted, DumpWanted)
+    if (pattern := wanted.get("pattern")) is not None:
+        given_text("pattern", pattern)
+    given_flags(**{name: wanted.get(name, False) for name in ("payload", "value", "redact", "stripped")})
+    level, profile, redact = wanted.get("level", "messages"), wanted.get("columns"), wanted.get("redact", False)
+    check_choice("level", level, Level)
+    if profile is not None:
+        check_choice("columns", profile, Profile)
+        if level == "entries" or redact:
+            raise InvalidValue("columns: names are known of messages, whole", hint="leave level entries and redact out")
+    bounds = wanted.get("since"), wanted.get("until"), wanted.get("start"), wanted.get("end")
+    return DumpOptions(
+        level,
+        session.window(*bounds, clock=check_clock(wanted.get("clock", "auto"))),
+        wanted.get("payload", False),
+        wanted.get("value", False),
+        stripped=wanted.get("stripped", False),
+        redact=redact,
+        profile=profile,
+    )
