@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pulsar_admin.store import files as atomic
-from pulsar_admin.store.errors import AlreadyExists, DiskFailed, DiskFull, NotFound, NotWritable, StoreBusy, StoreError
+from pulsar_admin.store.errors import (
+    AlreadyExists,
+    DiskFailed,
+    DiskFull,
+    NotFound,
+    NotWritable,
+    Refused,
+    StoreBusy,
+    StoreError,
+)
 
 
 def test_replace_file(tmp_path: Path) -> None:
@@ -144,6 +154,46 @@ def test_rename(tmp_path: Path) -> None:
     assert (tmp_path / "y").read_text() == "x"
     with pytest.raises(NotFound):
         atomic.rename(tmp_path / "a" / "x", tmp_path / "z")
+
+
+def test_a_tree_is_copied_but_for_what_is_neither_file_nor_directory(tmp_path: Path) -> None:
+    """Links, FIFOs and links to nothing between files and directories end nothing."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    for folder in (source, source / "c", source / "c" / "c"):
+        folder.mkdir()
+        for name in ("b", "d", "g"):
+            (folder / name).write_bytes(f"{folder.name}/{name}".encode())
+        (folder / "a").symlink_to(folder / "b")
+        (folder / "e").symlink_to("nowhere")
+        (folder / "f").symlink_to(tmp_path, target_is_directory=True)
+        os.mkfifo(folder / "ba")
+        (folder / "z").mkdir()
+    (source / "b").chmod(0o440)
+    (source / "c").chmod(0o750)
+    os.utime(source / "g", ns=(1_000_000_000, 2_000_000_000))
+    atomic.copy_tree(source, target)
+    found = {str(path.relative_to(target)) for path in target.rglob("*")}
+    assert found == {f"{folder}{name}" for folder in ("", "c/", "c/c/") for name in ("b", "c", "d", "g", "z")} - {
+        "c/c/c"
+    }
+    for path in target.rglob("*"):
+        if path.is_file():
+            assert path.read_bytes() == (source / path.relative_to(target)).read_bytes()
+    assert [stat.S_IMODE((target / name).stat().st_mode) for name in ("b", "c")] == [0o640, 0o750]
+    assert (target / "g").stat().st_mtime_ns == 2_000_000_000
+
+
+def test_links_anywhere_in_a_tree_are_named(tmp_path: Path) -> None:
+    for path in ("a", "b/c", "b/d/e"):
+        (tmp_path / path).mkdir(parents=True)
+        (tmp_path / path / "file").touch()
+    atomic.check_copyable(tmp_path)
+    for place in ("a/z", "b/d/e/a", "z"):
+        (tmp_path / place).symlink_to("nowhere")
+        with pytest.raises(Refused, match=f"{place} is a symbolic link, to nowhere"):
+            atomic.check_copyable(tmp_path)
+        (tmp_path / place).unlink()
+    atomic.check_copyable(tmp_path)
 
 
 def test_lock_file_is_kept(tmp_path: Path) -> None:

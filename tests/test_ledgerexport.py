@@ -158,3 +158,30 @@ def test_ids_go_on_above_a_ledger_that_was_made_again(tmp_path: Path, cli: Cli) 
         largest = max(int.from_bytes(key, "big") for key, _ in txn.items("times"))
     raw = read_values(target / "metadata", [SEQUENCE_KEY])
     assert decode_counter(raw[SEQUENCE_KEY], "sequence") > largest > 18
+
+
+def test_entry_logs_that_are_full_are_followed_by_the_next_number(
+    store: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row leads to its entry in the log that has it; no log is longer than its limit."""
+    limit_bytes = 4096
+    monkeypatch.setattr("pulsar_admin.store.transfer.ledger_export.LOG_LIMIT_BYTES", limit_bytes)
+    before = world("small") / "clean" / "bookkeeper" / "current"
+    ledgers, target = _ledgers(cli, store), tmp_path / "exported"
+    report = cli("--store", store, "store", "export", "standalone", target, "-o", "json").json
+    after, newest = target / "bookkeeper" / "current", int((before / "lastId").read_text(), 16)
+    made = sorted({path.name for path in after.glob("*.log")} - {path.name for path in before.glob("*.log")})
+    assert len(made) > 2
+    assert made == sorted(log_file_name(newest + 1 + number) for number in range(len(made)))
+    assert int((after / "lastId").read_text(), 16) == newest + len(made)
+    found: dict[int, set[int]] = {ledger_id: set() for ledger_id in ledgers}
+    for key, value in _rows(after / "locations").items():
+        row = decode_location_row(key, value, "locations")
+        if row.ledger_id in found:
+            data = (after / log_file_name(row.log_id)).read_bytes()
+            size = int.from_bytes(data[row.pos - 4 : row.pos], "big")
+            assert row.pos + size <= limit_bytes
+            entry = decode_entry(data[row.pos : row.pos + size], None, where="")
+            assert (entry.ledger_id, entry.entry_id) == (row.ledger_id, row.entry_id)
+            found[row.ledger_id].add(row.entry_id)
+    assert found == {row["ledgerId"]: set(range(row["entries"])) for row in report["ledgers"]}

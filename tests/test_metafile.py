@@ -19,7 +19,7 @@ import pytest
 from pulsar_admin.cli import run
 from pulsar_admin.store.check import check_store
 from pulsar_admin.store.db import environment as meta
-from pulsar_admin.store.db.backups import iter_backups
+from pulsar_admin.store.db.backups import iter_backups, keep_hint
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.file import check_file
 from pulsar_admin.store.db.locks import take_writer_lock
@@ -232,6 +232,43 @@ def test_what_lmdb_writes_is_sound(seed: int, tmp_path: Path) -> None:
             reader.abort()
 
 
+def _free_numbers(data: bytes) -> tuple[int, int, list[int]]:
+    """Where the first row of free pages of the newest state lies in the file, how many it names; pages that a state uses."""
+    meta = max((0, 1), key=lambda page: transactions(data)[page]) * PAGE_BYTES
+    free, main = (struct.unpack_from("<IHHQQQQQ", data, meta + 16 + 24 + 48 * number) for number in (0, 1))
+    assert free[2] == 1, "its root is a leaf"
+    leaf = free[7] * PAGE_BYTES
+    node = leaf + struct.unpack_from("<H", data, leaf + 16)[0]
+    at = node + 8 + struct.unpack_from("<H", data, node + 6)[0]
+    return at, struct.unpack_from("<Q", data, at)[0], [free[7], main[7]]
+
+
+def test_a_page_that_is_used_and_free_or_used_twice_is_noticed(tmp_path: Path) -> None:
+    """LMDB would write over a page in use."""
+    with lmdb.open(str(tmp_path), map_size=1 << 24, max_dbs=2) as env:
+        database = env.open_db(b"a")
+        for number in range(4):
+            with env.begin(write=True) as txn:
+                txn.put(b"key", b"%d" % number, db=database)
+    whole = (tmp_path / "data.mdb").read_bytes()
+    check_file(tmp_path)
+    at, count, used = _free_numbers(whole)
+    numbers = list(struct.unpack_from(f"<{count}Q", whole, at + 8))
+    last = len(whole) // PAGE_BYTES - 1
+    for number, text in (
+        *((page, f"page {page} is used twice") for page in used),
+        (0, "page 0 is named as free"),
+        (1, "page 1 is named as free"),
+        (last + 10, f"page {last + 10} is named as free"),
+    ):
+        assert number not in numbers
+        data = bytearray(whole)
+        struct.pack_into("<Q", data, at + 8, number)
+        (tmp_path / "data.mdb").write_bytes(data)
+        with pytest.raises(IndexCorrupt, match=text):
+            check_file(tmp_path)
+
+
 # -- other processes --------------------------------------------------------------------------------------------------
 
 
@@ -338,6 +375,23 @@ def test_back_ups(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     assert cli("--store", path, "store", "log", "-o", "json").json == shown
     assert bytes_of_store(path) == before
     assert cli("--store", path, "store", "check", "--deep").exit_code == 0
+
+
+def test_a_back_up_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+    """The hint names the newest that says which change it is of; another transaction's number is no order of text."""
+    commit = narrow_copy(tmp_path / "source") / "meta" / "commit.json"
+    path = tmp_path / "store"
+    for name in ("9", "10", "11", "12.unfinished"):
+        (path / "backups" / name).mkdir(parents=True)
+        shutil.copy(commit, path / "backups" / name / "commit.json")
+    assert [backup.name for backup in iter_backups(path)] == ["9", "10", "11"]
+    for bad, data in (("11", b""), ("10", commit.read_bytes()[:40]), ("9", None)):
+        assert f"cp -a {path}/backups/{bad} {path}/meta" in keep_hint(path)
+        if data is None:
+            (path / "backups" / bad / "commit.json").unlink()
+        else:
+            (path / "backups" / bad / "commit.json").write_bytes(data)
+    assert "changes made in it are nowhere else" in keep_hint(path)
 
 
 def test_a_rebuild_backs_up(tmp_path: Path, cli: Cli) -> None:

@@ -14,16 +14,25 @@ import pytest
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec import journal
-from pulsar_admin.store.codec.bookie import decode_last_id, decode_last_mark
+from pulsar_admin.store.codec.bookie import LogMark, decode_last_id, decode_last_mark, encode_last_mark
 from pulsar_admin.store.codec.dbledger import LedgerData, decode_ledgers_row, decode_location_row, encode_ledgers_row
-from pulsar_admin.store.codec.digest import master_key
+from pulsar_admin.store.codec.digest import DigestType, master_key
 from pulsar_admin.store.codec.entry import decode_entry
 from pulsar_admin.store.codec.entrylog import log_file_name
 from pulsar_admin.store.codec.ledgerindex import decode_ledger_index_header
-from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.codec.ledgermetadata import (
+    LedgerState,
+    Segment,
+    decode_ledger_metadata,
+    encode_ledger_metadata,
+    ledger_path,
+)
+from pulsar_admin.store.db.environment import create_store, open_store
+from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.disks import switching
-from pulsar_admin.store.disks.journals import JournalSurvey
-from pulsar_admin.store.disks.listed import Listed
+from pulsar_admin.store.disks.held import Entries
+from pulsar_admin.store.disks.journals import JournalSurvey, survey_journals
+from pulsar_admin.store.disks.listed import Listed, read_listed
 from pulsar_admin.store.disks.old_index import OldLedgers
 from pulsar_admin.store.disks.rows import Witnesses, make_rows
 from pulsar_admin.store.disks.salvage import plan_salvage
@@ -37,6 +46,7 @@ from pulsar_admin.store.sources.rocksdb import create_database, open_for_reading
 from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
 from tests.conftest import Cli
 from tests.stores import NOW_MS
+from tests.synthetic import ledger_node
 from tests.worlds import copy_tree, digest_of, world
 
 Rows = dict[bytes, bytes]
@@ -521,3 +531,60 @@ def test_a_ledger_is_fenced_where_a_witness_says_so(old: OldLedgers, known: Witn
     made = make_rows({7}, old, known)
     assert (made.rows[7].fenced, list(made.fences)) == (bool(by), [by] if by else [])
     assert made.rows[7].master_key in (b"k", master_key(b""))
+
+
+def _walked(bookie: Path, mark: LogMark) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+    """Entries that a start reads behind MARK, and those that journals have in front of it."""
+    behind, before = set(), set()
+    for path in (bookie / "current").glob("*.txn"):
+        for item in journal.iter_records(path.read_bytes(), ""):
+            if isinstance(item, journal.JournalEntry):
+                is_read = (int(path.stem, 16), item.offset) >= (mark.journal_id, mark.offset)
+                (behind if is_read else before).add((item.ledger_id, item.entry_id))
+    return behind, before - behind
+
+
+@pytest.mark.parametrize("at", [-1, 0, 1, 2, 3])
+@pytest.mark.parametrize("where", ["first", "middle", "behind"])
+def test_journals_are_read_from_the_one_that_the_mark_points_into(bookie: Path, at: int, where: str) -> None:
+    """The bookie has three journals: the mark is in one of them, or in one that was before or is behind them all."""
+    journals = sorted((bookie / "current").glob("*.txn"))
+    offset = 0
+    if 0 <= at < 3:
+        items = [item for item in journal.iter_records(journals[at].read_bytes(), "") if hasattr(item, "offset")]
+        offset = {"first": 0, "middle": items[len(items) // 2].offset, "behind": 16 << 20}[where] if items else 0
+    mark = LogMark(int(journals[0].stem, 16) + at, offset)
+    (bookie / "current" / "lastMark").write_bytes(encode_last_mark(mark))
+    behind, before = _walked(bookie, mark)
+    survey = survey_journals(find_bookie(parse_bookie(str(bookie))), Entries(), ())
+    assert {(ledger_id, entry_id) for ledger_id, ids in survey.replayed for entry_id in ids} == behind
+    assert {(ledger_id, entry_id) for ledger_id, places in survey.only_here.items() for entry_id in places} == before
+    assert (survey.files, survey.stops, len(survey.missing)) == (3, [], at in (-1, 3))
+
+
+def test_ledgers_in_recovery_are_known_behind_one_that_cannot_be_read(tmp_path: Path) -> None:
+    store, me = tmp_path / "store", "127.0.0.1:3181"
+    create_store(store, now_ms=NOW_MS)
+    usual = ledger_node(1, 5, 100)
+    metadata = decode_ledger_metadata(usual.value, "")
+
+    def node(ledger_id: int, **changes: object) -> Node:
+        return Node(ledger_path(ledger_id), usual.stat, encode_ledger_metadata(replace(metadata, **changes)))
+
+    other, later = Segment(0, ("other:3181",)), Segment(2, ("other:3181",))
+    nodes = [
+        Node(ledger_path(0), usual.stat, b"damaged"),
+        node(1, state=LedgerState.IN_RECOVERY, digest_type=DigestType.HMAC),
+        node(2, state=LedgerState.OPEN, segments=(other,)),
+        Node(ledger_path(3), usual.stat, b""),
+        node(4, state=LedgerState.IN_RECOVERY, segments=(metadata.segments[0], later), digest_type=DigestType.DUMMY),
+        node(5, state=LedgerState.CLOSED, digest_type=DigestType.CRC32, password=b"secret"),
+    ]
+    with open_store(store, writable=True) as opened:
+        opened.write(lambda txn: put_nodes(txn, nodes))
+        with opened.read() as txn:
+            listed = read_listed(txn, me)
+    assert (listed.ledgers, listed.mine, listed.newest) == ({0, 1, 2, 3, 4, 5}, [1, 4, 5], {1, 5})
+    assert (listed.in_recovery, listed.unproven) == ({1, 4}, {1, 4})
+    empty = master_key(b"")
+    assert listed.keys == {1: empty, 2: empty, 4: empty, 5: master_key(b"secret")}

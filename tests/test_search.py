@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.db.clocks import Clock
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.dump.reading import find_event_time
+from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.engine.slices import Cut
 from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
@@ -21,6 +24,7 @@ from pulsar_admin.store.search.broker import BrokerSearch
 from pulsar_admin.store.search.broker_setup import BrokerSetup
 from pulsar_admin.store.search.by_time import Found, find_by_event_time, find_first_at_or_after
 from pulsar_admin.store.search.explain import explain
+from pulsar_admin.store.search.unindexed import find_unindexed
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle
@@ -230,6 +234,45 @@ def test_exact_on_10000_generated_cases(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_exact_on_many_more(tmp_path: Path, seed: int) -> None:
     assert _check_generated(tmp_path / "store", seed, 200, 200) == 40_000
+
+
+def test_files_are_searched_for_what_no_index_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against brute force, slice by slice and at once: the first entry, by position, at or after a time, and which are there."""
+    rnd = random.Random(5)
+    topic = MadeTopic(
+        [
+            [
+                Made(
+                    rnd.randrange(1000), rnd.choice([None, rnd.randrange(1000)]), payload=bytes(700), lost=entry_id == 5
+                )
+                for entry_id in range(60)
+            ]
+            for _ in range(3)
+        ]
+    )
+    rows = [
+        (Position(10 + at, entry_id), made)
+        for at, ledger in enumerate(topic.ledgers)
+        for entry_id, made in enumerate(ledger)
+        if not made.lost
+    ]
+    with (
+        open_store(make_store(tmp_path / "store", {"public/default/t": topic})) as store,
+        store.read() as txn,
+        LocalEngine(1) as engine,
+    ):
+        for slice_bytes, ledgers, clock in product((1 << 20, 4096), ((10, 11, 12), (11,), (12, 99)), CLOCKS):
+            monkeypatch.setattr("pulsar_admin.store.search.unindexed.cut_for", lambda _, size=slice_bytes: Cut(size))
+            mine = [(position, _time_of(made, clock)) for position, made in rows if position.ledger_id in ledgers]
+            times = sorted({at for _, at in mine if at is not None})
+            for time_ms in (0, times[len(times) // 2], times[-1], times[-1] + 1):
+                seen: list[int] = []
+                found = find_unindexed(engine, txn, seen.append, ledgers, time_ms, clock)
+                hits = [(position, at) for position, at in mine if at is not None and at >= time_ms]
+                assert (found.position, found.time_ms) == (min(hits) if hits else (None, None))
+                assert (found.entries, found.files, found.bytes) == (len(mine), 1, sum(seen))
+                held = [Position(ledger_id, entry_id) for ledger_id in ledgers for entry_id in found.held[ledger_id]]
+                assert held == [position for position, _ in mine]
 
 
 def test_small_blocks_of_a_large_ledger(tmp_path: Path) -> None:

@@ -61,6 +61,22 @@ def test_a_change_touches_its_key_only() -> None:
     )
 
 
+def test_the_first_policies_of_a_namespace() -> None:
+    """Where nothing is stored yet the value has what is set, and no more."""
+    assert encode_policies(Policies()) == b"{}"
+    assert encode_policies(Policies(message_ttl_seconds=0)) == b'{"message_ttl_in_seconds":0}'
+    quotas = {"message_age": BacklogQuota(-1, 60, "producer_exception")}
+    assert encode_policies(Policies(DELAYED, 60, Retention(0, 0), quotas)) == (
+        b'{"delayed_delivery_policies":{"tickTime":2000,"active":true,"maxDeliveryDelayInMillis":864000000},'
+        b'"message_ttl_in_seconds":60,"retention_policies":{"retentionTimeInMinutes":0,"retentionSizeInMB":0},'
+        b'"backlog_quota_map":{"message_age":{"limit":-1,"limitSize":-1,"limitTime":60,"policy":"producer_exception"}}}'
+    )
+    assert encode_partitioned_topic(PartitionedTopic(0)) == b'{"partitions":0,"deleted":false}'
+    assert encode_partitioned_topic(PartitionedTopic(3, True, {"k": "v"})) == (
+        b'{"partitions":3,"deleted":true,"properties":{"k":"v"}}'
+    )
+
+
 def test_unknown_keys_inside_a_policy_stay() -> None:
     base = b'{"delayed_delivery_policies":{"new":[1],"tickTime":1,"active":true}}'
     assert decode_policies(base, "/path").delayed_delivery == DelayedDelivery(True, 1)

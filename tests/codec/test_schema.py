@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import struct
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from pulsar_admin.store.codec.schema import (
     encode_schema_entry,
     encode_schema_locator,
 )
+from pulsar_admin.store.codec.value import key_bytes, split_pair
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, StoreError
 from pulsar_admin.store.names import Position
 from tests.codec.strategies import int64, positions, properties, quick, texts
@@ -109,3 +111,25 @@ def test_arbitrary_bytes(raw: bytes) -> None:
         decode_schema_locator(raw, "/path")
     with contextlib.suppress(StoreError):
         decode_schema_entry(raw, "71:0")
+
+
+def test_keys_are_text_unless_they_say_that_they_are_base64() -> None:
+    assert [key_bytes(key, False) for key in ("a2V5", "", "k-1", "é")] == [b"a2V5", b"", b"k-1", b"\xc3\xa9"]
+    assert [key_bytes(key, True) for key in ("a2V5", "", "AAEC")] == [b"key", b"", b"\x00\x01\x02"]
+    assert [key_bytes(None, is_base64) for is_base64 in (False, True)] == [None, None]
+    with pytest.raises(ValueError, match="its key is not base64"):
+        key_bytes("k-1", True)
+
+
+def test_the_two_parts_of_a_pair() -> None:
+    """``KeyValue.decode``: a length, −1 for null, and its bytes, twice."""
+    null, empty = b"\xff" * 4, bytes(4)
+    assert split_pair(empty + b"\0\0\0\2ab") == (b"", b"ab")
+    assert split_pair(null + b"\0\0\0\1a") == (None, b"a")
+    assert split_pair(b"\0\0\0\1a" + null) == (b"a", None)
+    for bad in (b"\xff\xff\xff\xfe" + empty, b"\0\0\0\6a" + empty, empty + empty + b"x"):
+        with pytest.raises(ValueError, match="bytes"):
+            split_pair(bad)
+    for cut in (empty + b"\0\0", b"\0\0\0\5a" + empty, b""):
+        with pytest.raises(struct.error):
+            split_pair(cut)

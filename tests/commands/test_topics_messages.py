@@ -10,13 +10,18 @@ from typing import Any
 
 import pytest
 
+import pulsar_admin as pa
+from pulsar_admin.store.codec.batch import encode_batch
+from pulsar_admin.store.codec.brokerentry import BrokerEntry
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
+from pulsar_admin.store.codec.message import encode_message_entry
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.model.ledgers import find_place
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.synthetic import Made, MadeTopic, make_store
@@ -274,3 +279,47 @@ def test_a_bad_record_is_named_or_passed_over(flipped: Path, cli: Cli) -> None:
     result = cli("--store", flipped, "topics", *peek)
     assert (result.exit_code, result.stdout.count("Message ID: ")) == (1, 5)
     assert ".log @ 0x" in result.stderr
+
+
+# -- as upstream's admin client shows them --------------------------------------------------------------------------------
+
+
+def _batch(number: int) -> tuple[Made, bytes]:
+    """An entry of two messages, with properties of its own and of each of them, and the bytes of its messages."""
+    metadata = MessageMetadata(producer_name="p", sequence_id=number, publish_time=START_MS, event_time=number)
+    metadata.num_messages_in_batch = 2
+    metadata.properties.add(key="entry", value=f"e{number}")
+    metadata.properties.add(key="both", value="entry")
+    each = []
+    for index in range(2):
+        single = SingleMessageMetadata(payload_size=3, event_time=900 + index)
+        single.properties.add(key=f"m{index}", value=f"v{number}")
+        single.properties.add(key="both", value=f"message {index}")
+        each.append((single, b"abc"))
+    payload = encode_batch(each)
+    return Made(
+        START_MS, raw=encode_message_entry(metadata, payload, broker=BrokerEntry(START_MS, 50 + number))
+    ), payload
+
+
+def test_messages_of_a_batch_are_shown_as_upstreams_admin_does(tmp_path: Path) -> None:
+    """``TopicsImpl.getMessagesFromHttpResponse``, 4.0.8: event time, index and one map of properties of the entry."""
+    (first, payload), (second, _) = _batch(1), _batch(2)
+    store = make_store(tmp_path / "store", {T: MadeTopic([[first, Made(START_MS), second]])})
+    with pa.open_store(store) as opened:
+        found = [message for _, message, _ in opened.topic(T).messages().as_admin_shows()]
+    assert [message.position.batch_index for message in found] == [0, 1, -1, 0, 1]
+    for message in found[:2] + found[3:]:
+        number = message.position.entry_id // 2 + 1
+        assert (message.event_ms, message.broker_index, message.publish_ms) == (number, 50 + number, START_MS)
+        assert message.properties == {
+            "X-Pulsar-batch-size": message.properties["X-Pulsar-batch-size"],
+            "X-Pulsar-num-batch-message": "2",
+            "both": "message 1",
+            "entry": f"e{number}",
+            "m0": f"v{number}",
+            "m1": f"v{number}",
+        }
+        assert list(message.properties) == sorted(message.properties)
+        assert int(message.properties["X-Pulsar-batch-size"]) >= len(payload)
+    assert (found[2].properties, found[2].event_ms, found[2].broker_index) == ({}, 0, None)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.store.errors import InvalidValue, NothingMatches
-from pulsar_admin.store.history.as_of import Moment, parse_moment, read_tree_at
+from pulsar_admin.store.history.as_of import Moment, find_zxid, parse_moment, read_tree_at
 from pulsar_admin.store.history.servers import find_servers, parse_place
 from tests.history.files import Said, linked, said_by_zookeeper, servers, unpack_zookeeper
 
@@ -129,3 +129,21 @@ def test_where_servers_are(unpacked: Path, tmp_path: Path) -> None:
     assert parse_place(f"{tmp_path / 'logs'},{tmp_path / 'data'}") == apart
     row = {"kind": "zookeeper", "path": str(snapshots), "logs": str(logs)}
     assert find_servers([row], [f"{snapshots},{logs}"]) == (apart,)
+
+
+def test_a_damaged_snapshot_hides_no_earlier_moment(unpacked: Path, tmp_path: Path) -> None:
+    """In front of all logs the newest snapshot that can be read, and that shows nothing behind the moment, is the answer."""
+    folder = linked(unpacked, tmp_path / "damaged", "log.1", "log.35e", "snapshot.481")
+    times, trees = {item.zxid: item.time_ms for item in said_by_zookeeper()}, _trees(said_by_zookeeper())
+    whole = (unpacked / "snapshot.481").read_bytes()
+    for data in (whole[: len(whole) // 2], b"", b"\xff" * 200):
+        (folder / "snapshot.481").write_bytes(data)
+        assert find_zxid(servers(folder), Moment(time_ms=times[0x482] - 1), []) == 0x35D
+    (folder / "snapshot.481").write_bytes(whole)
+    assert find_zxid(servers(folder), Moment(time_ms=times[0x482] - 1), []) == 0x481
+    assert find_zxid(servers(folder), Moment(time_ms=times[0x35E] - 1), []) == 0x35D
+    assert _plain(folder, Moment(zxid=0x35D)) == trees[0x35D]
+    (folder / "snapshot.481").write_bytes(b"")
+    (folder / "snapshot.35d").write_bytes(b"")
+    with pytest.raises(NothingMatches):
+        find_zxid(servers(folder), Moment(time_ms=times[0x482] - 1), [])

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin.store.changes.resources import NodeChange, plan_nodes
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.resources import find_json, tenant_path
 from tests.conftest import Cli
-from tests.stores import copied
+from tests.stores import copied, imported
 
 LINES = (
     "tenants create shop -r ops",
@@ -70,3 +72,31 @@ def test_amounts_of_a_quota_are_those_of_their_options(cli: Cli, tmp_path: Path)
     assert cli("--store", store, "resource-quotas", "set", *words).exit_code == 0
     amounts = {"msgRateIn": 1.0, "msgRateOut": 2.0, "bandwidthIn": 3.0, "bandwidthOut": 4.0, "memory": 5.0}
     assert cli("--store", store, "resource-quotas", "get").json == {**amounts, "dynamic": False}
+
+
+def test_what_is_so_already_stops_nothing_that_follows() -> None:
+    """A change without a step, wherever it stands among others, is a part of the report alone."""
+    with open_store(imported("small", "clean")) as opened, opened.read() as txn:
+        acme, public, new, gone = (tenant_path(name) for name in ("acme", "public", "new", "gone"))
+        same = NodeChange("same", acme, find_json(txn, acme))
+        nothing = NodeChange("nothing", gone, None)
+        changes = [
+            NodeChange("changed", public, {"adminRoles": ["ops"]}),
+            NodeChange("made", new, {}),
+            NodeChange("deleted", acme, None),
+        ]
+        for given in (
+            [same, nothing, *changes],
+            [changes[0], same, changes[1], nothing, changes[2]],
+            [*changes, nothing, same],
+        ):
+            plan = plan_nodes(txn, "test", given, 1, ["a warning"])
+            assert [step.key.decode() for step in plan.steps] == [public, new, acme]
+            assert [(step.before is None, step.after is None) for step in plan.steps] == [
+                (False, False),
+                (True, False),
+                (False, True),
+            ]
+            assert [part.resource for part in plan.parts] == [change.resource for change in given]
+            assert plan.warnings == ("a warning",)
+        assert plan_nodes(txn, "test", [same, nothing], 1).steps == ()

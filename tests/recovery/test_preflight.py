@@ -8,11 +8,19 @@ from pathlib import Path
 
 import pytest
 import rocksdict
+from msgspec.structs import replace
 
-from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
+from pulsar_admin.store.codec.bookie import Cookie, encode_cookie
+from pulsar_admin.store.codec.dbledger import LedgerData, encode_ledgers_row
+from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
+from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_path
+from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.errors import Unsupported
-from pulsar_admin.store.recovery.known import read_known
+from pulsar_admin.store.recovery.known import no_metadata, read_known
+from pulsar_admin.store.recovery.preflight import Logs, Share, read_preflight, refusal
+from pulsar_admin.store.sources.rocksdb import create_database
 from tests.conftest import Cli
+from tests.growing import record
 from tests.worlds import scratch_copy, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -256,3 +264,102 @@ def test_what_brokers_delete_is_told_on_a_damaged_newest_snapshot(cli: Cli, tmp_
     newest.write_bytes(raw[: len(raw) // 2] + b"\xff" * 8 + raw[len(raw) // 2 + 8 :])
     damaged = cli(*words)
     assert (damaged.exit_code, damaged.json["brokers"]) == (0, sound.json["brokers"])
+
+
+COOKIE = Cookie(4, "b:3181", ("/journal",), ("/ledgers",), "instance-1")
+
+
+def a_bookie(tmp_path: Path, *cookies: Cookie | None) -> Bookie:
+    """A bookie whose journal and ledger directories have COOKIES, None for none."""
+    paths = [tmp_path / name / "current" for name in ("ledgers", "journal")]
+    for path, cookie in zip(paths, cookies, strict=True):
+        path.mkdir(parents=True)
+        if cookie is not None:
+            (path / "VERSION").write_bytes(encode_cookie(cookie))
+    return Bookie(COOKIE.bookie_id, (paths[0],), (paths[1],))
+
+
+@pytest.mark.parametrize(
+    ("cookies", "instance_id", "registered", "said"),
+    [
+        ((COOKIE, COOKIE), "instance-1", {"b:3181": COOKIE}, ""),
+        ((COOKIE, COOKIE), "instance-1", {"b:3181": None}, ""),
+        ((None, None), "instance-1", {"b:3181": COOKIE}, "have no cookie"),
+        ((None, COOKIE), "instance-1", {"b:3181": COOKIE}, "no cookie (VERSION) in {root}/ledgers/current"),
+        ((COOKIE, None), "instance-1", {"b:3181": COOKIE}, "no cookie (VERSION) in {root}/journal/current"),
+        ((COOKIE, COOKIE), "instance-2", {"b:3181": COOKIE}, "is instance-1, of the metadata instance-2"),
+        ((COOKIE, COOKIE), "", {"b:3181": COOKIE}, "is instance-1, of the metadata none"),
+        (
+            (replace(COOKIE, instance_id=None),) * 2,
+            "instance-1",
+            {"b:3181": COOKIE},
+            "is none, of the metadata instance-1",
+        ),
+        ((COOKIE, COOKIE), "instance-1", {"c:3181": COOKIE}, "the metadata has no cookie of b:3181"),
+        ((COOKIE, COOKIE), "instance-1", {"b:3181": replace(COOKIE, ledger_dirs=("/other",))}, "is not the one that"),
+        ((COOKIE, COOKIE), "instance-1", {"b:3181": replace(COOKIE, journal_dirs=("/other",))}, "is not the one that"),
+    ],
+)
+def test_a_bookie_starts_with_the_cookie_that_is_registered_and_no_other(
+    cookies: tuple[Cookie | None, Cookie | None],
+    instance_id: str,
+    registered: dict[str, Cookie | None],
+    said: str,
+    tmp_path: Path,
+) -> None:
+    known = replace(no_metadata(), instance_id=instance_id, cookies=registered)
+    found = refusal(known, a_bookie(tmp_path, *cookies))
+    assert bool(found) == bool(said)
+    assert said.format(root=tmp_path) in found
+
+
+def write_log(path: Path, kept: int, dead: int) -> None:
+    """An entry log with so many records, of 100 bytes each, of ledger 1, and of ledger 2."""
+    body = b"".join(
+        record((ledger_id, entry_id), 60) for ledger_id, count in ((1, kept), (2, dead)) for entry_id in range(count)
+    )
+    sizes = {ledger_id: 100 * count for ledger_id, count in ((1, kept), (2, dead)) if count}
+    assert len(body) == sum(sizes.values())
+    path.write_bytes(encode_header(EntryLogHeader(1, 1024 + len(body), len(sizes))) + body + encode_ledgers_map(sizes))
+
+
+def test_which_collection_reaches_an_entry_log(tmp_path: Path) -> None:
+    """Below 20 % in use minor compaction does, below 50 % major compaction (``bookkeeper.conf`` of Pulsar), with none left none."""
+    bookie = a_bookie(tmp_path, COOKIE, COOKIE)
+    (current,) = bookie.ledger_dirs
+    for number, kept in enumerate((0, 1, 19, 20, 49, 50, 99, 100)):
+        write_log(current / f"{number:x}.log", kept, 100 - kept)
+    row = LedgerData(True, False, b"k" * 20)
+    create_database(current / "ledgers", [encode_ledgers_row(ledger_id, row) for ledger_id in (1, 2)])
+    known = read_known("zk", [(ledger_path(1), b"")], 3)
+    (found,) = read_preflight(known, [bookie]).bookies
+    assert found.at_once == Logs(1, (current / "0.log").stat().st_size)
+    assert found.minor == Logs(2, 9900 + 8100)
+    assert found.major == Logs(2, 8000 + 5100)
+    assert found.kept == Logs(2, 5000 + 100)
+    assert found.holds == Share(2, 80_000)
+    assert (found.loses.ledgers, found.loses.bytes) == (1, 46_200)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "next_id", "instance_id", "reasons"),
+    [
+        ([], 3, "", {"empty": 2}),
+        ([1], 3, "", {"unlisted": 1}),
+        ([1], 2, "", {"newer": 1}),
+        ([1], None, "", {"untold": 1}),
+        ([1], 3, "instance-2", {"otherInstance": 1}),
+        ([1], 3, "instance-1", {"unlisted": 1}),
+        ([7], 2, "", {"newer": 1, "unlisted": 1}),
+        ([1, 2], 3, "", {}),
+    ],
+)
+def test_why_ledgers_go(
+    nodes: list[int], next_id: int | None, instance_id: str, reasons: dict[str, int], tmp_path: Path
+) -> None:
+    bookie = a_bookie(tmp_path, COOKIE, COOKIE)
+    row = LedgerData(True, False, b"k" * 20)
+    create_database(bookie.ledger_dirs[0] / "ledgers", [encode_ledgers_row(ledger_id, row) for ledger_id in (1, 2)])
+    known = replace(read_known("zk", [(ledger_path(one), b"") for one in nodes], next_id), instance_id=instance_id)
+    (found,) = read_preflight(known, [bookie]).bookies
+    assert {reason: share.ledgers for reason, share in found.reasons.items()} == reasons

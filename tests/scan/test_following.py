@@ -8,12 +8,13 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound, StoreError
 from pulsar_admin.store.scan import following
 from pulsar_admin.store.scan.following import Followed, Follower, Limit, list_files
-from pulsar_admin.store.scan.offsets import FIRST, Offset
+from pulsar_admin.store.scan.offsets import FIRST, IDS, Listed, Looked, Offset, Part, pieces_without
 from pulsar_admin.store.scan.operations import ReadEntries
 from tests.growing import Bookie, Id, ids, record
 
@@ -326,3 +327,30 @@ def test_objects_that_arrive_in_any_order_and_longer(tmp_path: Path) -> None:
             found += new
     assert len(logs) > 4
     assert Counter(found) == Counter(ids(0, 150))
+
+
+@pytest.mark.parametrize(
+    ("again", "slice_bytes", "tasks"),
+    [
+        ([], 1000, [[(100, 600)]]),
+        ([0, 1, 2, 3, 4], 1000, []),
+        ([0], 1000, [[(200, 600)]]),
+        ([4], 1000, [[(100, 500)]]),
+        ([1, 3], 1000, [[(100, 200), (300, 400), (500, 600)]]),
+        ([1, 3], 200, [[(100, 200), (300, 400)], [(500, 600)]]),
+        ([1, 3], 199, [[(100, 200)], [(300, 400)], [(500, 600)]]),
+        ([1, 2], 1000, [[(100, 200), (400, 600)]]),
+        ([1], 100, [[(300, 400)], [(400, 500)], [(500, 600)], [(100, 200)]]),
+        ([0, 2, 4], 1000, [[(200, 300), (400, 500)]]),
+    ],
+)
+def test_what_came_lately_is_left_out_and_nothing_beside_it(
+    again: list[int], slice_bytes: int, tasks: list[list[tuple[int, int]]]
+) -> None:
+    """Five records of 100 bytes each from byte 100 on: small pieces share a task, long ones are cut."""
+    part = Part(Listed("f/0.log", "f", "0.log", 0, 600), 100, 600, complete=True, looked_at=True, remembered=True)
+    starts = np.arange(100, 600, 100)
+    looked = Looked(np.zeros(5, IDS), starts, starts + 100, 600)
+    chosen = np.isin(np.arange(5), again)
+    found = pieces_without(part, looked, chosen, slice_bytes)
+    assert [[(piece.start, piece.end) for piece in task] for task in found] == tasks
