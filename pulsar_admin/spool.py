@@ -6,6 +6,7 @@ import marshal
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ class CellSpool:
     def __init__(self, columns: Sequence[Column], *, bare: bool) -> None:
         self._columns, self.bare = tuple(columns), bare
         self._silent = [*range(len(columns))]
-        self._rows: list[list[str]] = []
+        self._rows: list[tuple[str, ...]] = []
         self._pages: list[bytes] = []
         self._held_bytes = 0
         self._file: IO[bytes] | None = None
@@ -58,14 +59,18 @@ class CellSpool:
 
     def add(self, records: Iterable[object]) -> None:
         """Take RECORDS. Raises DiskFull."""
-        bare, kinds = self.bare, [column.kind for column in self._columns]
-        for record in records:
-            values = [column.value(record) for column in self._columns]
-            self._silent = [index for index in self._silent if values[index] in _NOTHING]
-            self._rows.append([render_cell(value, kind, bare=bare) for value, kind in zip(values, kinds, strict=True)])
-            self.count += 1
-        if len(self._rows) >= _PAGE_ROWS:
-            self._pack()
+        columns, bare, rest = self._columns, self.bare, iter(records)
+        while found := [*islice(rest, _PAGE_ROWS)]:  # a column at a time takes half of what a row at a time does
+            values = [[column.value(record) for record in found] for column in columns]
+            self._silent = [index for index in self._silent if all(value in _NOTHING for value in values[index])]
+            cells = [
+                [render_cell(value, column.kind, bare=bare) for value in each]
+                for column, each in zip(columns, values, strict=True)
+            ]
+            self._rows += zip(*cells, strict=True)
+            self.count += len(found)
+            if len(self._rows) >= _PAGE_ROWS:
+                self._pack()
 
     def _pack(self) -> None:
         page, self._rows = marshal.dumps(self._rows), []
@@ -121,6 +126,6 @@ class CellSpool:
         yield from self._rows
 
 
-def _rows_in(page: bytes) -> list[list[str]]:
+def _rows_in(page: bytes) -> list[tuple[str, ...]]:
     found: Any = marshal.loads(page)
     return found  # type: ignore[no-any-return]

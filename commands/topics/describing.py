@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
 import click
@@ -96,8 +96,7 @@ def _make_cells(reader: EntryReader, part: _Part) -> PackedCells | None:
             some = part.names[start : start + _TOGETHER]
             prepared = prepare_facts(reader, some, part.asked)
             try:
-                for name in some:
-                    cells.add(iter_facts(prepared[name], part.asked, problems.append))
+                cells.add([one for name in some for one in iter_facts(prepared[name], part.asked, problems.append)])
             except (StoreError, KeyError):  # who is not prepared is told of one by one
                 return None
             if problems:
@@ -116,8 +115,7 @@ def _add_cells(app: App, reader: EntryReader, names: Sequence[TopicName], cells:
 
     others = 0 if app.settings.spark else others_that_pay(reader.txn, app.settings.jobs)
     if not others:
-        for found in _each_facts(app, reader, names, quick=quick):
-            cells.add(found)
+        cells.add(_each_facts(app, reader, names, quick=quick))
         return
     asked = Asked.of(app.now_ms, quick=quick)
     several = [names[start : start + _PART] for start in range(0, len(names), _PART)]
@@ -128,14 +126,13 @@ def _add_cells(app: App, reader: EntryReader, names: Sequence[TopicName], cells:
                 cells.add_packed(packed)
                 app.count_items(len(some))
                 continue
-            for found in _each_facts(app, reader, some, quick=quick):
-                cells.add(found)
+            cells.add(_each_facts(app, reader, some, quick=quick))
 
 
 def _each_facts(
     app: App, reader: EntryReader, names: Sequence[TopicName], *, quick: bool
-) -> Iterator[Sequence[SubscriptionFacts]]:
-    """Yield the facts of the subscriptions of each topic; of several topics they are read for a part at once."""
+) -> Iterator[SubscriptionFacts]:
+    """Yield the facts of the subscriptions of topics; of several topics they are read for a part at once."""
     from pulsar_admin.store.reports.subscriptions import Asked, iter_facts, prepare_facts
 
     asked = Asked.of(app.now_ms, quick=quick)
@@ -154,7 +151,7 @@ def _each_facts(
         some = names[start : start + _TOGETHER]
         if len(some) > 1:
             prepared = prepare_facts(reader, some, asked)
-        yield from app.each(some, read, alone=len(names) == 1)
+        yield from chain.from_iterable(app.each(some, read, alone=len(names) == 1))
 
 
 def _read_bytes(app: App, reader: EntryReader, names: Iterable[TopicName]) -> int:
@@ -179,7 +176,7 @@ def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> N
             with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "subscriptions"):
                 is_json = app.settings.output in ("json", "jsonl")
                 if app.query is not None or is_json:
-                    each = (one for found in _each_facts(app, reader, chosen.names, quick=quick) for one in found)
+                    each = _each_facts(app, reader, chosen.names, quick=quick)
                     if is_json and app.query is None and len(chosen.names) > _HELD_TOPICS:
                         app.emit_rows(each)
                         return

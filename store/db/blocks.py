@@ -29,6 +29,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -98,7 +99,10 @@ class BlockHeader(NamedTuple):
 class Block:
     """A decoded location block; columns are views into the given bytes."""
 
-    __slots__ = ("_files", "_first", "_messages", "_offsets", "_sizes", "_slots", "header", "last_slot", "ledger_id")
+    __slots__ = (
+        *("_before", "_files", "_first", "_messages", "_offsets", "_sizes", "_slots"),
+        *("header", "last_slot", "ledger_id"),
+    )
 
     def __init__(self, key: bytes, value: bytes | memoryview) -> None:
         self.ledger_id, block = block_of_key(key)
@@ -119,6 +123,7 @@ class Block:
         self._messages = columns[2 * n : 3 * n] if flags & MESSAGES else None
         self._files = columns[(wide - 1) * n :] if flags & FILES else None
         self._slots = view[end:].cast("H") if flags & SLOTS else None
+        self._before: list[int] | None = None
         self._first = block << BLOCK_BITS
         last = self.last_slot = header.first_slot + n - 1 if self._slots is None else self._slots[-1]
         if not header.first_slot + n - 1 <= last < BLOCK_ENTRIES:
@@ -179,6 +184,15 @@ class Block:
     def payload_bytes(self, index: int) -> int:
         """Return the entry's payload size, as LedgerInfo.size counts it (headers and digest not included)."""
         return max(self._sizes[index] - self.head_bytes, 0)
+
+    def payload_before(self) -> list[int]:
+        """Return the payload bytes before each entry, and at the end those of all: many ask for parts of a block."""
+        if self._before is None:
+            head_bytes = self.head_bytes
+            self._before = [
+                *accumulate([size - head_bytes if size > head_bytes else 0 for size in self._sizes], initial=0)
+            ]
+        return self._before
 
     @property
     def head_bytes(self) -> int:

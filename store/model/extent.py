@@ -60,9 +60,12 @@ def subtract(left: Intervals, right: Intervals) -> Intervals:
 
 def extent_of(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> Extent:
     """Return how much lies in INTERVALS of TOPIC; reads index rows only."""
-    parts = [part for start, end in intervals for part in iter_ledger_parts(topic, start, end)]
-    found = [_ledger_extent(txn, topic, ledger_id, (first, last)) for ledger_id, first, last in parts]
-    return Extent(*map(sum, zip(*found, strict=True)))
+    entries = messages = size_bytes = 0
+    for start, end in intervals:
+        for ledger_id, first, last in iter_ledger_parts(topic, start, end):
+            found = _ledger_extent(txn, topic, ledger_id, first, last)
+            entries, messages, size_bytes = entries + last - first + 1, messages + found[0], size_bytes + found[1]
+    return Extent(entries, messages, size_bytes)
 
 
 def iter_ledger_parts(topic: Topic, start: int, end: int) -> Iterable[tuple[int, int, int]]:
@@ -82,18 +85,17 @@ def parts_of(topic: Topic, intervals: Intervals) -> tuple[tuple[int, int, int], 
     return tuple(part for start, end in intervals for part in iter_ledger_parts(topic, start, end))
 
 
-def _ledger_extent(txn: Txn, topic: Topic, ledger_id: int, part: tuple[int, int]) -> tuple[int, int, int]:
-    """Return entries, messages and bytes of PART of a ledger."""
-    first, last = part
+def _ledger_extent(txn: Txn, topic: Topic, ledger_id: int, first: int, last: int) -> tuple[int, int]:
+    """Return messages and bytes of the entries FIRST to LAST of a ledger."""
     entries = last - first + 1
     sums = find_sums(txn, ledger_id)
     if sums is None:
         ledger = topic.ledger(ledger_id)
         whole = ledger is not None and entries == ledger.entries
-        return entries, entries, ledger.size_bytes if ledger is not None and whole else 0
+        return entries, ledger.size_bytes if ledger is not None and whole else 0
     if first <= sums.first_entry and last >= sums.last_entry:
-        return entries, sums.messages + entries - sums.entries, sums.payload_bytes
-    here, messages, size = 0, 0, 0
+        return sums.messages + entries - sums.entries, sums.payload_bytes
+    here, messages, size_bytes = 0, 0, 0
     for block in iter_blocks_of(txn, ledger_id, first, last):
         low, high = block.index_of(first), block.index_of(last + 1)
         if high == 0:
@@ -101,10 +103,10 @@ def _ledger_extent(txn: Txn, topic: Topic, ledger_id: int, part: tuple[int, int]
         here += high - low
         if high - low == len(block):
             messages += block.header.messages
-            size += block.header.payload_bytes
+            size_bytes += block.header.payload_bytes
             continue
         counts = block.message_counts()
         messages += high - low if isinstance(counts, int) else sum(counts[low:high])
-        sizes, head_bytes = block.sizes()[low:high], block.head_bytes
-        size += sum([one - head_bytes for one in sizes if one > head_bytes])
-    return entries, messages + entries - here, size
+        before = block.payload_before()
+        size_bytes += before[high] - before[low]
+    return messages + entries - here, size_bytes

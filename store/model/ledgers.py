@@ -294,8 +294,8 @@ def iter_blocks_of(txn: Txn, ledger_id: int, first_entry: int, last_entry: int) 
     if place not in kept:
         if len(kept) >= _KEPT_BLOCKS:
             kept.clear()
-        found = next(iter_blocks(txn, ledger_id, first_entry), None)
-        kept[place] = (found,) if found is not None and found.entry_id(0) >> BLOCK_BITS == number else ()
+        found = find_block(txn, ledger_id, number << BLOCK_BITS)
+        kept[place] = () if found is None else (found,)
     return kept[place]
 
 
