@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -23,6 +24,9 @@ PERSISTENT = "persistent"
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 """Java's: what ids, times and counts can be."""
+Profile = Literal["pulsar-spark"]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
+"""The tools whose names of columns are known here; what they are is in ``store.scan.typed_values``."""
 _INT_DIGITS = 10
 _MANY_NAMES = 1 << 14
 

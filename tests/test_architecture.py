@@ -26,7 +26,6 @@ MAY_IMPORT = {
     "lmdb": {"store/db/environment.py"},
     "pyspark": {
         "store/scan/datasource.py",
-        "store/scan/streaming.py",
         "store/engine/spark.py",
         "store/engine/spark_session.py",
         "store/engine/spark_workers.py",

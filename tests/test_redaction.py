@@ -17,7 +17,7 @@ from pulsar_admin.store.engine.slices import Cut, plan_slices
 from pulsar_admin.store.model.redaction import redact
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
-from pulsar_admin.store.scan.message_rows import ReadMessages
+from pulsar_admin.store.scan.operations import ReadMessages
 from pulsar_admin.store.scan.sources import source_files
 from tests.conftest import Cli
 from tests.synthetic import Made, MadeTopic, make_store

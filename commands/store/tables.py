@@ -25,7 +25,7 @@ from pulsar_admin.store.errors import (
     StoreBusy,
     Unsupported,
 )
-from pulsar_admin.store.scan.profiles import PROFILES
+from pulsar_admin.store.names import PROFILES
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:

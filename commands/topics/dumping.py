@@ -26,8 +26,7 @@ from pulsar_admin.options import (
 )
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
-from pulsar_admin.store.names import Position, TopicName
-from pulsar_admin.store.scan.profiles import PROFILES, Profile
+from pulsar_admin.store.names import PROFILES, Position, Profile, TopicName
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from pulsar_admin.store.model.message_row import redacted
 from pulsar_admin.store.names import Position
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.scan.matching import Match
+    from pulsar_admin.store.scan.messages import Match
 
 
 def _property(text: str) -> tuple[str, str | None]:
@@ -165,7 +165,7 @@ def _query(app: App, options: Request) -> MessageQuery:
 
 
 def _match(options: Request) -> Match:
-    from pulsar_admin.store.scan.matching import Match
+    from pulsar_admin.store.scan.messages import Match
 
     return Match(
         keys=options.keys,

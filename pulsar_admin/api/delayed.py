@@ -168,7 +168,7 @@ class Delayed:
         """
         import pyarrow as pa
 
-        from pulsar_admin.store.scan.message_rows import timestamps
+        from pulsar_admin.store.scan.operations import timestamps
 
         until_ms = self._session.now_ms if until is None else self._session.time_ms(until)
         with self._opened() as (reader, _, _, delivery):
@@ -189,7 +189,7 @@ class Delayed:
         """Return how many messages fall due when: ``start`` (timestamp) and ``width_ms`` of a partition of time, ``messages`` in it."""
         import pyarrow as pa
 
-        from pulsar_admin.store.scan.message_rows import timestamps
+        from pulsar_admin.store.scan.operations import timestamps
 
         with self._opened() as (_, _, _, delivery):
             loads = delivery.waiting.loads

@@ -102,7 +102,7 @@ def verdicts_of(session: Session, ledgers: Sequence[int]) -> Iterator[LedgerVerd
         with session.scanning(reader, indexed_bytes(reader.txn, chosen), "verify"):
             rows_of = None
             if reader.engine is not None:
-                from pulsar_admin.store.scan.spread import EngineRows
+                from pulsar_admin.store.scan.operations import EngineRows
 
                 rows_of = EngineRows(reader.engine, reader, chosen)
             yield from session.each(chosen, lambda ledger_id: verify_ledger(reader, ledger_id, rows_of))

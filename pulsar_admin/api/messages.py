@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.extent import Intervals
     from pulsar_admin.store.model.schemas import Decoded
     from pulsar_admin.store.reports.timeline import Timeline, TimelineOptions
-    from pulsar_admin.store.scan.matching import Match
+    from pulsar_admin.store.scan.messages import Match
 
 
 Item = TypeVar("Item")
@@ -371,7 +371,7 @@ def search_of(session: Session, names: Choose, wanted: Wanted) -> Messages:
 
 
 def _match(wanted: Wanted) -> Match:
-    from pulsar_admin.store.scan.matching import Match
+    from pulsar_admin.store.scan.messages import Match
 
     given_flags(**{name: wanted.get(name, False) for name in ("ignore_case", "in_value", "uncommitted")})
     for name in ("key_prefix", "producer", "regex"):
@@ -422,7 +422,7 @@ def _shown(batch: pa.RecordBatch, topic: TopicName, schema: pa.Schema) -> pa.Rec
     """Return the messages in BATCH, of TOPIC, with the columns of SCHEMA."""
     import pyarrow as pa
 
-    from pulsar_admin.store.scan.message_rows import timestamps
+    from pulsar_admin.store.scan.operations import timestamps
 
     columns = []
     for field in schema:
@@ -476,7 +476,7 @@ def timeline_table(
     import pyarrow as pa
 
     from pulsar_admin.store.reports.timeline import TimelineOptions, choose_bucket_ms
-    from pulsar_admin.store.scan.message_rows import timestamps
+    from pulsar_admin.store.scan.operations import timestamps
     from pulsar_admin.store.wording import counted
 
     if width_ms is None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.publish_times import Form
     from pulsar_admin.store.model.reader import EntryReader
     from pulsar_admin.store.model.topics import Topic
-    from pulsar_admin.store.scan.profiles import Profile
+    from pulsar_admin.store.names import Profile
     from pulsar_admin.store.sources.given import GivenBookie
     from pulsar_admin.store.tables.export import TablesReport
     from pulsar_admin.store.transfer.bookie_export import BookieExportPlan
@@ -339,7 +339,7 @@ class Transfers:
         What cannot be read of metadata is left out with a PartialData warning. Raises InvalidValue, Refused, StalePlan, StoreBusy,
         SourceNotFound, SliceFailed, DiskFull, NotWritable; the tables are as before then.
         """
-        from pulsar_admin.store.scan.profiles import Profile
+        from pulsar_admin.store.names import Profile
         from pulsar_admin.store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
 
         given_flags(messages=messages, payload=payload, iceberg=iceberg)
@@ -456,7 +456,7 @@ class Dumps:
 def _options(session: Session, wanted: DumpWanted) -> DumpOptions:
     from pulsar_admin.store.db.clocks import check_clock
     from pulsar_admin.store.dump.options import DumpOptions
-    from pulsar_admin.store.scan.profiles import Profile
+    from pulsar_admin.store.names import Profile
 
     given_keywords(wanted, DumpWanted)
     if (pattern := wanted.get("pattern")) is not None:

@@ -14,8 +14,8 @@ from pulsar_admin.store.compaction.view import CompactedView, parts_of_view
 from pulsar_admin.store.kernels.records import UNFRAMED
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.scan.entries import EntryScan
+from pulsar_admin.store.scan.operations import PlacesOperation, PlainFiles, run_places
 from pulsar_admin.store.scan.places import Places, PlacesReader, doubtful
-from pulsar_admin.store.scan.spread import PlacesOperation, PlainFiles, run_places
 
 
 class FindPublished(Struct, PlacesOperation, frozen=True):

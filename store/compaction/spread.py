@@ -21,8 +21,8 @@ from pulsar_admin.store.engine.operation import Engine
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.scan.arrow import packed_row
 from pulsar_admin.store.scan.entries import EntryScan
+from pulsar_admin.store.scan.operations import EntryPlaces, iter_batches, run_places
 from pulsar_admin.store.scan.places import EntryBatch, Places, PlacesReader, doubtful
-from pulsar_admin.store.scan.spread import EntryPlaces, iter_batches, run_places
 
 Row = dict[str, bytes]  # the columns of _SCHEMA
 

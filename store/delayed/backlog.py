@@ -94,7 +94,7 @@ def read_delayed(scans: Sequence[DelayScan]) -> Iterator[tuple[DelayScan, Delaye
     if engine is None:
         yield from ((scan, scan.take(places)) for scan in scans for places in scan.entry_scan.groups())
         return
-    from pulsar_admin.store.scan.spread import ReadDelays, run_places
+    from pulsar_admin.store.scan.operations import ReadDelays, run_places
 
     owners: deque[DelayScan] = deque()
 

@@ -9,10 +9,9 @@ from msgspec import Struct
 
 from pulsar_admin.store.model.schemas import TopicSchemas
 from pulsar_admin.store.scan.arrow import column
-from pulsar_admin.store.scan.known_columns import KnownColumns
-from pulsar_admin.store.scan.matching import UNDECIDED, Match
-from pulsar_admin.store.scan.messages import message_schema, schema_of
+from pulsar_admin.store.scan.messages import UNDECIDED, Match, message_schema, schema_of
 from pulsar_admin.store.scan.places import EntryBatch
+from pulsar_admin.store.scan.typed_values import KnownColumns
 
 _VALUE_FIELDS = (("schemaVersion", pa.int64()), ("value", pa.string()), ("valueError", pa.string()))
 HELPERS = (

@@ -25,10 +25,10 @@ from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import EARLIEST, LATEST
 from pulsar_admin.store.scan.entries import WindowScan, window_ranks
-from pulsar_admin.store.scan.known_columns import KnownColumns
-from pulsar_admin.store.scan.message_rows import redact_batch
 from pulsar_admin.store.scan.messages import MessageColumns
+from pulsar_admin.store.scan.operations import redact_batch
 from pulsar_admin.store.scan.places import EntryBatch
+from pulsar_admin.store.scan.typed_values import KnownColumns
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:

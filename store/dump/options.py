@@ -10,8 +10,8 @@ from pulsar_admin.store.model.window import Window
 
 if TYPE_CHECKING:
     from pulsar_admin.store.compaction.view import CompactedView
-    from pulsar_admin.store.scan.matching import Match
-    from pulsar_admin.store.scan.profiles import Profile
+    from pulsar_admin.store.names import Profile
+    from pulsar_admin.store.scan.messages import Match
 
 Level = Literal["messages", "entries"]
 

@@ -23,8 +23,7 @@ from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.model.window import EVENT, Window
 from pulsar_admin.store.names import EARLIEST, Position, TopicName
 from pulsar_admin.store.scan.arrow import numbers_of, strings
-from pulsar_admin.store.scan.matching import UNDECIDED
-from pulsar_admin.store.scan.messages import message_schema
+from pulsar_admin.store.scan.messages import UNDECIDED, message_schema
 from pulsar_admin.store.search.by_time import Found, count_damaged
 from pulsar_admin.store.wording import counted
 

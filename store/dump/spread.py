@@ -17,8 +17,8 @@ from pulsar_admin.store.engine.memory import give_back
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.scan.entries import TimeRange, WindowScan, within
 from pulsar_admin.store.scan.messages import MessageColumns, message_runs, schema_of
+from pulsar_admin.store.scan.operations import PIECE_BYTES, ROUND_ENTRIES, PlacesOperation, PlainFiles, run_places
 from pulsar_admin.store.scan.places import EntryBatch, Places, PlacesReader, doubtful
-from pulsar_admin.store.scan.spread import PIECE_BYTES, ROUND_ENTRIES, PlacesOperation, PlainFiles, run_places
 
 Convert = Callable[[EntryBatch], Iterator[pa.RecordBatch]]
 

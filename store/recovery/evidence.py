@@ -104,7 +104,7 @@ def unlisted_bytes(txn: Txn) -> int:
 def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[LedgerEvidence]:
     """Yield what the entries of LEDGER_IDS say, by ledger; the reader's engine reads them. Damaged entries count for nothing."""
     from pulsar_admin.store.scan.entries import EntryScan
-    from pulsar_admin.store.scan.spread import run_places
+    from pulsar_admin.store.scan.operations import run_places
 
     wanted = sorted(set(ledger_ids))
     scan = EntryScan(reader, ((one, 0, LONG_MAX - 1) for one in wanted), heads=True)
@@ -147,8 +147,8 @@ class SumHeads(Struct, frozen=True):
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield one row per batch of places."""
         from pulsar_admin.store.scan.arrow import packed_row
+        from pulsar_admin.store.scan.operations import iter_batches
         from pulsar_admin.store.scan.places import PlacesReader, doubtful
-        from pulsar_admin.store.scan.spread import iter_batches
 
         for places, files in iter_batches(piece):
             batch = PlacesReader(files, True, None).read_places(places)

@@ -2,15 +2,21 @@
 
 Executors read entry logs only, never LMDB: what a store knows, ledgers' topics and schemas, the driver reads once and sends along.
 Works with a classic session and with Spark Connect.
+
+``spark.readStream.format("pulsar_entries")`` gives entry logs and journals that grow as a stream of micro-batches. Source:
+``pyspark.sql.datasource.DataSourceStreamReader`` and ``pyspark.sql.streaming.python_streaming_source_runner`` of Spark 4.3. The
+driver's part runs in one Python process a query, ``read`` on the executors. What comes next is for ``store.scan.following`` to say.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from socket import gethostname
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -24,16 +30,25 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructField, StructType
 
 from pulsar_admin.store.engine.operation import Operation
+from pulsar_admin.store.engine.secrets import hide_secrets
 from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
+from pulsar_admin.store.engine.spark_session import hide_traceback
 from pulsar_admin.store.errors import InvalidValue, StoreError, Unsupported
 from pulsar_admin.store.model.window import check_times
-from pulsar_admin.store.scan.file_pruning import Files, wanted_files
 from pulsar_admin.store.scan.files import Problem
-from pulsar_admin.store.scan.message_rows import ReadMessages
-from pulsar_admin.store.scan.operations import ReadEntries, ScanOptions
+from pulsar_admin.store.scan.following import FIRST, Followed, Follower, FoundFile, Limit, Offset
+from pulsar_admin.store.scan.ledgers_map import Files, wanted_files
+from pulsar_admin.store.scan.operations import ReadEntries, ReadMessages, ScanOptions
 from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, MESSAGE_SCHEMA
 from pulsar_admin.store.scan.source_options import (
     CONF,
@@ -48,15 +63,16 @@ from pulsar_admin.store.scan.source_options import (
     refuse_stream_options,
     table_options,
 )
-from pulsar_admin.store.scan.sources import absolute_path, source_files
-from pulsar_admin.store.scan.streaming import in_one_line, log_damage
-from pulsar_admin.store.scan.topic_pieces import ReadTopicPieces, TopicPiece
+from pulsar_admin.store.scan.sources import absolute_path, shown_path, source_files
 from pulsar_admin.store.scan.typed_values import Values
 from pulsar_admin.store.timespec import MAX_TIME_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import Filter
+
+    from pulsar_admin.store.scan.topic_reads import ReadTopicPieces, TopicPiece
+
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 """The session setting, since Spark 4.1, without which a reader may not have ``pushFilters``."""
@@ -88,7 +104,7 @@ class PulsarEntries(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns; of a table that a catalogue keeps they carry its options, which Spark does not hand over again."""
-        found = in_one_line(lambda: from_arrow_schema(self._columns()))
+        found = _in_one_line(lambda: from_arrow_schema(self._columns()))
         if not is_catalogue(self.options):
             return found
         first, *others = found.fields
@@ -96,22 +112,20 @@ class PulsarEntries(DataSource):
         return StructType([StructField(first.name, first.dataType, first.nullable, kept), *others])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return in_one_line(lambda: self._topic_reader(schema) or _Reader(*self._read(schema)))
+        return _in_one_line(lambda: self._topic_reader(schema) or _Reader(*self._read(schema)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from pulsar_admin.store.scan.streaming import RefusedStream, stream_reader
-
         try:
             values = read_stream_options(self.options)
             return stream_reader(self._asked(schema, values), values)
         except StoreError as error:
-            return RefusedStream(error)
+            return _RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return in_one_line(_refuse_writing)
+        return _in_one_line(_refuse_writing)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        return in_one_line(_refuse_writing)
+        return _in_one_line(_refuse_writing)
 
     def _read(self, schema: StructType) -> tuple[ReadEntries | ReadMessages, Files, dict[str, Any]]:
         """Return what reads the columns of SCHEMA, the user's or ours, the files, and the options."""
@@ -131,10 +145,7 @@ class PulsarEntries(DataSource):
         given = {**_kept_options(schema), **self.options}
         if not is_connector_read(given):
             return None
-        from pulsar_admin.store.scan.topic_planning import (  # imports LMDB: executors have no need
-            plan_topic_pieces,
-            topics_operation,
-        )
+        from pulsar_admin.store.scan.topic_reads import plan_topic_pieces, topics_operation  # few reads are such
 
         read = read_connector_options(given, self.defaults, warns=self._topics is None)
         operation = self._topics or topics_operation(read)
@@ -147,7 +158,7 @@ class PulsarEntries(DataSource):
     def _columns(self) -> pa.Schema:
         if not is_connector_read(self.options):
             return self._operation().schema
-        from pulsar_admin.store.scan.topic_planning import topics_operation  # as above
+        from pulsar_admin.store.scan.topic_reads import topics_operation  # as above
 
         self._topics = topics_operation(read_connector_options(self.options, self.defaults))
         return self._topics.schema
@@ -229,7 +240,7 @@ def _scan_options(values: dict[str, Any], *, schemas: bool) -> tuple[ScanOptions
     if named.startswith("{"):
         topics = _ledger_topics(named)
     elif store:
-        from pulsar_admin.store.scan.ledgertopics import read_topics  # which imports LMDB: executors have no need of it
+        from pulsar_admin.store.scan.operations import read_topics  # which imports LMDB: executors have no need of it
 
         names = tuple(name.strip() for name in named.split(",") if name.strip())
         topics, found = read_topics(store, names, schemas=schemas)
@@ -258,7 +269,7 @@ def _ledger_topics(text: str) -> dict[int, str]:
     except ValueError:
         raise InvalidValue(
             "option topics: is no JSON object of ledger id → topic",
-            hint="store.scan.ledgertopics.topics_option makes it",
+            hint="store.scan.operations.topics_option makes it",
         ) from None
 
 
@@ -277,10 +288,10 @@ class _TaskReader(DataSourceReader):
         if partition.value is None:  # Spark makes a partition where there is none
             return
         damage: list[Problem] = []
-        batches = in_one_line(lambda: self._run(partition.value, damage))
-        while (batch := in_one_line(lambda: next(batches, None))) is not None:
+        batches = _in_one_line(lambda: self._run(partition.value, damage))
+        while (batch := _in_one_line(lambda: next(batches, None))) is not None:
             yield batch
-        log_damage(partition.value.path, damage)
+        _log_damage(partition.value.path, damage)
 
     def _run(self, piece: FileRange, damage: list[Problem]) -> Iterator[pa.RecordBatch]:
         return self._operation.run(piece)
@@ -317,7 +328,7 @@ class _Reader(_TaskReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return a slice a task; no task for files in which nothing passes the filters."""
-        files = in_one_line(lambda: wanted_files(self._files, self._operation.options, self._store))
+        files = _in_one_line(lambda: wanted_files(self._files, self._operation.options, self._store))
         return [_Partition(piece) for piece in plan_slices(files, self._cut)]
 
 
@@ -325,7 +336,7 @@ class FilteredEntries(PulsarEntries):
     """The data source where the session lets filters be pushed down."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return in_one_line(lambda: self._topic_reader(schema) or _FilteringReader(*self._read(schema)))
+        return _in_one_line(lambda: self._topic_reader(schema) or _FilteringReader(*self._read(schema)))
 
 
 class _FilteringReader(_Reader):
@@ -397,3 +408,150 @@ def register(session: SparkSession) -> None:
         name.removeprefix(CONF).lower(): text for name, text in session.conf.getAll.items() if name.startswith(CONF)
     }
     session.dataSource.register(type(base.__name__, (base,), {"defaults": said}) if said else base)
+
+
+MAX_FILES = 1000
+"""``maxFilesPerTrigger`` where nothing else is said: an offset names each file that its batch read."""
+_TRIES = 3
+_T = TypeVar("_T")
+
+
+def stream_reader(operation: ReadEntries | ReadMessages, values: Mapping[str, Any]) -> _EntryStreamReader:
+    """Return the reader that the options VALUES ask for; raises InvalidValue."""
+    files, size_bytes = values["maxFilesPerTrigger"], values["maxBytesPerTrigger"]
+    if files and size_bytes:
+        raise InvalidValue("maxFilesPerTrigger and maxBytesPerTrigger exclude each other", hint="give one of them")
+    if values["topics"] and not values["topics"].startswith("{"):
+        raise InvalidValue(
+            "a stream cannot be of topics: no store knows the ledgers that they will have",
+            hint="give option store alone, and filter by column topic",
+        )
+    followed = Followed(
+        paths_of(values),
+        fails=values["failOnDataLoss"],
+        verify=values["checksums"],
+        slice_bytes=values["sliceBytes"],
+        recursive=values["recursiveFileLookup"],
+        needs_logs=not values["ignoreCorruptFiles"],
+    )
+    if values["store"]:  # which knows the topics of ledgers so far, and no more than that
+        operation = replace(operation, options=replace(operation.options, only_topics=False))
+    return _EntryStreamReader(
+        operation, followed, ReadMaxBytes(size_bytes) if size_bytes else ReadMaxFiles(files or MAX_FILES)
+    )
+
+
+class _RefusedStream(DataSourceStreamReader):
+    """Raises ERROR when it is first asked: what ``streamReader`` raises, Spark 4.3 tells as an UnboundLocalError of its own."""
+
+    def __init__(self, error: StoreError) -> None:
+        self._error = error
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return _in_one_line(self._refuse)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: as pyspark's
+        raise AssertionError("it has no partitions")
+
+    def _refuse(self) -> ReadLimit:
+        raise self._error
+
+
+class _Task(InputPartition):
+    """Pieces of files that one task reads."""
+
+    def __init__(self, pieces: tuple[FileRange, ...]) -> None:
+        super().__init__(pieces)
+
+
+class _EntryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what is FOLLOWED, in batches of LIMIT."""
+
+    def __init__(self, operation: ReadEntries | ReadMessages, followed: Followed, limit: ReadLimit) -> None:
+        self._operation = operation
+        self._followed = followed
+        self._limit = limit
+        self._follower: Follower | None = None
+        self._there: list[FoundFile] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:  # Any: pickle's protocol
+        # Executors need to read only.
+        return {**self.__dict__, "_follower": None, "_there": None}
+
+    def initialOffset(self) -> Offset:
+        return FIRST
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return self._limit
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._there = self._ask(lambda follower: follower.files())
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        wanted = Limit()
+        if isinstance(limit, ReadMaxFiles):
+            wanted = Limit(files=limit.max_files)
+        elif isinstance(limit, ReadMaxBytes):
+            wanted = Limit(size_bytes=limit.max_bytes)
+        elif not isinstance(limit, ReadAllAvailable):
+            raise ValueError(f"pulsar_entries: a stream cannot be limited by {type(limit).__name__}")
+        return self._ask(lambda follower: follower.latest(start, wanted, self._there))
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        tasks = self._ask(lambda follower: follower.plan(start, end))
+        return [_Task(tuple(replace(piece, path=absolute_path(piece.path)) for piece in pieces)) for pieces in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: pyspark's stub allows tuples or Arrow batches
+        for piece in partition.value or ():
+            problems: list[Problem] = []
+            rows = self._operation.run(piece, problems)
+            while (batch := _in_one_line(lambda rows=rows: next(rows, None))) is not None:  # type: ignore[misc]
+                yield batch
+            _log_damage(piece.path, problems)
+
+    def _ask(self, question: Callable[[Follower], _T]) -> _T:
+        """Return the answer to QUESTION; what is asked of a file that is deleted meanwhile is asked once more."""
+        follower = self._follower = self._follower or Follower(self._followed)
+        for _ in range(_TRIES):
+            try:
+                return _in_one_line(lambda: question(follower), passing=FileNotFoundError)
+            except FileNotFoundError:
+                continue
+        return _in_one_line(lambda: question(follower))
+
+
+# -- source errors -----------------------------------------------------------------------------------------------------
+# What is wrong with what the data source reads: one line of the error that Spark raises, or of a task's log.
+
+
+_SHOWN = 20
+_log = logging.getLogger("pulsar_entries")
+
+
+def _log_damage(path: str, problems: Sequence[Problem]) -> None:
+    """Say in the task's log which bytes of the file at PATH are no good records."""
+    path = shown_path(path)
+    for problem in problems[:_SHOWN]:
+        _log.warning("%s @ %#x: %d bytes: %s", path, problem.offset, problem.length_bytes, problem.reason)
+    if len(problems) > _SHOWN:
+        _log.warning("%s: %d more places are damaged", path, len(problems) - _SHOWN)
+
+
+def _in_one_line(work: Callable[[], _T], *, passing: type[OSError] | tuple[()] = ()) -> _T:
+    """Return what WORK returns; what is wrong with an option or a file becomes one line of the error that Spark raises.
+
+    PASSING: an error that the caller deals with.
+    """
+    try:
+        return work()
+    except passing:
+        raise
+    except StoreError as error:
+        hint = error.hint.replace("with --store", "with the option store")  # a command's
+        said = "; ".join(filter(None, [error.message, hint]))
+    except OSError as error:
+        said = f"{error.filename}: {error.strerror} (on {gethostname()})"
+        if isinstance(error, FileNotFoundError | PermissionError):
+            said += "; every machine that reads has to see it: name a path that they share, or a URL"
+    hide_traceback()
+    raise ValueError(f"pulsar_entries: {hide_secrets(said)}")

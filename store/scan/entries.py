@@ -72,7 +72,7 @@ class EntryScan(Struct):
             self.reader.advance(places.bytes)
 
     def _placed_on(self, engine: Engine) -> Iterator[tuple[Places, EntryBatch]]:
-        from pulsar_admin.store.scan.spread import read_heads  # brings pyarrow
+        from pulsar_admin.store.scan.operations import read_heads  # brings pyarrow
 
         for places, found in read_heads(engine, self.reader.files, self.groups()):
             if found is None:

@@ -1,23 +1,32 @@
-"""Following files that grow: which bytes come behind an offset. The reader of Spark's streams is ``store.scan.streaming``.
+"""Following files that grow: which bytes come behind an offset, and the offset itself. The reader of Spark's streams is in
+``store.scan.datasource``.
 
 - A log is complete when its ledgers map is there (``DefaultEntryLogger`` writes it when it rotates), or when it was last written an
   hour before the newest log of its folder: a killed bookie never appends to it, and with a log per ledger an idle one is sealed after
   five minutes (``entrylogMapAccessExpiryTimeInSeconds``). A journal is complete when there is a later one.
 - Of any other file only what ends with a good record is read: a torn tail waits, and so do zeros in front of other bytes, since the
   direct logger's blocks may be written in any order. Damage that a good record follows is passed over.
-- Entries of files that grow are looked up in what came lately (``store.scan.offsets``); complete logs of a backlog are not read here,
+- Entries of files that grow are looked up in what came lately (``Recent``); complete logs of a backlog are not read here,
   unless something came lately, or a log close behind is not complete, or empty: only around a crash do entries come again.
+
+The offset is plain JSON: of each folder the ids of the files that were read to their end, as ranges (``0-4,6``), and of each other
+file that was begun the bytes of the last batch, a digest of its first bytes, and how it was read. Files that a batch read to their
+end stay in its offset, so that the batch can be planned once more; the next one folds them.
 """
 
 from __future__ import annotations
 
+import base64
 import os
-from collections.abc import Collection, Sequence
+import zlib
+from bisect import bisect_right
+from collections.abc import Collection, Container, Iterator, Sequence
 from glob import glob
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pulsar_admin.store.aliases import Array
@@ -28,34 +37,13 @@ from pulsar_admin.store.codec.bookie import (
     decode_cookie,
     decode_last_mark,
 )
-from pulsar_admin.store.codec.entrylog import HEADER_BYTES, decode_header, decode_ledgers_map
+from pulsar_admin.store.codec.entrylog import HEADER_BYTES, decode_header, decode_ledgers_map, log_id_of
+from pulsar_admin.store.codec.journal import journal_id_of
 from pulsar_admin.store.engine.slices import SLICE_BYTES, FileRange
 from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound, Unsupported
 from pulsar_admin.store.kernels.records import BAD_DIGEST
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
-from pulsar_admin.store.scan.offsets import (
-    FAR,
-    IDS,
-    KEPT_BYTES,
-    KEPT_LOGS,
-    NO_MARK,
-    Begun,
-    Folder,
-    Listed,
-    Looked,
-    Mark,
-    Offset,
-    Part,
-    Place,
-    Recent,
-    Tasks,
-    as_ids,
-    id_of,
-    order_of,
-    pieces_of,
-    pieces_without,
-)
 from pulsar_admin.store.scan.operations import check_is_log
 from pulsar_admin.store.scan.sources import (
     alternatives,
@@ -66,6 +54,351 @@ from pulsar_admin.store.scan.sources import (
     shown_path,
     source_files,
 )
+
+Offset = dict[str, Any]
+"""What Spark keeps in its checkpoint."""
+
+VERSION = 1
+FAR = 1 << 62
+
+
+class FoundFile(Struct, frozen=True):
+    """A file that is there."""
+
+    path: str
+    folder: str
+    name: str
+    id: int
+    size_bytes: int
+
+    @property
+    def path_in_folder(self) -> str:
+        """Its path without the query of a URL."""
+        return f"{self.folder}/{self.name}"
+
+    @property
+    def kind(self) -> FileKind:
+        return FileKind.JOURNAL if self.name.endswith(".txn") else FileKind.ENTRY_LOG
+
+
+class _Begun(Struct, frozen=True):
+    """The last batch that read of a file read bytes START to END; ``digest`` of its first bytes, up to END. How: see ``Part``."""
+
+    start: int
+    end: int
+    digest: str
+    complete: bool
+    looked_at: bool
+    remembered: bool
+
+    def encode(self) -> list[Any]:  # Any: JSON
+        return [self.start, self.end, self.digest, self.complete + 2 * self.looked_at + 4 * self.remembered]
+
+    @staticmethod
+    def decode(value: list[Any]) -> _Begun:  # Any: JSON
+        start, end, digest, flags = value
+        return _Begun(start, end, digest, bool(flags & 1), bool(flags & 2), bool(flags & 4))
+
+
+class _Folder(Struct):
+    """What was read of the logs, or journals, of one folder."""
+
+    owner: str  # whose disk it is on
+    done: list[tuple[int, int]] = field(default_factory=list)  # ranges of ids, both ends included
+    begun: dict[str, _Begun] = field(default_factory=dict)  # by name
+
+    def is_done(self, file: FoundFile) -> bool:
+        """Whether FILE was read to its end."""
+        at = bisect_right(self.done, (file.id, FAR))
+        begun = self.begun.get(file.name)
+        return (at > 0 and file.id <= self.done[at - 1][1]) or (begun is not None and begun.complete)
+
+    def fold(self, there: Container[str]) -> None:
+        """Let the complete files be ids alone, and leave out what is not THERE any more."""
+        ids = sorted([*self.done, *((_id_of(name),) * 2 for name, one in self.begun.items() if one.complete)])
+        self.begun = {name: one for name, one in self.begun.items() if not one.complete and name in there}
+        self.done = []
+        for first, last in ids:
+            if self.done and first <= self.done[-1][1] + 1:
+                self.done[-1] = (self.done[-1][0], max(last, self.done[-1][1]))
+            else:
+                self.done.append((first, last))
+
+    def pass_before(self, file_id: int) -> None:
+        """Let what is older than FILE_ID be read: of journals before lastMark all is in logs."""
+        self.begun = {name: one for name, one in self.begun.items() if _id_of(name) >= file_id}
+        self.done = [(0, file_id - 1), *self.done] if file_id > 0 else self.done
+        self.fold(self.begun)
+
+    def encode(self) -> Offset:
+        done = ",".join(f"{first:x}" if first == last else f"{first:x}-{last:x}" for first, last in self.done)
+        begun = {name: one.encode() for name, one in self.begun.items()}
+        return {"owner": self.owner, "done": done, "begun": begun}
+
+    @staticmethod
+    def decode(value: Offset) -> _Folder:
+        ranges = [text.partition("-") for text in value["done"].split(",") if text]
+        done = [(int(first, 16), int(last or first, 16)) for first, _, last in ranges]
+        return _Folder(value["owner"], done, {name: _Begun.decode(one) for name, one in value["begun"].items()})
+
+
+class Place(Struct):
+    """An offset as objects; ``marks``: where the bookies' lastMark were when all of their logs were read."""
+
+    folders: dict[FileKind, dict[str, _Folder]] = field(
+        default_factory=lambda: {FileKind.ENTRY_LOG: {}, FileKind.JOURNAL: {}}
+    )
+    marks: dict[str, Mark] = field(default_factory=dict)
+    recent: dict[str, Recent] = field(default_factory=dict)
+
+    def of(self, file: FoundFile, owner: str = "") -> _Folder:
+        """Return the folder of FILE, a new one, of OWNER's, where nothing of it was read."""
+        return self.folders[file.kind].setdefault(file.folder, _Folder(owner))
+
+    def journal_end(self, owner: str) -> Mark:
+        """Return the place in OWNER's journals up to which they were read."""
+        folders = [folder for folder in self.folders[FileKind.JOURNAL].values() if folder.owner == owner]
+        return max(
+            [(_id_of(name), one.end) for folder in folders for name, one in folder.begun.items()]
+            + [(folder.done[-1][1], FAR) for folder in folders if folder.done],
+            default=NO_MARK,
+        )
+
+    def newly_read(self, before: Place) -> Iterator[tuple[str, _Begun]]:
+        """Yield path and bytes of what was read since BEFORE."""
+        old = dict(before.each_begun())
+        for path, begun in self.each_begun():
+            if begun.end > begun.start and (path not in old or old[path].end != begun.end):
+                yield path, begun
+
+    def each_begun(self) -> Iterator[tuple[str, _Begun]]:
+        """Yield the path of each file that was begun, and how far it was read."""
+        for folders in self.folders.values():
+            for name, folder in folders.items():
+                yield from ((f"{name}/{file_name}", begun) for file_name, begun in folder.begun.items())
+
+    def encode(self) -> Offset:
+        logs, journals = ({name: folder.encode() for name, folder in self.folders[kind].items()} for kind in FileKind)
+        marks = {name: list(mark) for name, mark in self.marks.items()}
+        recent = {name: kept.encode() for name, kept in self.recent.items() if kept.given}
+        return {"version": VERSION, "logs": logs, "journals": journals, "marks": marks, "recent": recent}
+
+    @staticmethod
+    def decode(offset: Offset) -> Place:
+        if offset.get("version") != VERSION:
+            raise Unsupported(
+                f"the checkpoint has an offset of version {offset.get('version')}, known is {VERSION}",
+                hint="begin with a new checkpointLocation",
+            )
+        logs, journals = (
+            {name: _Folder.decode(value) for name, value in offset[kind].items()} for kind in ("logs", "journals")
+        )
+        marks = {name: (mark[0], mark[1]) for name, mark in offset["marks"].items()}
+        recent = {name: Recent.decode(kept) for name, kept in offset["recent"].items()}
+        return Place({FileKind.ENTRY_LOG: logs, FileKind.JOURNAL: journals}, marks, recent)
+
+
+FIRST: Offset = Place().encode()
+
+
+def _id_of(name: str) -> int:
+    """Return the id of the log or journal called NAME; raises ValueError."""
+    found = journal_id_of(name) if name.endswith(".txn") else log_id_of(name)
+    if found is None:
+        raise ValueError(name)
+    return found
+
+
+def _order_of(file: FoundFile) -> tuple[str, int, str]:
+    """Return what files are sorted by: logs before journals, the oldest first."""
+    return file.kind, file.id, file.folder
+
+
+# -- recent ------------------------------------------------------------------------------------------------------------
+# Which entries a stream has given lately: what a journal holds comes to a log later, and what a log holds comes again after a crash.
+#
+# A bookie writes an entry to its journal and to memory, and at the next flush to an entry log; then it moves ``lastMark`` behind what it
+# flushed (``Journal``, ``SyncThread``, ``SingleDirectoryDbLedgerStorage``, BookKeeper 4.16). When it was killed, it writes what lies
+# behind ``lastMark`` to a log once more. So an entry comes again only until the mark has passed its place in the journal.
+
+
+Mark = tuple[int, int]
+"""A place in a bookie's journals: (journal id, offset)."""
+
+IDS = np.dtype("S16")
+"""Ledger and entry id, big-endian: sorted and found as bytes, whatever ids a ledger has."""
+_PAIR = np.dtype([("ledger_id", ">i8"), ("entry_id", ">i8")])
+KEPT_BYTES = 4 << 30
+"""Of logs: a replay writes again what one flush wrote, half of ``dbStorage_writeCacheMaxSizeMb``, a quarter of the direct memory."""
+KEPT_LOGS = 64
+"""That flush may fill several logs where these are small."""
+NO_MARK: Mark = (-1, -1)
+
+
+class _Given(Struct):
+    """Entries that came while lastMark was ``mark``, before ``behind`` in the journals: from a log of ``folder``, or from them ("", −1)."""
+
+    folder: str
+    log_id: int
+    mark: Mark
+    behind: Mark
+    ids: Array  # IDS, sorted
+    later: int = 0  # logs of the folder that were begun since
+    later_bytes: int = 0  # and what was read of them
+
+
+class Recent(Struct):
+    """What one bookie's files gave lately."""
+
+    given: list[_Given] = field(default_factory=list)
+
+    def copy(self) -> Recent:
+        return Recent([replace(one) for one in self.given])
+
+    def known(self, ids: Array) -> Array:
+        """Return which of IDS were given."""
+        found = np.zeros(len(ids), np.bool_)
+        for one in self.given:
+            at = np.minimum(np.searchsorted(one.ids, ids), len(one.ids) - 1)
+            found |= one.ids[at] == ids
+        return found
+
+    def add(self, folder: str, log_id: int, mark: Mark, behind: Mark, ids: Array) -> None:
+        """Remember IDS; see ``_Given``."""
+        if not len(ids):
+            return
+        for one in self.given:
+            if (one.folder, one.log_id, one.mark) == (folder, log_id, mark):
+                one.behind, one.ids = max(behind, one.behind), np.sort(np.concatenate([one.ids, ids]))
+                return
+        self.given.append(_Given(folder, log_id, mark, behind, np.sort(ids)))
+
+    def pass_by(self, folder: str, log_id: int, size_bytes: int, *, is_begun: bool) -> None:
+        """Note that SIZE_BYTES of a log of FOLDER were read, and drop what came too far in front of it to come again."""
+        for one in self.given:
+            if one.folder == folder and one.log_id < log_id:
+                one.later += is_begun
+                one.later_bytes += size_bytes
+        self.given = [one for one in self.given if one.later <= KEPT_LOGS and one.later_bytes <= KEPT_BYTES]
+
+    def forget(self, mark: Mark) -> None:
+        """Drop what cannot come again, now that lastMark was MARK and all that the logs held then was read.
+
+        What came from a log may be on its way into the journal: that ends before lastMark has moved twice.
+        """
+        before = max((one.mark for one in self.given if one.mark < mark), default=mark)
+        self.given = [one for one in self.given if mark <= one.behind or (one.folder and one.mark >= before)]
+
+    def encode(self) -> list[Any]:  # Any: JSON
+        """Return it as JSON."""
+        return [
+            [one.folder, one.log_id, one.mark, one.behind, _pack_ids(one.ids), one.later, one.later_bytes]
+            for one in self.given
+        ]
+
+    @staticmethod
+    def decode(value: list[Any]) -> Recent:  # Any: JSON
+        """Return what ``encode`` made JSON of."""
+        return Recent(
+            [
+                _Given(folder, log_id, (mark[0], mark[1]), (behind[0], behind[1]), unpack_ids(packed), *later)
+                for folder, log_id, mark, behind, packed, *later in value
+            ]
+        )
+
+
+def _as_ids(ledger_ids: Array, entry_ids: Array) -> Array:
+    """Return the two columns as one of IDS."""
+    pairs = np.empty(len(ledger_ids), _PAIR)
+    pairs["ledger_id"], pairs["entry_id"] = ledger_ids, entry_ids
+    return pairs.view(IDS)
+
+
+def _pack_ids(ids: Array) -> str:
+    """Return sorted IDS as text: differences, compressed; entries in a row take nearly nothing."""
+    pairs = ids.view(_PAIR)
+    columns = [np.diff(pairs[name].astype(np.int64), prepend=0) for name in ("ledger_id", "entry_id")]
+    return base64.b85encode(zlib.compress(np.concatenate(columns).tobytes(), 1)).decode()
+
+
+def unpack_ids(text: str) -> Array:
+    """Return the ids of ``_pack_ids``."""
+    both = np.frombuffer(zlib.decompress(base64.b85decode(text)), np.int64)
+    ledger_ids, entry_ids = (np.cumsum(half) for half in np.split(both, 2))
+    return _as_ids(ledger_ids, entry_ids)
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+# The parts of files that a batch of a stream reads, cut into tasks.
+
+
+Tasks = tuple[tuple[FileRange, ...], ...]
+
+
+class Part(Struct, frozen=True):
+    """Bytes of a file that a batch reads.
+
+    ``complete``: nothing comes behind. ``looked_at``: what came lately is left out. ``remembered``: it may come again.
+    """
+
+    file: FoundFile
+    start: int
+    end: int
+    complete: bool
+    looked_at: bool
+    remembered: bool
+
+
+class Looked(Struct, frozen=True):
+    """Good records of a part of a file, in its order, and where the part ends."""
+
+    ids: Array
+    offsets: Array
+    ends: Array
+    end: int
+
+    def until(self, end: int) -> Looked:
+        """Return those that end before END or there."""
+        count = int(np.searchsorted(self.ends, end, "right"))
+        return Looked(self.ids[:count], self.offsets[:count], self.ends[:count], end)
+
+
+def _pieces_of(file: FoundFile, start: int, end: int, slice_bytes: int) -> Iterator[FileRange]:
+    """Cut bytes START to END of FILE, where records begin and end, into slices; journals are not cut."""
+    count = 1 if file.kind == FileKind.JOURNAL else max(1, round((end - start) / slice_bytes))
+    for index in range(count):
+        first, last = (start + (end - start) * edge // count for edge in (index, index + 1))
+        if last > first:
+            yield FileRange(file.path, file.kind, -1, first, last, seek=index > 0, limit=end)
+
+
+def pieces_without(part: Part, looked: Looked, again: Array, slice_bytes: int) -> Tasks:
+    """Return the tasks of PART, but for the records AGAIN; small pieces share a task."""
+    tasks: list[tuple[FileRange, ...]] = []
+    held: list[FileRange] = []
+    for start, end in _between(part, looked.offsets[again], looked.ends[again]):
+        pieces = tuple(_pieces_of(part.file, start, end, slice_bytes))
+        if len(pieces) > 1:
+            tasks += [(piece,) for piece in pieces]
+            continue
+        if held and sum(piece.bytes for piece in held) + end - start > slice_bytes:
+            tasks.append(tuple(held))
+            held = []
+        held += pieces
+    return (*tasks, *([tuple(held)] if held else []))
+
+
+def _between(part: Part, starts: Array, ends: Array) -> Iterator[tuple[int, int]]:
+    """Yield the bytes of PART between those from STARTS to ENDS."""
+    breaks = np.flatnonzero(starts[1:] != ends[:-1]) + 1
+    at = part.start
+    for first, last in zip([0, *breaks.tolist()], [*(breaks - 1).tolist(), len(starts) - 1], strict=True):
+        if last >= first and starts[first] > at:
+            yield at, int(starts[first])
+        at = int(ends[last]) if last >= first else at
+    if at < part.end:
+        yield at, part.end
+
 
 STEP_BYTES = 64 << 20  # looked at here at once
 _NO_DIGESTS = LedgerDigests.of({})
@@ -99,13 +432,13 @@ class Follower:
         self._complete: set[str] = set()
         self._empty_behind: dict[str, bool] = {}
         self._owners: dict[str, str] = {}
-        self._heads: list[Listed] = []  # a log of each folder
+        self._heads: list[FoundFile] = []  # a log of each folder
 
-    def files(self) -> list[Listed]:
+    def files(self) -> list[FoundFile]:
         """Return the logs and journals that are there and not empty; raises SourceNotFound where there is not even a folder."""
         return list_files(self._followed.paths, recursive=self._followed.recursive)
 
-    def latest(self, start: Offset, limit: Limit, listed: Sequence[Listed] | None = None) -> Offset:
+    def latest(self, start: Offset, limit: Limit, listed: Sequence[FoundFile] | None = None) -> Offset:
         """Return the offset behind the next batch; START itself when there is nothing. LISTED: as if only these were there."""
         self._looked.clear()
         before = Place.decode(start)
@@ -121,10 +454,10 @@ class Follower:
                 folder.fold({one.name for one in files if (one.kind, one.folder) == (kind, name)})
         for part in taking.parts:
             folder = after.of(part.file, self.owner(part.file, files))
-            folder.begun[part.file.name] = Begun(
+            folder.begun[part.file.name] = _Begun(
                 part.start,
                 part.end,
-                first_digest(part.file.path, part.end),
+                _first_digest(part.file.path, part.end),
                 part.complete,
                 part.looked_at,
                 part.remembered,
@@ -149,16 +482,16 @@ class Follower:
             file = there.get(path)
             if not self.is_lost(file, path, begun) and file is not None:
                 parts.append(Part(file, begun.start, begun.end, begun.complete, begun.looked_at, begun.remembered))
-        parts.sort(key=lambda part: order_of(part.file))
+        parts.sort(key=lambda part: _order_of(part.file))
         return self._plan(before, after, parts)[0]
 
-    def is_lost(self, file: Listed | None, path: str, begun: Begun) -> bool:
+    def is_lost(self, file: FoundFile | None, path: str, begun: _Begun) -> bool:
         """Whether FILE is not the one that was BEGUN; raises SourceChanged for it unless the stream goes on then."""
         if file is None:
             said = f"{path} is gone; the stream has read {begun.end} bytes of it"
         elif file.size_bytes < begun.end:
             said = f"{path} became shorter: expected {begun.end} bytes or more, found {file.size_bytes}"
-        elif first_digest(file.path, begun.end) != begun.digest:
+        elif _first_digest(file.path, begun.end) != begun.digest:
             said = f"{path} is another file than the one that the stream has read {begun.end} bytes of"
         else:
             return False
@@ -168,17 +501,17 @@ class Follower:
             )
         return True
 
-    def _check_there(self, place: Place, files: Sequence[Listed]) -> None:
+    def _check_there(self, place: Place, files: Sequence[FoundFile]) -> None:
         """Refuse a folder whose newest log, of those begun, is gone: garbage collection never takes it."""
         there = {(one.folder, one.name) for one in files}
         for name, folder in place.folders[FileKind.ENTRY_LOG].items():
-            newest = max(folder.begun, key=id_of, default=None)
+            newest = max(folder.begun, key=_id_of, default=None)
             if newest is not None and (name, newest) not in there and not folder.begun[newest].complete:
                 self.is_lost(None, f"{name}/{newest}", folder.begun[newest])
 
     # -- what is there -------------------------------------------------------------------------------------------------
 
-    def owner(self, file: Listed, others: Sequence[Listed] = ()) -> str:
+    def owner(self, file: FoundFile, others: Sequence[FoundFile] = ()) -> str:
         """Return whose disk FILE is on: the bookie's id; where no cookie says it, the folder, for journals the only one of logs."""
         if file.folder not in self._owners:
             self._owners[file.folder] = bookie_of(file) or file.folder
@@ -194,7 +527,7 @@ class Follower:
             (owner,) = folders
         return owner
 
-    def _marks_and_files(self, before: Place) -> tuple[dict[str, Mark], list[Listed]]:
+    def _marks_and_files(self, before: Place) -> tuple[dict[str, Mark], list[FoundFile]]:
         """Return lastMarks and files; marks are read first, as they say what the logs hold, of the folders of the time before."""
         while True:
             folders = {one.folder for one in self._heads}
@@ -203,13 +536,13 @@ class Follower:
             if folders.issuperset(one.folder for one in self._heads):
                 return marks, files
 
-    def _those_at(self, paths: Collection[str]) -> dict[str, Listed]:
+    def _those_at(self, paths: Collection[str]) -> dict[str, FoundFile]:
         """Return the files that are there of PATHS, those in their folders: what else is there is not looked at."""
         if any(map(is_url, paths)):
             return {one.path_in_folder: one for one in self.files()}
-        return {path: listed_at(path, os.stat(path).st_size) for path in paths if os.path.exists(path)}
+        return {path: _listed_at(path, os.stat(path).st_size) for path in paths if os.path.exists(path)}
 
-    def _marks(self, files: Sequence[Listed], before: Place) -> dict[str, Mark]:
+    def _marks(self, files: Sequence[FoundFile], before: Place) -> dict[str, Mark]:
         """Return the lastMark of each bookie whose logs FILES are, that of BEFORE where it cannot be read now.
 
         BookKeeper cuts the file and writes it again (``Journal.LastLogMark.rollLog``); one that is not there is its beginning.
@@ -217,7 +550,7 @@ class Follower:
         folders = {one.folder: one for one in reversed(files) if one.kind == FileKind.ENTRY_LOG}
         marks = dict(before.marks)
         for file in folders.values():
-            raw = read_beside(file, LAST_MARK_FILE) or b""
+            raw = _read_beside(file, LAST_MARK_FILE) or b""
             if len(raw) == LAST_MARK_BYTES:
                 mark, owner = decode_last_mark(raw, f"{file.folder}/{LAST_MARK_FILE}"), self.owner(file)
                 marks[owner] = max((mark.journal_id, mark.offset), marks.get(owner, NO_MARK))
@@ -228,13 +561,13 @@ class Follower:
         """Whether the paths name logs, too."""
         return any(not path.partition("?")[0].endswith(".txn") for path in self._followed.paths)
 
-    def is_complete(self, file: Listed, newest: Listed) -> bool:
+    def is_complete(self, file: FoundFile, newest: FoundFile) -> bool:
         """Whether nothing is appended to FILE any more, of whose folder and kind NEWEST is the newest."""
         if file.path not in self._complete:
             if file.kind == FileKind.JOURNAL:
                 found = file.id < newest.id
             else:
-                found = has_map(file) or (file.id < newest.id and is_stale(file, newest))
+                found = _has_map(file) or (file.id < newest.id and is_stale(file, newest))
             if (
                 not found or file_info(file.path)[0] != file.size_bytes
             ):  # asked last: it may have been written meanwhile
@@ -242,13 +575,13 @@ class Follower:
             self._complete.add(file.path)
         return True
 
-    def is_empty_behind(self, file: Listed) -> bool:
+    def is_empty_behind(self, file: FoundFile) -> bool:
         """Whether the log of the next number is there and empty: it was made ahead, and its bookie ended before it came to it."""
         if file.path not in self._empty_behind:
-            self._empty_behind[file.path] = read_beside(file, f"{file.id + 1:x}.log") == b""
+            self._empty_behind[file.path] = _read_beside(file, f"{file.id + 1:x}.log") == b""
         return self._empty_behind[file.path]
 
-    def look(self, file: Listed, start: int, *, complete: bool) -> Looked:
+    def look(self, file: FoundFile, start: int, *, complete: bool) -> Looked:
         """Return the good records of FILE from START on, up to the end of the last one that may be read now."""
         if self._waiting.get(file.path) == (start, file.size_bytes) and not complete:
             return Looked(np.zeros(0, IDS), np.zeros(0, np.int64), np.zeros(0, np.int64), start)
@@ -266,7 +599,7 @@ class Follower:
             known = self._look(replace(part.file, size_bytes=part.end), part.start, True)
         return known.until(part.end)
 
-    def _look(self, file: Listed, start: int, complete: bool) -> Looked:
+    def _look(self, file: FoundFile, start: int, complete: bool) -> Looked:
         found, at, step = [], start, STEP_BYTES
         while at < file.size_bytes and (complete or not _is_zero(file.path, at)):
             limit = min(at + step, file.size_bytes)
@@ -298,7 +631,7 @@ class Follower:
                     count = _in_front_of_zeros(source.path, np.append(max(behind, scan.first_offset), ends), offsets)
                     stopped = count < len(ends)
                     offsets, ends, good = offsets[:count], ends[:count], good[:count]
-                found.append((as_ids(good["ledger_id"], good["entry_id"]), offsets, ends))
+                found.append((_as_ids(good["ledger_id"], good["entry_id"]), offsets, ends))
                 if len(ends):
                     behind = int(ends[-1])
                 if stopped:
@@ -306,7 +639,7 @@ class Follower:
         ids, offsets, ends = (np.concatenate(columns) for columns in zip(*found, strict=True))
         return (ids, offsets, ends), behind, stopped
 
-    def boundary(self, file: Listed, near: int) -> int:
+    def boundary(self, file: FoundFile, near: int) -> int:
         """Return where the first record at or behind NEAR begins in the log FILE; its end when none does."""
         piece = FileRange(file.path, file.kind, -1, near, file.size_bytes, seek=True, limit=file.size_bytes)
         with open_source(piece) as source:
@@ -328,7 +661,7 @@ class Follower:
             if is_log:
                 kept.pass_by(part.file.folder, part.file.id, part.end - part.start, is_begun=part.start == 0)
             if not part.looked_at:
-                tasks += [(piece,) for piece in pieces_of(part.file, part.start, part.end, self._followed.slice_bytes)]
+                tasks += [(piece,) for piece in _pieces_of(part.file, part.start, part.end, self._followed.slice_bytes)]
                 continue
             looked = self._looked_part(part)
             again = kept.known(looked.ids)
@@ -349,24 +682,24 @@ class _Taking:
     """Chooses what the next batch reads."""
 
     def __init__(
-        self, follower: Follower, before: Place, marks: dict[str, Mark], files: Sequence[Listed], limit: Limit
+        self, follower: Follower, before: Place, marks: dict[str, Mark], files: Sequence[FoundFile], limit: Limit
     ) -> None:
         self.parts: list[Part] = []
         self.all_read = False  # of the logs
         self._follower = follower
         self._before = before
         self._marks = marks
-        self._files = sorted(files, key=order_of)
+        self._files = sorted(files, key=_order_of)
         self._files_left = limit.files or FAR
         self._bytes_left = limit.size_bytes or FAR
-        self._following: dict[str, Listed | None] = {}  # by path: the next of the folder
+        self._following: dict[str, FoundFile | None] = {}  # by path: the next of the folder
         self._remembering = {owner for owner, kept in before.recent.items() if kept.given}
         self._with_journals = {follower.owner(file, files) for file in files if file.kind == FileKind.JOURNAL}
 
     def take(self) -> None:
         """Choose logs, and when all of these fit, journals."""
         for kind in FileKind:
-            later: dict[str, Listed] = {}
+            later: dict[str, FoundFile] = {}
             for file in reversed(self._files):
                 if file.kind == kind:
                     self._following[file.path] = later.get(file.folder)
@@ -377,7 +710,7 @@ class _Taking:
                     return
             self.all_read = True
 
-    def _may_come_again(self, file: Listed, newest: Listed) -> bool:
+    def _may_come_again(self, file: FoundFile, newest: FoundFile) -> bool:
         """Whether what the complete log FILE holds may be written once more: a bookie that was killed soon behind it did not finish
         a log, or left the next one empty."""
         behind_bytes = 0
@@ -393,10 +726,10 @@ class _Taking:
             file = later
         return False
 
-    def _take_file(self, file: Listed, newest: Listed) -> bool:
+    def _take_file(self, file: FoundFile, newest: FoundFile) -> bool:
         """Take what is new of FILE; False: the batch is full."""
         owner = self._follower.owner(file, self._files)
-        folder = self._before.folders[file.kind].get(file.folder, Folder(owner))
+        folder = self._before.folders[file.kind].get(file.folder, _Folder(owner))
         if folder.is_done(file):
             return True
         if not self._files_left or not self._bytes_left:
@@ -424,7 +757,7 @@ class _Taking:
                 self._remembering.add(owner)
         return cut == end
 
-    def _journal_start(self, file: Listed, owner: str, start: int) -> int:
+    def _journal_start(self, file: FoundFile, owner: str, start: int) -> int:
         """Return where to go on in a journal that was read up to START, −1 for not at all: before lastMark all is in the logs."""
         mark = self._marks.get(owner, NO_MARK)
         if not self._follower.has_logs:
@@ -441,12 +774,12 @@ class _Taking:
         behind = looked.offsets[looked.offsets >= mark[1]]
         return int(behind[0]) if len(behind) else looked.end
 
-    def _end_of(self, file: Listed, start: int, *, looked_at: bool, complete: bool) -> int:
+    def _end_of(self, file: FoundFile, start: int, *, looked_at: bool, complete: bool) -> int:
         if not looked_at:
             return file.size_bytes
         return self._follower.look(file, start, complete=complete).end
 
-    def _cut(self, file: Listed, start: int, end: int, *, looked_at: bool) -> int:
+    def _cut(self, file: FoundFile, start: int, end: int, *, looked_at: bool) -> int:
         """Return where to stop between START and END, at a record's end, so that the batch does not become too large."""
         wanted = start + self._bytes_left
         if wanted >= end:
@@ -478,7 +811,7 @@ _MAP_ROW_BYTES, _MAP_HEAD_BYTES, _MAP_LEDGERS = 16, 24, 10_000
 _MAP_MAX_LEDGERS = 1 << 24
 
 
-def list_files(paths: Sequence[str], *, recursive: bool = False) -> list[Listed]:
+def list_files(paths: Sequence[str], *, recursive: bool = False) -> list[FoundFile]:
     """Return the logs and journals at PATHS that are not empty; raises SourceNotFound where there is not even a folder."""
     found: dict[str, int] = {}
     for one in paths:
@@ -488,14 +821,14 @@ def list_files(paths: Sequence[str], *, recursive: bool = False) -> list[Listed]
             if not (is_url(one) or any(glob(part) or glob(os.path.dirname(part)) for part in alternatives(one))):
                 raise
             # Nothing yet.
-    return [listed_at(path, size) for path, size in found.items()]
+    return [_listed_at(path, size) for path, size in found.items()]
 
 
-def listed_at(path: str, size_bytes: int) -> Listed:
+def _listed_at(path: str, size_bytes: int) -> FoundFile:
     """Return the file at PATH; raises InvalidValue for one that is no log by its name."""
     folder, _, name = shown_path(path).partition("?")[0].rpartition("/")
     try:
-        return Listed(path, folder, name, id_of(name), size_bytes)
+        return FoundFile(path, folder, name, _id_of(name), size_bytes)
     except ValueError:
         raise InvalidValue(
             f"{path} is called neither as an entry log nor as a journal",
@@ -504,13 +837,13 @@ def listed_at(path: str, size_bytes: int) -> Listed:
         ) from None
 
 
-def first_digest(path: str, end: int) -> str:
+def _first_digest(path: str, end: int) -> str:
     """Return a digest of up to 2 KiB behind the header of a file that was read up to END: what follows may grow."""
     count = max(min(end, HEADER_BYTES + _FIRST_BYTES) - HEADER_BYTES, 0)
     return sha256(read_bytes(path, HEADER_BYTES, count)).hexdigest()[:16]
 
 
-def read_beside(file: Listed, name: str) -> bytes | None:
+def _read_beside(file: FoundFile, name: str) -> bytes | None:
     """Return a small file in the folder of FILE, None where there is none."""
     base, mark, query = file.path.partition("?")
     try:
@@ -519,13 +852,13 @@ def read_beside(file: Listed, name: str) -> bytes | None:
         return None
 
 
-def bookie_of(file: Listed) -> str | None:
+def bookie_of(file: FoundFile) -> str | None:
     """Return the id of the bookie whose disk FILE is on, as the folder's cookie says it; raises MetadataCorrupt."""
-    raw = read_beside(file, COOKIE_FILE)
+    raw = _read_beside(file, COOKIE_FILE)
     return None if raw is None else decode_cookie(raw, f"{file.folder}/{COOKIE_FILE}").bookie_id
 
 
-def has_map(file: Listed) -> bool:
+def _has_map(file: FoundFile) -> bool:
     """Whether the log FILE was sealed: its header names a ledgers map, and that is one."""
     try:
         header = decode_header(read_bytes(file.path, 0, HEADER_BYTES), file.path)
@@ -541,6 +874,6 @@ def has_map(file: Listed) -> bool:
     return True
 
 
-def is_stale(file: Listed, newest: Listed) -> bool:
+def is_stale(file: FoundFile, newest: FoundFile) -> bool:
     """Whether FILE was last written an hour before the NEWEST log of its folder."""
     return file_info(newest.path)[1] - file_info(file.path)[1] >= STALE_S

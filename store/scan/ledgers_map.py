@@ -1,15 +1,28 @@
-"""The ledgers map of a sealed entry log: which ledgers lie in it, of its last bytes alone."""
+"""Which ledgers lie in an entry log, of the last bytes of a sealed one alone; and which logs hold nothing that a scan asks for.
+
+A map is believed for leaving a log out where its ledgers fill the log to the byte: then nothing else lies in it. Times are believed
+of logs that the store has indexed as they are now, without damage. Journals, logs that are not sealed and those at URLs stay.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES, EntryLogHeader, decode_header, decode_ledgers_map
+from pulsar_admin.store.db.blocks import decode_times, ledger_key
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.files import LogFile, iter_logs
+from pulsar_admin.store.engine.slices import kind_of
 from pulsar_admin.store.errors import EntryLogCorrupt, StoreError
 from pulsar_admin.store.files import open_file
 from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.sources import is_url
+
+if TYPE_CHECKING:
+    from pulsar_admin.store.scan.operations import ScanOptions
 
 _MAP_IDS = (-1).to_bytes(8, "big", signed=True) + (-2).to_bytes(
     8, "big", signed=True
@@ -85,3 +98,89 @@ def add_sizes(sizes: dict[int, int], batch: Any) -> None:  # Any: numpy records,
         batch = dict(zip(ledgers.tolist(), found.tolist(), strict=True))
     for ledger_id, size in batch.items():
         sizes[ledger_id] = sizes.get(ledger_id, 0) + size
+
+
+Files = Sequence[tuple[str, int, int]]  # path, −1, bytes
+Range = tuple[int, int]  # ms, both included
+
+
+def wanted_files(files: Files, options: ScanOptions, store: str = "") -> list[tuple[str, int, int]]:
+    """Return FILES without the entry logs in which no entry passes OPTIONS; STORE: the store that may know their times.
+
+    Raises StoreError for a store that cannot be read.
+    """
+    wanted = set(options.ledgers or options.topics) if options.ledgers or options.only_topics else None
+    ranges = _ranges(options) if store else {}
+    if not ranges:
+        return [file for file in files if wanted is None or _may_hold(file[0], wanted, None)]
+    with open_store(Path(store)) as opened, opened.read() as txn:
+        times = _IndexedTimes(txn, Path(store), ranges)
+        return [file for file in files if _may_hold(file[0], wanted, times)]
+
+
+def _ranges(options: ScanOptions) -> dict[str, Range]:
+    """Return the times asked for by the name of their clock: auto, publish_ms, broker_ms."""
+    ranges = dict(options.between)
+    if options.start_ms is not None or options.end_ms is not None:
+        low = -(1 << 63) if options.start_ms is None else options.start_ms
+        ranges["auto"] = (low, (1 << 63) - 1 if options.end_ms is None else options.end_ms - 1)
+    return ranges
+
+
+def _may_hold(path: str, wanted: set[int] | None, times: _IndexedTimes | None) -> bool:
+    ledgers = _ledgers_of(path)
+    if ledgers is None:
+        return True
+    if wanted is not None:
+        ledgers &= wanted
+    return bool(ledgers) and (times is None or times.may_hold(path, ledgers))
+
+
+def _ledgers_of(path: str) -> set[int] | None:
+    """Return the ledgers in the sealed entry log PATH; None where that is not proven."""
+    if is_url(path) or kind_of(path) != FileKind.ENTRY_LOG:
+        return None
+    try:
+        sizes = read_ledgers_map(Path(path))
+        if (
+            not sizes
+            or sum(sizes.values()) != decode_header(read_head(Path(path)), path).ledgers_map_offset - HEADER_BYTES
+        ):
+            return None
+    except StoreError:
+        return None
+    return set(sizes)
+
+
+class _IndexedTimes:
+    """The times of ledgers, for files that the store has indexed as they are."""
+
+    def __init__(self, txn: Txn, root: Path, ranges: dict[str, Range]) -> None:
+        self._txn = txn
+        self._ranges = ranges
+        self._logs = {os.path.realpath(log.locate(root)): log for log in iter_logs(txn)}
+        self._inside: dict[int, bool] = {}
+
+    def may_hold(self, path: str, ledgers: set[int]) -> bool:
+        log = self._logs.get(os.path.realpath(path))
+        return log is None or not _is_indexed(log, path) or any(self._is_inside(ledger) for ledger in ledgers)
+
+    def _is_inside(self, ledger_id: int) -> bool:
+        if ledger_id not in self._inside:
+            row = self._txn.get("times", ledger_key(ledger_id))
+            self._inside[ledger_id] = row is None or self._overlaps(ledger_id, row)
+        return self._inside[ledger_id]
+
+    def _overlaps(self, ledger_id: int, row: bytes | memoryview) -> bool:
+        times = decode_times(ledger_id, row)
+        bounds = {
+            "auto": (times.auto_min[0], times.auto_max[-1]),
+            "publish_ms": (times.publish_min[0], times.publish_max[-1]),
+            "broker_ms": (times.sums.broker_min_ms, times.sums.broker_max_ms),
+        }
+        return all(bounds[name][1] >= low and bounds[name][0] <= high for name, (low, high) in self._ranges.items())
+
+
+def _is_indexed(log: LogFile, path: str) -> bool:
+    now = os.stat(path)
+    return (log.size_bytes, log.mtime_ns) == (now.st_size, now.st_mtime_ns) and not (log.problems or log.unfinished)

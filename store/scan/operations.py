@@ -1,25 +1,68 @@
-"""What bulk work does with a slice: the same functions on every engine, yielding bounded Arrow batches."""
+"""What bulk work does with a slice: the same functions on every engine, yielding bounded Arrow batches.
+
+- ``ReadEntries``, ``ReadMessages``: entries and messages of a slice of a file, without a store. Every entry stands for itself: batches
+  are exploded, a chunk is a row of its own, messages of open and aborted transactions are rows too, markers and entries that are not
+  messages are left out. So the rows do not depend on how files are cut.
+- ``ReadHeads``, ``ReadDelays`` and what else is a ``PlacesOperation``: entries of a topic. The places come from the index here, what an
+  executor gets is files and offsets: it never sees the store. It returns columns and, of each entry, the bytes up to the end of its
+  metadata; what it finds wrong, or could not read at all, is read again here and explained as ever.
+- ``topics_option``: which topic each ledger belongs to, and the topics' schemas, for scans that see no store.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec import entrylog, journal
+from pulsar_admin.store.codec.digest import DIGEST_SIZE
+from pulsar_admin.store.codec.entry import Entry, decode_entry
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES
-from pulsar_admin.store.engine.slices import FileRange
-from pulsar_admin.store.errors import EntryLogCorrupt
+from pulsar_admin.store.codec.message import is_chunk, is_marker
+from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.engine.memory import slice_bytes
+from pulsar_admin.store.engine.operation import Engine, Operation
+from pulsar_admin.store.engine.slices import SLICE_BYTES, FileRange
+from pulsar_admin.store.errors import EntryLogCorrupt, NotWritable, SourceChanged, StoreError
+from pulsar_admin.store.files import open_regular
 from pulsar_admin.store.kernels import records as kernel
-from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.scan.arrow import column, nullable
+from pulsar_admin.store.kernels.records import BAD_DIGEST, UNFRAMED, UNVERIFIED
+from pulsar_admin.store.kernels.wire import find_metadata_ends
+from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_blocks
+from pulsar_admin.store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.redaction import redact, redact_value
+from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
+from pulsar_admin.store.model.topics import read_topic, select_topics
+from pulsar_admin.store.names import FileKind, Position, TopicName, TopicSelection, parse_topic
+from pulsar_admin.store.scan.arrow import column, nullable, packed_row
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Slice
-from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, FLAGS, INVERTED, TIME
-from pulsar_admin.store.scan.sources import Source, is_url, open_source, read_bytes, shown_path
+from pulsar_admin.store.scan.messages import MessageColumns
+from pulsar_admin.store.scan.places import (
+    BATCH_BYTES,
+    BATCH_ENTRIES,
+    EntryBatch,
+    Places,
+    PlacesReader,
+    doubtful,
+    split_places,
+)
+from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, FLAGS, INVERTED, MESSAGE_SCHEMA, TIME
+from pulsar_admin.store.scan.sources import SliceSource, is_url, open_source, read_bytes, shown_path
+from pulsar_admin.store.scan.typed_values import NEEDS, ValueColumns, Values
 from pulsar_admin.store.timespec import MAX_TIME_MS
 
 Records = np.ndarray[Any, np.dtype[np.void]]
@@ -45,7 +88,9 @@ class ScanOptions(Struct, frozen=True):
     needs_logs: bool = False
 
 
-def scan_records(piece: FileRange, options: ScanOptions, problems: list[Problem], source: Source) -> Iterator[Records]:
+def _scan_records(
+    piece: FileRange, options: ScanOptions, problems: list[Problem], source: SliceSource
+) -> Iterator[Records]:
     """Yield the records of a slice, whose bytes are SOURCE, that pass the filters; damage goes to PROBLEMS.
 
     Raises EntryLogCorrupt, Unsupported for a file that is no log, as the options say.
@@ -88,7 +133,7 @@ def check_is_log(path: str, kind: FileKind, head: bytes) -> None:
     )
 
 
-def _scan(part: Slice, options: ScanOptions, problems: list[Problem], source: Source) -> Iterator[Records]:
+def _scan(part: Slice, options: ScanOptions, problems: list[Problem], source: SliceSource) -> Iterator[Records]:
     """Yield all records of a slice; where its last one reaches over what was fetched, more is fetched."""
     last_offset = -1
     while True:
@@ -144,7 +189,7 @@ class ReadEntries(Struct, frozen=True):
         """Yield the entries in file order; damage goes to DAMAGE."""
         schema = self.schema
         with open_source(piece) as source:
-            for records in scan_records(piece, self.options, [] if damage is None else damage, source):
+            for records in _scan_records(piece, self.options, [] if damage is None else damage, source):
                 columns = [self._column(name, records, piece) for name in schema.names]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -186,3 +231,517 @@ def _time_column(records: Records, name: str) -> pa.Array:
     there = (records["flags"] & flag) == wanted if flag else values != 0
     there &= (values >= 0) & (values <= MAX_TIME_MS)
     return nullable(np.where(there, values, 0) * 1000, there).view(TIME)
+
+
+_TIMES = {
+    "publish_time": "publishTime",
+    "broker_time": "brokerTime",
+    "event_time": "eventTime",
+    "deliver_at_time": "deliverAtTime",
+}
+_SOURCES = {
+    "ledger_id": "ledgerId",
+    "entry_id": "entryId",
+    "batch_index": "batchIndex",
+    "ordering_key": "orderingKey",
+    "sequence_id": "sequenceId",
+    "broker_index": "brokerIndex",
+    "null_value": "nullValue",
+    "schema_version": "schemaVersion",
+}
+_ON_DEMAND = ("payload", "value", "value_error")
+
+
+class ReadMessages(Struct, frozen=True):
+    """One row per message; ``columns`` prunes: what no column needs is neither decompressed nor decoded.
+
+    Without ``columns``: all, the payload with ``payload``, the value and why there is none with ``values``.
+    """
+
+    options: ScanOptions = field(default_factory=ScanOptions)
+    columns: tuple[str, ...] = ()
+    payload: bool = False
+    values: Values | None = None
+    redact: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns; raises Unsupported, EntryCorrupt for a value that has no type."""
+        return _redact_schema(self._plain_schema) if self.redact else self._plain_schema
+
+    @property
+    def _plain_schema(self) -> pa.Schema:
+        hidden = [*_ON_DEMAND] if self.values is None else ["payload"]
+        if self.payload:
+            hidden.remove("payload")
+        names = self.columns or [name for name in MESSAGE_SCHEMA.names if name not in hidden]
+        fields = [MESSAGE_SCHEMA.field(name) for name in names]
+        kind = pa.string() if self.values is None or "value" not in names else self.values.kind
+        return pa.schema([field.with_type(kind) if field.name == "value" else field for field in fields])
+
+    def run(self, piece: FileRange, damage: list[Problem] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the messages in file order; damage goes to DAMAGE."""
+        with open_source(piece) as source, closing(PlainFiles({0: source.path})) as files:
+            entries = self._entries(piece, source, files, [] if damage is None else damage)
+            yield from self.rows(entries, shown_path(piece.path), [])
+
+    def rows(self, batches: Iterable[EntryBatch], path: str, problems: list[StoreError]) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of entries in the file PATH; what cannot be taken apart is told to PROBLEMS."""
+        schema = self._plain_schema
+        values = None
+        names = {"ledgerId", *(_TIMES.get(name, _SOURCES.get(name, name)) for name in schema.names)}
+        if not {"value", "value_error"}.isdisjoint(schema.names):
+            values = ValueColumns(self.values or Values())
+            names.update(NEEDS)
+        if "offset" in names:
+            names.add("entryId")
+        for entries in batches:
+            bodies = _Bodies(entries)
+            reader = MessageColumns(_SliceReader(bodies, errors=problems), names=names)
+            for batch in reader.convert(entries):
+                decoded = {"offset": bodies.offsets(batch)} if "offset" in names else {}
+                decoded |= {} if values is None else values.read(batch, self._topics(batch).to_pylist())
+                columns = [
+                    decoded[name] if name in decoded else self._column(name, batch, path) for name in schema.names
+                ]
+                made = pa.RecordBatch.from_arrays(columns, schema=schema)
+                yield redact_batch(made) if self.redact else made
+
+    def _entries(
+        self, piece: FileRange, source: SliceSource, files: PlainFiles, problems: list[Problem]
+    ) -> Iterator[EntryBatch]:
+        for records in _scan_records(piece, self.options, problems, source):
+            good = records[records["flags"] & (UNFRAMED | BAD_DIGEST) == 0]
+            total = np.cumsum(good["size"], dtype=np.int64)
+            groups = np.maximum(total // BATCH_BYTES, np.arange(len(good)) // BATCH_ENTRIES)
+            for part in np.split(good, np.flatnonzero(np.diff(groups)) + 1):
+                if len(part):
+                    yield PlacesReader(files, False, None).read_places(_places(part))
+
+    def _column(self, name: str, batch: pa.RecordBatch, path: str) -> pa.Array:
+        kind = MESSAGE_SCHEMA.field(name).type
+        if name == "path":
+            return pa.repeat(pa.scalar(path, kind), len(batch))
+        if name == "topic":
+            return self._topics(batch)
+        if name in _TIMES:
+            return timestamps(batch.column(_TIMES[name]))
+        return batch.column(_SOURCES.get(name, name)).cast(kind)
+
+    def _topics(self, batch: pa.RecordBatch) -> pa.Array:
+        ledgers, places = np.unique(batch.column("ledgerId").to_numpy(), return_inverse=True)
+        topics = pa.array([self.options.topics.get(ledger_id) for ledger_id in ledgers.tolist()], pa.string())
+        return topics.take(pa.array(places))
+
+
+def _places(records: np.ndarray[Any, np.dtype[np.void]]) -> Places:
+    return Places(
+        records["ledger_id"].copy(),
+        records["entry_id"].copy(),
+        np.zeros(len(records), np.uint32),
+        records["offset"].astype(np.uint32),
+        records["size"].astype(np.uint32),
+        records["digest_bytes"].astype(np.int64),
+    )
+
+
+def timestamps(column: pa.Array) -> pa.Array:
+    """Return ms as timestamps; 0 (no such time) and what cannot be shown are null."""
+    shown = pc.and_(pc.greater(column, 0), pc.less_equal(column, MAX_TIME_MS))
+    return pc.multiply(pc.if_else(shown, column, None), 1000).cast(TIME)
+
+
+class _Bodies(EntryReader):
+    """Gives the entries of one batch to the ordinary reader."""
+
+    def __init__(self, entries: EntryBatch) -> None:
+        self._entries = entries
+        ids = zip(entries.ledger_ids.tolist(), entries.entry_ids.tolist(), strict=True)
+        self._rows = {position: row for row, position in enumerate(ids)}
+
+    def offsets(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return column ``offset`` of BATCH, messages; the ordinary reader left it out of what it read."""
+        known = batch.column("offset")
+        if not known.null_count:
+            return known
+        ids = zip(batch.column("ledgerId").to_pylist(), batch.column("entryId").to_pylist(), strict=True)
+        return pa.array([int(self._entries.rows["offset"][self._rows[position]]) for position in ids], known.type)
+
+    def read(self, ledger_id: int, entry_id: int) -> Entry:
+        row = self._rows[ledger_id, entry_id]
+        start = int(self._entries.offsets[row]) + 4
+        body = memoryview(self._entries.data.data)[start : start + int(self._entries.held[row])]
+        kinds = {size: kind for kind, size in DIGEST_SIZE.items()}
+        kind = kinds[int(self._entries.rows["digest_bytes"][row])]
+        return decode_entry(body, kind, where=f"entry {ledger_id}:{entry_id}", verify=False)
+
+
+class _SliceReader(MessageReader):
+    """Every entry for itself; ``chunks`` of a chunk: how many its message has."""
+
+    def iter_messages(self, positions: Iterable[Position]) -> Iterator[Message]:
+        for position in positions:
+            try:
+                header = self.read_header(position)
+                if is_chunk(header.metadata):
+                    chunk = next(explode(header, position))
+                    yield replace(chunk, chunks=header.metadata.num_chunks_from_msg)
+                elif not is_marker(header.metadata):
+                    yield from explode(header, position)
+            except ENTRY_ERRORS as error:
+                self.errors.append(error)
+
+
+# -- redacted ----------------------------------------------------------------------------------------------------------
+# ``--redact`` of rows as Arrow batches; see ``store.model.redaction``.
+
+
+_HIDE: Mapping[str, Callable[[Any], object]] = {  # Any: a value of the column
+    "key": redact,
+    "orderingKey": redact,
+    "ordering_key": redact,
+    "payload": redact,
+    "properties": lambda pairs: [(name, redact(value)) for name, value in pairs],
+    "value": lambda text: json.dumps(redact_value(json.loads(text))),
+    "sha1": lambda digest: None,
+}
+
+
+def _redact_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of SCHEMA as they are redacted: what was binary is text."""
+    binary = {field.name for field in schema if pa.types.is_binary(field.type) and field.name != "sha1"}
+    return pa.schema(
+        [field.with_type(pa.string()) if field.name in binary & _HIDE.keys() else field for field in schema],
+        schema.metadata,
+    )
+
+
+def redact_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return BATCH, messages in the columns of a dump or of a scan, with SHA-256 and length in place of what is hidden."""
+    schema = _redact_schema(batch.schema)
+    columns = [
+        _hidden(field, batch.column(field.name)) if field.name in _HIDE else batch.column(field.name)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _hidden(field: pa.Field, column: pa.Array) -> pa.Array:
+    hide = _HIDE[field.name]
+    return pa.array([None if value is None else hide(value) for value in column.to_pylist()], field.type)
+
+
+PIECE_BYTES = SLICE_BYTES
+ROUND_ENTRIES = 1 << 20  # handed to the engine at once: they bound what waits on the driver
+_HEADER_BYTES = 32
+
+
+class EntryPlaces(FileRange, frozen=True, eq=False):
+    """One slice of entries: where each lies, in batches, and the files they lie in."""
+
+    batches: Sequence[Places] = ()
+    files: dict[int, str] = field(default_factory=dict)
+
+
+class PlainFiles:
+    """Files by id and path, read without a store; as ``EntryFiles`` reads them."""
+
+    def __init__(self, paths: dict[int, str]) -> None:
+        self._paths = paths
+        self._open: dict[int, int] = {}
+
+    def read(self, file_id: int, offset: int, length: int) -> bytes:
+        """Return LENGTH bytes at OFFSET; raises SourceChanged for a file that is gone or cut."""
+        path = self._paths[file_id]
+        try:
+            if file_id not in self._open:
+                self._open[file_id] = open_regular(path)
+            raw = os.pread(self._open[file_id], length, offset)
+        except FileNotFoundError as error:
+            raise SourceChanged(f"{path} is gone", hint="bring the file back", path=path) from error
+        except OSError as error:
+            raise EntryLogCorrupt(f"{path} @ {offset:#x}: {error.strerror}", path=path, offset=offset) from error
+        if len(raw) < length:
+            raise SourceChanged(f"{path} @ {offset:#x}: expected {length} bytes, found {len(raw)}", path=path)
+        return raw
+
+    def close(self) -> None:
+        for descriptor in self._open.values():
+            os.close(descriptor)
+
+
+def iter_batches(piece: FileRange) -> Iterator[tuple[Places, PlainFiles]]:
+    """Yield the batches of a slice of entries, each with the files it lies in; they are closed at the end."""
+    assert isinstance(piece, EntryPlaces)
+    files = PlainFiles(piece.files)
+    try:
+        for places in piece.batches:
+            yield places, files
+    finally:
+        files.close()
+
+
+class PlacesOperation:
+    """Makes one row of each batch of entries at given places: what ``COLUMNS`` names, packed."""
+
+    __slots__ = ()
+    COLUMNS: ClassVar[tuple[str, ...]] = ("rows",)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([(name, pa.binary()) for name in self.COLUMNS])
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        """Yield one row per batch of places."""
+        for places, files in iter_batches(piece):
+            yield packed_row(self.schema, *self.values(places, files))
+
+    def values(self, places: Places, files: PlainFiles) -> Iterable[bytes]:
+        """Return the row of the entries at PLACES in FILES."""
+        raise AssertionError
+
+
+class ReadHeads(Struct, PlacesOperation, frozen=True):
+    """The rows of the entries at given places, one row per batch; with ``heads`` also their bytes up to the payload.
+
+    ``digests`` are the kinds to verify with; None: as the places say.
+    """
+
+    heads: bool = True
+    digests: LedgerDigests | None = None
+
+    COLUMNS = ("rows", "data", "offsets", "held")
+
+    def values(self, places: Places, files: PlainFiles) -> Iterable[bytes]:
+        batch = PlacesReader(files, self.heads, self.digests).read_places(places)
+        kept = _heads_only(batch) if self.heads else _rows_only(batch)
+        return (part.tobytes() for part in kept)
+
+
+def _rows_only(batch: EntryBatch) -> tuple[Array, ...]:
+    return batch.rows, np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+
+def _heads_only(batch: EntryBatch) -> tuple[Array, ...]:
+    """Return (rows, data, offsets, held) with each entry cut where its metadata ends."""
+    starts = batch.offsets + 4 + _HEADER_BYTES + batch.rows["digest_bytes"]
+    ends = batch.offsets + 4 + batch.held
+    metadata_ends = np.empty_like(starts)
+    find_metadata_ends(batch.data, starts, ends, metadata_ends)
+    sizes = np.where(metadata_ends < 0, ends, metadata_ends) - batch.offsets
+    offsets = np.cumsum(sizes) - sizes
+    within = np.arange(int(sizes.sum())) - np.repeat(offsets, sizes)
+    return batch.rows, batch.data[np.repeat(batch.offsets, sizes) + within], offsets, sizes - 4
+
+
+def read_heads(engine: Engine, files: Any, groups: Iterable[Places]) -> Iterator[tuple[Places, EntryBatch | None]]:
+    """Yield (places, their entries up to the payload) in order; None for entries that ENGINE could not give."""
+    for places, row in run_places(engine, ReadHeads(), files, groups):
+        yield places, None if row is None else _batch_of(places, row)
+
+
+def iter_rows(
+    engine: Engine, digests: LedgerDigests, files: Any, groups: Iterable[Places]
+) -> Iterator[tuple[Places, Array | None]]:
+    """Yield (places, their rows, digests verified) in order; None for rows that the engine could not give."""
+    for places, row in run_places(engine, ReadHeads(heads=False, digests=digests), files, groups):
+        yield places, None if row is None else np.frombuffer(row["rows"], kernel.RECORD).copy()
+
+
+def _batch_of(places: Places, row: dict[str, bytes]) -> EntryBatch:
+    rows = np.frombuffer(row["rows"], kernel.RECORD).copy()
+    offsets, held = np.frombuffer(row["offsets"], np.int64), np.frombuffer(row["held"], np.int64)
+    data = np.frombuffer(row["data"], np.uint8)
+    return EntryBatch(places.ledger_ids, places.entry_ids, data, offsets, held, rows)
+
+
+def run_places(
+    engine: Engine,
+    operation: Operation,
+    files: Any,
+    groups: Iterable[Places],
+    weight: Callable[[Places], int] = len,
+    piece_bytes: int = PIECE_BYTES,
+) -> Iterator[tuple[Places, dict[str, bytes] | None]]:  # Any: EntryFiles, or what has its ``path_of``
+    """Yield (places, OPERATION's row for them) of every group, in order; None where the engine gave no result twice.
+
+    WEIGHT: how many entries' heads a group's row takes on the driver, about. PIECE_BYTES: of entries in a slice.
+    """
+    pieces: list[EntryPlaces] = []
+    entries = 0
+    for piece in _pieces(files, groups, min(piece_bytes, slice_bytes(engine.memory_bytes))):
+        pieces.append(piece)
+        entries += sum(weight(places) for places in piece.batches)
+        if entries >= ROUND_ENTRIES:
+            yield from _run_round(engine, operation, pieces)
+            pieces, entries = [], 0
+    if pieces:
+        yield from _run_round(engine, operation, pieces)
+
+
+def _pieces(files: Any, groups: Iterable[Places], target_bytes: int) -> Iterator[EntryPlaces]:
+    batches: list[Places] = []
+    size_bytes = 0
+    for places in groups:
+        batches.append(places)
+        size_bytes += int(places.sizes.sum(dtype=np.int64))
+        if size_bytes >= target_bytes:
+            yield _piece(files, batches, size_bytes)
+            batches, size_bytes = [], 0
+    if batches:
+        yield _piece(files, batches, size_bytes)
+
+
+def _piece(files: Any, batches: list[Places], size_bytes: int) -> EntryPlaces:
+    ids = np.unique(np.concatenate([places.files for places in batches])).tolist()
+    first = int(batches[0].offsets[0])
+    try:
+        paths = {file_id: str(files.path_of(file_id)) for file_id in ids}
+    except (SourceChanged, NotWritable) as error:
+        # No executor gets it: who reads it here finds the same and says so.
+        return EntryPlaces(
+            str(error.context.get("path")), FileKind.ENTRY_LOG, ids[0], first, first + size_bytes, batches=batches
+        )
+    return EntryPlaces(
+        paths[ids[0]], FileKind.ENTRY_LOG, ids[0], first, first + size_bytes, batches=batches, files=paths
+    )
+
+
+def _run_round(
+    engine: Engine, operation: Operation, pieces: list[EntryPlaces]
+) -> Iterator[tuple[Places, dict[str, bytes] | None]]:
+    order = {id(piece): index for index, piece in enumerate(pieces)}
+    early: dict[int, pa.Table] = {}
+    due = 0
+    for piece, table in engine.run(operation, [piece for piece in pieces if piece.files], lambda _: None):
+        early[order[id(piece)]] = table
+        del table  # the consumer of its rows frees it
+        while due in early:
+            yield from zip(pieces[due].batches, _rows_of(early.pop(due)), strict=True)
+            due += 1
+    # What an executor could not give is read again here, and explained, or listed by who reads it.
+    engine.failed[:] = [failed for failed in engine.failed if id(failed.piece) not in order]
+    for index in range(due, len(pieces)):
+        rows = _rows_of(early.pop(index)) if index in early else [None] * len(pieces[index].batches)
+        yield from zip(pieces[index].batches, rows, strict=True)
+
+
+def _rows_of(table: pa.Table) -> Iterator[dict[str, bytes]]:
+    """Yield the rows one after the other: as Python's bytes they are in memory once more."""
+    for batch in table.to_batches(max_chunksize=1):
+        yield from batch.to_pylist()
+
+
+# -- delays ------------------------------------------------------------------------------------------------------------
+# When entries are to be delivered, as columns: the same function here, in processes and on Spark.
+
+
+class ReadDelays(Struct, PlacesOperation, frozen=True):
+    """The delayed entries among those at given places, packed: one row per batch of places.
+
+    ``rows``: which of them (i32), ``due_ms``: their times (i64); ``doubtful``: which are to be read again by who has the store.
+    """
+
+    COLUMNS = ("rows", "due_ms", "doubtful")
+
+    def values(self, places: Places, files: PlainFiles) -> Iterable[bytes]:
+        batch = PlacesReader(files, True, None).read_places(places)
+        wrong = doubtful(batch, places)
+        due = batch.rows["deliver_at_ms"]
+        rows = np.flatnonzero((due > 0) & ~wrong)
+        found = (rows.astype(np.int32), due[rows], np.flatnonzero(wrong).astype(np.int32))
+        return (column.tobytes() for column in found)
+
+
+# -- verifying ---------------------------------------------------------------------------------------------------------
+# Digests of whole ledgers verified by an engine: what ``verify_ledger`` asks for block by block, read ahead in slices.
+
+
+Rows = list[tuple[int, int] | None]
+"""(length field, payload bytes) of each entry that is good."""
+
+
+class EngineRows:
+    """The rows of the blocks of LEDGERS, in order; call it with each block in turn."""
+
+    def __init__(self, engine: Engine, reader: EntryReader, ledgers: Sequence[int]) -> None:
+        self._engine = engine
+        self._reader = reader
+        self._rows = self._read_ahead(ledgers)
+
+    def __call__(self, reader: EntryReader, ledger: Ledger, block: Block) -> Rows:
+        """Return the rows of BLOCK; None for what is to be read again, and explained, by the reader."""
+        for key, rows in self._rows:
+            if key == (ledger.ledger_id, block.entry_id(0)):
+                return rows
+        return [None] * len(block)
+
+    def _read_ahead(self, ledgers: Sequence[int]) -> Iterator[tuple[tuple[int, int], Rows]]:
+        due: deque[tuple[tuple[int, int], int]] = deque()  # blocks handed out: key, entries
+        digests = _known_digests(self._reader, ledgers)
+        rows: Rows = []
+        for places, found in iter_rows(self._engine, digests, self._reader.files, self._pieces(ledgers, due)):
+            rows += [None] * len(places) if found is None else _judged(places, found)
+            key, entries = due[0]
+            if len(rows) == entries:
+                due.popleft()
+                yield key, rows
+                rows = []
+
+    def _pieces(self, ledgers: Sequence[int], due: deque[tuple[tuple[int, int], int]]) -> Iterator[Places]:
+        """Yield the places of every block, by pieces where its entries are large; tell DUE of each block before."""
+        for ledger_id in ledgers:
+            for block in iter_blocks(self._reader.txn, ledger_id):
+                due.append(((ledger_id, block.entry_id(0)), len(block)))
+                yield from split_places(Places.of(block, 0, len(block)), BATCH_BYTES)
+
+
+def _judged(places: Places, rows: Array) -> Rows:
+    good = rows["flags"] & (BAD_DIGEST | UNVERIFIED) == 0
+    good &= (rows["entry_id"] == places.entry_ids) & (rows["ledger_id"] == places.ledger_ids)
+    payload = np.maximum(places.sizes.astype(np.int64) - 32 - rows["digest_bytes"], 0)
+    found = zip(good.tolist(), rows["length"].tolist(), payload.tolist(), strict=True)
+    return [(length, size) if is_good else None for is_good, length, size in found]
+
+
+def _known_digests(reader: EntryReader, ledgers: Sequence[int]) -> LedgerDigests:
+    """Return the digest sizes that metadata names; the digest of any other ledger is found by trying."""
+    kinds: dict[int, int] = {}
+    for ledger_id in ledgers:
+        try:
+            metadata = find_metadata(reader.txn, ledger_id)
+        except StoreError:
+            continue
+        if metadata is not None and metadata.digest_type is not None:
+            kinds[ledger_id] = DIGEST_SIZE[metadata.digest_type]
+    return LedgerDigests.of(kinds)
+
+
+def topics_option(store: Path | str, topics: Sequence[str] = (), *, pattern: str | None = None) -> str:
+    """Return the option ``topics`` of ``pulsar_entries``: JSON, ledger id → topic.
+
+    Of the store at STORE all topics, or the TOPICS named, or those that match PATTERN. Raises StoreNotFound, TopicNotFound.
+    """
+    return json.dumps(read_topics(store, topics if pattern is None else (*topics, pattern))[0])
+
+
+def read_topics(
+    store: Path | str, names: Sequence[str] = (), *, schemas: bool = False
+) -> tuple[dict[int, str], dict[str, TopicSchemas]]:
+    """Return ledger id → topic, and with SCHEMAS topic → its schemas, of the store at STORE.
+
+    NAMES are topics, globs or namespaces; none are all topics but the system's. Raises StoreNotFound, TopicNotFound.
+    """
+    with open_store(Path(store)) as opened, open_reader(opened) as reader:
+        chosen = dict.fromkeys(topic for name in names or ("*",) for topic in named_topics(reader.txn, name))
+        ledgers = {ledger: str(topic) for topic in chosen for ledger in read_topic(reader.txn, topic).ids}
+        return ledgers, {str(topic): read_schemas(reader, topic) for topic in chosen} if schemas else {}
+
+
+def named_topics(txn: Txn, name: str) -> tuple[TopicName, ...]:
+    """Return the topics that NAME means: a topic, partitions of one, a glob, or a namespace. Raises TopicNotFound, InvalidValue."""
+    if name.removeprefix("persistent://").count("/") == 1:
+        name = f"{name}/*"
+    if any(sign in name for sign in "*?["):
+        return select_topics(txn, TopicSelection(pattern=name))
+    return select_topics(txn, TopicSelection((parse_topic(name),)))

@@ -23,8 +23,7 @@ from pulsar_admin.store.codec.message_id import decode_message_id
 from pulsar_admin.store.engine.slices import SLICE_BYTES
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model.window import check_times
-from pulsar_admin.store.names import EARLIEST, LATEST, Position, TopicName, parse_namespace, parse_topic
-from pulsar_admin.store.scan.profiles import PROFILES
+from pulsar_admin.store.names import EARLIEST, LATEST, PROFILES, Position, TopicName, parse_namespace, parse_topic
 from pulsar_admin.store.scan.sources import plain_path, split_paths
 from pulsar_admin.store.timespec import parse_size_bytes, parse_time
 
@@ -86,7 +85,7 @@ def _chosen(words: tuple[str, ...], text: str) -> str:
     return text.strip().lower()
 
 
-def read_time_ms(text: str) -> int:
+def _read_time_ms(text: str) -> int:
     """Return a time as every command takes it (``2026-11-21``, ``@1795253000``; UTC), or epoch milliseconds, in ms."""
     number = parse_integer(text.strip().removeprefix("-"))
     if number is not None:
@@ -94,7 +93,7 @@ def read_time_ms(text: str) -> int:
     return parse_time(text, now_ms=int(time.time() * 1000), tz=UTC)
 
 
-def read_slice_bytes(text: str) -> int:
+def _read_slice_bytes(text: str) -> int:
     """Return how many bytes a task reads (``64m``); raises InvalidValue."""
     size_bytes = parse_size_bytes(text)
     if size_bytes < LEAST_SLICE_BYTES:
@@ -132,10 +131,10 @@ OPTIONS = (
         "value", _one_of("none", "json", "typed"), None, "with `level` messages and `store`: decoded values", "none"
     ),
     Option("ledgers", _ledgers, (), "only these ledger ids", "all"),
-    Option("startTime", read_time_ms, None, "only entries from then on"),
-    Option("endTime", read_time_ms, None, "only entries before then"),
+    Option("startTime", _read_time_ms, None, "only entries from then on"),
+    Option("endTime", _read_time_ms, None, "only entries before then"),
     Option("checksums", read_flag, True, "verify digests", "true"),
-    Option("sliceBytes", read_slice_bytes, SLICE_BYTES, "bytes a task reads", "64m"),
+    Option("sliceBytes", _read_slice_bytes, SLICE_BYTES, "bytes a task reads", "64m"),
     Option("ignoreCorruptFiles", read_flag, False, "pass over files that are no entry logs", "false"),
     Option("maxFilesPerTrigger", _count, 0, "files that a batch of a stream reads at most", "1000"),
     Option("maxBytesPerTrigger", _trigger_bytes, 0, "bytes that a batch of a stream reads, in place of files"),
@@ -273,7 +272,7 @@ Place = Position | int
 """Where a topic begins or ends: a position, or a time in ms."""
 
 
-class Places(Struct, frozen=True):
+class TopicPlaces(Struct, frozen=True):
     """Where topics begin, or end: one place for ALL of them, or each its own, by full name."""
 
     all: Place | None = None
@@ -290,8 +289,8 @@ class ConnectorRead(Struct, frozen=True):
     store: str
     kind: Literal["topic", "topics", "topicsPattern"]
     text: str
-    start: Places
-    end: Places
+    start: TopicPlaces
+    end: TopicPlaces
     fail: bool
     raw: bool
     slice_bytes: int
@@ -303,17 +302,17 @@ def _profile(text: str) -> str:
     return text.strip().lower()
 
 
-def _offsets(unbounded: Mapping[str, Position], refused: str, text: str) -> Places:
+def _offsets(unbounded: Mapping[str, Position], refused: str, text: str) -> TopicPlaces:
     """Return ``earliest``, ``latest``, or JSON: topic → message id, as a list of bytes (the connector's) or ``ledger:entry``."""
     word = text.strip().lower()
     if word == refused:
         raise InvalidValue(f"can't be {refused}", hint="the connector refuses it, too")
     if word in unbounded:
-        return Places(unbounded[word])
+        return TopicPlaces(unbounded[word])
     found = {name: _message_id(value) for name, value in _json_object(text).items()}
     if any(place == {"latest": LATEST, "earliest": EARLIEST}[refused] for place in found.values()):
         raise InvalidValue(f"can't be {refused} for a topic", hint="the connector refuses it, too")
-    return Places(each=_by_topic(found))
+    return TopicPlaces(each=_by_topic(found))
 
 
 def _message_id(value: object) -> Position:
@@ -332,11 +331,11 @@ def _message_id(value: object) -> Position:
         ) from error
 
 
-def _times(text: str) -> Places:
+def _times(text: str) -> TopicPlaces:
     """Return epoch milliseconds, one for all or JSON: topic → ms."""
     if not text.strip().startswith("{"):
-        return Places(_time(text))
-    return Places(each=_by_topic({name: _time(str(value)) for name, value in _json_object(text).items()}))
+        return TopicPlaces(_time(text))
+    return TopicPlaces(each=_by_topic({name: _time(str(value)) for name, value in _json_object(text).items()}))
 
 
 def _time(text: str) -> Place:
@@ -381,7 +380,7 @@ CONNECTOR_OPTIONS = (
     Option(
         "allowDifferentTopicSchemas", read_flag, False, "column `value` with the bytes, whatever the schemas", "false"
     ),
-    Option("sliceBytes", read_slice_bytes, SLICE_BYTES, "bytes a task reads", "64m"),
+    Option("sliceBytes", _read_slice_bytes, SLICE_BYTES, "bytes a task reads", "64m"),
 )
 
 
@@ -447,15 +446,15 @@ def _topics(values: Mapping[str, Any]) -> tuple[Literal["topic", "topics", "topi
     return given[0], values[given[0]]
 
 
-def _places(values: Mapping[str, Any], side: str) -> Places:
+def _places(values: Mapping[str, Any], side: str) -> TopicPlaces:
     offsets, times = values[f"{side}Offsets"], values[f"{side}Time"]
     if offsets is not None and times is not None:
         raise InvalidValue(f"{side}Offsets and {side}Time are both given", hint="leave one of them out")
-    found: Places = offsets or times or Places()
+    found: TopicPlaces = offsets or times or TopicPlaces()
     return found
 
 
-def _check_times(start: Places | None, end: Places | None) -> None:
+def _check_times(start: TopicPlaces | None, end: TopicPlaces | None) -> None:
     """Raise InvalidValue for an ending time in front of the starting time: of all topics, or of one."""
     if start is None or end is None:
         return

@@ -247,7 +247,7 @@ def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
     return system, path
 
 
-class Listed(NamedTuple):
+class ListedObject(NamedTuple):
     """What lies at a prefix: ``size_bytes`` None for a prefix in it; ``path`` is what ``iter_object`` takes."""
 
     name: str
@@ -255,7 +255,7 @@ class Listed(NamedTuple):
     size_bytes: int | None
 
 
-def list_prefix(url: str) -> list[Listed]:
+def list_prefix(url: str) -> list[ListedObject]:
     """Return what lies directly below URL, or below ``current`` in it; raises SourceNotFound, and what else is wrong with it."""
     from pyarrow import fs
 
@@ -265,7 +265,7 @@ def list_prefix(url: str) -> list[Listed]:
         inner = next((info.path for info in infos if info.base_name == "current" and not info.is_file), None)
         if inner is not None:
             infos = system.get_file_info(fs.FileSelector(inner))
-        return [Listed(info.base_name, info.path, info.size if info.is_file else None) for info in infos]
+        return [ListedObject(info.base_name, info.path, info.size if info.is_file else None) for info in infos]
 
 
 def iter_object(url: str, path: str) -> Iterator[bytes]:
@@ -304,7 +304,7 @@ def file_info(path: str) -> tuple[int, float]:
         return found.size or 0, (found.mtime_ns or 0) / 1e9
 
 
-class Source(Protocol):
+class SliceSource(Protocol):
     """The bytes of a slice: a file of this machine at ``path``, complete up to ``end``, of ``size_bytes`` in all."""
 
     path: str
@@ -315,7 +315,7 @@ class Source(Protocol):
         """Make it complete up to END."""
 
 
-class LocalFile:
+class _LocalFile:
     """A whole local file."""
 
     def __init__(self, path: str) -> None:
@@ -326,7 +326,7 @@ class LocalFile:
         """Nothing is missing."""
 
 
-class Fetched:
+class _Fetched:
     """Bytes of an object in memory as a file of this machine, at the same offsets; ``path`` opens it.
 
     What lies in front of ``start`` is a hole. ``end`` grows with ``extend``; ``size_bytes`` is the whole object's.
@@ -360,7 +360,7 @@ class Fetched:
 
 
 @contextmanager
-def open_source(piece: FileRange) -> Iterator[Source]:
+def open_source(piece: FileRange) -> Iterator[SliceSource]:
     """Open what a slice lies in: a local file, or the slice's bytes of a URL, read into memory.
 
     Raises SourceChanged, SourceNotFound, EntryLogCorrupt; OSError for a local file.
@@ -369,11 +369,11 @@ def open_source(piece: FileRange) -> Iterator[Source]:
         with _fetch(piece) as fetched:
             yield fetched
     else:
-        yield LocalFile(piece.path)
+        yield _LocalFile(piece.path)
 
 
 @contextmanager
-def _fetch(piece: FileRange) -> Iterator[Fetched]:
+def _fetch(piece: FileRange) -> Iterator[_Fetched]:
     with translated(piece.path):
         system, path = file_system_of(piece.path)
         file = system.open_input_file(path)
@@ -387,7 +387,7 @@ def _fetch(piece: FileRange) -> Iterator[Fetched]:
                 hint="copy the file there again",
                 path=piece.path,
             )
-        fetched = Fetched(piece, file, size_bytes)
+        fetched = _Fetched(piece, file, size_bytes)
         try:
             yield fetched
         finally:

@@ -28,11 +28,16 @@ from pulsar_admin.store.model.topics import Topic, iter_topics, read_topic
 from pulsar_admin.store.names import TopicName, parse_owner
 from pulsar_admin.store.scan.arrow import column, nullable
 from pulsar_admin.store.scan.entries import EntryScan
-from pulsar_admin.store.scan.ledgertopics import named_topics
-from pulsar_admin.store.scan.message_rows import ReadMessages
-from pulsar_admin.store.scan.operations import ScanOptions, entry_column
+from pulsar_admin.store.scan.operations import (
+    PlacesOperation,
+    PlainFiles,
+    ReadMessages,
+    ScanOptions,
+    entry_column,
+    named_topics,
+    run_places,
+)
 from pulsar_admin.store.scan.places import EntryBatch, Part, Places, PlacesReader, doubtful
-from pulsar_admin.store.scan.spread import PlacesOperation, PlainFiles, run_places
 from pulsar_admin.store.scan.typed_values import Values
 from pulsar_admin.store.tables.pruning import MadeTable, Pruner, Seen, between, equal, iter_wanted
 from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table
@@ -211,7 +216,7 @@ def _sender(name: str, batch: EntryBatch) -> pa.Array:
 
 MESSAGES = TABLES["messages"]
 # -- messages ---------------------------------------------------------------------------------------------------------
-# Entries found by the index, each for itself as in ``store.scan.message_rows``. Ledgers and blocks whose bounds a filter rules out
+# Entries found by the index, each for itself as in ``store.scan.operations``. Ledgers and blocks whose bounds a filter rules out
 # are not read, columns that nobody asks for not decoded.
 
 _ROUND_MESSAGE_LEDGERS = 4096  # whose topics and schemas are held, and sent, at once

@@ -24,7 +24,7 @@ from pulsar_admin.store.engine.operation import Engine
 from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
 from pulsar_admin.store.index.build import ledger_digests
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.scan.profiles import Profile
+from pulsar_admin.store.names import Profile
 from pulsar_admin.store.tables.cluster import cluster_identity, cluster_name
 from pulsar_admin.store.tables.folder import Folder
 from pulsar_admin.store.tables.known_messages import make_known

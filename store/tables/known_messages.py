@@ -19,10 +19,9 @@ from pulsar_admin.store.errors import DiskFull, EntryNotFound, StoreError
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import FileKind, TopicName, parse_owner, shell_word
-from pulsar_admin.store.scan.known_columns import KnownColumns
-from pulsar_admin.store.scan.source_options import ConnectorRead, Places
-from pulsar_admin.store.scan.topic_pieces import ReadTopicPieces, TopicPiece
-from pulsar_admin.store.scan.topic_planning import has_transactions, iter_pieces
+from pulsar_admin.store.scan.source_options import ConnectorRead, TopicPlaces
+from pulsar_admin.store.scan.topic_reads import ReadTopicPieces, TopicPiece, has_transactions, iter_pieces
+from pulsar_admin.store.scan.typed_values import KnownColumns
 from pulsar_admin.store.tables.entries import FINISHED, finished, finished_row
 from pulsar_admin.store.tables.folder import Folder
 from pulsar_admin.store.tables.making import Making, check_seen, run_pieces
@@ -112,7 +111,7 @@ def make_known(reader: EntryReader, how: Making, fail: Callable[[StoreError], No
 
 def _pieces(reader: EntryReader, fail: Callable[[StoreError], None]) -> Iterator[TopicPiece]:
     """Yield the pieces of all topics but the system's, in the order of their names."""
-    read = ConnectorRead("", "topics", "", Places(), Places(), False, True, PIECE_BYTES)
+    read = ConnectorRead("", "topics", "", TopicPlaces(), TopicPlaces(), False, True, PIECE_BYTES)
     namespace, whole = None, False
     for name in iter_topics(reader.txn):
         if name.is_system:

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from pulsar_admin.store.errors import Corrupt, Refused, Unsupported, reason_of
-from pulsar_admin.store.scan.profiles import PROFILES, Profile
+from pulsar_admin.store.names import PROFILES, Profile
 from pulsar_admin.store.tables.folder import Folder
 
 NAME = "tables.json"

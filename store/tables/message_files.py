@@ -1,6 +1,6 @@
 """The table ``messages``, made beside ``entries``: the entries that a range keeps are read from their files and taken apart.
 
-Every entry stands for itself, as in ``store.scan.message_rows``: batches are exploded, a chunk is a row of its own.
+Every entry stands for itself, as in ``store.scan.operations``: batches are exploded, a chunk is a row of its own.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
 from pulsar_admin.store.model.topics import iter_topics
 from pulsar_admin.store.names import parse_owner
-from pulsar_admin.store.scan.message_rows import ReadMessages
-from pulsar_admin.store.scan.operations import ScanOptions
+from pulsar_admin.store.scan.operations import PlainFiles, ReadMessages, ScanOptions
 from pulsar_admin.store.scan.places import BATCH_BYTES, BATCH_ENTRIES, Places, PlacesReader
 from pulsar_admin.store.scan.schemas import MESSAGE_SCHEMA
-from pulsar_admin.store.scan.spread import PlainFiles
 from pulsar_admin.store.scan.typed_values import Values
 from pulsar_admin.store.tables.schemas import TABLES
 from pulsar_admin.store.tables.staging import entry_keys

@@ -139,6 +139,6 @@ TABLES: Mapping[str, pa.Schema] = {
 def known_schema() -> pa.Schema:
     """Return the columns of ``messages`` under the Spark connector's names: cluster and topic, which prune, then its own."""
     from pulsar_admin.store.names import parse_topic
-    from pulsar_admin.store.scan.known_columns import KnownColumns  # it decodes values: only this table needs it
+    from pulsar_admin.store.scan.typed_values import KnownColumns  # it decodes values: only this table needs it
 
     return pa.schema([*_CLUSTER, ("topic", pa.string()), *KnownColumns(parse_topic("any"), raw=True).schema])

@@ -21,10 +21,9 @@ from pulsar_admin.store.errors import (
     Unsupported,
 )
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
-from pulsar_admin.store.scan import topic_planning
 from pulsar_admin.store.scan.datasource import read_stream_options
 from pulsar_admin.store.scan.source_options import CONNECTOR_OPTIONS, OPTIONS, is_connector_read, read_connector_options
-from pulsar_admin.store.scan.topic_planning import plan_topic_pieces, topics_operation
+from pulsar_admin.store.scan.topic_reads import plan_topic_pieces, topics_operation
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.connector import Recorded, as_here, readings, recorded, written
 from tests.stores import import_standalone, imported
@@ -86,7 +85,7 @@ def test_copies_on_three_bookies_are_one_message() -> None:
 
 
 def test_a_message_of_chunks_is_in_the_piece_of_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_planning, "has_transactions", lambda txn, namespace: False)
+    monkeypatch.setattr("pulsar_admin.store.scan.topic_reads.has_transactions", lambda txn, namespace: False)
     read = read_connector_options(
         {"store": str(imported("small", "clean")), "topic": "chunked", "sliceBytes": "4096"}, {}
     )
@@ -96,7 +95,7 @@ def test_a_message_of_chunks_is_in_the_piece_of_its_last(monkeypatch: pytest.Mon
 
 
 def test_a_transaction_in_a_topic_that_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_planning, "has_transactions", lambda txn, namespace: False)
+    monkeypatch.setattr("pulsar_admin.store.scan.topic_reads.has_transactions", lambda txn, namespace: False)
     with pytest.raises(Unsupported, match="transaction"):
         _read({"topic": "public/default/txn-out", "sliceBytes": "4096"})
 

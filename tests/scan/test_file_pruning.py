@@ -12,7 +12,7 @@ import pytest
 from bench.generate import generate
 from pulsar_admin.cli import run
 from pulsar_admin.store.engine.slices import plan_slices
-from pulsar_admin.store.scan.file_pruning import wanted_files
+from pulsar_admin.store.scan.ledgers_map import wanted_files
 from pulsar_admin.store.scan.operations import ReadEntries, ScanOptions
 from pulsar_admin.store.scan.sources import source_files
 

@@ -13,8 +13,19 @@ import pytest
 
 from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound, StoreError
 from pulsar_admin.store.scan import following
-from pulsar_admin.store.scan.following import Followed, Follower, Limit, list_files
-from pulsar_admin.store.scan.offsets import FIRST, IDS, Listed, Looked, Offset, Part, pieces_without
+from pulsar_admin.store.scan.following import (
+    FIRST,
+    IDS,
+    Followed,
+    Follower,
+    FoundFile,
+    Limit,
+    Looked,
+    Offset,
+    Part,
+    list_files,
+    pieces_without,
+)
 from pulsar_admin.store.scan.operations import ReadEntries
 from tests.growing import Bookie, Id, ids, record
 
@@ -348,7 +359,7 @@ def test_what_came_lately_is_left_out_and_nothing_beside_it(
     again: list[int], slice_bytes: int, tasks: list[list[tuple[int, int]]]
 ) -> None:
     """Five records of 100 bytes each from byte 100 on: small pieces share a task, long ones are cut."""
-    part = Part(Listed("f/0.log", "f", "0.log", 0, 600), 100, 600, complete=True, looked_at=True, remembered=True)
+    part = Part(FoundFile("f/0.log", "f", "0.log", 0, 600), 100, 600, complete=True, looked_at=True, remembered=True)
     starts = np.arange(100, 600, 100)
     looked = Looked(np.zeros(5, IDS), starts, starts + 100, 600)
     chosen = np.isin(np.arange(5), again)

@@ -19,8 +19,7 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.schemas import TopicSchemas
 from pulsar_admin.store.model.topics import read_topic, select_topics
 from pulsar_admin.store.names import parse_topic, parse_topics
-from pulsar_admin.store.scan.known_columns import KnownColumns, message_ids
-from pulsar_admin.store.scan.typed_values import ConnectorShapes, TypedValues
+from pulsar_admin.store.scan.typed_values import ConnectorShapes, KnownColumns, TypedValues, message_ids
 from tests.connector import Recorded, as_here, readings, written
 from tests.stores import imported
 

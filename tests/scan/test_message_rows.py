@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.store.engine.slices import Cut, plan_slices
-from pulsar_admin.store.scan.message_rows import ReadMessages
-from pulsar_admin.store.scan.operations import ReadEntries
+from pulsar_admin.store.scan.operations import ReadEntries, ReadMessages
 from pulsar_admin.store.scan.sources import source_files
 from tests.worlds import world
 

@@ -14,7 +14,7 @@ from pulsar_admin.store.engine.operation import Finished, Operation
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.model.ledgers import iter_blocks, iter_ledger_ids, read_ledger
 from pulsar_admin.store.model.reader import open_reader
-from pulsar_admin.store.scan.spread import EngineRows
+from pulsar_admin.store.scan.operations import EngineRows
 from tests.stores import imported
 
 PIECE_BYTES = 3_000
@@ -32,7 +32,7 @@ class Recorder(LocalEngine):
 
 
 def test_blocks_of_large_entries_go_by_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pulsar_admin.store.scan.spread.BATCH_BYTES", PIECE_BYTES)
+    monkeypatch.setattr("pulsar_admin.store.scan.operations.BATCH_BYTES", PIECE_BYTES)
     engine = Recorder(1)
     with open_store(imported("small", "clean")) as store, open_reader(store) as reader, engine:
         ledgers = list(iter_ledger_ids(reader.txn))

@@ -24,7 +24,6 @@ from pulsar_admin.store.engine.operation import Engine
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
-from pulsar_admin.store.scan import spread
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.places import EntryBatch
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
@@ -110,7 +109,7 @@ class EngineContract:
     @pytest.fixture(autouse=True)
     def small_slices(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Many slices of several batches each, and keys handed over in the middle of a slice."""
-        monkeypatch.setattr(spread, "PIECE_BYTES", self.piece_bytes)
+        monkeypatch.setattr("pulsar_admin.store.scan.operations.PIECE_BYTES", self.piece_bytes)
         monkeypatch.setattr(
             "pulsar_admin.store.compaction.batches.EntryScan", partial(EntryScan, batch_bytes=self.batch_bytes)
         )

@@ -82,7 +82,7 @@ def test_import_and_find_without_an_index(cli: Cli, server: ConnectServer, demo_
 
 _NOTEBOOK = """
 import sys
-from pulsar_admin.store.scan.ledgertopics import topics_option
+from pulsar_admin.store.scan.operations import topics_option
 from pulsar_admin.store.scan.datasource import register
 from pulsar_admin.store.engine.spark_session import SparkOptions, open_session
 

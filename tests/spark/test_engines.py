@@ -26,8 +26,7 @@ from pulsar_admin.store.engine.packed import Packed
 from pulsar_admin.store.engine.slices import Cut, FileRange, local_files, plan_slices
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan import operations
-from pulsar_admin.store.scan.message_rows import ReadMessages
-from pulsar_admin.store.scan.operations import ReadEntries, ScanOptions
+from pulsar_admin.store.scan.operations import ReadEntries, ReadMessages, ScanOptions
 from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA
 from pulsar_admin.store.sources.cluster import make_layout, open_metadata
 from pulsar_admin.store.sources.given import GivenBookie

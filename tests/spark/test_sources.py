@@ -14,8 +14,7 @@ from pulsar_admin.store.engine.operation import Engine, Operation
 from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
 from pulsar_admin.store.errors import MissingComponent, SourceNotFound, StoreError, Unsupported
 from pulsar_admin.store.scan import sources
-from pulsar_admin.store.scan.message_rows import ReadMessages
-from pulsar_admin.store.scan.operations import ReadEntries
+from pulsar_admin.store.scan.operations import ReadEntries, ReadMessages
 from pulsar_admin.store.scan.sources import read_bytes, source_files
 from pulsar_admin.store.tables.folder import Folder
 from pulsar_admin.store.transfer.fetching import fetch_bookie

@@ -18,9 +18,7 @@ from pulsar_admin.store.engine.operation import Engine
 from pulsar_admin.store.engine.slices import Cut, local_files, plan_slices
 from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.model.schemas import Encoded, TopicSchemas, ValueReader
-from pulsar_admin.store.scan.ledgertopics import read_topics
-from pulsar_admin.store.scan.message_rows import ReadMessages
-from pulsar_admin.store.scan.operations import ScanOptions
+from pulsar_admin.store.scan.operations import ReadMessages, ScanOptions, read_topics
 from pulsar_admin.store.scan.schemas import MESSAGE_SCHEMA
 from pulsar_admin.store.scan.typed_values import TypedValues, Values
 from tests.shapes import PREFIX, TOPICS, logs, sent, store
