@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import venv
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -21,29 +23,99 @@ IMAGE = "localhost/pulsar-admin-offline:latest"
 _CHROOT = ("--isolation", "chroot")
 
 
-def _built(tmp_path: Path, *what: str) -> Path:
+_ASK = """
+import commands, store
+assert (commands.MINE, store.MINE) == (1, 1)
+import sys
+import pulsar_admin
+from pulsar_admin import commands as theirs
+assert theirs.__file__.startswith(sys.prefix)
+"""
+_IMPORT = """
+if __name__ == "__main__":
+    pulsar_admin.import_standalone(sys.argv[1], "made", jobs=2)
+"""
+_LIST = """
+with pulsar_admin.open_store("made") as opened:
+    print(opened.summary().entries)
+"""
+
+
+def _built(target: Path, what: str, root: Path = ROOT) -> Path:
     pytest.importorskip("hatchling")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", tmp_path, *what], cwd=ROOT, check=True)
-    (found,) = tmp_path.iterdir()
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", target, "-t", what], cwd=root, check=True)
+    (found,) = target.iterdir()
     return found
 
 
-def test_the_wheel_has_every_module_and_data_file(tmp_path: Path) -> None:
-    names = set(zipfile.ZipFile(_built(tmp_path, "-t", "wheel")).namelist())
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    return _built(tmp_path_factory.mktemp("wheel"), "wheel")
+
+
+def _contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        assert len(names) == len(set(names))
+        return {name: archive.read(name) for name in names}
+
+
+def test_the_wheel_has_every_module_and_data_file(wheel: Path) -> None:
+    names = set(_contents(wheel))
     command = ["git", "ls-files", "pulsar_admin", "store", "commands"]
     tracked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     links = {"pulsar_admin/store", "pulsar_admin/commands"}
     ours = {name if name.startswith("pulsar_admin/") else f"pulsar_admin/{name}" for name in tracked.stdout.split()}
     assert ours - links <= names
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"pulsar_admin"}
-    assert not [name for name in names if name.startswith(("tests", "docs", "bench"))]
+    assert [name for name in names if name.endswith("py.typed")] == ["pulsar_admin/py.typed"]
 
 
-def test_the_source_archive_builds_and_holds_licence_and_docs(tmp_path: Path) -> None:
-    with tarfile.open(_built(tmp_path, "-t", "sdist")) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
+def test_the_source_archive_holds_each_file_once_and_makes_the_same_wheel(tmp_path: Path, wheel: Path) -> None:
+    with tarfile.open(_built(tmp_path / "archive", "sdist")) as archive:
+        listed = [name.partition("/")[2] for name in archive.getnames()]
+        archive.extractall(tmp_path, filter="data")
+    names = set(listed)
+    assert len(names) == len(listed)
     assert {"pyproject.toml", "constraints.txt", "LICENSE", "NOTICE", "Containerfile", "Makefile"} <= names
     assert {"docs/install.md", "pulsar_admin/store/extras.py", "pulsar_admin/table.py"} <= names
+    assert not [name for name in names if name.startswith(("store/", "commands/"))]
+    (unpacked,) = tmp_path.glob("pulsar_admin_toolkit-*")
+    assert _contents(_built(tmp_path / "wheel", "wheel", unpacked)) == _contents(wheel)
+
+
+def test_an_installed_wheel_answers_beside_modules_of_a_user_and_uninstalls_whole(tmp_path: Path, wheel: Path) -> None:
+    """Of a user who has modules named ``store`` and ``commands``, too, files as well as folders."""
+    pytest.importorskip("pip")
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    (site,) = (tmp_path / "env" / "lib").glob("*/site-packages")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+    def run(*words: str | Path) -> str:
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout
+
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
+    run(*pip, "install", "--no-deps", "--no-index", "--no-compile", wheel)
+    others = site / "others.pth"
+    others.write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    for number, (form, code) in enumerate((("{}.py", _ASK + _IMPORT), ("{}/__init__.py", _ASK + _LIST))):
+        for name in ("store", "commands"):
+            mine = tmp_path / str(number) / form.format(name)
+            mine.parent.mkdir(parents=True, exist_ok=True)
+            mine.write_text("MINE = 1\n")
+        program = tmp_path / str(number) / "program.py"
+        program.write_text(code)
+        said = run(python, program, world("small") / "clean")
+    assert said == "2566\n"
+    assert list(site.rglob("__pycache__"))
+    others.unlink()
+    run(*pip, "uninstall", "--yes", "pulsar-admin-toolkit")
+    assert not list(site.iterdir())
+    assert not list((tmp_path / "env" / "bin").glob("pulsar*"))
 
 
 def test_constraints_are_pins_and_nothing_else() -> None:

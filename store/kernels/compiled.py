@@ -79,12 +79,12 @@ class Part:
 
     @cached_property
     def compiled(self) -> Any:
-        """What numba runs: compiled when it is called first, and kept beside the source for other processes."""
+        """What numba runs: compiled when it is called first, and kept for other processes."""
         if self._machine:
             return getattr(import_module(self._machine), self.__name__)
-        from numba import njit
+        from pulsar_admin.store.kernels.machine_code import machine_code
 
-        return njit(cache=True, boundscheck=False, **self._options)(_function_in(_COMPILED, self._function))
+        return machine_code(**self._options)(_function_in(_COMPILED, self._function))
 
 
 class Kernel(Part):

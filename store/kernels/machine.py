@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from llvmlite.binding import get_host_cpu_features
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from pulsar_admin.store.kernels.machine_code import machine_code
 from pulsar_admin.store.kernels.wire import START
 
 _LANE_BYTES = 256
@@ -131,7 +132,7 @@ def new_fields(typingctx: Any) -> Any:
 # -- checksums --------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, boundscheck=False)
+@machine_code()
 def _sliced(data, start, end, crc, tables):
     """Slicing-by-8 over data[start:end]."""
     crc = np.uint32(crc)
@@ -155,13 +156,13 @@ def _sliced(data, start, end, crc, tables):
     return crc
 
 
-@njit(cache=True, boundscheck=False)
+@machine_code()
 def crc32(data, start, end, state):
     """Return the CRC-32 state behind data[start:end]."""
     return _sliced(data, start, end, state, _CRC32_TABLES)
 
 
-@njit(cache=True, inline="always", boundscheck=False)
+@machine_code(inline="always")
 def _over_lane(state):
     return np.uint64(
         _LANE_TABLES[0, state & np.uint64(0xFF)]
@@ -173,7 +174,7 @@ def _over_lane(state):
 
 if _HAS_INSTRUCTION:
 
-    @njit(cache=True, boundscheck=False)
+    @machine_code()
     def crc32c(data, start, end, state):
         """Return the CRC-32C state behind data[start:end]."""
         first = np.uint64(state)
@@ -199,7 +200,7 @@ if _HAS_INSTRUCTION:
 
 else:
 
-    @njit(cache=True, boundscheck=False)
+    @machine_code()
     def crc32c(data, start, end, state):
         """Return the CRC-32C state behind data[start:end]."""
         return _sliced(data, start, end, state, _CRC32C_TABLES)

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from llvmlite.binding import get_host_cpu_features
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.kernels import sha1
+from pulsar_admin.store.kernels.machine_code import machine_code
 
 HAS_INSTRUCTIONS = bool(get_host_cpu_features().get("sha", False))
 # Vectors of four words, the first word of the standard in the highest lane: d c b a, 0 0 0 e.
@@ -88,7 +89,7 @@ class _Rounds:
         return self._builder.call(function, [left, right, *last])
 
 
-@njit(cache=True, nogil=True, boundscheck=False)
+@machine_code(nogil=True)
 def _on_instructions(data, starts, sizes, out):
     state = np.empty(8, np.uint32)
     tail = np.empty(128, np.uint8)
@@ -105,7 +106,7 @@ def _on_instructions(data, starts, sizes, out):
             out[i, k] = (word >> np.uint32(8 * (3 - (k & 3)))) & np.uint32(0xFF)
 
 
-@njit(cache=True, boundscheck=False)
+@machine_code()
 def _pad(data, at, end, size, tail):
     """Fill TAIL with what is left, 0x80, zeros and the length in bits; return how many blocks that makes."""
     left = end - at

@@ -1,0 +1,98 @@
+"""Functions compiled by numba, and the folder of ours in which their machine code is kept for other processes.
+
+By itself numba keeps it beside the source, where ``pip uninstall`` leaves it, or below the user's ``numba``, a folder for each place that
+an archive of ours is sent to. And it takes it for current while that one file is the same, though what a function calls in other files is
+compiled into it. So our folder has a name of all that machine code is made from: no two versions write the same file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from numba import __version__, njit
+
+_FOLDER = "pulsar-admin-toolkit"
+
+caching: Any = import_module("numba.core.caching")  # Any: which types these two have depends on the version
+config: Any = import_module("numba.core.config")
+
+
+def machine_code(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that has a function compiled when it is called first, or loaded where that was done; OPTIONS are numba's."""
+
+    def decorate(function: Callable[..., Any]) -> Any:  # Any: numba's dispatcher
+        compiled = njit(boundscheck=False, **options)(function)
+        with suppress(RuntimeError):  # nothing can be written: each process compiles for itself
+            compiled._cache = _Cache(function)
+        return compiled
+
+    return decorate
+
+
+def _folder() -> Path:
+    """Return the folder of ours: in NUMBA_CACHE_DIR, else where the user's caches are; a relative one where there is no home."""
+    return Path(config.CACHE_DIR, _FOLDER) if config.CACHE_DIR else Path(caching.AppDirs(_FOLDER, False).user_cache_dir)
+
+
+@cache
+def _digest(package: str) -> str:
+    """Return what stands for numba and the source of the kernels and of PACKAGE, whose functions may call them."""
+    found = sha256(__version__.encode())
+    for name in sorted({package, __package__}):
+        for file in sorted(files(name).iterdir(), key=lambda file: file.name):
+            if file.name.endswith(".py"):
+                found.update(b"%s\0%s\0" % (file.name.encode(), file.read_bytes()))
+    return found.hexdigest()[:16]
+
+
+class _Locator(caching._CacheLocator):
+    """Where the machine code of one function is."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self._line = function.__code__.co_firstlineno
+        self._digest = _digest(function.__module__.rpartition(".")[0])
+
+    @classmethod
+    def from_function(cls, function: FunctionType, file: str) -> _Locator | None:
+        """Return the place of FUNCTION; None where nothing can be written there, and without a home."""
+        found = cls(function)
+        if not config.CACHE_DIR and not _folder().is_absolute():
+            return None
+        try:
+            found.ensure_cache_path()
+        except OSError:
+            return None
+        return found
+
+    def get_cache_path(self) -> str:
+        """Return the folder."""
+        return str(_folder() / self._digest)
+
+    def get_source_stamp(self) -> str:
+        """Return what must be the same for machine code to be current."""
+        return self._digest
+
+    def get_disambiguator(self) -> str:
+        """Return what tells functions of one name apart."""
+        return str(self._line)
+
+
+class _Kept(caching.CompileResultCacheImpl):
+    _locator_classes = (_Locator, caching.InTreeCacheLocator)
+
+
+class _Cache(caching.FunctionCache):
+    _impl_class = _Kept
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:  # Any: numba's
+        """Keep what was COMPILED for SIGNATURE; on a full disk the next process compiles it again."""
+        with suppress(OSError):
+            super().save_overload(signature, compiled)

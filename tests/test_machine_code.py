@@ -1,0 +1,92 @@
+"""Machine code of kernels is kept in one folder of ours, and is of the code that runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pulsar_admin.store.engine.spark_session import pack_code
+
+_SUM = """
+from pulsar_admin.store.kernels.machine import crc32
+import numpy as np
+assert crc32(np.frombuffer(b"123456789", np.uint8), 0, 9, 0xFFFFFFFF) ^ 0xFFFFFFFF == 0xCBF43926
+((signature, hits),) = crc32.stats.cache_hits.items() or [(None, 0)]
+print(hits)
+"""
+_OF_A_USER = """
+from numba import njit
+
+@njit(cache=True)
+def twice(value):
+    return 2 * value
+
+assert twice(4) == 8
+"""
+
+
+def _python(folder: Path, code: str, **environment: str) -> str:
+    """Run CODE, in the new or older module ``program`` of FOLDER, which is first on the path, and return what it prints."""
+    program = folder / "program.py"
+    program.write_text(code)
+    kept = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")}
+    done = subprocess.run(
+        [sys.executable, program], env={**kept, **environment}, cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.strip()
+
+
+def _written(folder: Path) -> set[str]:
+    """Return the folders below FOLDER that numba wrote files into."""
+    return {str(file.parent.relative_to(folder)) for file in folder.rglob("*.nbi")}
+
+
+def test_one_folder_of_ours_has_what_was_compiled_and_a_user_s_own_code_stays_where_numba_puts_it(
+    tmp_path: Path,
+) -> None:
+    caches = tmp_path / "caches"
+    assert _python(tmp_path, _SUM + _OF_A_USER, XDG_CACHE_HOME=str(caches)) == "0"
+    ours, theirs = sorted(_written(tmp_path), key=lambda name: not name.startswith("caches"))
+    assert theirs == "__pycache__"
+    assert Path(ours).parent == Path("caches/pulsar-admin-toolkit")
+    assert _python(tmp_path, _SUM, XDG_CACHE_HOME=str(caches)) == "1"
+
+
+def test_an_archive_of_the_same_code_finds_what_was_compiled(tmp_path: Path) -> None:
+    for name in ("one", "two"):  # as each job of Spark has a folder of its own
+        (tmp_path / name).mkdir()
+        archive = pack_code(tmp_path / name)
+        hits = _python(tmp_path, _SUM, XDG_CACHE_HOME=str(tmp_path / "caches"), PYTHONPATH=str(archive))
+    assert hits == "1"
+    assert len(_written(tmp_path)) == 1
+
+
+def test_numbas_own_setting_says_where_the_folder_is(tmp_path: Path) -> None:
+    _python(tmp_path, _SUM + _OF_A_USER, NUMBA_CACHE_DIR=str(tmp_path / "numba"), XDG_CACHE_HOME=str(tmp_path / "no"))
+    written = _written(tmp_path)
+    assert {Path(name).parts[0] for name in written} == {"numba"}
+    assert len([name for name in written if "pulsar-admin-toolkit" in name]) == 1
+
+
+@pytest.mark.parametrize("home", ["/dev/null", ""], ids=["not writable", "nowhere"])
+def test_where_nothing_can_be_written_each_process_compiles_for_itself(tmp_path: Path, home: str) -> None:
+    archive = pack_code(tmp_path)
+    assert _python(tmp_path, _SUM, XDG_CACHE_HOME=home, PYTHONPATH=str(archive)) == "0"
+    assert not _written(tmp_path)
+
+
+def test_code_that_calls_what_was_changed_in_another_file_is_compiled_again(tmp_path: Path) -> None:
+    package = tmp_path / "made"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    decorated = "from pulsar_admin.store.kernels.compiled import part\n{}\n@part()\ndef {}(value):\n    return {}\n"
+    (package / "outer.py").write_text(decorated.format("from made.inner import step", "outer", "step(value) + 1"))
+    for factor, wanted in ((2, "21"), (3, "31")):
+        (package / "inner.py").write_text(decorated.format("", "step", f"value * {factor}"))
+        ask = "from made.outer import outer\nprint(outer(10))"
+        assert _python(tmp_path, ask, XDG_CACHE_HOME=str(tmp_path / "caches")) == wanted
