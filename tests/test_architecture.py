@@ -102,7 +102,7 @@ ARROWS = {
     },
     "disks": {"facts", "recovery", "scan", "kernels", "sources", "codec", "db", "model"},
     "delayed": {"facts", "changes", "search", "policies", "scan", "codec", "db", "model"},
-    "why": {"facts", "rules", "reports", "policies", "db", "model"},
+    "why": {"facts", "rules", "policies", "db", "model"},
     "dump": {"changes", "policies", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
     "tables": {"facts", "policies", "index", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"rules", "facts", "sources", "reports", "scan", "index", "changes", "codec", "db", "model"},

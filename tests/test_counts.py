@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 from pulsar_admin import import_bundle, import_standalone
 from pulsar_admin import open_store as open_api
+from pulsar_admin.api.imports import Mode
 from pulsar_admin.page.collecting import collect_page
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.facts.counts import TopicCounts, read_disk_bytes
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.reports.usage import LEFTOVER, read_usage
 from tests.conftest import Cli
 from tests.stores import NOW_MS, imported
 from tests.worlds import oracle, world
@@ -252,16 +254,19 @@ def test_the_store_of_a_bundle_has_the_same(name: str, tmp_path: Path) -> None:
     assert other.disk_bytes == replace(found.disk_bytes, leftovers=None)  # nobody looked beside its files
 
 
-def test_leftovers_of_compactions_belong_to_the_disk(tmp_path: Path) -> None:
-    """What no index has is seen where it lies; where nobody can look it is not known, which is not none."""
+@pytest.mark.parametrize("mode", ["referenced", "copied"])
+def test_leftovers_of_compactions_belong_to_the_disk(tmp_path: Path, mode: Mode) -> None:
+    """What no index has is seen where it lies; where nobody can look it is not known, which is not none. A directory is no leftover."""
     bookie = tmp_path / "standalone"
     shutil.copytree(world("small") / "clean", bookie)
     current = bookie / "bookkeeper/current"
     (current / "7.log.compacting").write_bytes(bytes(100))
     (current / "8.log.1.compacted").write_bytes(bytes(20))
-    import_standalone(bookie, tmp_path / "store")
+    (current / "9.compacted").mkdir()
+    import_standalone(bookie, tmp_path / "store", mode=mode)
     with open_store(tmp_path / "store") as store, store.read() as txn:
         found = read_disk_bytes(store, txn)
+        assert sum(file.size_bytes for file in read_usage(store, txn).files if file.kind == LEFTOVER) == 120
         assert found.leftovers == 120
         assert found.total == disk_bytes("small", ".log") + disk_bytes("small", ".txn") + 120
         current.rename(current.with_name("away"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -14,7 +15,7 @@ from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import FileKind, TopicName
 from pulsar_admin.store.wording import counted
 
-_LEFTOVERS = ("*.log.compacting", "*.compacted")
+_LEFTOVERS = (".log.compacting", ".compacted")
 
 
 class TopicCounts(Struct, frozen=True):
@@ -91,14 +92,22 @@ def read_disk_bytes(store: Store, txn: Txn) -> DiskBytes:
     sizes = dict.fromkeys(FileKind, 0)
     for log in iter_logs(txn):
         sizes[FileKind(log.kind)] += log.size_bytes
-    return DiskBytes(sizes[FileKind.ENTRY_LOG], sizes[FileKind.JOURNAL], _leftover_bytes(store))
+    left = [*iter_leftovers(store)]
+    leftovers = None if None in left else sum(one[1] for one in left if one is not None)
+    return DiskBytes(sizes[FileKind.ENTRY_LOG], sizes[FileKind.JOURNAL], leftovers)
 
 
-def _leftover_bytes(store: Store) -> int | None:
-    folders = {folder for bookie in iter_imported_bookies(store.info) for folder in bookie.ledger_dirs}
-    try:
-        if not all(folder.is_dir() for folder in folders):
-            return None
-        return sum(path.stat().st_size for folder in folders for name in _LEFTOVERS for path in folder.glob(name))
-    except OSError:
-        return None
+def iter_leftovers(store: Store) -> Iterator[tuple[Path, int] | None]:
+    """Yield path and bytes of each leftover of a compaction, and None for a directory of entry logs that is not there any more.
+
+    Upstream ``TransactionalEntryLogCompactor`` (BookKeeper 4.17): ``3.log.compacting`` while it writes, ``3.log.1.compacted`` until the
+    index leads there. A bookie that starts removes the first and finishes with the second, where transactional compaction is on.
+    """
+    for folder in sorted({folder for bookie in iter_imported_bookies(store.info) for folder in bookie.ledger_dirs}):
+        try:
+            found = [path for path in sorted(folder.iterdir()) if path.name.endswith(_LEFTOVERS) and path.is_file()]
+            sizes = [path.stat().st_size for path in found]
+        except OSError:
+            yield None
+        else:
+            yield from zip(found, sizes, strict=True)

@@ -6,19 +6,17 @@ A bookie deletes an entry log when no ledger in it has metadata any more (upstre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from msgspec import Struct, field
 
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES
-from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import LogFile, iter_logs
-from pulsar_admin.store.facts.file_sums import FileSums, sum_files
+from pulsar_admin.store.facts.file_sums import FileSums, read_own_sizes, sum_files
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
 from pulsar_admin.store.model.ledger_owners import all_owners
 from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
 
 
 class StuckLog(Struct, frozen=True):
@@ -85,21 +83,13 @@ def read_disk_totals(
     )
 
 
-def iter_parts(txn: Txn) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (ledger id, file id, records, their bytes with the size fields) of every location block, in the order of ledgers."""
-    for key, row in txn.items("entries"):
-        block = Block(key, row)
-        for part in block.iter_parts():
-            yield block.ledger_id, *part
-
-
 def _whole(store: Store, log: LogFile, sums: FileSums, unlisted: UnlistedLedgers) -> FileSums:
-    """Return the sums of a log by its own ledgers map where the index, which has SUMS, has not all of its records."""
-    path = log.locate(store.path)
-    if sums.records == log.records or not path.exists():
+    """Return the sums of a log, of which the index has SUMS."""
+    own = read_own_sizes(store, log, sums.records)
+    if own is None:
         return sums
     whole = FileSums()
-    for ledger_id, size_bytes in read_ledger_sizes(path).items():
+    for ledger_id, size_bytes in own.items():
         whole.add(ledger_id, size_bytes, lives=not unlisted.is_freed(ledger_id))
     return whole
 

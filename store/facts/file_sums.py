@@ -1,4 +1,4 @@
-"""What the location index has in each file, and who of the ledgers there lives: one pass over all blocks for all that ask."""
+"""What each file has of which ledgers, by the location index and by its own ledgers map, and who of them lives."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from itertools import islice
 from msgspec import Struct
 
 from pulsar_admin.store.db.blocks import Block
-from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
 from pulsar_admin.store.facts.usual_blocks import UsualBlocks, UsualRows
 from pulsar_admin.store.model.ledgers import sorted_ledger_ids
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
 
 MANY_ROWS = 4096
 """Of fewer each is looked at: numpy takes 70 ms to import."""
@@ -166,3 +169,44 @@ def sum_files(txn: Txn, advance: Callable[[int], None] = lambda count: None) -> 
     if txn.is_snapshot and not altered:
         txn.memo[FileSums] = sums.by_file
     return sums.by_file
+
+
+class Share(Struct):
+    """What the location index has of one ledger in one file; ``bytes``: of its records, with their size fields."""
+
+    entries: int = 0
+    bytes: int = 0
+
+
+def read_shares(txn: Txn) -> dict[int, dict[int, Share]]:
+    """Return file id → ledger id → what the location index has of it there; raises IndexCorrupt."""
+    shares: dict[int, dict[int, Share]] = {}
+    for key, row in txn.items("entries"):
+        block = Block(key, row)
+        for file_id, records, size_bytes in block.iter_parts():
+            share = shares.setdefault(file_id, {}).setdefault(block.ledger_id, Share())
+            share.entries += records
+            share.bytes += size_bytes
+    return shares
+
+
+def read_file_sizes(
+    store: Store, txn: Txn, shares: Mapping[int, Mapping[int, Share]]
+) -> Iterator[tuple[LogFile, Mapping[int, int]]]:
+    """Yield every file with the record bytes of each ledger in it, all copies; SHARES: those of ``read_shares``."""
+    for log in iter_logs(txn):
+        known = shares.get(log.file_id, {})
+        own = read_own_sizes(store, log, sum(share.entries for share in known.values()))
+        yield log, own if own is not None else {ledger_id: share.bytes for ledger_id, share in known.items()}
+
+
+def read_own_sizes(store: Store, log: LogFile, records: int) -> dict[int, int] | None:
+    """Return the record bytes of each ledger in an entry log of which the location index has RECORDS, and not all.
+
+    The index knows one place of an entry: a log of a bookie that holds more copies is told by its own ledgers map, or read where it has
+    none. None of a log that the index has whole, or that is gone, and of journals.
+    """
+    path = log.locate(store.path)
+    if log.kind != FileKind.ENTRY_LOG or records == log.records or not path.exists():
+        return None
+    return read_ledger_sizes(path)

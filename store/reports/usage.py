@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -16,17 +15,16 @@ from msgspec import Struct, field
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import LogFile, iter_logs
-from pulsar_admin.store.facts.disk_totals import iter_parts
+from pulsar_admin.store.facts.counts import iter_leftovers
+from pulsar_admin.store.facts.file_sums import Share, read_file_sizes, read_shares
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
 from pulsar_admin.store.model.ledger_owners import all_owners
 from pulsar_admin.store.model.ledgers import has_node
 from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
 
 NOBODY = "(unreferenced)"
 GONE = "(ledgers without metadata)"
 LEFTOVER, LEFTOVERS = "leftover", "(leftovers of compaction)"
-_LEFT = (".log.compacting", ".compacted")
 Names = Mapping[int, tuple[str, str]]
 """Ledger id → (topic, kind) of who it belongs to."""
 _UNLISTED = {
@@ -77,72 +75,26 @@ class Usage(Struct, frozen=True):
     disks: tuple[tuple[str, int, int, int], ...]  # (mount device, size, live, dead bytes)
 
 
-class _Share(Struct):
-    entries: int = 0
-    bytes: int = 0
-
-
-_Shares = dict[int, dict[int, _Share]]
-
-
 def read_usage(store: Store, txn: Txn) -> Usage:
-    """Sum the location index by file, ledger and owner.
-
-    The index knows one place of an entry. What else is in a log, copies that several bookies hold, is read from the log's ledgers
-    map, or counted in a log that has none.
-    """
-    shares = _read_shares(txn)
+    """Sum the bytes of files by file, ledger and owner."""
+    shares = read_shares(txn)
     unlisted = UnlistedLedgers(txn)
-    sizes = {log.file_id: _sizes_in(store, log, shares.get(log.file_id, {})) for log in iter_logs(txn)}
+    found = tuple(read_file_sizes(store, txn, shares))
+    sizes = {log.file_id: here for log, here in found}
     ids = set[int]().union(*shares.values(), *sizes.values())
     names = {ledger_id: _owner_name(txn, ledger_id, unlisted) for ledger_id in ids}
-    files = tuple(_file_usage(log, sizes[log.file_id], names) for log in iter_logs(txn))
-    leftovers = tuple(_iter_leftovers(store, txn))
+    files = tuple(_file_usage(log, here, names) for log, here in found)
+    leftovers = tuple(
+        FileUsage(str(left[0]), LEFTOVER, left[1], 0, 0, left[1], 0, 0, freed=False, kept_for=(LEFTOVERS,))
+        for left in iter_leftovers(store)
+        if left is not None
+    )
     owners = _owner_usage(shares, sizes, names)
     if leftovers:
         size = sum(file.size_bytes for file in leftovers)
         owners = (*owners, OwnerUsage(LEFTOVERS, LEFTOVER, 0, 0, 0, size))
         owners = tuple(sorted(owners, key=lambda row: -row.disk_bytes))
     return Usage((*files, *leftovers), owners, _disk_usage(store, txn, files, leftovers))
-
-
-def _iter_leftovers(store: Store, txn: Txn) -> Iterator[FileUsage]:
-    """Yield what an entry-log compaction that was stopped left beside the logs, as far as the disks are at hand.
-
-    Upstream ``TransactionalEntryLogCompactor`` (BookKeeper 4.17): ``3.log.compacting`` while it writes, ``3.log.1.compacted`` until the
-    index leads there. A bookie that starts removes the first and finishes with the second, where transactional compaction is on.
-    """
-    logs = (log.locate(store.path) for log in iter_logs(txn) if log.kind == FileKind.ENTRY_LOG)
-    for directory in sorted({path.parent for path in logs}):
-        with suppress(OSError):  # the disk is not at hand
-            for path in sorted(directory.iterdir()):
-                if path.name.endswith(_LEFT) and path.is_file():
-                    size = path.stat().st_size
-                    yield FileUsage(str(path), LEFTOVER, size, 0, 0, size, 0, 0, freed=False, kept_for=(LEFTOVERS,))
-
-
-def read_file_sizes(store: Store, txn: Txn) -> tuple[tuple[LogFile, dict[int, int]], ...]:
-    """Return every file with the record bytes of each ledger in it; raises IndexCorrupt."""
-    shares = _read_shares(txn)
-    return tuple((log, _sizes_in(store, log, shares.get(log.file_id, {}))) for log in iter_logs(txn))
-
-
-def _read_shares(txn: Txn) -> _Shares:
-    """Return file id → ledger id → what the index has of it there."""
-    shares: _Shares = {}
-    for ledger_id, file_id, count, size in iter_parts(txn):
-        share = shares.setdefault(file_id, {}).setdefault(ledger_id, _Share())
-        share.entries += count
-        share.bytes += size
-    return shares
-
-
-def _sizes_in(store: Store, log: LogFile, known: dict[int, _Share]) -> dict[int, int]:
-    """Return ledger id → record bytes in LOG; of a log that is gone what the index has KNOWN."""
-    has_more = log.kind == FileKind.ENTRY_LOG and sum(share.entries for share in known.values()) != log.records
-    if has_more and (path := log.locate(store.path)).exists():
-        return read_ledger_sizes(path)
-    return {ledger_id: share.bytes for ledger_id, share in known.items()}
 
 
 def _file_usage(log: LogFile, here: Mapping[int, int], names: Names) -> FileUsage:
@@ -174,14 +126,16 @@ def _owner_name(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> tuple[st
     return (NOBODY, "orphan") if has_node(txn, ledger_id) else _UNLISTED[unlisted.why(ledger_id)]
 
 
-def _owner_usage(shares: _Shares, sizes: Mapping[int, Mapping[int, int]], names: Names) -> tuple[OwnerUsage, ...]:
+def _owner_usage(
+    shares: Mapping[int, Mapping[int, Share]], sizes: Mapping[int, Mapping[int, int]], names: Names
+) -> tuple[OwnerUsage, ...]:
     on_disk: dict[tuple[str, str], int] = defaultdict(int)
     for here in sizes.values():
         for ledger_id, size_bytes in here.items():
             on_disk[names[ledger_id]] += size_bytes
-    sums: dict[tuple[str, str], tuple[set[int], _Share]] = {}
+    sums: dict[tuple[str, str], tuple[set[int], Share]] = {}
     for ledger_id, share in (item for known in shares.values() for item in known.items()):
-        ledgers, total = sums.setdefault(names[ledger_id], (set(), _Share()))
+        ledgers, total = sums.setdefault(names[ledger_id], (set(), Share()))
         ledgers.add(ledger_id)
         total.entries += share.entries
         total.bytes += share.bytes

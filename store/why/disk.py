@@ -17,6 +17,7 @@ from pulsar_admin.store.db.files import LogFile
 from pulsar_admin.store.db.owners import OwnerKind
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts.file_sums import read_file_sizes, read_shares
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
 from pulsar_admin.store.model.ledger_owners import all_owners
@@ -25,7 +26,6 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_topic, shell_word
 from pulsar_admin.store.policies.in_force import BROKER, BROKER_RETENTION, RetentionInForce
-from pulsar_admin.store.reports.usage import read_file_sizes
 from pulsar_admin.store.rules.holders import (
     COMPACTED_LEDGER,
     CURSOR,
@@ -129,7 +129,7 @@ def why_bytes(
     sums: defaultdict[_Key, _Sum] = defaultdict(_Sum)
     logs: dict[str, _Log] = {}
     unlisted = UnlistedLedgers(reader.txn)
-    for log, sizes in read_file_sizes(store, reader.txn):
+    for log, sizes in read_file_sizes(store, reader.txn, read_shares(reader.txn)):
         _add_file(reader.txn, log, sizes, keys, unlisted, sums, logs)
     meant = None if only is None else {str(name) for name in only}
     kept = {key: found for key, found in sums.items() if found.bytes and _is_meant(key, meant, logs)}
