@@ -182,7 +182,10 @@ def refresh_store(
     _restore_altered(store, layout, warn)
     with store.read() as txn:
         result.entries_before = count_entries(txn)
-        tree = read_tree(txn, layout, result)
+        tree = read_tree(txn, layout)
+        result.nodes_added, result.nodes_updated, result.nodes_removed = tree.added, tree.updated, tree.removed
+        result.conflicts, result.stopped_export = tree.conflicts, tree.stopped_export
+        result.undecodable_values = tree.undecodable_values
         node_ms = _newest_node_ms(txn, options, tree)
         if options.added:
             check_instance(layout, [*tree.nodes(INSTANCE_ID), *iter_nodes(txn, INSTANCE_ID)][:1])

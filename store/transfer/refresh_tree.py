@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pulsar_admin.store.db.backups import keep_hint
 from pulsar_admin.store.db.environment import Txn
@@ -20,21 +19,24 @@ from pulsar_admin.store.sources.layout import Layout
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source, iter_source_rows
 from pulsar_admin.store.sources.zookeeper import is_zookeeper, newest_zxid
 
-if TYPE_CHECKING:
-    from pulsar_admin.store.transfer.refresh import RefreshResult
-
 _Rows = Mapping[bytes, bytes | None]
 
 
-class NewTree(Struct, frozen=True):
+class NewTree(Struct):
     """What the source's metadata changes. ``rows``: key → row, None: no more there; ``damage``: its nodes' damage, None: all of it is as
     it was; ``next_ledger_id``: which it gives next, None: not known; ``unknown``: what became wrong with it as a whole since it was read
-    last."""
+    last. ``conflicts``, ``stopped_export``: paths, as of ``RefreshResult``."""
 
-    rows: dict[bytes, bytes | None]
-    damage: tuple[Damage, ...] | None
+    rows: dict[bytes, bytes | None] = field(default_factory=dict)
+    damage: tuple[Damage, ...] | None = None
     next_ledger_id: int | None = None
     unknown: tuple[str, ...] = ()
+    added: int = 0
+    updated: int = 0
+    removed: int = 0
+    undecodable_values: int = 0
+    conflicts: list[str] = field(default_factory=list)
+    stopped_export: list[str] = field(default_factory=list)
 
     def nodes(self, prefix: str) -> Iterator[Node]:
         """Yield the nodes that are new or changed and whose path begins with PREFIX."""
@@ -42,7 +44,7 @@ class NewTree(Struct, frozen=True):
         return (node for node in nodes if node.path.startswith(prefix))
 
 
-def read_tree(txn: Txn, layout: Layout, result: RefreshResult) -> NewTree:
+def read_tree(txn: Txn, layout: Layout) -> NewTree:
     """Compare the nodes of the source with the store's.
 
     Where anything became wrong with the source's metadata as a whole no node is taken: of a tree that lost changes nobody knows
@@ -50,34 +52,32 @@ def read_tree(txn: Txn, layout: Layout, result: RefreshResult) -> NewTree:
     """
     known = {damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)}
     if layout.metadata is None:
-        return NewTree({}, None)
+        return NewTree()
     _check_not_older(txn, layout.metadata)
     next_ids: list[int] = []
     whole, items = _split_damage(iter_source_rows(layout.metadata, next_ids.append))
     unknown = tuple(one.reason for one in whole if one.reason not in known and not one.costs_nothing)
     if unknown:
-        result.undecodable_values = len(unknown)
-        return NewTree({}, None, unknown=unknown)
+        return NewTree(unknown=unknown, undecodable_values=len(unknown))
     ours = intended_rows(txn)
-    rows: dict[bytes, bytes | None] = {}
+    tree = NewTree()
     damages: list[Damage] = []
     seen: set[bytes] = set()
     for item in chain(whole, items):
         if isinstance(item, Damage):
             damages.append(item)
         else:
-            seen.add(_compare_node(txn, item, ours, result, rows))
+            seen.add(_compare_node(txn, item, ours, tree))
     late = tuple(one.reason for one in damages if one.offset >= WHOLE_METADATA and not one.costs_nothing)
     if unknown := tuple(reason for reason in late if reason not in known):
-        result.undecodable_values = len(unknown)
-        result.nodes_added = result.nodes_updated = 0
-        result.conflicts, result.stopped_export = [], []
-        return NewTree({}, None, unknown=unknown)
-    result.undecodable_values = sum(not damage.costs_nothing for damage in damages)
+        return NewTree(unknown=unknown, undecodable_values=len(unknown))
+    tree.damage = tuple(damages)
+    tree.undecodable_values = sum(not damage.costs_nothing for damage in damages)
+    tree.next_ledger_id = next_ids[-1] if next_ids else None
     for key, _ in txn.items("tree"):
         if key not in seen:
-            _compare_gone(txn, key, ours, result, rows)
-    return NewTree(rows, tuple(damages), next_ids[-1] if next_ids else None)
+            _compare_gone(txn, key, ours, tree)
+    return tree
 
 
 def read_altered(txn: Txn, layout: Layout) -> dict[bytes, bytes | None]:
@@ -152,24 +152,24 @@ def _split_damage(items: Iterator[Row | Damage]) -> tuple[list[Damage], Iterator
     return whole, iter(())
 
 
-def _compare_node(txn: Txn, item: Row, ours: _Rows, result: RefreshResult, rows: dict[bytes, bytes | None]) -> bytes:
-    """Add a node of the source to ROWS unless the store has or changed it, or itself wrote it there (OURS); return its key."""
+def _compare_node(txn: Txn, item: Row, ours: _Rows, tree: NewTree) -> bytes:
+    """Add a node of the source to TREE unless the store has or changed it, or itself wrote it there (OURS); return its key."""
     key, row = item
     now, base = txn.get("tree", key), txn.get("base", key)
     imported = now if base is None else (base or None)
     if row == imported:
         return key
     if _is_written(key, row, ours.get(key)):
-        result.stopped_export.append(decode_node(key, row).path)
+        tree.stopped_export.append(decode_node(key, row).path)
         return key
     if base is not None and not _same_value(key, now, base):
-        result.conflicts.append(decode_node(key, row).path)
+        tree.conflicts.append(decode_node(key, row).path)
         return key
-    rows[key] = row
+    tree.rows[key] = row
     if now is None:
-        result.nodes_added += 1
+        tree.added += 1
     else:
-        result.nodes_updated += 1
+        tree.updated += 1
     return key
 
 
@@ -181,18 +181,18 @@ def _is_written(key: bytes, row: bytes, ours: bytes | None) -> bool:
     return (there.stat.version, there.value) == (wanted.stat.version, wanted.value)
 
 
-def _compare_gone(txn: Txn, key: bytes, ours: _Rows, result: RefreshResult, rows: dict[bytes, bytes | None]) -> None:
-    """Add a node that the source has no more to ROWS, unless the store made or changed it, or itself deleted it there (OURS)."""
+def _compare_gone(txn: Txn, key: bytes, ours: _Rows, tree: NewTree) -> None:
+    """Add a node that the source has no more to TREE, unless the store made or changed it, or itself deleted it there (OURS)."""
     now, base = txn.get("tree", key), txn.get("base", key)
     if base and key in ours and ours[key] is None:
-        result.stopped_export.append(key.decode("utf-8", "replace"))
+        tree.stopped_export.append(key.decode("utf-8", "replace"))
         return
     if base is not None and not _same_value(key, now, base):
         if base:
-            result.conflicts.append(key.decode("utf-8", "replace"))
+            tree.conflicts.append(key.decode("utf-8", "replace"))
         return
-    rows[key] = None
-    result.nodes_removed += 1
+    tree.rows[key] = None
+    tree.removed += 1
 
 
 def _same_value(key: bytes, now: bytes | None, base: bytes) -> bool:
