@@ -16,11 +16,10 @@ from pulsar_admin.store.model.ledgers import iter_indexed_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import TopicName
-from pulsar_admin.store.recovery.chains import Chains, find_chains
+from pulsar_admin.store.recovery.chains import Chains, Naming, find_chains, find_names, name_of
 from pulsar_admin.store.recovery.closing import close_ledger
 from pulsar_admin.store.recovery.evidence import LedgerEvidence, read_evidence
 from pulsar_admin.store.recovery.ledgers import iter_deleted_ids
-from pulsar_admin.store.recovery.naming import Naming, find_names, name_of
 from pulsar_admin.store.recovery.past import Fate, Listing, Past
 
 

@@ -1,24 +1,30 @@
-"""The metadata of a ledger of which bookies alone know: where its entries lie, and where BookKeeper's recovery would end it.
+"""The metadata of a ledger that no metadata lists, made from its entries and the bookies that hold them: closed where reading can end.
 
-Upstream: ``LedgerRecoveryOp`` (from the largest LAC on, as far as entries follow), ``RoundRobinDistributionSchedule`` (BookKeeper 4.17).
+Upstream: ``LedgerRecoveryOp`` finds a ledger's end (from the largest LAC on, as far as entries follow), ``RoundRobinDistributionSchedule``
+puts entries on bookies (BookKeeper 4.17). ``close_ledger`` keeps what is behind a gap, and gives each entry the bookies that have it;
+``make_ledger`` ends a ledger of a topic that goes on where its reader would stop, with the quorums of the topic's others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice, permutations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from pulsar_admin.store.changes.restoring import find_ensembles, holders_of, read_bookies_of
+from pulsar_admin.store.changes.restoring import ack_quorum_like, find_ensembles, holders_of, read_bookies_of
+from pulsar_admin.store.codec.claims import APPLICATION
 from pulsar_admin.store.codec.digest import DigestType
-from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, Segment, closed_over
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, closed_over
 from pulsar_admin.store.db.blocks import LedgerSums
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import Refused, StoreError
-from pulsar_admin.store.model.ledgers import iter_entry_ids, read_ledger
+from pulsar_admin.store.model.ledgers import find_metadata, iter_entry_ids, iter_gaps, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.store.aliases import Array
@@ -150,3 +156,145 @@ def _patchwork(holders: list[frozenset[str]], quorum: int, bookies: list[str]) -
             filled = [*sorted(one), *dict.fromkeys(others)][:quorum]
             before = tuple(filled)
             yield Segment(entry, before)
+
+
+# -- in front of the first gap ----------------------------------------------------------------------------------------
+
+
+_ENSEMBLES = 5_040
+"""Orders of bookies that are tried: those of seven bookies."""
+
+
+class MadeLedger(Struct, frozen=True):
+    """A closed ledger. ``behind``: entries behind a gap, which it leaves out; ``astray``: entries with copies where none should be."""
+
+    ledger_id: int
+    metadata: LedgerMetadata
+    behind: int
+    astray: int
+
+    @property
+    def entries(self) -> int:
+        return self.metadata.last_entry_id + 1
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is not as it should be."""
+        found = []
+        if self.behind:
+            found.append(
+                f"ledger {self.ledger_id} ends in front of entry {self.entries}, which no file has:"
+                f" {counted(self.behind, 'entry')} behind it are left out"
+            )
+        if self.astray:
+            found.append(
+                f"ledger {self.ledger_id}: {counted(self.astray, 'entry')} of it have other copies than round robin gives, as a bookie that"
+                " failed leaves them: autorecovery makes their copies again"
+            )
+        return tuple(found)
+
+
+def make_ledger(
+    reader: EntryReader, ledger_id: int, custom: Mapping[str, bytes], sibling: LedgerMetadata | None
+) -> MadeLedger:
+    """Return ledger LEDGER_ID closed at its last entry that can be read, with CUSTOM metadata; SIBLING: made with the same quorums.
+
+    Raises Refused where entries lie on a disk without a cookie, or where there is no entry 0.
+    """
+    txn = reader.txn
+    held = read_bookies_of(txn, ledger_id)
+    end, behind = find_readable_end(reader, ledger_id)
+    if end < 0:
+        raise Refused(f"entry 0 of ledger {ledger_id} is in no file: nothing of it can be served", ledgerId=ledger_id)
+    last = reader.read(ledger_id, end)
+    own = find_metadata(txn, ledger_id)
+    if own is not None:  # it was made, and no topic lists it yet
+        closed = replace(own, state=LedgerState.CLOSED, last_entry_id=end, length=last.length)
+        return MadeLedger(ledger_id, closed, behind, 0)
+    write_quorum, segments, astray = fit_ensembles(ledger_id, held, end, sibling)
+    claims, ack_quorum = {**APPLICATION, **custom}, ack_quorum_like(sibling, write_quorum)
+    metadata = closed_over(segments, write_quorum, end, last.length, claims, last.digest_type, ack_quorum)
+    return MadeLedger(ledger_id, metadata, behind, astray)
+
+
+def find_readable_end(reader: EntryReader, ledger_id: int) -> tuple[int, int]:
+    """Return (last entry that every one before is here of, how many are here behind it)."""
+    ledger = read_ledger(reader.txn, ledger_id)
+    last = ledger.last_entry_id if ledger.sums is None else max(ledger.last_entry_id, ledger.sums.last_entry)
+    gap = next(iter_gaps(reader.txn, ledger_id, last), None)
+    end = last if gap is None else gap[0] - 1
+    here = 0 if ledger.sums is None else ledger.sums.entries
+    return end, max(here - end - 1, 0)
+
+
+# -- ensembles that serve most entries --------------------------------------------------------------------------------
+
+
+def fit_ensembles(
+    ledger_id: int, held: Mapping[str, Array], last_entry_id: int, sibling: LedgerMetadata | None
+) -> tuple[int, tuple[Segment, ...], int]:
+    """Return (write quorum, ensembles, entries with fewer or other copies) by which every entry is found on a bookie that has it."""
+    try:
+        return *find_ensembles(ledger_id, held, last_entry_id, sibling), 0
+    except Refused:
+        return _closest(held, last_entry_id, sibling)
+
+
+def _closest(
+    held: Mapping[str, Array], last_entry_id: int, sibling: LedgerMetadata | None
+) -> tuple[int, tuple[Segment, ...], int]:
+    """The last entries before a crash have too few copies, those around a failed bookie too many: the ensembles that serve most."""
+    import numpy as np
+
+    entries = np.arange(last_entry_id + 1)
+    bookies = sorted({*held, *(sibling.segments[-1].members if sibling else ())})
+    has = {
+        bookie: np.isin(entries, held[bookie]) if bookie in held else np.zeros(len(entries), bool) for bookie in bookies
+    }
+    copies = np.sum([has[bookie] for bookie in bookies], axis=0)
+    usual = int(np.bincount(copies).argmax()) if sibling is None else sibling.write_quorum
+    sizes = range(usual, len(bookies) + 1) if sibling is None else [max(usual, sibling.ensemble_size)]
+    fits = [_fit(bookies, has, min(size, len(bookies)), min(usual, len(bookies))) for size in sizes]
+    segments, astray = min(fits, key=lambda fit: (len(fit[0]) + fit[1], len(fit[0][0].members)))
+    return min(usual, len(bookies)), segments, astray
+
+
+def _fit(
+    bookies: Sequence[str], has: Mapping[str, Array], size: int, write_quorum: int
+) -> tuple[tuple[Segment, ...], int]:
+    """Return (ensembles of SIZE that serve every entry, how many entries have fewer or other copies)."""
+    import numpy as np
+
+    entries = np.arange(len(next(iter(has.values()))))
+    segments: list[Segment] = []
+    astray = start = 0
+    while start < len(entries):
+        found = (_served(order, has, entries[start:], write_quorum) for order in _orders(bookies, has, size))
+        served, wrong, order = max(found, key=lambda one: (one[0], -one[1]))
+        segments.append(Segment(start, order))
+        astray += wrong
+        start += served
+    return tuple(segments), astray
+
+
+def _orders(bookies: Sequence[str], has: Mapping[str, Array], size: int) -> Iterator[tuple[str, ...]]:
+    """Yield ensembles of SIZE bookies, of those that hold most first."""
+    most = sorted(bookies, key=lambda bookie: -int(has[bookie].sum()))
+    return islice(permutations(most, size), _ENSEMBLES)
+
+
+def _served(
+    order: tuple[str, ...], has: Mapping[str, Array], entries: Array, write_quorum: int
+) -> tuple[int, int, tuple[str, ...]]:
+    """Return (how many of ENTRIES, from the first on, ORDER finds a copy of, how many of them have fewer or other copies, ORDER)."""
+    import numpy as np
+
+    found = np.zeros(len(entries), np.int64)
+    everywhere = np.sum([column[entries[0] :] for column in has.values()], axis=0)
+    for place, bookie in enumerate(order):
+        expected = (place - entries) % len(order) < write_quorum
+        found += has[bookie][entries[0] :] & expected
+    lost = np.flatnonzero(found == 0)
+    served = int(lost[0]) if len(lost) else len(entries)
+    wrong = (found != write_quorum) | (everywhere != found)
+    return served, int(wrong[:served].sum()), order

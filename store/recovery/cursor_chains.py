@@ -18,8 +18,7 @@ from pulsar_admin.store.model.ledgers import iter_entry_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import Topic
-from pulsar_admin.store.recovery.contents import COMPACTED, CURSOR
-from pulsar_admin.store.recovery.evidence import LedgerEvidence
+from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR, LedgerEvidence
 
 
 class Unnamed(Struct, frozen=True):

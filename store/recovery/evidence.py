@@ -1,22 +1,32 @@
 """What the entries of ledgers say about themselves, for ledgers whose metadata is gone: one pass, on any engine, in bounded memory.
 
 An executor returns sums for each batch of entries, which are put together here in entry order. Of a large entry only its head is read.
-Upstream: ``MessageMetadata``, ``BrokerEntryMetadata`` (Pulsar 4.0.8); what is not a message: ``store.recovery.contents``.
+Upstream, Pulsar 4.0.8: ``MessageMetadata``, ``BrokerEntryMetadata``; of what is no message ``PositionInfo`` (cursors),
+``SchemaStorageFormat.SchemaEntry``, ``RawMessageImpl`` (compacted), delayed-bucket snapshots, ``TransactionMetadataEntry``,
+``PendingAckMetadataEntry``. All of these but the compacted are bare protobuf without a mark, so an entry may fit several kinds: a ledger is
+of the kind that all of its entries fit.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from google.protobuf.unknown_fields import UnknownFieldSet
 from msgspec import Struct, field
 
+from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
+from pulsar_admin.store.codec.cursor import decode_position_info
+from pulsar_admin.store.codec.delayedbucket import decode_snapshot_metadata, decode_snapshot_segment
+from pulsar_admin.store.codec.protobuf import parse_protobuf
+from pulsar_admin.store.codec.schema import decode_schema_entry
 from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import EntryCorrupt, StoreError
 from pulsar_admin.store.model.ledgers import find_times, has_node, iter_indexed_ids
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.names import LONG_MAX
-from pulsar_admin.store.recovery.contents import MESSAGES, MIXED, UNKNOWN, Content, read_contents
+from pulsar_admin.store.names import LONG_MAX, Position
+from pulsar_admin.store.proto import delayed_bucket_pb2, managed_ledger_pb2, schema_pb2, transaction_pb2
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +34,10 @@ if TYPE_CHECKING:
     from pulsar_admin.store.aliases import Array
     from pulsar_admin.store.engine.slices import FileRange
     from pulsar_admin.store.scan.places import EntryBatch
+
+MESSAGES, CURSOR, SCHEMA, COMPACTED, BUCKET = "messages", "cursor", "schema", "compacted", "delayed-bucket"
+TRANSACTIONS, PENDING_ACKS, MIXED, UNKNOWN = "transaction-log", "pending-acks", "mixed", "unknown"
+"""Kinds of ledgers, by what all of their entries are."""
 
 _RECORD_BYTES = 36
 """Of an entry beside its payload, about: its size, ids and LAC."""
@@ -61,7 +75,7 @@ class Run(Struct, frozen=True):
 
 
 class LedgerEvidence(Struct, frozen=True):
-    """What the entries of one ledger say. ``kind``: of ``store.recovery.contents``.
+    """What the entries of one ledger say. ``kind``: ``MESSAGES`` or another of those.
 
     ``index``: broker index before its first message, of its first entry, of its last one. ``broker_ms``: broker time of its first and
     last entry that has one; ``publish_ms``: lowest and highest. ``points``: ledger → lowest and highest entry of it that is named.
@@ -108,7 +122,7 @@ def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[Le
 
     wanted = sorted(set(ledger_ids))
     scan = EntryScan(reader, ((one, 0, LONG_MAX - 1) for one in wanted), heads=True)
-    sums: dict[int, _Sums] = {}
+    sums: dict[int, _LedgerSums] = {}
     done = 0
     if reader.engine is None:
         parts = ((places, None) for places in scan.groups())
@@ -118,7 +132,7 @@ def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[Le
         found = [json.loads(row["sums"])] if row is not None and row["sums"] else map(sum_batch, scan.read_here(places))
         for part in found:
             for one in part:
-                sums.setdefault(one["ledger"], _Sums()).add(one)
+                sums.setdefault(one["ledger"], _LedgerSums()).add(one)
         reader.advance(places.bytes)
         last = int(places.ledger_ids[-1])
         while done < len(wanted) and wanted[done] < last:  # its entries are all read
@@ -128,10 +142,10 @@ def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[Le
         yield from _finished(reader.txn, ledger_id, sums)
 
 
-def _finished(txn: Txn, ledger_id: int, sums: dict[int, _Sums]) -> Iterator[LedgerEvidence]:
+def _finished(txn: Txn, ledger_id: int, sums: dict[int, _LedgerSums]) -> Iterator[LedgerEvidence]:
     times = find_times(txn, ledger_id)
     if times is not None:
-        found = sums.pop(ledger_id, None) or _Sums()
+        found = sums.pop(ledger_id, None) or _LedgerSums()
         yield found.evidence(ledger_id, times.sums.first_entry, times.sums.last_entry, times.sums.payload_bytes)
 
 
@@ -301,7 +315,7 @@ def _said(contents: Iterable[Content]) -> list[Any]:  # Any: JSON
 # -- batches together -------------------------------------------------------------------------------------------------
 
 
-class _Sums(Struct):
+class _LedgerSums(Struct):
     """The sums of one ledger's batches, added in entry order."""
 
     entries: int = 0
@@ -397,3 +411,123 @@ def _joined(a: Run, b: Run) -> Run:
         a.first_entry,
         b.last_entry,
     )
+
+
+# -- one entry that is no message -------------------------------------------------------------------------------------
+
+
+_LIMIT = 1 << 24  # an entry that is not a message and larger than this stays unknown
+_FOOTER = b"{"  # of a cursor state in parts (PIP-381): JSON
+
+
+class Content(Struct, frozen=True):
+    """What one entry is, as one of its possible kinds. ``points``: positions of other ledgers' entries that it names.
+
+    ``topic``: a schema's id, a compacted key…: what it says it belongs to. ``txns``: (most, least) → what it says of that transaction.
+    """
+
+    kind: str
+    points: tuple[Position, ...] = ()
+    topic: str = ""
+    txns: tuple[tuple[tuple[int, int], tuple[str, ...]], ...] = ()
+
+
+def read_contents(payload: bytes | memoryview) -> tuple[Content, ...]:
+    """Return what PAYLOAD may be, one a kind that it fits; empty: nothing that is known."""
+    if not payload or len(payload) > _LIMIT:
+        return ()
+    found: list[Content] = []
+    for read in _READERS:
+        try:
+            content = read(payload)
+        except StoreError:
+            continue
+        if content is not None:
+            found.append(content)
+    return tuple(found)
+
+
+def _strict(kind: type[Any], payload: bytes | memoryview) -> Any:  # Any: a message of KIND
+    """Return PAYLOAD as a message of KIND, of which every field is known; raises EntryCorrupt."""
+    message = parse_protobuf(kind, payload, "entry", EntryCorrupt)
+    if len(UnknownFieldSet(message)):
+        raise EntryCorrupt("entry: fields that are not known")
+    return message
+
+
+def _compacted(payload: bytes | memoryview) -> Content | None:
+    if bytes(payload[:3]) != b"\0\0\0":  # the size of a MessageIdData: tens of bytes
+        return None
+    return Content(COMPACTED, (decode_compacted_entry(payload, "entry").position,))
+
+
+def _schema(payload: bytes | memoryview) -> Content | None:
+    outer = _strict(schema_pb2.SchemaEntry, payload)
+    _strict(schema_pb2.SchemaInfo, outer.schema_data)
+    entry = decode_schema_entry(payload, "entry")
+    points = tuple(one.position for one in entry.index if one.position.ledger_id >= 0)
+    return Content(SCHEMA, points, entry.schema_id) if entry.schema_id.count("/") >= 2 else None
+
+
+def _cursor(payload: bytes | memoryview) -> Content | None:
+    if bytes(payload[:1]) == _FOOTER:
+        return Content(CURSOR)
+    _strict(managed_ledger_pb2.PositionInfo, payload)
+    state = decode_position_info(payload, "entry")
+    ends = (edge for pair in state.ranges for edge in pair)
+    return Content(CURSOR, tuple(_ends((state.mark_delete, *ends, *state.batch_deletes))))
+
+
+def _ends(positions: Iterable[Position]) -> Iterator[Position]:
+    """Yield the first and the last position of each ledger."""
+    bounds: dict[int, tuple[int, int]] = {}
+    for ledger_id, entry_id, *_ in ((one.ledger_id, one.entry_id) for one in positions):
+        low, high = bounds.get(ledger_id, (entry_id, entry_id))
+        bounds[ledger_id] = min(low, entry_id), max(high, entry_id)
+    for ledger_id, (low, high) in bounds.items():
+        yield Position(ledger_id, low)
+        if high != low:
+            yield Position(ledger_id, high)
+
+
+def _bucket(payload: bytes | memoryview) -> Content | None:
+    try:
+        _strict(delayed_bucket_pb2.SnapshotSegment, payload)
+        indexes = decode_snapshot_segment(payload, "entry")
+        if indexes:
+            return Content(BUCKET, tuple(_ends(Position(one.ledger_id, one.entry_id) for one in indexes)))
+    except StoreError:
+        pass
+    _strict(delayed_bucket_pb2.SnapshotMetadata, payload)
+    segments = decode_snapshot_metadata(payload, "entry")
+    if not segments or not any(one.bitmaps for one in segments):
+        return None
+    return Content(BUCKET)
+
+
+def _transaction(payload: bytes | memoryview) -> Content | None:
+    entry = _strict(transaction_pb2.TransactionMetadataEntry, payload)
+    if not all(entry.HasField(name) for name in ("metadata_op", "txnid_least_bits", "txnid_most_bits")):
+        return None
+    if not (entry.HasField("last_modification_time") or entry.HasField("max_local_txn_id")):
+        return None  # a pending acknowledgement has neither
+    says = (*entry.partitions, *(f"{one.topic}\0{one.subscription}" for one in entry.subscriptions))
+    return Content(TRANSACTIONS, txns=(((entry.txnid_most_bits, entry.txnid_least_bits), says),))
+
+
+def _pending_ack(payload: bytes | memoryview) -> Content | None:
+    entry = _strict(transaction_pb2.PendingAckMetadataEntry, payload)
+    if not all(entry.HasField(name) for name in ("pending_ack_op", "txnid_least_bits", "txnid_most_bits")):
+        return None
+    points = _ends(Position(one.ledgerId, one.entryId) for one in entry.pending_ack_metadata)
+    return Content(PENDING_ACKS, tuple(points), txns=(((entry.txnid_most_bits, entry.txnid_least_bits), ()),))
+
+
+_READERS: tuple[Callable[[bytes | memoryview], Content | None], ...] = (
+    _compacted,
+    _schema,
+    _cursor,
+    _bucket,
+    _transaction,
+    _pending_ack,
+)

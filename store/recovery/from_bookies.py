@@ -45,14 +45,31 @@ from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.resources import CLUSTER, TENANT, cluster_path, tenant_path
 from pulsar_admin.store.model.transactions import ASSIGN
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
-from pulsar_admin.store.recovery.chains import Chains, Group, find_chains, likely_cluster
+from pulsar_admin.store.recovery.chains import (
+    LOST_AND_FOUND,
+    Chains,
+    Group,
+    Naming,
+    find_chains,
+    find_names,
+    likely_cluster,
+    name_of,
+)
 from pulsar_admin.store.recovery.closing import Closed, close_ledger
-from pulsar_admin.store.recovery.contents import COMPACTED, CURSOR, MESSAGES, PENDING_ACKS, SCHEMA, TRANSACTIONS
-from pulsar_admin.store.recovery.evidence import LedgerEvidence, iter_unlisted, read_evidence
+from pulsar_admin.store.recovery.evidence import (
+    COMPACTED,
+    CURSOR,
+    MESSAGES,
+    PENDING_ACKS,
+    SCHEMA,
+    TRANSACTIONS,
+    LedgerEvidence,
+    iter_unlisted,
+    read_evidence,
+)
 from pulsar_admin.store.recovery.from_ledgers import COMMAND, Remade, Sources, default_policies, plan_from_ledgers
 from pulsar_admin.store.recovery.master_keys import read_master_keys
 from pulsar_admin.store.recovery.names_file import SUBSCRIPTION, TOPIC, GivenNames, Row
-from pulsar_admin.store.recovery.naming import LOST_AND_FOUND, Naming, find_names, name_of
 from pulsar_admin.store.recovery.survey import KNOWN_LAYOUT, CompactedClaim, Survey
 from pulsar_admin.store.wording import counted, listed
 
@@ -61,7 +78,7 @@ _EMPTY_NODES = ("available", "available/readonly", "cookies")
 _BUILT_IN = (NamespaceName("public", "default"), NamespaceName("pulsar", "system"))
 
 
-class Found(Struct, frozen=True):
+class NamedLedgers(Struct, frozen=True):
     """What entries say, and what the ledgers are called by that and by the operator."""
 
     evidence: Mapping[int, LedgerEvidence]
@@ -74,7 +91,7 @@ class Found(Struct, frozen=True):
         return name_of(group, self.names, {*self.given.topics.values()})
 
 
-def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "") -> Found:
+def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "") -> NamedLedgers:
     """Read every ledger without metadata; raises InvalidValue for a name of the operator's that is of no ledger."""
     evidence = {one.ledger_id: one for one in read_evidence(reader, iter_unlisted(reader.txn))}
     known = {ledger: str(name) for ledger, name in given.topics.items() if name.namespace != LOST_AND_FOUND}
@@ -85,10 +102,10 @@ def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "") -> F
                 hint="write a new one: pulsar-admin store recover --level C --dry-run --names FILE, where FILE does not exist",
             )
     chains = find_chains(evidence.values(), known, cluster)
-    return Found(evidence, chains, find_names(reader, evidence.values(), chains), given)
+    return NamedLedgers(evidence, chains, find_names(reader, evidence.values(), chains), given)
 
 
-def plan_from_bookies(sources: Sources, found: Found) -> Plan:
+def plan_from_bookies(sources: Sources, found: NamedLedgers) -> Plan:
     """Plan all metadata of a cluster again; raises Refused, Unsupported."""
     txn = sources.reader.txn
     cluster = sources.cluster or likely_cluster(found.evidence.values())
@@ -98,7 +115,7 @@ def plan_from_bookies(sources: Sources, found: Found) -> Plan:
             hint="name it as brokers have it (clusterName in broker.conf): pulsar-admin store recover --cluster NAME",
         )
     sources = replace(sources, cluster=cluster)
-    work = _Work(sources, found=found)
+    work = _MadeOfBookies(sources, found=found)
     claims = work.claims()
     plan = plan_from_ledgers(sources, work.survey)
     work.close_ledgers(claims)
@@ -113,10 +130,10 @@ def plan_from_bookies(sources: Sources, found: Found) -> Plan:
     return Plan(COMMAND, txn.id, steps, parts, warnings=(*work.notes(cluster), *plan.warnings))
 
 
-class _Work(Remade, kw_only=True):
+class _MadeOfBookies(Remade, kw_only=True):
     """What is made of the ledgers so far."""
 
-    found: Found
+    found: NamedLedgers
     survey: Survey = field(default_factory=Survey)
     closed: dict[int, Closed] = field(default_factory=dict)
     groups: dict[TopicName, Group] = field(default_factory=dict)
@@ -226,7 +243,7 @@ class _CursorLedger(Struct, frozen=True):
     last: CursorState
 
 
-def _subscriptions(reader: EntryReader, found: Found, group: Group) -> Iterator[tuple[str, list[int]]]:
+def _subscriptions(reader: EntryReader, found: NamedLedgers, group: Group) -> Iterator[tuple[str, list[int]]]:
     """Yield (name, cursor ledgers in order) of the cursors of GROUP: a ledger that begins where one alone ended is the same cursor's."""
     ledgers = [one for ledger in group.beside if (one := _read_cursor(reader, found.evidence[ledger])) is not None]
     own = [one for one in ledgers if COMPACTED_LEDGER in one.last.properties]
@@ -278,17 +295,17 @@ def _read_cursor(reader: EntryReader, one: LedgerEvidence) -> _CursorLedger | No
     return None if last is None else _CursorLedger(one.ledger_id, first, last)
 
 
-# -- what belongs to no topic -----------------------------------------------------------------------------------------------
+# -- what belongs to no topic -----------------------------------------------------------------------------------------
 
 
-def _cluster_steps(sources: Sources, cluster: str, work: _Work) -> Iterator[Step]:
+def _cluster_steps(sources: Sources, cluster: str, work: _MadeOfBookies) -> Iterator[Step]:
     """Yield what ``initNewCluster`` and ``initialize-cluster-metadata`` write: layout, instance, cookies, tenants, namespaces."""
     for path, value in _cluster_nodes(sources.reader.txn, cluster, work):
         if find_node(sources.reader.txn, path) is None:
             yield put_value_step(sources.reader.txn, path, value, sources.now_ms)
 
 
-def _cluster_nodes(txn: Txn, cluster: str, work: _Work) -> Iterator[tuple[str, bytes]]:
+def _cluster_nodes(txn: Txn, cluster: str, work: _MadeOfBookies) -> Iterator[tuple[str, bytes]]:
     yield f"{LEDGERS_ROOT}/LAYOUT", KNOWN_LAYOUT.encode()
     instances = set()
     for bookie_id, raw in _read_cookies(txn):
@@ -320,7 +337,7 @@ def _read_cookies(txn: Txn) -> Iterator[tuple[str, bytes]]:
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
-def name_rows(reader: EntryReader, found: Found) -> Iterator[Row]:
+def name_rows(reader: EntryReader, found: NamedLedgers) -> Iterator[Row]:
     """Yield the rows of a file of names: each topic, and its subscriptions below it."""
     for group in found.chains.groups:
         ledgers = [found.evidence[one] for one in group.ledger_ids]

@@ -37,7 +37,7 @@ from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from pulsar_admin.store.model.resources import TENANT, TENANTS_PATH, current_cluster, list_clusters, tenant_path
 from pulsar_admin.store.model.topics import Topic, TopicLedger, partition_count, read_topic
 from pulsar_admin.store.names import NamespaceName, TopicName, shell_word
-from pulsar_admin.store.recovery.holding import HOLDING, holding_name
+from pulsar_admin.store.recovery.keepalive_cursor import HOLDING, holding_name
 from pulsar_admin.store.recovery.schemas import Version, made_locator
 from pulsar_admin.store.recovery.survey import Survey
 from pulsar_admin.store.wording import counted, plural

@@ -18,11 +18,10 @@ from pulsar_admin.store.errors import Refused
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.resources import TENANT, tenant_path
 from pulsar_admin.store.names import NamespaceName, Position, parse_topic
-from pulsar_admin.store.recovery.chains import Group
+from pulsar_admin.store.recovery.chains import LOST_AND_FOUND, Group, Naming, name_of
+from pulsar_admin.store.recovery.closing import MadeLedger, make_ledger
 from pulsar_admin.store.recovery.from_ledgers import Remade, Sources, cluster_of, default_policies
-from pulsar_admin.store.recovery.holding import HOLDING
-from pulsar_admin.store.recovery.making import MadeLedger, make_ledger
-from pulsar_admin.store.recovery.naming import LOST_AND_FOUND, Naming, name_of
+from pulsar_admin.store.recovery.keepalive_cursor import HOLDING
 from pulsar_admin.store.wording import counted, plural
 
 SUBSCRIPTION = HOLDING

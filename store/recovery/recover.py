@@ -14,6 +14,7 @@ from pulsar_admin.store.errors import MetadataCorrupt, Refused, TopicNotFound
 from pulsar_admin.store.facts.trees import check_seen
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import TopicName, parse_topic
+from pulsar_admin.store.recovery.chains import LOST_AND_FOUND
 from pulsar_admin.store.recovery.from_ledgers import COMMAND, Sources, plan_from_ledgers
 from pulsar_admin.store.recovery.names_file import GivenNames, read_names, write_names
 from pulsar_admin.store.recovery.rolling import plan_rolling
@@ -175,8 +176,6 @@ def _summed(plan: Plan, level: str, condition: Condition, survey: Survey) -> Pla
 
 def _sums(plan: Plan) -> dict[str, int]:
     """Return how many topics nothing names, the entries that topics get, and those that are lost in front of ledgers' ends."""
-    from pulsar_admin.store.recovery.naming import LOST_AND_FOUND
-
     topics = [part for part in plan.parts if part.topic and _kind(part) == "topics"]
     nameless = sum(parse_topic(part.topic).namespace == LOST_AND_FOUND for part in topics if part.topic)
     now = sum((part.after or {}).get("entries", 0) for part in topics)

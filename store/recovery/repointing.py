@@ -40,7 +40,7 @@ from pulsar_admin.store.model.open_end import gone_quorum
 from pulsar_admin.store.model.placement import stripes_of
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import shell_word
-from pulsar_admin.store.recovery.making import fit_ensembles
+from pulsar_admin.store.recovery.closing import fit_ensembles
 from pulsar_admin.store.wording import counted, listed, plural
 
 if TYPE_CHECKING:

@@ -35,15 +35,13 @@ from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_ind
 from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_topics, partition_count, read_topic
 from pulsar_admin.store.names import TopicName
-from pulsar_admin.store.recovery.chains import Chains, Group, find_chains
-from pulsar_admin.store.recovery.contents import MESSAGES
+from pulsar_admin.store.recovery.chains import Chains, Group, Naming, find_chains, find_names
+from pulsar_admin.store.recovery.closing import MadeLedger, find_readable_end, fit_ensembles, make_ledger
 from pulsar_admin.store.recovery.cursor_chains import Followed, follow, newest_compaction, read_unnamed
-from pulsar_admin.store.recovery.evidence import LedgerEvidence, read_evidence
+from pulsar_admin.store.recovery.evidence import MESSAGES, LedgerEvidence, read_evidence
 from pulsar_admin.store.recovery.forgotten import find_collected
 from pulsar_admin.store.recovery.from_ledgers import COMMAND, Remade, Sources, newer_index
 from pulsar_admin.store.recovery.lost_found import plan_lost_and_found
-from pulsar_admin.store.recovery.making import MadeLedger, find_readable_end, fit_ensembles, make_ledger
-from pulsar_admin.store.recovery.naming import Naming, find_names
 from pulsar_admin.store.recovery.survey import Survey, newest_known
 from pulsar_admin.store.recovery.younger import Younger, close_others, tie_schemas, used_versions
 from pulsar_admin.store.wording import counted, listed, plural

@@ -21,8 +21,7 @@ from pulsar_admin.store.errors import Refused, StoreError
 from pulsar_admin.store.names import TopicName, parse_topic
 from pulsar_admin.store.recovery.chains import Chains
 from pulsar_admin.store.recovery.closing import close_ledger
-from pulsar_admin.store.recovery.contents import COMPACTED, CURSOR, MESSAGES, SCHEMA
-from pulsar_admin.store.recovery.evidence import LedgerEvidence
+from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR, MESSAGES, SCHEMA, LedgerEvidence
 from pulsar_admin.store.recovery.from_ledgers import Remade
 from pulsar_admin.store.recovery.schemas import made_locator
 from pulsar_admin.store.wording import counted, listed, plural

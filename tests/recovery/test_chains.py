@@ -13,9 +13,8 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.owners import iter_owners
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.model.reader import open_reader
-from pulsar_admin.store.recovery.chains import Chains, find_chains
+from pulsar_admin.store.recovery.chains import Chains, find_chains, find_names
 from pulsar_admin.store.recovery.evidence import LedgerEvidence, Producer, Run, read_evidence
-from pulsar_admin.store.recovery.naming import find_names
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.worlds import oracle, world

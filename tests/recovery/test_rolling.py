@@ -18,8 +18,8 @@ from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import parse_topic
-from pulsar_admin.store.recovery.making import fit_ensembles
-from pulsar_admin.store.recovery.naming import LOST_AND_FOUND
+from pulsar_admin.store.recovery.chains import LOST_AND_FOUND
+from pulsar_admin.store.recovery.closing import fit_ensembles
 from tests.conftest import Cli
 from tests.plans.test_restoring import holders_of
 from tests.stores import apply_values, copied, imported, put_back

@@ -17,7 +17,7 @@ from pulsar_admin.store.model.ledgers import find_metadata, find_times, sorted_l
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import parse_topic
-from pulsar_admin.store.recovery.naming import LOST_AND_FOUND
+from pulsar_admin.store.recovery.chains import LOST_AND_FOUND
 from tests.conftest import Cli
 from tests.plans.test_restoring import holders_of
 from tests.recovery.test_rolling import rolled, state_of
