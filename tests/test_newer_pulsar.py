@@ -14,7 +14,7 @@ from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, find_node, iter_nodes, put_nodes
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.recovery.known import read_known
+from pulsar_admin.store.recovery.metadata_index import read_known
 from tests.conftest import Cli
 from tests.stores import copied, imported, lose_nodes, narrow_copy
 from tests.worlds import oracle

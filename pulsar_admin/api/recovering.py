@@ -31,7 +31,7 @@ from pulsar_admin.store.wording import counted
 if TYPE_CHECKING:
     from pulsar_admin.store.history.differences import Changed
     from pulsar_admin.store.model.reader import EntryReader
-    from pulsar_admin.store.recovery.gone import GoneTopic
+    from pulsar_admin.store.recovery.missing_topics import GoneTopic
     from pulsar_admin.store.recovery.parts import Parts
     from pulsar_admin.store.recovery.past import Keep, Past
     from pulsar_admin.store.recovery.preflight import Preflight
@@ -154,10 +154,10 @@ class Recoveries(Planner):
         """Return the topics that ``undelete`` may bring back, and those that were trimmed: ``deleted_ms`` (None: it is there), how many
         ``ledgers`` it no longer lists, how many are ``here``, and their ``entries``. What the history lacks is a PartialData warning.
         """
-        from pulsar_admin.store.recovery.gone import iter_gone, keeps_topics
+        from pulsar_admin.store.recovery.missing_topics import is_topic_node, iter_gone
 
         with self._session.reader() as reader:
-            past = _read_past(reader, zookeeper, keeps_topics, by_evidence=by_evidence)
+            past = _read_past(reader, zookeeper, is_topic_node, by_evidence=by_evidence)
             found = tuple(iter_gone(reader.txn, past))
         self._session.warn(f"the history is incomplete: {gap}" for gap in past.gaps)
         return found
@@ -352,7 +352,7 @@ def forecast_of(caller: Caller, parts: Parts, brokers: bool, broker_conf: Path |
 def _read_past(reader: EntryReader, zookeeper: Sequence[str], keep: Keep, *, by_evidence: bool = False) -> Past:
     """Return what the store's ZooKeeper files and those at ZOOKEEPER, or BY_EVIDENCE the entries, tell of earlier metadata."""
     if given_flag("by_evidence", by_evidence):
-        from pulsar_admin.store.recovery.by_evidence import read_past_by_evidence
+        from pulsar_admin.store.recovery.missing_topics import read_past_by_evidence
 
         return read_past_by_evidence(reader)
     from pulsar_admin.store.history.servers import find_servers

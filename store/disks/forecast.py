@@ -24,7 +24,7 @@ from pulsar_admin.store.disks.live import LiveRecords, read_live
 from pulsar_admin.store.disks.placed import Find, Index, Places, join_places, open_index
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.recovery.disks import read_ledger_ids
-from pulsar_admin.store.recovery.known import Known, is_among
+from pulsar_admin.store.recovery.metadata_index import Known, is_among
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
 from pulsar_admin.store.sources.bookies import read_bookie_directory
 from pulsar_admin.store.sources.storage import Storage

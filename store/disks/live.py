@@ -22,7 +22,7 @@ from pulsar_admin.store.disks.placed import Find, Places
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.files import open_file
 from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.recovery.known import is_among
+from pulsar_admin.store.recovery.metadata_index import is_among
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
 
 _NAMES = ("ledger_id", "entry_id", "offset", "size")

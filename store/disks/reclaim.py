@@ -52,7 +52,7 @@ from pulsar_admin.store.files import (
     rename,
     sync_directory,
 )
-from pulsar_admin.store.recovery.known import Known, is_among
+from pulsar_admin.store.recovery.metadata_index import Known, is_among
 from pulsar_admin.store.sources.log_files import newest_log_id, raise_last_id
 from pulsar_admin.store.sources.rocksdb import check_unlocked, is_rocksdb, lock_database
 from pulsar_admin.store.sources.storage import Storage, cookie_of, storages_of

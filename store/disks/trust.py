@@ -17,7 +17,7 @@ from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.db.files import Damage, iter_metadata_damage
 from pulsar_admin.store.db.tree import decode_node, iter_values
 from pulsar_admin.store.errors import Refused, StoreError
-from pulsar_admin.store.recovery.known import Known, read_known
+from pulsar_admin.store.recovery.metadata_index import Known, read_known
 from pulsar_admin.store.sources.bookies import identity_of
 from pulsar_admin.store.sources.nodes import Source, iter_source_rows
 from pulsar_admin.store.sources.storage import cookie_of

@@ -1,31 +1,62 @@
-"""How a subscription's acknowledgements came about: every state that its cursor ledgers and its metadata still hold.
+"""How a subscription's acknowledgements came about: every state that its cursor ledgers, its metadata and ZooKeeper's history still hold,
+and the change that brings one of them back, holes included.
 
 Upstream: ``ManagedCursorImpl`` (Pulsar 4.0.8). A cursor ledger is made with the present state as its first entry, then the
 metadata names it (``createNewMetadataLedger``, ``switchToNewLedger``), and only then states go on there: mark-deletes wait
 meanwhile. So an entry 0 is older than the metadata that names its ledger, all others are younger, and all are older than the
 next metadata that names another ledger or none. Entries carry no time: what is known is a time they cannot be before, and one
 they cannot be after.
+
+Where several states may have been in force, one gives consumers the most again and one the least. Neither need be one of them: after a
+reset back, a later state has acknowledged less than an earlier one. What gives the most has as acknowledged only what all of them have;
+what gives the least has what any of them has.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pulsar_admin.store.changes.cursors import CursorMove, plan_moves
+from pulsar_admin.store.changes.plan import MoveBasis, Plan
+from pulsar_admin.store.codec.claims import CURSOR_KEY
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, decode_cursor_info, decode_cursor_ledger
-from pulsar_admin.store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.ledgermetadata import (
+    LEDGERS_ROOT,
+    LedgerState,
+    decode_ledger_metadata,
+    ledger_id_of_path,
+    ledger_path,
+)
 from pulsar_admin.store.codec.message import decode_entry_times
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import Node, decode_node, find_node, tree_key
-from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, Unsupported
-from pulsar_admin.store.model.cursors import backlog_entries, normal_ranges
-from pulsar_admin.store.model.extent import Intervals, pending_intervals, subtract
+from pulsar_admin.store.errors import (
+    EntryCorrupt,
+    EntryNotFound,
+    InvalidValue,
+    LedgerNotFound,
+    MetadataCorrupt,
+    NothingMatches,
+    Refused,
+    SubscriptionNotFound,
+    Unsupported,
+)
+from pulsar_admin.store.history.servers import find_servers
+from pulsar_admin.store.history.versions import Version, iter_versions
+from pulsar_admin.store.model.cursors import Cursor, backlog_entries, is_own, normal_ranges
+from pulsar_admin.store.model.extent import Intervals, iter_ledger_parts, pending_intervals, subtract
 from pulsar_admin.store.model.ledgers import read_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
-from pulsar_admin.store.names import Position
+from pulsar_admin.store.names import Position, shell_word
+from pulsar_admin.store.sources.zookeeper import ServerFiles
+from pulsar_admin.store.timespec import format_time_ms
+from pulsar_admin.store.wording import counted, listed
 
 CURSOR_LEDGER, METADATA = "cursor-ledger", "metadata"
 
@@ -263,3 +294,429 @@ def _payloads(reader: EntryReader, ledger_id: int, newest: int, taken: list[byte
     for entry_id in range(newest, -1, -1):
         taken.append(bytes(reader.read(ledger_id, entry_id).payload))
         yield taken[-1]
+
+
+# -- the history of the metadata --------------------------------------------------------------------------------------
+
+
+_CURSOR_KEY = CURSOR_KEY.encode()
+
+
+class CursorHistory(Struct):
+    """Versions by the path of a cursor, lives by the id of a cursor ledger, and what could not be read."""
+
+    versions: dict[str, list[CursorVersion]] = field(default_factory=dict)
+    lives: dict[int, LedgerLife] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def states(self, reader: EntryReader, topic: Topic, subscription: str) -> Iterator[AckState]:
+        """Yield every state of a subscription that is left; raises SubscriptionNotFound where nothing ever had its name."""
+        found = self.versions.get(topic.name.cursor_path(subscription), [])
+        last = found[-1] if found else None
+        imported = imported_versions(reader.txn, topic, subscription)
+        new = [one for one in imported if last is None or (one.time_ms >= last.time_ms and one.info != last.info)]
+        if not found and not new:
+            raise SubscriptionNotFound(
+                f"topic {topic.name} had no subscription {subscription!r}",
+                hint=f"list them with: pulsar-admin topics subscriptions {shell_word(topic.name)}",
+                topic=str(topic.name),
+                subscription=subscription,
+            )
+        return iter_ack_states(reader, topic, [*found, *new], self.lives)
+
+
+def find_cursor_history(
+    sources: Iterable[Mapping[str, Any]], places: Iterable[str], paths: Iterable[str]
+) -> CursorHistory:  # Any: JSON
+    """Return what the ZooKeeper files in the SOURCES of a store and at PLACES have of the cursors at PATHS; empty where there are none.
+
+    Raises SourceNotFound for a place that is none, and as ``read_cursor_history``.
+    """
+    try:
+        servers = find_servers(sources, places)
+    except Refused:
+        return CursorHistory()
+    return read_cursor_history(servers, paths)
+
+
+def read_cursor_history(servers: Sequence[ServerFiles], paths: Iterable[str]) -> CursorHistory:
+    """Return what SERVERS, copies of one ensemble, have of the cursors at PATHS; raises as ``iter_versions``."""
+    history = CursorHistory()
+    cursors = dict.fromkeys(paths, -1)  # the last version's number, by which a missing one shows
+    ledgers = _CursorLedgers(history.lives)
+    for item in iter_versions(servers, lambda path: path in cursors or path.startswith(LEDGERS_ROOT)):
+        if isinstance(item, Version):
+            if item.path in cursors:
+                follows = item.kind != "snapshot" or item.version == cursors[item.path] + 1
+                cursors[item.path] = -1 if item.version is None else item.version
+                _take(history, item, follows)
+            else:
+                ledgers.take(item)
+        else:
+            history.problems.append(item.text)
+    return history
+
+
+def _take(history: CursorHistory, item: Version, follows: bool) -> None:
+    try:
+        info = None if item.value is None else decode_cursor_info(item.value, item.path)
+    except (MetadataCorrupt, Unsupported) as error:
+        history.problems.append(f"transaction {item.zxid:#x}: {error.message}")
+        return
+    history.versions.setdefault(item.path, []).append(CursorVersion(item.time_ms, info, item.zxid, follows))
+
+
+class _CursorLedgers:
+    """Keeps the lives of cursor ledgers: only they have a cursor's name in their metadata."""
+
+    def __init__(self, lives: dict[int, LedgerLife]) -> None:
+        self._lives = lives
+
+    def take(self, item: Version) -> None:
+        ledger_id = ledger_id_of_path(item.path)
+        if ledger_id is None:
+            return
+        life = self._lives.get(ledger_id)
+        if item.value is None:
+            if life is not None and life.ended_ms is None:
+                self._lives[ledger_id] = replace(life, ended_ms=item.time_ms)
+        elif _CURSOR_KEY in item.value:
+            life = life or LedgerLife()
+            if item.kind == "create":
+                life = replace(life, made_ms=item.time_ms)
+            elif life.ended_ms is None and _is_closed(item):
+                life = replace(life, ended_ms=item.time_ms)
+            self._lives[ledger_id] = life
+
+
+def _is_closed(item: Version) -> bool:
+    assert item.value is not None
+    try:
+        return decode_ledger_metadata(item.value, item.path).state is LedgerState.CLOSED
+    except (MetadataCorrupt, Unsupported):
+        return False
+
+
+# -- back to a state --------------------------------------------------------------------------------------------------
+
+
+IfUnsure = Literal["refuse", "redeliver", "skip", "oldest", "newest"]
+"""What to do where several states may have been in force: refuse; take what redelivers the most, so that nothing is lost; or the least."""
+
+_OLD_WORDS: Mapping[str, IfUnsure] = {"oldest": "redeliver", "newest": "skip"}
+_SHOWN = 3
+_NAME = re.compile(r"[0-9]+:[0-9]+|0x[0-9a-f]+|" + METADATA)
+
+
+class AsOf(Struct, frozen=True):
+    """The state meant: the one in force at ``time_ms``, or the one called ``name`` (an entry of a cursor ledger, or a zxid).
+
+    ``past``: what is known beyond the imported metadata. ``force``: also cursors of the broker's own.
+    """
+
+    time_ms: int | None = None
+    name: str = ""
+    if_unsure: IfUnsure = "refuse"
+    past: CursorHistory = field(default_factory=CursorHistory)
+    force: bool = False
+
+
+class StateThen(Struct, frozen=True):
+    """A state as ``name`` has it, or one made of several that ``name`` lists; None: ``problem`` says why there is none."""
+
+    state: CursorState | None
+    name: str
+    problem: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def is_state_name(text: str) -> bool:
+    """Whether TEXT names a state, not a time."""
+    return _NAME.fullmatch(text) is not None
+
+
+def plan_as_of(
+    reader: EntryReader, command: str, cursors: Iterable[tuple[Topic, Cursor]], as_of: AsOf, now_ms: int
+) -> Plan:
+    """Return one plan that brings CURSORS back to where they stood, all of them or none.
+
+    Raises EntryNotFound (no such state), NothingMatches (nothing is known of that time), and Refused where several states may have
+    been in force, and for a cursor of the broker's own.
+    """
+    listed = list(cursors)
+    if as_of.name and len(listed) > 1:
+        raise InvalidValue(
+            f"--as-of {as_of.name} is a state of one subscription, {len(listed)} are meant",
+            hint="name its topic, or a time",
+        )
+    moves = [_move(reader, topic, cursor, as_of) for topic, cursor in listed]
+    return plan_moves(reader, command, moves, now_ms)
+
+
+def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: AsOf) -> CursorMove:
+    states = as_of.past.states(reader, topic, cursor.name)
+    if as_of.time_ms is None:
+        found = _named(states, cursor, as_of.name)
+    else:
+        found = state_in_force(states, topic, cursor, as_of)
+    if found.state is None:
+        why = found.problem or f"{cursor.name} was deleted then"
+        raise EntryNotFound(f"{topic.name}: {found.name} is not a state: {why}", hint=_list_hint(cursor))
+    return CursorMove(
+        topic,
+        cursor,
+        found.state,
+        MoveBasis(f"as-of {found.name}", time_ms=as_of.time_ms),
+        warnings=(*found.warnings, *_trimmed(topic, found.state.mark_delete)),
+        force=as_of.force,
+    )
+
+
+def _named(states: Iterator[AckState], cursor: Cursor, name: str) -> StateThen:
+    for state in states:
+        if state.name == name:
+            return StateThen(state.state, name, state.problem)
+    raise EntryNotFound(f"{cursor.topic}: {cursor.name} has no state {name}", hint=_list_hint(cursor))
+
+
+def state_in_force(states: Iterator[AckState], topic: Topic, cursor: Cursor, as_of: AsOf) -> StateThen:
+    """Return the state of CURSOR in TOPIC that was in force at the time; raises NothingMatches, Refused."""
+    assert as_of.time_ms is not None
+    possible: _Possible | None = None
+    for state in states:
+        if state.not_before is not None and state.not_before.time_ms > as_of.time_ms:
+            break
+        if possible is None or (state.not_after is not None and state.not_after.time_ms <= as_of.time_ms):
+            possible = _Possible(topic, cursor.name)
+        possible.add(state)
+    else:
+        state = None
+    if possible is None or possible.last is None:
+        why = "nothing is left of its states"
+        if state is not None and state.not_before is not None:
+            why = f"the earliest state that is left, {state.name}, is not before {_text(state.not_before)}"
+        raise NothingMatches(f"{cursor.topic}: {cursor.name}: {why}", hint=_list_hint(cursor))
+    if possible.was_there_by(as_of.time_ms) and possible.are_alike:
+        return StateThen(possible.last.state, possible.last.name, possible.last.problem)
+    return _chosen(cursor, possible, as_of)
+
+
+class _Extreme(Struct, frozen=True):
+    """A state, what it is called, and what it gives consumers; ``name`` empty: it was made of several."""
+
+    state: CursorState
+    name: str
+    pending: Pending
+
+
+class _Possible:
+    """The states that may have been in force, and what consumers would get by all of them together."""
+
+    def __init__(self, topic: Topic, cursor: str) -> None:
+        self._topic = topic
+        self._can_be_joined = not is_own(cursor)
+        self.states = 0
+        self.first: AckState | None = None
+        self.last: AckState | None = None
+        self.unknown: list[AckState] = []
+        """Those that cannot be read, or in which the subscription was deleted."""
+        self.most: _Extreme | None = None
+        self.least: _Extreme | None = None
+
+    def add(self, state: AckState) -> None:
+        """Add STATE, which came after those that were added."""
+        self.states += 1
+        self.first, self.last = self.first or state, state
+        if state.state is None:
+            self.unknown.append(state)
+            return
+        found = _Extreme(state.state, state.name, pending_of(self._topic, state.state))
+        self.most = found if self.most is None else self._most_of(self.most, found)
+        self.least = found if self.least is None else self._least_of(self.least, found)
+
+    def _most_of(self, one: _Extreme, other: _Extreme) -> _Extreme:
+        lower, higher = sorted((one, other), key=lambda found: found.state.mark_delete)
+        return self._joined(either(self._topic, one.pending, other.pending), lower, higher)
+
+    def _least_of(self, one: _Extreme, other: _Extreme) -> _Extreme:
+        lower, higher = sorted((one, other), key=lambda found: found.state.mark_delete)
+        return self._joined(both(self._topic, one.pending, other.pending), higher, lower)
+
+    def _joined(self, pending: Pending, nearer: _Extreme, other: _Extreme) -> _Extreme:
+        """Return the state that gives PENDING: NEARER, OTHER, or one made of both, unless a broker keeps more in it that fits no other."""
+        for found in (nearer, other):
+            if found.pending == pending:
+                return found
+        if not self._can_be_joined:
+            return nearer
+        return _Extreme(state_of(self._topic, pending, nearer.state), "", pending)
+
+    def was_there_by(self, time_ms: int) -> bool:
+        """Whether the first of them was written by then."""
+        return self.first is not None and self.first.not_after is not None and self.first.not_after.time_ms <= time_ms
+
+    @property
+    def are_alike(self) -> bool:
+        """Whether they give consumers the same."""
+        if self.most is None or self.least is None:
+            return self.states == 1
+        return not self.unknown and self.most.pending == self.least.pending
+
+    def text(self) -> str:
+        """Name them."""
+        assert self.first is not None
+        assert self.last is not None
+        if self.states == 1:
+            return self.first.name
+        return f"{counted(self.states, 'state')}, {self.first.name} to {self.last.name}"
+
+
+def _chosen(cursor: Cursor, possible: _Possible, as_of: AsOf) -> StateThen:
+    assert as_of.time_ms is not None
+    most, least, last = possible.most, possible.least, possible.last
+    assert last is not None
+    text = f"{cursor.name} may have stood at {possible.text()}, at {format_time_ms(as_of.time_ms)}"
+    if not possible.was_there_by(as_of.time_ms):
+        text += ", or earlier: when the first of them was written is not known"
+    elif last.not_after is not None:
+        text += f": {last.name} was written by {_text(last.not_after)}"
+    if possible.unknown:
+        names = listed((state.name for state in possible.unknown), _SHOWN)
+        text += f"; of {names} it is not known what was acknowledged"
+    if most is None or least is None:
+        return StateThen(None, possible.text(), possible.unknown[0].problem)
+    between = counted(most.pending.count - least.pending.count, "entry")
+    if as_of.if_unsure == "refuse":
+        ways = f"to take it all the same: --as-of {last.name}"
+        if most.pending != least.pending:
+            ways = (
+                f"--if-unsure redeliver: consumers get all that any of these states had left, up to {between} again; --if-unsure skip:"
+                f" they lose up to {between} that were not acknowledged; or name one: --as-of {last.name}"
+            )
+        raise Refused(
+            f"{cursor.topic}: {text}",
+            hint=ways,
+            topic=str(cursor.topic),
+            subscription=cursor.name,
+            states=possible.states,
+        )
+    chosen, effect = (
+        (most, f"consumers get up to {between} again")
+        if as_of.if_unsure in ("redeliver", "oldest")
+        else (least, f"consumers lose up to {between} that were not acknowledged")
+    )
+    warnings = [text if most.pending == least.pending else f"{text}; {effect}"]
+    if as_of.if_unsure in _OLD_WORDS:
+        warnings.insert(0, f"--if-unsure {as_of.if_unsure} is an older word for {_OLD_WORDS[as_of.if_unsure]}")
+    return StateThen(chosen.state, chosen.name or f"all of {possible.text()}", "", tuple(warnings))
+
+
+def _text(bound: Bound) -> str:
+    return f"{format_time_ms(bound.time_ms)} ({bound.by})"
+
+
+def _trimmed(topic: Topic, mark_delete: Position) -> tuple[str, ...]:
+    """Say that entries which that state would give are gone with their ledgers."""
+    if not topic.ids or mark_delete.ledger_id >= topic.ids[0]:
+        return ()
+    return (f"what that state had left before ledger {topic.ids[0]} is trimmed: it is not given again",)
+
+
+def _list_hint(cursor: Cursor) -> str:
+    return (
+        f"list what is known with: pulsar-admin topics subscription-history {shell_word(cursor.topic)}"
+        f" -s {shell_word(cursor.name)}"
+    )
+
+
+# -- several states together ------------------------------------------------------------------------------------------
+
+
+Words = tuple[int, ...]
+"""Messages of a batch that are not acknowledged, as words of a bit set."""
+
+
+class Pending(Struct, frozen=True):
+    """What a state gives consumers: entries, as intervals of ranks, and of batches among them that are acknowledged in part, the rest."""
+
+    entries: Intervals
+    batches: Mapping[Position, Words]
+
+    @property
+    def count(self) -> int:
+        """How many entries it gives."""
+        return sum(end - start for start, end in self.entries)
+
+    def has(self, rank: int) -> bool:
+        """Whether the entry at RANK is among them."""
+        return any(start <= rank < end for start, end in self.entries)
+
+
+def pending_of(topic: Topic, state: CursorState) -> Pending:
+    """Return what STATE gives of TOPIC."""
+    entries = pending_intervals(topic, state)
+    found = Pending(entries, {})
+    batches = {
+        at: words for at, words in state.batch_deletes.items() if topic.is_entry(at) and found.has(topic.rank(at))
+    }
+    return Pending(entries, batches)
+
+
+def either(topic: Topic, one: Pending, other: Pending) -> Pending:
+    """Return what ONE or OTHER gives."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted((*one.entries, *other.entries)):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    batches: dict[Position, Words] = {}
+    for at in (*one.batches, *other.batches):
+        mine, theirs = one.batches.get(at), other.batches.get(at)
+        rank = topic.rank(at)
+        if mine is not None and theirs is not None:
+            batches[at] = _joined(mine, theirs)
+        elif mine is not None and not other.has(rank):
+            batches[at] = mine
+        elif theirs is not None and not one.has(rank):
+            batches[at] = theirs
+    return Pending(tuple(merged), batches)
+
+
+def both(topic: Topic, one: Pending, other: Pending) -> Pending:
+    """Return what ONE and OTHER give."""
+    entries = subtract(one.entries, subtract(one.entries, other.entries))
+    common = Pending(entries, {})
+    batches: dict[Position, Words] = {}
+    for at in (*one.batches, *other.batches):
+        if not common.has(topic.rank(at)):
+            continue
+        mine, theirs = one.batches.get(at), other.batches.get(at)
+        if mine is not None and theirs is not None:
+            batches[at] = tuple(left & right for left, right in zip(mine, theirs, strict=False))
+        else:
+            batches[at] = mine or theirs or ()
+    done = tuple(sorted((topic.rank(at), topic.rank(at) + 1) for at, words in batches.items() if not any(words)))
+    return Pending(subtract(entries, done), {at: words for at, words in batches.items() if any(words)})
+
+
+def _joined(mine: Words, theirs: Words) -> Words:
+    longest = max(len(mine), len(theirs))
+    padded = (words + (0,) * (longest - len(words)) for words in (mine, theirs))
+    return tuple(left | right for left, right in zip(*padded, strict=True))
+
+
+def state_of(topic: Topic, pending: Pending, like: CursorState) -> CursorState:
+    """Return the state that gives exactly PENDING of TOPIC, with the properties of LIKE, and its mark-delete where that has this place."""
+    count = topic.number_of_entries
+    first = pending.entries[0][0] if pending.entries else count
+    mark_delete = like.mark_delete
+    if topic.place(mark_delete) != first:
+        mark_delete = topic.at_rank(first - 1) if first else topic.first_position
+    acknowledged = subtract(((first, count),), pending.entries)
+    ranges = tuple(
+        (Position(ledger_id, low - 1), Position(ledger_id, high))
+        for start, end in acknowledged
+        for ledger_id, low, high in iter_ledger_parts(topic, start, end)
+    )
+    return CursorState(mark_delete, ranges, dict(pending.batches), like.properties)

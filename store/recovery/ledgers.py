@@ -29,7 +29,7 @@ from pulsar_admin.store.model.ledger_owners import custom_text
 from pulsar_admin.store.model.ledgers import Ledger, find_times, iter_gaps, iter_indexed_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import shell_word
-from pulsar_admin.store.recovery.forgotten import Indexed, find_forgetful, read_indexed
+from pulsar_admin.store.recovery.metadata_index import Indexed, find_forgetful, read_indexed
 from pulsar_admin.store.recovery.past import Fate, Past
 from pulsar_admin.store.wording import counted, listed, plural
 

@@ -18,7 +18,7 @@ from pulsar_admin.store.db.files import Damage, iter_metadata_damage
 from pulsar_admin.store.db.next_ledger_id import NextLedgerId, find_given_meanwhile, find_next_ledger_id
 from pulsar_admin.store.db.tree import Node, decode_node, iter_values, put_nodes
 from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, Refused, SourceNotFound
-from pulsar_admin.store.recovery.known import Known, no_metadata, read_known
+from pulsar_admin.store.recovery.metadata_index import Known, no_metadata, read_known
 from pulsar_admin.store.sources.cluster import read_stored_layout
 from pulsar_admin.store.sources.given import GivenBookie, check_apart, find_bookie
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source

@@ -17,7 +17,7 @@ from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
 from pulsar_admin.store.recovery.broker_forecast import BrokerForecast
 from pulsar_admin.store.recovery.disks import Disk, IndexKind, LogLedgers, count_entries, iter_log_ledgers, read_disks
-from pulsar_admin.store.recovery.known import Known
+from pulsar_admin.store.recovery.metadata_index import Known
 from pulsar_admin.store.sources.bookies import identity_of, read_cookie
 from pulsar_admin.store.sources.given import missing_directories
 from pulsar_admin.store.sources.journals import read_replayed_entries

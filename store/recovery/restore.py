@@ -36,11 +36,9 @@ from pulsar_admin.store.model.ledgers import read_ledger
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, TopicLedger
 from pulsar_admin.store.names import TopicName, decode_name
-from pulsar_admin.store.recovery.as_of import AsOf, state_in_force
-from pulsar_admin.store.recovery.cursor_versions import CursorHistory, read_cursor_history
+from pulsar_admin.store.recovery.acks import AsOf, CursorHistory, read_cursor_history, state_in_force
 from pulsar_admin.store.recovery.ledgers import Returning, find_returning
-from pulsar_admin.store.recovery.past import Past
-from pulsar_admin.store.recovery.topics import CursorThen, TopicThen, find_fate, read_deleted
+from pulsar_admin.store.recovery.past import CursorThen, Past, TopicThen, find_fate, read_deleted
 from pulsar_admin.store.recovery.undelete import Comeback, Copies, Undelete, target_of
 from pulsar_admin.store.sources.zookeeper import ServerFiles
 from pulsar_admin.store.timespec import format_time_ms

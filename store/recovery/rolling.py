@@ -39,11 +39,16 @@ from pulsar_admin.store.recovery.chains import Chains, Group, Naming, find_chain
 from pulsar_admin.store.recovery.closing import MadeLedger, find_readable_end, fit_ensembles, make_ledger
 from pulsar_admin.store.recovery.cursor_chains import Followed, follow, newest_compaction, read_unnamed
 from pulsar_admin.store.recovery.evidence import MESSAGES, LedgerEvidence, read_evidence
-from pulsar_admin.store.recovery.forgotten import find_collected
 from pulsar_admin.store.recovery.from_ledgers import COMMAND, Remade, Sources, newer_index
-from pulsar_admin.store.recovery.lost_found import plan_lost_and_found
+from pulsar_admin.store.recovery.metadata_index import find_collected
+from pulsar_admin.store.recovery.missing_topics import (
+    Younger,
+    close_others,
+    plan_lost_and_found,
+    tie_schemas,
+    used_versions,
+)
 from pulsar_admin.store.recovery.survey import Survey, newest_known
-from pulsar_admin.store.recovery.younger import Younger, close_others, tie_schemas, used_versions
 from pulsar_admin.store.wording import counted, listed, plural
 
 

@@ -45,10 +45,9 @@ from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.resources import tenant_path
 from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
-from pulsar_admin.store.recovery.forgotten import find_forgetful, read_indexed
 from pulsar_admin.store.recovery.ledgers import Returning, find_returning, index_texts, ledger_step, lost_text
-from pulsar_admin.store.recovery.past import Keep, Past, is_ledger
-from pulsar_admin.store.recovery.topics import CursorThen, TopicThen, find_fate
+from pulsar_admin.store.recovery.metadata_index import find_forgetful, read_indexed
+from pulsar_admin.store.recovery.past import CursorThen, Keep, Past, TopicThen, find_fate, is_ledger
 from pulsar_admin.store.wording import counted, listed, plural
 
 SUFFIX = "-restored"

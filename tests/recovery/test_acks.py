@@ -31,11 +31,21 @@ from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.managed_ledger_pb2 import PositionInfo
-from pulsar_admin.store.recovery.acks import AckState, CursorVersion, imported_versions, iter_ack_states
-from pulsar_admin.store.recovery.as_of import AsOf, plan_as_of
-from pulsar_admin.store.recovery.cursor_versions import CursorHistory, find_cursor_history
+from pulsar_admin.store.recovery.acks import (
+    AckState,
+    AsOf,
+    CursorHistory,
+    CursorVersion,
+    both,
+    either,
+    find_cursor_history,
+    imported_versions,
+    iter_ack_states,
+    pending_of,
+    plan_as_of,
+    state_of,
+)
 from pulsar_admin.store.recovery.past import Past
-from pulsar_admin.store.recovery.possible import both, either, pending_of, state_of
 from pulsar_admin.store.recovery.restore import read_then
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli

@@ -16,7 +16,7 @@ from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header, enc
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_path
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.errors import Unsupported
-from pulsar_admin.store.recovery.known import no_metadata, read_known
+from pulsar_admin.store.recovery.metadata_index import no_metadata, read_known
 from pulsar_admin.store.recovery.preflight import Logs, Share, read_preflight, refusal
 from pulsar_admin.store.sources.rocksdb import create_database
 from tests.conftest import Cli

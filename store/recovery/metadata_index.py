@@ -1,6 +1,8 @@
-"""What a metadata store knows of ledgers: which there are, who names them, and which id it would give next.
+"""Which ledgers metadata knows, who names them and which id it would give next; and which of them bookies' indexes no longer have.
 
-Upstream ``HierarchicalLedgerManager``: a ledger exists when its node does, whatever is in it.
+Upstream: a ledger exists when its node does, whatever is in it (``HierarchicalLedgerManager``). ``ScanAndCompareGarbageCollector`` takes a
+deleted one out of a bookie's index at once, and its bytes go with their entry log, often much later (BookKeeper 4.17). Until its journals
+are replayed an index also lacks what was written last.
 """
 
 from __future__ import annotations
@@ -9,24 +11,34 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-import numpy as np
 from msgspec import Struct
 
-from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.bookie import Cookie
 from pulsar_admin.store.codec.ledgermetadata import (
     COOKIES,
     INSTANCE_ID,
     LEDGERS_ROOT,
+    LedgerMetadata,
     decode_members,
     ledger_id_of_path,
 )
+from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
+from pulsar_admin.store.db.copies import has_copies, iter_copies
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.db.storeinfo import StoreInfo
 from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.facts.trees import Tree, add_path, trees_of
+from pulsar_admin.store.model.ledgers import iter_blocks
+from pulsar_admin.store.model.placement import ensemble_bookies
 from pulsar_admin.store.model.references import read_namings
-from pulsar_admin.store.names import MANAGED_LEDGERS
+from pulsar_admin.store.names import MANAGED_LEDGERS, FileKind
 from pulsar_admin.store.sources.bookies import find_cookie
+
+if TYPE_CHECKING:
+    from pulsar_admin.store.aliases import Array
 
 _BITS = 64
 _LAYOUTS = ("org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", "hierarchical:1")
@@ -34,13 +46,15 @@ _LAYOUTS = ("org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", "hi
 
 def is_among(ids: Array, wanted: Array) -> Array:
     """Return which of WANTED are among IDS, which ascend."""
+    import numpy as np
+
     if not len(ids):
         return np.zeros(len(wanted), np.bool_)
     found: Array = ids[np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)] == wanted
     return found
 
 
-class Names:
+class LedgerNames:
     """Who names a ledger, packed: there may be millions."""
 
     def __init__(self) -> None:
@@ -61,10 +75,14 @@ class Names:
     @property
     def ledgers(self) -> Array:
         """The ledgers that anybody names, in no order."""
+        import numpy as np
+
         return np.frombuffer(self._ledgers, np.int64)
 
     def of(self, ledgers: Array) -> Iterator[tuple[str, Array]]:
         """Yield (who names them, the indexes of some of LEDGERS); of what several name the first of them."""
+        import numpy as np
+
         named = self.ledgers
         if not len(named) or not len(ledgers):
             return
@@ -87,7 +105,7 @@ class Known(Struct, frozen=True):
 
     name: str
     ledgers: Array
-    names: Names
+    names: LedgerNames
     next_id: int | None
     instance_id: str
     cookies: Mapping[str, Cookie | None]
@@ -109,6 +127,8 @@ class Known(Struct, frozen=True):
 
     def may_be_on(self, bookie_id: str, ledgers: Array) -> Array:
         """Return which of LEDGERS have a node that has the bookie in an ensemble, or of which that is not known."""
+        import numpy as np
+
         found = self.has(ledgers)
         if self.holders is None or bookie_id not in self.bookies[:_BITS]:
             return found
@@ -119,7 +139,9 @@ class Known(Struct, frozen=True):
 
 def no_metadata() -> Known:
     """Return what an empty metadata store says."""
-    return Known("an empty metadata store", np.zeros(0, np.int64), Names(), 0, "", {})
+    import numpy as np
+
+    return Known("an empty metadata store", np.zeros(0, np.int64), LedgerNames(), 0, "", {})
 
 
 def read_known(
@@ -133,7 +155,9 @@ def read_known(
 
     Raises Unsupported for another layout than Pulsar's.
     """
-    ledgers, names, cookies = array("q"), Names(), dict[str, Cookie | None]()
+    import numpy as np
+
+    ledgers, names, cookies = array("q"), LedgerNames(), dict[str, Cookie | None]()
     unknown = Counter[str]()
     masks, bits = array("Q"), {bookie_id: 1 << number for number, bookie_id in enumerate(bookies[:_BITS])}
     instance_id = ""
@@ -189,7 +213,76 @@ def _check_layout(name: str, value: bytes) -> None:
         )
 
 
-def _add_names(names: Names, path: str, value: bytes) -> None:
+def _add_names(names: LedgerNames, path: str, value: bytes) -> None:
     """Add the ledgers that the node at PATH names."""
     for _, name, cursor, ledger_ids in read_namings(path, value):
         names.add(ledger_ids, f"{name} -s {cursor}" if cursor else name)
+
+
+# -- what the indexes of bookies no longer have -----------------------------------------------------------------------
+
+
+Indexed = Mapping[str, "Array"]
+"""Bookie id → the ledgers that its index has, ascending."""
+
+
+def read_indexed(info: StoreInfo) -> dict[str, Array]:
+    """Return what the indexes of the imported bookies have; a bookie without one, or with one that cannot be read, is left out."""
+    import numpy as np
+
+    from pulsar_admin.store.recovery.disks import IndexKind, read_disks
+
+    found = {}
+    for bookie in iter_imported_bookies(info):
+        with suppress(StoreError, OSError):
+            disks = [disk for disk in read_disks(bookie) if disk.storage is not IndexKind.NONE]
+            if disks:
+                found[bookie.bookie_id] = np.unique(np.concatenate([disk.ledgers for disk in disks]))
+    return found
+
+
+def find_forgetful(indexed: Indexed, ledger_id: int, metadata: LedgerMetadata) -> list[str]:
+    """Return the bookies of a ledger's ensembles whose index does not have it."""
+    return [
+        bookie for bookie in ensemble_bookies(metadata) if bookie in indexed and not _has(indexed[bookie], ledger_id)
+    ]
+
+
+def _has(ledgers: Array, ledger_id: int) -> bool:
+    place = int(ledgers.searchsorted(ledger_id))
+    return place < len(ledgers) and int(ledgers[place]) == ledger_id
+
+
+def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
+    """Return those of LEDGER_IDS that no bookie's index has, though entry logs do; none where an index cannot be read."""
+    bookies = list(iter_imported_bookies(txn.store.info))
+    if not bookies or not all(path.is_dir() for bookie in bookies for path in bookie.directories):
+        return []  # the disks are not at hand any more
+    indexed = _indexed(bookies)
+    if indexed is None:
+        return []
+    journals = {log.file_id for log in iter_logs(txn) if log.kind == FileKind.JOURNAL}
+    left = (one for one in sorted(set(ledger_ids)) if one not in indexed)
+    return [one for one in left if (files := set(_files(txn, one))) and files.isdisjoint(journals)]
+
+
+def _indexed(bookies: Iterable[Bookie]) -> set[int] | None:
+    """Return the ledgers that any of BOOKIES has in its index; None where one of them cannot be read, or is not there."""
+    from pulsar_admin.store.recovery.disks import IndexKind, read_disks  # numpy
+
+    try:
+        disks = [disk for bookie in bookies for disk in read_disks(bookie)]
+    except StoreError:
+        return None
+    if any(disk.storage is IndexKind.NONE or disk.problems for disk in disks):
+        return None
+    return {ledger_id for disk in disks for ledger_id in disk.ledgers.tolist()}
+
+
+def _files(txn: Txn, ledger_id: int) -> Iterator[int]:
+    if has_copies(txn):
+        yield from (file_id for file_id, _ in iter_copies(txn, ledger_id))
+        return
+    for block in iter_blocks(txn, ledger_id):
+        column = block.files()
+        yield from (column,) if isinstance(column, int) else column

@@ -1,0 +1,316 @@
+"""Topics and ledgers that the metadata does not list: those that were deleted, by its history or by what entries say, and what became of
+ledgers that are younger than it.
+
+Two witnesses join two ledgers, or they stay apart (``store.recovery.chains``); what nothing names is a topic of ``lost-and-found/ledgers``,
+where no broker deletes anything. Every younger ledger gets metadata, since a bookie deletes the entries of one that has none
+(``ScanAndCompareGarbageCollector``, BookKeeper 4.17). A schema ledger is its topic's where its entries list versions of then, as
+``BookkeeperSchemaStorage`` writes them, or the topic's messages use its version (Pulsar 4.0.8).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from msgspec import Struct, field
+
+from pulsar_admin.store.changes.cursors import info_of_state
+from pulsar_admin.store.changes.plan import ChangePart
+from pulsar_admin.store.codec.claims import APPLICATION, schema_claims, topic_claims
+from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.policies import encode_json_object
+from pulsar_admin.store.codec.schema import decode_schema_locator
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.db.tree import find_node, tree_key
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, StoreError, TopicNotFound
+from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_indexed_ids
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.resources import TENANT, tenant_path
+from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_topic, topic_of_path
+from pulsar_admin.store.recovery.chains import LOST_AND_FOUND, Chains, Group, Naming, find_chains, find_names, name_of
+from pulsar_admin.store.recovery.closing import MadeLedger, close_ledger, make_ledger
+from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR, MESSAGES, SCHEMA, LedgerEvidence, read_evidence
+from pulsar_admin.store.recovery.from_ledgers import Remade, Sources, cluster_of, default_policies
+from pulsar_admin.store.recovery.keepalive_cursor import HOLDING
+from pulsar_admin.store.recovery.ledgers import iter_deleted_ids
+from pulsar_admin.store.recovery.past import Fate, Listing, Past
+from pulsar_admin.store.recovery.schemas import made_locator
+from pulsar_admin.store.wording import counted, listed, plural
+
+
+class GoneTopic(Struct, frozen=True):
+    """A topic and the ledgers that it no longer lists. ``deleted_ms``: None where it is there, or nothing says when it was deleted.
+
+    ``here``: of those ledgers, how many have entries here and nothing references them; ``entries``: how many entries those have.
+    """
+
+    topic: TopicName
+    deleted_ms: int | None
+    ledgers: int
+    here: int
+    entries: int
+
+
+def is_topic_node(path: str, value: bytes) -> bool:
+    """Filter for ``store.recovery.past.read_past``: keep only what the history has of topics' nodes."""
+    return topic_of_path(path) is not None
+
+
+def iter_gone(txn: Txn, past: Past) -> Iterator[GoneTopic]:
+    """Yield every deleted topic of PAST, by name, and others that have lost ledgers of which entries are here."""
+    for name in sorted(past.listed):
+        deleted_ms = past.fates[name.path].gone_ms
+        unlisted = [ledger_id for ledger_id, listing in past.listed[name].items() if listing.gone_ms is not None]
+        # What something else references is not this topic's to bring back, though its entries are here.
+        here = [times for one in unlisted if not find_owners(txn, one) and (times := find_times(txn, one)) is not None]
+        if here or deleted_ms is not None:
+            entries = sum(times.sums.entries for times in here)
+            yield GoneTopic(name, deleted_ms or None, len(unlisted), len(here), entries)
+
+
+# -- deleted ones, by their entries -----------------------------------------------------------------------------------
+
+
+def read_past_by_evidence(reader: EntryReader) -> Past:
+    """Return what entries say of deleted ledgers; every entry's head is read. Subscriptions are not known. Raises Refused."""
+    txn = reader.txn
+    known: dict[int, str] = {}
+    for name in iter_topics(txn):
+        with suppress(
+            TopicNotFound, MetadataCorrupt
+        ):  # its node is gone, or cannot be decoded: no list says what it has
+            known |= dict.fromkeys(read_topic(txn, name).ids, str(name))
+    evidence = {one.ledger_id: one for one in read_evidence(reader, [*iter_indexed_ids(txn)])}
+    chains = find_chains(evidence.values(), known)
+    names = find_names(reader, evidence.values(), chains)
+    deleted = set(iter_deleted_ids(txn))
+    past = Past()
+    for group in chains.groups:
+        mine = [one for one in group.ledger_ids if one in deleted]
+        if mine:
+            _add(past, reader, name_of(group, names), mine, evidence)
+            past.witnesses[name_of(group, names)] = _witnesses(chains, names.get(group), mine)
+    return past
+
+
+def _add(
+    past: Past, reader: EntryReader, name: TopicName, ledgers: list[int], evidence: dict[int, LedgerEvidence]
+) -> None:
+    node = find_node(reader.txn, name.path)
+    past.fates[name.path] = Fate(b"", 0, 0) if node is None else Fate(node.value, 0)
+    custom = {**APPLICATION, **topic_claims(name)}
+    for ledger_id in ledgers:
+        published = evidence[ledger_id].publish_ms
+        info = LedgerInfo(ledger_id, timestamp_ms=0 if published is None else published[1])
+        past.listed.setdefault(name, {})[ledger_id] = Listing(info, 0)
+        value = encode_ledger_metadata(close_ledger(reader, ledger_id, custom).metadata)
+        past.fates[ledger_path(ledger_id)] = Fate(value, 0, 0)
+
+
+def _witnesses(chains: Chains, naming: Naming | None, ledgers: list[int]) -> list[str]:
+    """Return what says that LEDGERS belong together, and to the topic."""
+    named = [] if naming is None else [f"its name: {'; '.join(naming.witnesses)}"]
+    return named + [
+        f"ledgers {join.ledger_id} and {join.next_id} belong together: {'; '.join(join.witnesses)}"
+        for join in chains.joins
+        if join.ledger_id in ledgers or join.next_id in ledgers
+    ]
+
+
+# -- younger ledgers of no known topic --------------------------------------------------------------------------------
+
+
+class LostAndFound(Remade):
+    """What is made for groups of no topic."""
+
+    ledger_ids: list[int] = field(default_factory=list)
+
+
+def plan_lost_and_found(
+    sources: Sources, groups: Sequence[Group], newest: int, names: Mapping[Group, Naming]
+) -> LostAndFound:
+    """Plan a topic for the ledgers above NEWEST of each of GROUPS, with one subscription at its beginning."""
+    found = LostAndFound(sources)
+    entries = ledgers = 0
+    for group in groups:
+        made = _made(found, group, newest, names)
+        if made:
+            _make_topic(found, group, made, names)
+            found.ledger_ids += [one.ledger_id for one in made]
+            if group not in names:
+                ledgers += len(made)
+                entries += sum(one.entries for one in made)
+    topics = [parse_topic(part.topic) for part in found.parts if part.topic]
+    for namespace in sorted({one.namespace for one in topics}, key=str):
+        _make_namespace(found, namespace)
+    lost = sum(one.namespace == LOST_AND_FOUND for one in topics)
+    if lost < len(topics):
+        found.warnings.append(
+            f"{counted(len(topics) - lost, 'topic')} of no node {plural(len(topics) - lost, 'has', 'have')} the name that entries say, and"
+            f" a subscription {HOLDING} that keeps the messages: make yours, then remove it"
+        )
+    if lost:
+        found.warnings.append(
+            f"{counted(ledgers, 'ledger')} of {counted(entries, 'entry')} {plural(ledgers, 'is', 'are')} of no topic of this metadata, or"
+            f" one witness alone says of which: see {counted(lost, 'topic')} of {LOST_AND_FOUND}"
+        )
+    return found
+
+
+def _made(found: LostAndFound, group: Group, newest: int, names: Mapping[Group, Naming]) -> list[MadeLedger]:
+    custom = topic_claims(name_of(group, names))
+    made = []
+    sibling = find_metadata(found.txn, newest) if newest >= 0 else None
+    for ledger_id in group.ledger_ids:
+        if ledger_id > newest:
+            try:
+                made.append(make_ledger(found.sources.reader, ledger_id, custom, sibling))
+            except Refused as error:
+                found.warnings.append(error.message)
+    return made
+
+
+def _make_topic(found: LostAndFound, group: Group, made: Sequence[MadeLedger], names: Mapping[Group, Naming]) -> None:
+    name = name_of(group, names)
+    now_ms = found.sources.now_ms
+    closed = [LedgerInfo(one.ledger_id, one.entries, one.metadata.length, now_ms) for one in made[:-1]]
+    managed = ManagedLedger((*closed, LedgerInfo(made[-1].ledger_id)))
+    cursor = info_of_state(CursorState(Position(made[0].ledger_id, -1)), {})
+    values = {
+        name.path: encode_managed_ledger(managed),
+        name.cursor_path(HOLDING): encode_cursor_info(cursor),
+        **{ledger_path(one.ledger_id): encode_ledger_metadata(one.metadata) for one in made},
+    }
+    for path, value in values.items():
+        found.put(path, value)
+    after: dict[str, object] = {"ledgers": [one.ledger_id for one in made], "entries": sum(one.entries for one in made)}
+    if group in names:
+        after["witnesses"] = list(names[group].witnesses)
+    warnings = tuple(text for one in made for text in one.warnings)
+    found.parts.append(ChangePart(topic=str(name), after=after, warnings=warnings))
+
+
+def _make_namespace(found: LostAndFound, namespace: NamespaceName) -> None:
+    cluster = cluster_of(found.sources)
+    tenant = TENANT.replace(None, {"adminRoles": [], "allowedClusters": [cluster]})
+    for path, value in (
+        (tenant_path(namespace.tenant), tenant),
+        (namespace.policies_path, default_policies(cluster)),
+    ):
+        if find_node(found.txn, path) is None and all(step.key != tree_key(path) for step in found.steps):
+            found.put(path, encode_json_object(value))
+
+
+# -- younger ledgers that are no topic's messages ---------------------------------------------------------------------
+
+
+class Younger(Remade):
+    """What is made for ledgers that go on with no topic's messages. ``tied``: ledger → what its metadata says that it belongs to."""
+
+    tied: dict[int, Mapping[str, bytes]] = field(default_factory=dict)
+
+
+# -- schemas ----------------------------------------------------------------------------------------------------------
+
+
+def tie_schemas(younger: Younger, young: Iterable[LedgerEvidence], used: Mapping[TopicName, int]) -> None:
+    """Write the locators of schemas that YOUNG ledgers go on with. USED: topic → highest version that its messages use, −1 none."""
+    by_topic: dict[TopicName, list[LedgerEvidence]] = defaultdict(list)
+    for one in young:
+        for schema_id in one.topics if one.kind == SCHEMA and len(one.topics) == 1 else ():
+            try:
+                by_topic[parse_topic(f"persistent://{schema_id}")].append(one)
+            except StoreError:
+                continue
+    for name, ledgers in sorted(by_topic.items(), key=lambda item: str(item[0])):
+        if name in used:
+            _tie_schema(younger, name, ledgers, used[name])
+
+
+def _tie_schema(younger: Younger, name: TopicName, ledgers: Iterable[LedgerEvidence], used: int) -> None:
+    reader = younger.sources.reader
+    node = find_node(reader.txn, name.schema_path)
+    before = None if node is None else node.value
+    listed: set[int] = set()
+    if before:
+        try:
+            listed = {item.position.ledger_id for item in decode_schema_locator(before, name.schema_path).index}
+        except StoreError:
+            return
+        ledgers = [one for one in ledgers if listed & one.points.keys()]
+    ids = sorted(one.ledger_id for one in ledgers)
+    found = made_locator(reader, ids, before) if ids else None
+    if found is None or (not before and used < found.versions[0].number) or found.value == before:
+        return
+    second = (
+        "its entries list versions of this metadata"
+        if before
+        else f"messages of the topic use version {min(used, found.versions[-1].number)}"
+    )
+    younger.put(name.schema_path, found.value)
+    younger.tied |= {one: schema_claims(name) for one in ids}
+    shown = [{"version": one.number, "ledger": one.ledger_id} for one in found.versions if one.ledger_id not in listed]
+    after = {"schemaVersions": shown, "witnesses": ["its entries name the topic", second]}
+    younger.parts.append(ChangePart(topic=str(name), after=after, warnings=tuple(found.warnings)))
+
+
+def used_versions(
+    topics: Iterable[TopicName], chains: Chains, evidence: Mapping[int, LedgerEvidence], names: Mapping[str, TopicName]
+) -> dict[TopicName, int]:
+    """Return base topic → highest schema version that its messages use. NAMES: of groups of no known topic, by their first ledger."""
+    used = {name.base: -1 for name in topics}
+    for group in chains.groups:
+        name = parse_topic(group.topic) if group.topic else names.get(str(group.ledger_ids[0]))
+        if name is not None and group.kind == MESSAGES:
+            most = max(evidence[one].schema_version for one in group.ledger_ids)
+            used[name.base] = max(used.get(name.base, -1), most)
+    return used
+
+
+# -- all others -------------------------------------------------------------------------------------------------------
+
+
+def close_others(younger: Younger, young: Iterable[LedgerEvidence]) -> None:
+    """Give each of YOUNG metadata; what is tied to nothing is listed with its kind."""
+    loose: Counter[str] = Counter()
+    lost: list[int] = []
+    for one in young:
+        claims = younger.tied.get(one.ledger_id)
+        try:
+            closed = close_ledger(younger.sources.reader, one.ledger_id, {**APPLICATION, **(claims or {})})
+        except Refused as error:
+            younger.warnings.append(error.message)
+            continue
+        younger.put(ledger_path(one.ledger_id), encode_ledger_metadata(closed.metadata))
+        lost += [one.ledger_id] if closed.missing else []
+        if claims is None:
+            loose[one.kind] += 1
+            after = {"kind": one.kind, "entries": one.entries, "witness": "nothing says whose it is"}
+            younger.parts.append(ChangePart(resource=f"ledger {one.ledger_id}", after=after))
+    younger.warnings += _warnings(loose, lost)
+
+
+def _warnings(loose: Counter[str], lost: list[int]) -> Iterator[str]:
+    if loose:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(loose.items()))
+        yield (
+            f"{counted(loose.total(), 'younger ledger')} ({kinds}) {plural(loose.total(), 'has', 'have')} metadata so that no bookie"
+            " deletes them, and nothing says whose they are. When all is well they are found with: pulsar-admin ledgers orphans"
+        )
+    if loose[SCHEMA] or loose[COMPACTED]:
+        yield (
+            f"{counted(loose[SCHEMA], 'ledger')} of schema versions and {counted(loose[COMPACTED], 'compaction')} since this metadata was"
+            " written are not attached: consumers cannot look such versions up, and topics are compacted again"
+        )
+    if loose[CURSOR]:
+        yield f"{counted(loose[CURSOR], 'cursor ledger')} since may hold acknowledgements that are not taken over"
+    if lost:
+        yield (
+            f"entries of {counted(len(lost), 'ledger')} are lost in part ({listed(lost)}); ledgers forget lets a broker go on after them."
+            " See: pulsar-admin ledgers missing"
+        )
