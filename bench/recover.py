@@ -20,9 +20,8 @@ from pulsar_admin.store.engine.operation import Engine
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.recovery.chains import find_chains
 from pulsar_admin.store.recovery.evidence import LedgerEvidence, iter_unlisted, read_evidence, unlisted_bytes
-from pulsar_admin.store.recovery.from_bookies import find_ledgers, plan_from_bookies
+from pulsar_admin.store.recovery.from_bookies import GivenNames, find_ledgers, plan_from_bookies
 from pulsar_admin.store.recovery.from_ledgers import Sources
-from pulsar_admin.store.recovery.names_file import GivenNames
 
 
 def read(reader: EntryReader, engine: Engine | None, runs: int) -> tuple[float, list[LedgerEvidence]]:

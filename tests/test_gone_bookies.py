@@ -17,7 +17,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.coverage import read_disks, read_held
 from pulsar_admin.store.model.ledgers import find_metadata, iter_ledger_ids, read_ledger
 from pulsar_admin.store.model.open_end import gone_quorum
-from pulsar_admin.store.recovery.repointing import name_bookies
+from pulsar_admin.store.recovery.ledgers import name_bookies
 from tests.conftest import Cli
 from tests.moved_bookies import change_ledgers, renamed
 from tests.stores import copied

@@ -24,8 +24,7 @@ from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.store.recovery.broker_forecast import BrokerForecast
-    from pulsar_admin.store.recovery.parts import Parts
-    from pulsar_admin.store.recovery.preflight import Preflight
+    from pulsar_admin.store.recovery.preflight import Parts, Preflight
 
 _PATH = click.Path(path_type=Path)
 _TOPICS_SHOWN = 10

@@ -100,7 +100,7 @@ def reclaim_plan(
     """Plan it by the metadata at PLACE, None: of the CALLER's store."""
     from pulsar_admin.store.disks.reclaim import check_scratch, plan_reclaim
     from pulsar_admin.store.disks.trust import nodes_of, read_stored, stored_nodes
-    from pulsar_admin.store.recovery.parts import read_source
+    from pulsar_admin.store.recovery.preflight import read_source
     from pulsar_admin.store.sources.given import find_bookie
 
     below, scratch = given_number("below_percent", options.get("below_percent", 50)), _scratch(options)

@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from pulsar_admin.store.history.differences import Changed
     from pulsar_admin.store.model.reader import EntryReader
     from pulsar_admin.store.recovery.missing_topics import GoneTopic
-    from pulsar_admin.store.recovery.parts import Parts
     from pulsar_admin.store.recovery.past import Keep, Past
-    from pulsar_admin.store.recovery.preflight import Preflight
+    from pulsar_admin.store.recovery.preflight import Parts, Preflight
     from pulsar_admin.store.sources.given import GivenBookie
     from pulsar_admin.store.sources.roots import Wanted
 
@@ -128,8 +127,7 @@ class Recoveries(Planner):
         HOLD: the subscription that keeps what no other one does, "" for none. Raises TopicNotFound, NamespaceNotFound, AlreadyExists,
         Refused, SourceNotFound.
         """
-        from pulsar_admin.store.recovery.restore import plan_undelete
-        from pulsar_admin.store.recovery.undelete import Undelete, check_vanished, find_deleted, keep_of
+        from pulsar_admin.store.recovery.restore import Undelete, check_vanished, find_deleted, keep_of, plan_undelete
 
         names, spaces = [*map(parse_topic, topics)], [*map(parse_namespace, given_texts("namespaces", namespaces))]
         asked = Undelete(
@@ -177,8 +175,7 @@ class Recoveries(Planner):
         from pulsar_admin.store.changes.resets import check_now_is_meant
         from pulsar_admin.store.history.servers import find_servers
         from pulsar_admin.store.recovery.past import read_past
-        from pulsar_admin.store.recovery.restore import RestoreAt, plan_restore_at
-        from pulsar_admin.store.recovery.undelete import Undelete, keep_of
+        from pulsar_admin.store.recovery.restore import RestoreAt, Undelete, keep_of, plan_restore_at
 
         name, target = parse_topic(topic), None if to is None else parse_topic(to)
         wanted = RestoreAt(
@@ -231,7 +228,7 @@ class Recoveries(Planner):
 
     def extend_ledgers(self, *ledgers: int) -> Plan:
         """Plan that closed LEDGERS, or all, end behind the last entry that was acknowledged; raises LedgerNotFound, Refused."""
-        from pulsar_admin.store.recovery.extend import plan_extend
+        from pulsar_admin.store.recovery.ledgers import plan_extend
 
         return self._session.plan(plan_extend, given_ledgers(ledgers))
 
@@ -240,7 +237,7 @@ class Recoveries(Planner):
 
         One that nobody can close, as its bookies are gone, is closed at its last entry. Raises LedgerNotFound, Refused.
         """
-        from pulsar_admin.store.recovery.repointing import plan_repoint
+        from pulsar_admin.store.recovery.ledgers import plan_repoint
 
         return self._session.plan(plan_repoint, given_ledgers(ledgers))
 
@@ -304,7 +301,7 @@ def _check_topics(empty: bool, asked: object) -> None:
 
 def parts_of_store(session: Session, *, empty: bool = False) -> Parts:
     """Return what a forecast is made on: the store's metadata, or an EMPTY one, and its bookies."""
-    from pulsar_admin.store.recovery.parts import read_store_parts
+    from pulsar_admin.store.recovery.preflight import read_store_parts
 
     with session.opened() as store, session.read() as txn:
         return read_store_parts(store, txn, empty=empty)
@@ -317,7 +314,7 @@ def parts_given(
     wanted: Wanted | None = None,
 ) -> Parts:
     """Return METADATA, None: an empty one, and BOOKIES as parts that a forecast is made on."""
-    from pulsar_admin.store.recovery.parts import read_parts
+    from pulsar_admin.store.recovery.preflight import read_parts
 
     return read_parts(*given_parts(metadata, bookies, client, wanted))
 
@@ -336,7 +333,7 @@ def forecast_of(caller: Caller, parts: Parts, brokers: bool, broker_conf: Path |
         return found
     from pulsar_admin.store.model.reader import open_reader
     from pulsar_admin.store.recovery.broker_forecast import BrokerDefaults, read_broker_conf, read_broker_forecast
-    from pulsar_admin.store.recovery.parts import open_metadata_alone
+    from pulsar_admin.store.recovery.preflight import open_metadata_alone
 
     defaults = BrokerDefaults() if broker_conf is None else read_broker_conf(given_path("broker_conf", broker_conf))
     with ExitStack() as stack:

@@ -7,6 +7,7 @@ Sources: ``LedgerMetadataIndex`` (every row of ``ledgers`` is a ledger), ``Index
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
@@ -17,10 +18,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.aliases import Array
-from pulsar_admin.store.codec.dbledger import ledger_key
+from pulsar_admin.store.codec.dbledger import decode_ledgers_row, ledger_key
+from pulsar_admin.store.codec.digest import master_key
 from pulsar_admin.store.codec.ledgerindex import HEADER_BYTES, ledger_id_of_index
-from pulsar_admin.store.db.bookies import Bookie
-from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError
 from pulsar_admin.store.files import read_file
 from pulsar_admin.store.index.idx_files import iter_index_files
 from pulsar_admin.store.names import LONG_MAX
@@ -144,7 +147,9 @@ def count_entries(disk: Disk, chosen: Array, problems: list[str]) -> int | None:
     """Return how many entries of the CHOSEN ones of its ledgers the index of DISK has; None where it is not there."""
     if disk.storage is IndexKind.FILES:
         wanted = {*disk.ledgers[chosen].tolist()}
-        return sum(_count_slots(path) for path in iter_index_files(disk.indexes) if _ledger_of(path) in wanted)
+        return sum(
+            _count_slots(path) for path in iter_index_files(disk.indexes) if ledger_id_of_index(path.name) in wanted
+        )
     if not disk.indexes or not is_rocksdb(disk.indexes[0] / "locations"):
         return None
     count = 0
@@ -162,11 +167,54 @@ def _runs(ledgers: Array, chosen: Array) -> Iterator[tuple[int, int]]:
         yield int(ledgers[start]), int(ledgers[end - 1])
 
 
-def _ledger_of(path: Path) -> int | None:
-    return ledger_id_of_index(path.name)
-
-
 def _count_slots(path: Path) -> int:
     """Return how many entries the ``.idx`` file PATH has a place of."""
     slots = read_file(path)[HEADER_BYTES:]
     return int(np.count_nonzero(np.frombuffer(slots[: len(slots) // 8 * 8], ">i8")))
+
+
+# -- master keys: which ledgers have a password -----------------------------------------------------------------------
+
+
+class MasterKeys(Struct, frozen=True):
+    """``agree``: rows of bookies' indexes with the key of no password; ``locked``: ledgers with another one.
+
+    Pulsar gives none (``managedLedgerPassword``), others may (``MacDigestManager.genDigest("ledger", password)``). Indexes in ``.idx``
+    files are not asked.
+    """
+
+    agree: int
+    locked: tuple[int, ...]
+
+
+def read_master_keys(txn: Txn) -> MasterKeys:
+    """Return what the indexes of the imported bookies say; one that cannot be read says nothing."""
+    none, agree, locked = master_key(b""), 0, set[int]()
+    for database in _databases(txn):
+        for ledger_id, key in _iter_keys(database):
+            agree += key == none
+            if key != none:
+                locked.add(ledger_id)
+    return MasterKeys(agree, tuple(sorted(locked)))
+
+
+def _iter_keys(database: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield (ledger, master key) of the rows that have one."""
+    with suppress(StoreError), open_for_reading(database, []) as rows:
+        yield from (found for key, value in rows if (found := _key_of(key, value)) is not None)
+
+
+def _key_of(key: bytes, value: bytes) -> tuple[int, bytes] | None:
+    """Return ledger and master key of a row; None without one: flags have a negative id, a rebuilt index empty keys."""
+    try:
+        ledger_id, row = decode_ledgers_row(key, value, "ledgers")
+    except MetadataCorrupt:
+        return None
+    return (ledger_id, row.master_key) if ledger_id >= 0 and any(row.master_key) else None
+
+
+def _databases(txn: Txn) -> Iterator[Path]:
+    for bookie in iter_imported_bookies(txn.store.info):
+        for directory in bookie.index_dirs or bookie.ledger_dirs:
+            if is_rocksdb(directory / "ledgers"):
+                yield directory / "ledgers"

@@ -2,14 +2,20 @@
 
 What two witnesses do not join stays apart; what nothing names is a topic of ``lost-and-found/ledgers`` (``+`` is in no name of a tenant).
 From the ledgers' metadata on it is level A. Upstream: ``LedgerMetadataUtils``, ``BookKeeperAdmin.initNewCluster`` (Pulsar 4.0.8).
+
+The operator names groups and subscriptions in a file (``names.csv``): one row a topic, and one a subscription below it. ``ledger`` says
+which is meant: any ledger of a topic's group, or a cursor ledger. Rows of one name are one topic: who names groups joins them.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
@@ -38,7 +44,7 @@ from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
-from pulsar_admin.store.files import read_file
+from pulsar_admin.store.files import create_file, read_file
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, LOG_CURSOR, PENDING_ACK_CURSOR, read_cursor_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
@@ -56,6 +62,7 @@ from pulsar_admin.store.recovery.chains import (
     name_of,
 )
 from pulsar_admin.store.recovery.closing import Closed, close_ledger
+from pulsar_admin.store.recovery.disks import read_master_keys
 from pulsar_admin.store.recovery.evidence import (
     COMPACTED,
     CURSOR,
@@ -67,10 +74,16 @@ from pulsar_admin.store.recovery.evidence import (
     iter_unlisted,
     read_evidence,
 )
-from pulsar_admin.store.recovery.from_ledgers import COMMAND, Remade, Sources, default_policies, plan_from_ledgers
-from pulsar_admin.store.recovery.master_keys import read_master_keys
-from pulsar_admin.store.recovery.names_file import SUBSCRIPTION, TOPIC, GivenNames, Row
-from pulsar_admin.store.recovery.survey import KNOWN_LAYOUT, CompactedClaim, Survey
+from pulsar_admin.store.recovery.from_ledgers import (
+    COMMAND,
+    KNOWN_LAYOUT,
+    CompactedClaim,
+    Remade,
+    Sources,
+    Survey,
+    default_policies,
+    plan_from_ledgers,
+)
 from pulsar_admin.store.wording import counted, listed
 
 _OWN_CURSORS = {TRANSACTIONS: LOG_CURSOR, PENDING_ACKS: PENDING_ACK_CURSOR}
@@ -337,13 +350,13 @@ def _read_cookies(txn: Txn) -> Iterator[tuple[str, bytes]]:
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
-def name_rows(reader: EntryReader, found: NamedLedgers) -> Iterator[Row]:
+def name_rows(reader: EntryReader, found: NamedLedgers) -> Iterator[NameRow]:
     """Yield the rows of a file of names: each topic, and its subscriptions below it."""
     for group in found.chains.groups:
         ledgers = [found.evidence[one] for one in group.ledger_ids]
         times = [one.publish_ms for one in ledgers if one.publish_ms]
         naming = found.names.get(group)
-        yield Row(
+        yield NameRow(
             TOPIC,
             group.ledger_ids[0],
             str(found.name_of(group)),
@@ -358,7 +371,7 @@ def name_rows(reader: EntryReader, found: NamedLedgers) -> Iterator[Row]:
         for name, chain in _subscriptions(reader, found, group):
             last, _ = read_cursor_ledger(reader.txn, reader, chain[-1])
             at = "" if last is None else f"at {last.mark_delete}"
-            yield Row(SUBSCRIPTION, chain[-1], name, group.ledger_ids[0], " ".join(map(str, chain)), evidence=at)
+            yield NameRow(SUBSCRIPTION, chain[-1], name, group.ledger_ids[0], " ".join(map(str, chain)), evidence=at)
 
 
 def _time(time_ms: int) -> str:
@@ -366,3 +379,88 @@ def _time(time_ms: int) -> str:
         return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):
         return str(time_ms)
+
+
+# -- the file of names ------------------------------------------------------------------------------------------------
+
+
+TOPIC, SUBSCRIPTION = "topic", "subscription"
+COLUMNS = ("kind", "ledger", "name", "of", "ledgers", "entries", "messages", "first", "last", "producers", "evidence")
+
+
+class NameRow(Struct, frozen=True):
+    """A row: what it is, the ledger that says which one, its name, and what helps to find that."""
+
+    kind: str
+    ledger: int
+    name: str
+    of: int | None = None
+    ledgers: str = ""
+    entries: int | None = None
+    messages: int | None = None
+    first: str = ""
+    last: str = ""
+    producers: str = ""
+    evidence: str = ""
+
+
+class GivenNames(Struct, frozen=True):
+    """What the operator called them: ledger → topic, cursor ledger → subscription."""
+
+    topics: dict[int, TopicName]
+    subscriptions: dict[int, str]
+
+
+def write_names(path: Path, rows: Iterable[NameRow]) -> None:
+    """Write ROWS into the new file at PATH."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        values = (getattr(row, name) for name in COLUMNS)
+        writer.writerow(["" if value is None else value for value in values])
+    with create_file(path) as file:
+        file.write(text.getvalue().encode())
+
+
+def read_names(path: Path) -> GivenNames:
+    """Return the names in the file at PATH; raises InvalidValue with file, line and what was expected."""
+    topics: dict[int, TopicName] = {}
+    subscriptions: dict[int, str] = {}
+    for number, row in _rows(path):
+        where = f"{path}, line {number}"
+        ledger, name = _ledger(row.get("ledger"), where), (row.get("name") or "").strip()
+        if row.get("kind") == TOPIC and name:
+            try:
+                topics[ledger] = parse_topic(name)
+            except StoreError as error:
+                raise InvalidValue(f"{where}: {error.message}", hint=error.hint) from error
+        elif row.get("kind") == SUBSCRIPTION and name:
+            subscriptions[ledger] = name
+        elif row.get("kind") not in (TOPIC, SUBSCRIPTION):
+            raise InvalidValue(
+                f"{where}: kind: expected {TOPIC} or {SUBSCRIPTION}, found {row.get('kind')!r}",
+                hint="change the column name only",
+            )
+    return GivenNames(topics, subscriptions)
+
+
+def _rows(path: Path) -> Iterable[tuple[int, dict[str, str | None]]]:
+    try:
+        text = read_file(path).decode("utf-8-sig")
+        reader = csv.DictReader(io.StringIO(text), strict=True)
+        missing = {"kind", "ledger", "name"} - {*(reader.fieldnames or ())}
+        if missing:
+            raise InvalidValue(
+                f"{path}: expected the columns kind, ledger and name, found {', '.join(reader.fieldnames or ()) or 'none'}",
+                hint="write a new one: pulsar-admin store recover --level C --dry-run --names FILE, where FILE does not exist",
+            )
+        return [(reader.line_num, row) for row in reader]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidValue(f"{path} is not CSV in UTF-8: {error}", hint="save it as CSV, in UTF-8") from error
+
+
+def _ledger(text: str | None, where: str) -> int:
+    if text is None or not text.strip().isascii() or not text.strip().isdigit():
+        raise InvalidValue(f"{where}: ledger: expected a number, found {text!r}", hint="change the column name only")
+    return int(text)

@@ -1,13 +1,15 @@
 """Level A: ``/ledgers`` is alive, and ``/managed-ledgers``, ``/schemas`` or ``/admin`` are made again from what ledgers say of themselves.
 
-Upstream: ``ManagedLedgerImpl.initialize``, ``ManagedCursorImpl.recover``, ``BookkeeperSchemaStorage`` (Pulsar 4.0.8) read what is written
-here. Whatever exists stays as it is. An earlier state of the same metadata, where there is one, gives what no ledger says.
+Upstream: ``LedgerMetadataUtils`` writes what they say, ``ManagedLedgerImpl.initialize``, ``ManagedCursorImpl.recover`` and
+``BookkeeperSchemaStorage`` read what is written here (Pulsar 4.0.8). Whatever exists stays as it is. An earlier state of the same metadata,
+where there is one, gives what no ledger says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -15,34 +17,70 @@ from msgspec.structs import replace
 from pulsar_admin.store.changes.cursors import info_of_state, state_json
 from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
 from pulsar_admin.store.changes.resources import new_policies
+from pulsar_admin.store.codec.claims import (
+    BUCKET_CURSOR,
+    BUCKET_KEY,
+    BUCKET_TOPIC,
+    COMPACTED_COMPONENT,
+    COMPACTED_TO,
+    COMPACTED_TOPIC,
+    COMPONENT,
+    CURSOR_KEY,
+    SCHEMA_KEY,
+    TOPIC_KEY,
+)
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
-from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.ledgermetadata import (
+    LedgerMetadata,
+    LedgerState,
+    encode_ledger_metadata,
+    ledger_path,
+)
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
 from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.codec.schema import (
+    IndexEntry,
+    SchemaEntry,
+    SchemaLocator,
+    decode_schema_entry,
+    decode_schema_locator,
+    encode_schema_locator,
+)
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_nodes, read_node
-from pulsar_admin.store.errors import MetadataCorrupt, Refused, StoreError
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StoreError
+from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts.unlisted import UnlistedLedgers
 from pulsar_admin.store.model.bundles import DEFAULT_BUNDLES, bundles_of
-from pulsar_admin.store.model.cursors import (
-    COMPACTION_CURSOR,
-    iter_cursor_names,
-    read_cursor,
-    read_cursor_ledger,
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor, read_cursor_ledger
+from pulsar_admin.store.model.ledgers import (
+    Ledger,
+    find_metadata,
+    iter_entry_ids,
+    read_ledger,
+    sorted_ledger_ids,
 )
-from pulsar_admin.store.model.ledgers import Ledger, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from pulsar_admin.store.model.resources import TENANT, TENANTS_PATH, current_cluster, list_clusters, tenant_path
 from pulsar_admin.store.model.topics import Topic, TopicLedger, partition_count, read_topic
-from pulsar_admin.store.names import NamespaceName, TopicName, shell_word
+from pulsar_admin.store.names import (
+    MANAGED_LEDGERS,
+    NamespaceName,
+    Position,
+    TopicName,
+    parse_topic,
+    shell_word,
+    topic_of_path,
+)
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
 from pulsar_admin.store.recovery.keepalive_cursor import HOLDING, holding_name
-from pulsar_admin.store.recovery.schemas import Version, made_locator
-from pulsar_admin.store.recovery.survey import Survey
 from pulsar_admin.store.wording import counted, plural
 
 COMMAND = "store recover"
+KNOWN_LAYOUT = "2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
 _INDEX = "index"
 _PARTITIONED = "/admin/partitioned-topics/"
 
@@ -76,6 +114,98 @@ class Remade(Struct):
     def put(self, path: str, value: bytes) -> None:
         """Write VALUE to the node at PATH."""
         self.steps.append(put_value_step(self.txn, path, value, self.sources.now_ms))
+
+
+# -- what ledgers say of themselves -----------------------------------------------------------------------------------
+
+
+class CompactedClaim(NamedTuple):
+    """A compacted ledger, and the last position of its topic that it stands for."""
+
+    ledger_id: int
+    horizon: Position
+
+
+class BucketClaim(NamedTuple):
+    """A bucket of delayed messages: its ledger, and the cursor's property that names it."""
+
+    ledger_id: int
+    key: str
+
+
+class Survey(Struct):
+    """The ledgers that metadata lists by what they say they are, ids ascending. ``silent``: say nothing that we know."""
+
+    data: dict[TopicName, list[int]] = field(default_factory=dict)
+    cursors: dict[TopicName, dict[str, list[int]]] = field(default_factory=dict)
+    schemas: dict[TopicName, list[int]] = field(default_factory=dict)
+    compacted: dict[TopicName, list[CompactedClaim]] = field(default_factory=dict)
+    buckets: dict[TopicName, dict[str, list[BucketClaim]]] = field(default_factory=dict)
+    silent: list[int] = field(default_factory=list)
+    passed_over: dict[str, str] = field(default_factory=dict)
+    """Nodes that cannot be decoded: path → why. Nothing is made of them, and nothing that they name is touched."""
+    left_out: list[str] = field(default_factory=list)
+    """What is not made although it is lost, as sentences."""
+
+    def add(self, ledger_id: int, metadata: LedgerMetadata) -> None:
+        """Note what a ledger says it is."""
+        try:
+            told = self._add(ledger_id, metadata.custom)
+        except (InvalidValue, ValueError):  # a name that is none
+            told = False
+        if not told:
+            self.silent.append(ledger_id)
+
+    def _add(self, ledger_id: int, claims: Mapping[str, bytes]) -> bool:
+        if claims.get(COMPONENT) == COMPACTED_COMPONENT:
+            to = MessageIdData.FromString(claims.get(COMPACTED_TO, b""))
+            claim = CompactedClaim(ledger_id, Position(to.ledgerId, to.entryId))
+            self.compacted.setdefault(_topic(claims, COMPACTED_TOPIC), []).append(claim)
+        elif BUCKET_KEY in claims:
+            buckets = self.buckets.setdefault(_topic(claims, BUCKET_TOPIC), {})
+            claim_of = BucketClaim(ledger_id, claims[BUCKET_KEY].decode())
+            buckets.setdefault(claims[BUCKET_CURSOR].decode(), []).append(claim_of)
+        elif SCHEMA_KEY in claims:
+            name = parse_topic(f"persistent://{claims[SCHEMA_KEY].decode()}")
+            self.schemas.setdefault(name, []).append(ledger_id)
+        elif TOPIC_KEY in claims:
+            name = topic_of_path(f"{MANAGED_LEDGERS}/{claims[TOPIC_KEY].decode()}") or parse_topic("")
+            if CURSOR_KEY in claims:
+                self.cursors.setdefault(name, {}).setdefault(claims[CURSOR_KEY].decode(), []).append(ledger_id)
+            else:
+                self.data.setdefault(name, []).append(ledger_id)
+        else:
+            return False
+        return True
+
+
+def _topic(claims: Mapping[str, bytes], key: str) -> TopicName:
+    return parse_topic(claims.get(key, b"").decode())
+
+
+def read_survey(txn: Txn) -> Survey:
+    """Return what every ledger of the metadata says that it is; one that cannot be decoded is passed over."""
+    found = Survey()
+    for ledger_id in sorted_ledger_ids(txn):
+        try:
+            metadata = find_metadata(txn, ledger_id)
+        except MetadataCorrupt as error:
+            found.passed_over[ledger_path(ledger_id)] = error.message
+            continue
+        if metadata is not None:
+            found.add(ledger_id, metadata)
+    return found
+
+
+def newest_known(txn: Txn) -> int:
+    """Return the largest ledger id that the metadata gave; where it does not say, the largest that it lists, -1 without any."""
+    next_id = UnlistedLedgers(txn).next_ledger_id
+    listed = sorted_ledger_ids(txn)
+    newest = listed[-1] if len(listed) else -1
+    return newest if isinstance(next_id, Unknown) else next_id - 1
+
+
+# -- what is made -----------------------------------------------------------------------------------------------------
 
 
 class _Made(Remade):
@@ -359,7 +489,7 @@ def _make_schema(made: _Made, name: TopicName) -> None:
     made.parts.append(ChangePart(topic=str(name), after=after, warnings=tuple(found.warnings)))
 
 
-def _shown_version(version: Version) -> dict[str, object]:
+def _shown_version(version: SchemaVersion) -> dict[str, object]:
     return {"version": version.number, "ledger": version.ledger_id}
 
 
@@ -486,3 +616,73 @@ def _warnings(made: _Made) -> Iterator[str]:
         )
     if made.survey.silent:
         yield f"{counted(len(made.survey.silent), 'ledger')} of the metadata say nothing of Pulsar and stay as they are"
+
+
+# -- the versions of a topic's schema, from its schema ledgers --------------------------------------------------------
+
+
+class SchemaVersion(Struct, frozen=True):
+    """A version of a schema and where it lies."""
+
+    number: int
+    position: Position
+    hash: bytes
+
+    @property
+    def ledger_id(self) -> int:
+        return self.position.ledger_id
+
+
+class MadeLocator(Struct):
+    """A locator that was made again, as a value to store."""
+
+    value: bytes
+    versions: list[SchemaVersion]
+    warnings: list[str] = field(default_factory=list)
+
+
+def made_locator(reader: EntryReader, ledger_ids: Sequence[int], before: bytes | None) -> MadeLocator | None:
+    """Return the locator of what is in LEDGER_IDS, and of what was BEFORE; None where there is nothing.
+
+    An entry lists the versions in front of it: a position that another entry lists is the one that counts. Of two that nothing lists,
+    as two registrations at once leave them, the first ledger has it.
+    """
+    found: dict[int, list[SchemaVersion]] = {}
+    listed: dict[int, SchemaVersion] = {}
+    for position, entry in _iter_entries(reader, ledger_ids):
+        version = SchemaVersion(_number(entry), position, b"" if entry.deleted else sha256(entry.definition).digest())
+        found.setdefault(version.number, []).append(version)
+        for item in entry.index:
+            if item.position.ledger_id >= 0:
+                listed[item.version] = SchemaVersion(item.version, item.position, item.hash)
+    if before:
+        locator = decode_schema_locator(before, "the earlier locator")
+        listed |= {item.version: SchemaVersion(item.version, item.position, item.hash) for item in locator.index}
+    versions = [listed.get(number) or found[number][0] for number in sorted({*found, *listed})]
+    if not versions:
+        return None
+    index = tuple(IndexEntry(one.number, one.position, one.hash) for one in versions)
+    value = encode_schema_locator(SchemaLocator(index[-1], index), before or b"")
+    return MadeLocator(value, versions, list(_doubts(found, listed)))
+
+
+def _iter_entries(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[tuple[Position, SchemaEntry]]:
+    for ledger_id in ledger_ids:
+        for entry_id in iter_entry_ids(reader.txn, ledger_id):
+            try:
+                payload = reader.read(ledger_id, entry_id).payload
+                yield Position(ledger_id, entry_id), decode_schema_entry(payload, f"{ledger_id}:{entry_id}")
+            except StoreError:
+                continue
+
+
+def _number(entry: SchemaEntry) -> int:
+    """Return the version that ENTRY is: behind all that it lists; the first one lists itself, at −1:−1."""
+    return max((item.version for item in entry.index if item.position.ledger_id >= 0), default=-1) + 1
+
+
+def _doubts(found: dict[int, list[SchemaVersion]], listed: dict[int, SchemaVersion]) -> Iterator[str]:
+    for number, versions in found.items():
+        if number not in listed and len({one.hash for one in versions}) > 1:
+            ledgers = ", ".join(str(one.ledger_id) for one in versions)
+            yield f"version {number} lies in ledgers {ledgers} with unlike definitions: the first is taken"

@@ -1,37 +1,79 @@
-"""Deleted ledgers: their last metadata, what of their entries the bookies still hold, and their way back.
+"""``ledgers restore``: metadata of ledgers as a broker had it, as their entries prove it, or as their bookies have them.
 
-Upstream: a broker deletes a ledger's metadata (``BookKeeper.asyncDeleteLedger``), a bookie its entries when it collects garbage, which
-frees disk a whole entry log at a time: until then the entries lie there (BookKeeper 4.17).
+Deleted ones (``--deleted``) come back with their last metadata: a broker deletes a ledger's metadata (``BookKeeper.asyncDeleteLedger``), a
+bookie its entries when it collects garbage, which frees disk a whole entry log at a time: until then they lie there (BookKeeper 4.17).
+
+Closed ones (``--extend``) may end in front of entries that were acknowledged, as a client that closes or recovers a ledger records it
+(bookkeeper#4812). That one was acknowledged is proven by a later entry, which carries it as last add confirmed, or by as many copies as the
+ack quorum; a broker writes what was not acknowledged to the next ledger again, with the same producer and sequence id
+(``ManagedLedgerImpl``, Pulsar 4.0.8).
+
+Those that name bookies without their entries (``--to-bookies``) name those that have them: a client asks the bookies of an entry's write
+set and no others (``PendingReadOp``); autorecovery and ``bookkeeper shell recover`` put other bookies into an ensemble in the same way,
+once they have copied its entries there (``LedgerFragmentReplicator``, BookKeeper 4.17).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, permutations
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pulsar_admin.store.changes.log_writer import put_managed_ledger
 from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
 from pulsar_admin.store.codec.ledgermetadata import (
     LedgerMetadata,
     LedgerState,
+    Segment,
     decode_ledger_metadata,
     encode_ledger_metadata,
     ledger_path,
 )
+from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.owners import find_owners
-from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.errors import LedgerNotFound, Refused
+from pulsar_admin.store.db.owners import OwnerKind, find_owners
+from pulsar_admin.store.db.tree import find_node, read_node
+from pulsar_admin.store.errors import LedgerNotFound, Refused, StoreError
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
-from pulsar_admin.store.model.coverage import count_unseen
+from pulsar_admin.store.model.absent_bookies import absent_in
+from pulsar_admin.store.model.broken import (
+    GONE,
+    NO_METADATA,
+    NOT_SERVED,
+    find_missing,
+    find_thinned,
+    iter_thinned,
+    iter_unreadable,
+)
+from pulsar_admin.store.model.coverage import Disks, count_unseen, read_coverage, read_disks, read_held, read_served
+from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor
 from pulsar_admin.store.model.ledger_owners import custom_text
-from pulsar_admin.store.model.ledgers import Ledger, find_times, iter_gaps, iter_indexed_ids
+from pulsar_admin.store.model.ledgers import (
+    Ledger,
+    find_metadata,
+    find_times,
+    iter_entry_ids,
+    iter_gaps,
+    iter_indexed_ids,
+    read_ledger,
+    sorted_ledger_ids,
+)
+from pulsar_admin.store.model.open_end import gone_quorum
+from pulsar_admin.store.model.placement import stripes_of
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import Position, TopicName, parse_owner, shell_word
+from pulsar_admin.store.recovery.closing import fit_ensembles
 from pulsar_admin.store.recovery.metadata_index import Indexed, find_forgetful, read_indexed
 from pulsar_admin.store.recovery.past import Fate, Past
 from pulsar_admin.store.wording import counted, listed, plural
+
+if TYPE_CHECKING:
+    from pulsar_admin.store.aliases import Array
+
 
 COMMAND = "ledgers restore"
 
@@ -105,7 +147,7 @@ def _check_seen(txn: Txn, ledger_id: int, metadata: LedgerMetadata, gaps: tuple[
         )
 
 
-def ranges_text(ranges: tuple[tuple[int, int], ...]) -> str:
+def _ranges_text(ranges: tuple[tuple[int, int], ...]) -> str:
     """Return ranges of entries for a person."""
     return listed(str(first) if first == last else f"{first}..{last}" for first, last in ranges)
 
@@ -115,7 +157,7 @@ def lost_text(found: Returning) -> str:
     if not found.gaps:
         return ""
     noun, verb = plural(found.lost, "entry", "entries"), plural(found.lost, "is", "are")
-    text = f"ledger {found.ledger_id}: {noun} {ranges_text(found.gaps)} {verb} in no file"
+    text = f"ledger {found.ledger_id}: {noun} {_ranges_text(found.gaps)} {verb} in no file"
     if found.behind:
         text += f"; {counted(found.behind, 'entry')} behind them {plural(found.behind, 'is', 'are')} left out"
     return text
@@ -157,12 +199,14 @@ def plan_restore_deleted(
             unknown += [ledger_id] if returning.gaps else []
             continue
         steps.append(ledger_step(txn, returning, now_ms))
-        parts.append(_part(returning))
+        parts.append(_deleted_part(returning))
         forgetful = find_forgetful(indexed, ledger_id, returning.metadata)
         forgotten.update({ledger_id: forgetful} if forgetful else {})
         lost += [text for text in (lost_text(returning),) if text]
     texts = index_texts(indexed, forgotten) if parts else ()
-    return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=(*lost, *_warnings(parts, unknown), *texts))
+    return Plan(
+        COMMAND, txn.id, tuple(steps), tuple(parts), warnings=(*lost, *_deleted_warnings(parts, unknown), *texts)
+    )
 
 
 def ledger_step(txn: Txn, found: Returning, now_ms: int, custom: Mapping[str, bytes] | None = None) -> Step:
@@ -188,7 +232,7 @@ def _check_deleted(txn: Txn, ledger_id: int) -> None:
         )
 
 
-def _warnings(parts: Sequence[ChangePart], unknown: Sequence[int]) -> Iterator[str]:
+def _deleted_warnings(parts: Sequence[ChangePart], unknown: Sequence[int]) -> Iterator[str]:
     if parts:
         whole = [part.after for part in parts if part.after and not part.after["lost"]]
         entries = sum(int(part.after["entries"]) for part in parts if part.after)
@@ -220,7 +264,7 @@ def index_texts(indexed: Indexed, forgotten: Mapping[int, Sequence[str]]) -> Ite
     yield "a bookie that runs collects these entries with its next garbage (gcWaitTime, 15 minutes): export before, or stop it"
 
 
-def _part(found: Returning) -> ChangePart:
+def _deleted_part(found: Returning) -> ChangePart:
     metadata, claims = found.metadata, custom_text(found.metadata)
     return ChangePart(
         resource=f"ledger {found.ledger_id}",
@@ -235,3 +279,402 @@ def _part(found: Returning) -> ChangePart:
             "customMetadata": claims,
         },
     )
+
+
+# -- ledgers restore --extend -----------------------------------------------------------------------------------------
+
+
+class Behind(Struct, frozen=True):
+    """What lies behind a ledger's end: entries ``first`` to ``last`` were acknowledged, up to ``proven`` by a later entry; ``again``: of
+    those behind ``last``, how many the next ledger has once more; ``unsure``: how many too few bookies have."""
+
+    ledger_id: int
+    topic: TopicName
+    first: int
+    last: int
+    proven: int
+    again: int
+    unsure: int
+
+    @property
+    def entries(self) -> int:
+        return self.last - self.first + 1
+
+
+def iter_behind(reader: EntryReader, ledger_ids: Iterable[int] = ()) -> Iterator[Behind]:
+    """Yield what lies behind the end of LEDGER_IDS, or of every closed ledger of a topic."""
+    for ledger_id in ledger_ids or sorted_ledger_ids(reader.txn):
+        metadata, times = find_metadata(reader.txn, ledger_id), find_times(reader.txn, ledger_id)
+        if metadata is None or metadata.state is not LedgerState.CLOSED or times is None:
+            continue
+        owners = [owner for owner in find_owners(reader.txn, ledger_id) if owner.kind is OwnerKind.TOPIC]
+        if times.sums.last_entry > metadata.last_entry_id and owners:
+            yield _judge_behind(reader, ledger_id, metadata, parse_owner(owners[0].topic), times.sums.max_lac)
+
+
+def _judge_behind(
+    reader: EntryReader, ledger_id: int, metadata: LedgerMetadata, name: TopicName, max_lac: int
+) -> Behind:
+    """Return how far the entries behind the end were acknowledged; the first that was not, or is not here, ends it."""
+    first = metadata.last_entry_id + 1
+    held = read_held(reader.txn, ledger_id, read_disks(reader.txn)) or {}
+    copies = {bookie: {*entries.tolist()} for bookie, entries in held.items()}
+    sent = _sent(reader, _following(read_topic(reader.txn, name), ledger_id))
+
+    def was_acknowledged(entry_id: int) -> bool:
+        return entry_id <= max_lac or sum(entry_id in entries for entries in copies.values()) >= metadata.ack_quorum
+
+    ids = list(iter_entry_ids(reader.txn, ledger_id, first))
+    again = {one for one in ids if one > max_lac and _key(reader, ledger_id, one) in sent}
+    last = first - 1
+    for entry_id in ids:
+        if entry_id != last + 1 or entry_id in again or not was_acknowledged(entry_id):
+            break
+        last = entry_id
+    unsure = sum(one > last and one not in again for one in ids)
+    return Behind(ledger_id, name, first, last, min(max_lac, last), len(again), unsure)
+
+
+def _following(topic: Topic, ledger_id: int) -> int | None:
+    return next((ledger.ledger_id for ledger in topic.ledgers if ledger.ledger_id > ledger_id and ledger.entries), None)
+
+
+def _sent(reader: EntryReader, ledger_id: int | None) -> set[tuple[str, int]]:
+    """Return the producers and sequence ids of a ledger's entries."""
+    if ledger_id is None:
+        return set()
+    keys = (_key(reader, ledger_id, entry_id) for entry_id in iter_entry_ids(reader.txn, ledger_id))
+    return {key for key in keys if key is not None}
+
+
+def _key(reader: EntryReader, ledger_id: int, entry_id: int) -> tuple[str, int] | None:
+    try:
+        where = f"{ledger_id}:{entry_id}"
+        metadata = decode_message_entry(reader.read(ledger_id, entry_id).payload, where, verify=False).metadata
+    except StoreError:
+        return None
+    return metadata.producer_name, metadata.sequence_id
+
+
+# -- the change -------------------------------------------------------------------------------------------------------
+
+
+def plan_extend(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> Plan:
+    """Plan that LEDGER_IDS, or all, end behind the last entry that was acknowledged, and that topics list them so.
+
+    Raises LedgerNotFound where nothing lies behind an end, Refused where nothing of it was acknowledged.
+    """
+    found = list(iter_behind(reader, ledger_ids))
+    if not found:
+        what = f"ledger {ledger_ids[0]}" if len(ledger_ids) == 1 else "any ledger of a topic"
+        raise LedgerNotFound(f"no entry lies behind the end of {what}", hint="see: pulsar-admin ledgers list")
+    steps: list[Step] = []
+    parts: list[ChangePart] = []
+    warnings: list[str] = []
+    topics: dict[TopicName, list[Behind]] = {}
+    for one in found:
+        warnings += _behind_texts(reader, one)
+        if one.entries:
+            steps.append(_longer_step(reader, one, now_ms))
+            topics.setdefault(one.topic, []).append(one)
+            before, after = {"lastEntryId": one.first - 1}, {"lastEntryId": one.last, "topic": str(one.topic)}
+            parts.append(ChangePart(resource=f"ledger {one.ledger_id}", before=before, after=after))
+    if not steps:
+        raise Refused(
+            "no entry behind an end was acknowledged: " + "; ".join(warnings), hint="there is nothing to extend"
+        )
+    steps += [_listed_step(reader, name, some, now_ms) for name, some in topics.items()]
+    return Plan(COMMAND, reader.txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
+
+
+def _longer_step(reader: EntryReader, found: Behind, now_ms: int) -> Step:
+    node = read_node(reader.txn, ledger_path(found.ledger_id))
+    metadata = find_metadata(reader.txn, found.ledger_id)
+    assert metadata is not None
+    length = reader.read(found.ledger_id, found.last).length
+    longer = replace(metadata, last_entry_id=found.last, length=length)
+    return put_value_step(reader.txn, node.path, encode_ledger_metadata(longer, node.value), now_ms)
+
+
+def _listed_step(reader: EntryReader, name: TopicName, found: Iterable[Behind], now_ms: int) -> Step:
+    ends = {one.ledger_id: one.last for one in found}
+    managed = read_topic(reader.txn, name).managed
+    infos = tuple(
+        info._replace(
+            entries=ends[info.ledger_id] + 1, size_bytes=reader.read(info.ledger_id, ends[info.ledger_id]).length
+        )
+        if info.ledger_id in ends and info.timestamp_ms
+        else info
+        for info in managed.ledgers
+    )
+    return put_managed_ledger(reader.txn, name, replace(managed, ledgers=infos), now_ms)
+
+
+def _behind_texts(reader: EntryReader, found: Behind) -> Iterator[str]:
+    where = f"ledger {found.ledger_id} of {found.topic}"
+    if found.entries:
+        proven, were = max(found.proven - found.first + 1, 0), plural(found.entries, "was", "were")
+        yield (
+            f"{where}: {counted(found.entries, 'entry')} behind its end {were} acknowledged: {proven:,} by a later entry,"
+            f" {found.entries - proven:,} by copies on as many bookies as the ack quorum"
+        )
+        passed = _passed(reader, found)
+        if passed:
+            yield f"{where}: subscriptions that are past them do not get them unless they are reset: {', '.join(passed)}"
+    for count, why in ((found.again, "in the next ledger again"), (found.unsure, "not proven to be acknowledged")):
+        if count:
+            yield f"{where}: {counted(count, 'entry')} more {plural(count, 'is', 'are')} {why}, and left out"
+
+
+def _passed(reader: EntryReader, found: Behind) -> list[str]:
+    topic, behind = read_topic(reader.txn, found.topic), Position(found.ledger_id + 1, -1)
+    names = iter_cursor_names(reader.txn, found.topic)
+    return sorted(name for name in names if read_cursor(reader.txn, reader, topic, name).mark_delete >= behind)
+
+
+# -- ledgers restore --to-bookies -------------------------------------------------------------------------------------
+
+
+_ORDERS = 5_040
+"""Orders of bookies that are tried for an ensemble: those of seven."""
+_ENSEMBLES_MORE = 8
+"""An ensemble of the ledger's size serves where it takes no more than so many new ones; else one that fits what the bookies have."""
+
+
+def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> Plan:
+    """Plan that LEDGER_IDS, or all that need it, name the bookies that have their entries; one that nobody can close is closed.
+
+    Raises LedgerNotFound, and Refused for a ledger that no other bookie would serve better.
+    """
+    txn, disks = reader.txn, read_disks(reader.txn)
+    if disks.unknown is not None:
+        raise Refused(disks.unknown[0], hint=disks.unknown[1])
+    named = list(dict.fromkeys(ledger_ids))
+    for ledger_id in named:
+        _check_astray(txn, ledger_id)
+    chosen = named or _all_astray(txn)
+    if not chosen:
+        raise LedgerNotFound(
+            "no ledger names bookies that are gone, or lack its entries, while others that are here have them",
+            hint="see what is lost with: pulsar-admin ledgers missing",
+        )
+    steps: list[Step] = []
+    parts: list[ChangePart] = []
+    for ledger_id in chosen:
+        found = _repointed(reader, disks, ledger_id)
+        node = read_node(txn, ledger_path(ledger_id))
+        if found.after != found.before:
+            steps.append(put_value_step(txn, node.path, encode_ledger_metadata(found.after, node.value), now_ms))
+            parts.append(_repointed_part(found, ledger_id))
+    return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=tuple(_repointed_warnings(parts)))
+
+
+def _all_astray(txn: Txn) -> list[int]:
+    astray = {missing.ledger_id for missing in iter_unreadable(txn) if missing.is_astray}
+    thinned = {found.ledger_id for found in iter_thinned(txn) if found.spare}
+    return sorted(astray | thinned)
+
+
+def _check_astray(txn: Txn, ledger_id: int) -> None:
+    read_ledger(txn, ledger_id)
+    missing, thinned = find_missing(txn, ledger_id), find_thinned(txn, ledger_id)
+    if (missing is not None and missing.is_astray) or (thinned is not None and thinned.spare):
+        return
+    hint = f"see what is here of it with: pulsar-admin ledgers info {ledger_id}"
+    if missing is None:
+        text = f"ledger {ledger_id} is served by the bookies that its metadata names"
+    elif missing.reason == NO_METADATA:
+        text, hint = f"ledger {ledger_id} has no metadata", f"make it again: pulsar-admin ledgers restore {ledger_id}"
+    elif missing.reason == GONE:
+        text = f"no bookie that is here has an entry of ledger {ledger_id}"
+        hint = f"take it out of what references it: pulsar-admin ledgers forget {ledger_id}"
+    elif missing.reason == NOT_SERVED:
+        text = f"ledger {ledger_id} names the bookies that have its entries, in records that they do not serve"
+        hint = "put them back: pulsar-admin store salvage ID=DIR,DIR"
+    else:
+        text = f"no bookie that is here has what lacks of ledger {ledger_id}"
+    raise Refused(text, hint=hint, ledgerId=ledger_id)
+
+
+class _Repointed(Struct, frozen=True):
+    before: LedgerMetadata
+    after: LedgerMetadata
+    nowhere: int
+
+
+def _repointed(reader: EntryReader, disks: Disks, ledger_id: int) -> _Repointed:
+    txn, ledger = reader.txn, read_ledger(reader.txn, ledger_id)
+    metadata, held = ledger.metadata, read_held(txn, ledger.ledger_id, disks)
+    assert metadata is not None
+    assert held is not None
+    served = {
+        bookie: entries[entries <= ledger.last_entry_id]
+        for bookie, entries in read_served(txn, ledger.ledger_id, disks, held).items()
+        if bookie in disks.imported
+    }
+    is_closed = metadata.state is LedgerState.CLOSED or not gone_quorum(metadata, disks.gone)
+    if not is_closed:
+        _check_closable(txn, ledger, metadata)
+    write_quorum, segments = name_bookies(metadata, ledger.last_entry_id, served, disks.imported, disks.gone)
+    after = replace(
+        metadata,
+        segments=segments,
+        write_quorum=write_quorum,
+        ack_quorum=min(metadata.ack_quorum, write_quorum),
+        ensemble_size=len(segments[0].members),
+    )
+    if not is_closed:
+        end = _served_end(after, ledger.last_entry_id, served)
+        if end < 0:
+            raise Refused(
+                f"no bookie that is here serves entry 0 of ledger {ledger.ledger_id}",
+                hint=f"see where its entries are: pulsar-admin ledgers info {ledger.ledger_id}",
+                ledgerId=ledger.ledger_id,
+            )
+        length = reader.read(ledger.ledger_id, end).length
+        after = replace(after, state=LedgerState.CLOSED, last_entry_id=end, length=length)
+        after = replace(after, segments=tuple(one for one in segments if one.first_entry_id <= end))
+    left = read_coverage(txn, replace(ledger, metadata=after, last_entry_id=after.last_entry_id))
+    return _Repointed(metadata, after, 0 if left is None else left.lost + left.outside)
+
+
+def _check_closable(txn: Txn, ledger: Ledger, metadata: LedgerMetadata) -> None:
+    """Raise Refused where a bookie that may run, and is not imported, may have more of a ledger that is to be closed."""
+    absent = absent_in(txn, metadata.segments[-1].members)
+    if absent:
+        raise Refused(
+            f"ledger {ledger.ledger_id} was never closed, and {', '.join(absent)}, which {plural(len(absent), 'is', 'are')} not imported,"
+            " may have more of it",
+            hint=f"bring the disks: pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
+            ledgerId=ledger.ledger_id,
+        )
+
+
+def _served_end(metadata: LedgerMetadata, last_entry_id: int, served: Mapping[str, Array]) -> int:
+    """Return the last entry that the bookies which METADATA names serve together with all in front of it; −1: not even the first."""
+    import numpy as np
+
+    found = [np.empty(0, np.int64)]
+    for stripe in stripes_of(metadata, last_entry_id):
+        found += [served[one][stripe.holds(one, served[one])] for one in set(stripe.members) if one in served]
+    ids = np.unique(np.concatenate(found))
+    gaps = np.flatnonzero(ids != np.arange(len(ids)))
+    return int(gaps[0]) - 1 if len(gaps) else len(ids) - 1
+
+
+# -- ensembles --------------------------------------------------------------------------------------------------------
+
+
+def name_bookies(
+    metadata: LedgerMetadata,
+    last_entry_id: int,
+    served: Mapping[str, Array],
+    imported: frozenset[str],
+    gone: frozenset[str],
+) -> tuple[int, tuple[Segment, ...]]:
+    """Return (write quorum, ensembles) in which bookies that serve entries take the places of those that do not.
+
+    SERVED: bookie → ids of the entries it serves (i64, ascending). A member of an ensemble keeps its place where it serves an entry of it,
+    or may run and is not imported. A place that nobody fills keeps the bookie that is GONE, so that autorecovery sees what is missing.
+    """
+    import numpy as np
+
+    segments: list[Segment] = []
+    starts = [segment.first_entry_id for segment in metadata.segments]
+    for segment, end in zip(metadata.segments, [*starts[1:], last_entry_id + 1], strict=True):
+        inside = {
+            bookie: entries[(entries >= segment.first_entry_id) & (entries < end)] for bookie, entries in served.items()
+        }
+        for one in _name_in(segment, metadata.write_quorum, inside, imported, gone):
+            if not segments or segments[-1].members != one.members:
+                segments.append(one)
+    everything = np.unique(np.concatenate([np.empty(0, np.int64), *served.values()]))
+    if len(segments) <= len(metadata.segments) + _ENSEMBLES_MORE or len(everything) <= last_entry_id:
+        return metadata.write_quorum, tuple(segments)
+    write_quorum, found, _ = fit_ensembles(-1, served, last_entry_id, None)
+    return write_quorum, found
+
+
+def _name_in(
+    segment: Segment,
+    write_quorum: int,
+    served: Mapping[str, Array],
+    imported: frozenset[str],
+    gone: frozenset[str],
+) -> Iterator[Segment]:
+    """Yield the ensembles that take the place of SEGMENT, of which bookies serve the entries SERVED."""
+    import numpy as np
+
+    entries = np.unique(np.concatenate([np.empty(0, np.int64), *served.values()]))
+    size = len(segment.members)
+    has = {bookie: np.isin(entries, found, assume_unique=True) for bookie, found in served.items()}
+    asked = [(place - entries) % size < write_quorum for place in range(size)]
+    kept = {
+        place: bookie
+        for place, bookie in enumerate(segment.members)
+        if (bookie in has and (has[bookie] & asked[place]).any()) or (bookie not in imported and bookie not in gone)
+    }
+    free = [place for place in range(size) if place not in kept]
+    others = sorted(
+        (one for one in has if one not in kept.values() and has[one].any()), key=lambda one: -has[one].sum()
+    )
+    start, first = 0, segment.first_entry_id
+    while start < len(entries) or first == segment.first_entry_id:
+        best: tuple[int, int, int, tuple[str, ...]] | None = None
+        spare: list[str | None] = [*others, *([None] * len(free))]  # None: the place stays as it is
+        for chosen in islice(permutations(spare, len(free)), _ORDERS) if free else [()]:
+            members = list(segment.members)
+            for place, bookie in zip(free, chosen, strict=True):
+                members[place] = bookie or members[place]
+            if len(set(members)) < len(members) and len(set(segment.members)) == len(members):
+                continue
+            counts = np.zeros(len(entries) - start, np.int64)
+            for place, bookie in enumerate(members):
+                if bookie in has:
+                    counts += (has[bookie] & asked[place])[start:]
+            lost = np.flatnonzero(counts == 0)
+            prefix = int(lost[0]) if len(lost) else len(counts)
+            rank = (prefix, int(counts[:prefix].sum()), chosen.count(None), tuple(members))
+            best = rank if best is None or rank[:3] > best[:3] else best
+            if prefix == len(counts) and (counts == write_quorum).all():
+                break
+        assert best is not None
+        yield Segment(first, best[3])
+        start += max(best[0], 1)
+        first = int(entries[start]) if start < len(entries) else -1
+
+
+# -- what is said -----------------------------------------------------------------------------------------------------
+
+
+def _repointed_part(found: _Repointed, ledger_id: int) -> ChangePart:
+    warnings = []
+    if found.nowhere:
+        warnings.append(
+            f"{counted(found.nowhere, 'entry')} of ledger {ledger_id} {plural(found.nowhere, 'is', 'are')} on no bookie that is here"
+        )
+    if found.before.state is not found.after.state:
+        warnings.append(
+            f"ledger {ledger_id} is closed at its last entry that is here, {found.after.last_entry_id}: what bookies that are gone may have"
+            " had behind it is lost"
+        )
+    return ChangePart(
+        resource=f"ledger {ledger_id}",
+        before=_shown_ensembles(found.before),
+        after=_shown_ensembles(found.after),
+        warnings=tuple(warnings),
+    )
+
+
+def _shown_ensembles(metadata: LedgerMetadata) -> dict[str, object]:
+    return {
+        "state": metadata.state.name,
+        "entries": metadata.last_entry_id + 1,
+        "writeQuorum": metadata.write_quorum,
+        "ensembles": {str(segment.first_entry_id): list(segment.members) for segment in metadata.segments},
+    }
+
+
+def _repointed_warnings(parts: Sequence[ChangePart]) -> Iterator[str]:
+    bookies = sorted({one for part in parts if part.after for some in part.after["ensembles"].values() for one in some})
+    yield f"{counted(len(parts), 'ledger')} {plural(len(parts), 'names', 'name')} {listed(bookies)} from the export on"

@@ -1,5 +1,4 @@
-"""Topics and ledgers that the metadata does not list: those that were deleted, by its history or by what entries say, and what became of
-ledgers that are younger than it.
+"""Topics and ledgers that the metadata does not list, deleted ones and such as are younger than it: what they are, and what is made of them.
 
 Two witnesses join two ledgers, or they stay apart (``store.recovery.chains``); what nothing names is a topic of ``lost-and-found/ledgers``,
 where no broker deletes anything. Every younger ledger gets metadata, since a bookie deletes the entries of one that has none
@@ -35,11 +34,10 @@ from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_t
 from pulsar_admin.store.recovery.chains import LOST_AND_FOUND, Chains, Group, Naming, find_chains, find_names, name_of
 from pulsar_admin.store.recovery.closing import MadeLedger, close_ledger, make_ledger
 from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR, MESSAGES, SCHEMA, LedgerEvidence, read_evidence
-from pulsar_admin.store.recovery.from_ledgers import Remade, Sources, cluster_of, default_policies
+from pulsar_admin.store.recovery.from_ledgers import Remade, Sources, cluster_of, default_policies, made_locator
 from pulsar_admin.store.recovery.keepalive_cursor import HOLDING
 from pulsar_admin.store.recovery.ledgers import iter_deleted_ids
 from pulsar_admin.store.recovery.past import Fate, Listing, Past
-from pulsar_admin.store.recovery.schemas import made_locator
 from pulsar_admin.store.wording import counted, listed, plural
 
 

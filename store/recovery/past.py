@@ -119,7 +119,7 @@ def is_ledger(path: str) -> bool:
 
 
 _SHOWN = 10
-ACT_MS = 60_000
+_ACT_MS = 60_000
 """How long the deletion of a topic takes at most."""
 
 
@@ -168,7 +168,7 @@ def read_deleted(reader: EntryReader, name: TopicName, past: Past, *, trimmed: b
             else "name files of ZooKeeper that reach further back with --zookeeper DIR; or go by the entries: --by-evidence",
             topic=str(name),
         )
-    begin_ms = None if fate.gone_ms is None else fate.gone_ms - ACT_MS
+    begin_ms = None if fate.gone_ms is None else fate.gone_ms - _ACT_MS
     every = trimmed or begin_ms is None
     infos = [one.info for one in listings.values() if one.gone_ms is not None and (every or _went_with(one, begin_ms))]
     cursors = {} if begin_ms is None else _cursors(reader, name, past, begin_ms)
@@ -184,11 +184,11 @@ def _cursors(reader: EntryReader, name: TopicName, past: Past, begin_ms: int) ->
     found = {}
     for path, fate in past.fates.items():
         if path.startswith(prefix) and _went_with(fate, begin_ms):
-            found[decode_name(path.removeprefix(prefix))] = read_cursor_then(reader, path, fate.value)
+            found[decode_name(path.removeprefix(prefix))] = _read_cursor_then(reader, path, fate.value)
     return dict(sorted(found.items()))
 
 
-def read_cursor_then(reader: EntryReader, path: str, value: bytes) -> CursorThen:
+def _read_cursor_then(reader: EntryReader, path: str, value: bytes) -> CursorThen:
     """Return the cursor whose node at PATH had VALUE: its state is that of its cursor ledger's last entry, wherever that lies."""
     info = decode_cursor_info(value, path)
     snapshot = CursorState(info.mark_delete or Position(-1, -1), info.ranges, info.batch_deletes, info.properties)

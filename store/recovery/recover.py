@@ -6,20 +6,91 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import ChangePart, Plan
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.errors import MetadataCorrupt, Refused, TopicNotFound
+from pulsar_admin.store.db.own_ledgers import find_own_ledgers
+from pulsar_admin.store.db.tree import find_node, iter_children
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, TopicNotFound, Unsupported
+from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.trees import check_seen
+from pulsar_admin.store.facts.unlisted import UnlistedLedgers
+from pulsar_admin.store.model.ledgers import iter_indexed_ids, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import TopicName, parse_topic
 from pulsar_admin.store.recovery.chains import LOST_AND_FOUND
-from pulsar_admin.store.recovery.from_ledgers import COMMAND, Sources, plan_from_ledgers
-from pulsar_admin.store.recovery.names_file import GivenNames, read_names, write_names
+from pulsar_admin.store.recovery.from_ledgers import (
+    COMMAND,
+    KNOWN_LAYOUT,
+    Sources,
+    Survey,
+    newest_known,
+    plan_from_ledgers,
+    read_survey,
+)
 from pulsar_admin.store.recovery.rolling import plan_rolling
-from pulsar_admin.store.recovery.survey import Condition, Survey, check_layout, read_condition, read_survey
 from pulsar_admin.store.wording import counted, plural
+
+_LAYOUT = f"{LEDGERS_ROOT}/LAYOUT"
+
+
+class Condition(Struct, frozen=True):
+    """What is there of a store's metadata: how many ledgers it lists, which are too young for it to know, and topics that ledgers name
+    and that have no node, nor has any other of their namespace. ``leftovers``: topics without a node beside others, as a deletion that was
+    stopped leaves their ledgers. ``headless``: topics of which subscriptions alone are listed. ``unsure``: ledgers
+    above all that it lists, where nobody knows which ids it gave."""
+
+    listed: int
+    younger: tuple[int, ...]
+    unsure: int
+    lost_topics: tuple[TopicName, ...]
+    lost_schemas: tuple[TopicName, ...]
+    namespaces_without_policies: tuple[str, ...]
+    leftovers: tuple[TopicName, ...] = ()
+    headless: tuple[TopicName, ...] = ()
+
+    @property
+    def level(self) -> str | None:
+        """A: ledgers are listed, what names them is gone. B: ledgers are listed, younger ones are not. C: none is listed. None: whole."""
+        if not self.listed:
+            return "C"
+        if self.lost_topics or self.lost_schemas or self.namespaces_without_policies:
+            return "A"
+        return "B" if self.younger else None
+
+
+def _read_condition(txn: Txn, survey: Survey) -> Condition:
+    """Return what is there of the store's metadata."""
+    listed = sorted_ledger_ids(txn)
+    newest = newest_known(txn)
+    own = find_own_ledgers(txn)
+    ours = range(0) if own is None else range(own.first_id, own.next_id)
+    unlisted = UnlistedLedgers(txn)
+    above = tuple(one for one in iter_indexed_ids(txn) if one > newest and one not in ours and unlisted.is_absent(one))
+    is_known = not isinstance(unlisted.next_ledger_id, Unknown)
+    topics = {name for name in survey.data if find_node(txn, name.path) is None}
+    alive = {
+        one for one in {name.namespace for name in topics} if next(iter_children(txn, one.managed_ledgers_path), None)
+    }
+    leftovers = {name for name in topics if name.namespace in alive}
+    topics -= leftovers
+    bases = {name.base for name in survey.data.keys() - leftovers}
+    schemas = tuple(one for one in survey.schemas if one in bases and find_node(txn, one.schema_path) is None)
+    spaces = {name.namespace for name in survey.data.keys() - leftovers if not name.namespace.cluster}
+    bare = sorted(str(one) for one in spaces if find_node(txn, one.policies_path) is None)
+    return Condition(
+        len(listed),
+        above if is_known else (),
+        0 if is_known else len(above),
+        tuple(sorted(topics)),
+        schemas,
+        tuple(bare),
+        tuple(sorted(leftovers)),
+        tuple(one for one in iter_topics(txn) if one not in survey.data and find_node(txn, one.path) is None),
+    )
 
 
 def plan_recovery(
@@ -31,9 +102,9 @@ def plan_recovery(
     """
     txn = sources.reader.txn
     check_seen(txn, accepted)
-    check_layout(txn)
+    _check_layout(txn)
     survey = read_survey(txn)
-    condition = read_condition(txn, survey)
+    condition = _read_condition(txn, survey)
     wanted = level or condition.level
     if names is not None and wanted != "C":
         raise Refused(
@@ -62,6 +133,18 @@ def plan_recovery(
     return _summed(plan, wanted, condition, survey) if plan.steps else _nothing(txn, condition, survey, wanted)
 
 
+def _check_layout(txn: Txn) -> None:
+    """Raise Unsupported where ledgers lie otherwise than we write them: their paths would be made wrong."""
+    node = find_node(txn, _LAYOUT)
+    if node is not None and node.value.decode("utf-8", "replace") not in (KNOWN_LAYOUT, f"{KNOWN_LAYOUT}\n"):
+        found = " ".join(node.value.decode("utf-8", "replace").split())
+        raise Unsupported(
+            f"{_LAYOUT}: expected version 2 and HierarchicalLedgerManagerFactory:1, found {found!r}",
+            hint="metadata of another layout is not made again: bring back ZooKeeper's files, or ask its makers",
+            path=_LAYOUT,
+        )
+
+
 def _undecodable_topics(txn: Txn) -> Iterator[tuple[str, str]]:
     """Yield the path of each topic's node that cannot be decoded, and why: it is there, so level A makes nothing of it."""
     for name in iter_topics(txn):
@@ -74,7 +157,14 @@ def _undecodable_topics(txn: Txn) -> Iterator[tuple[str, str]]:
 
 
 def _from_bookies(sources: Sources, names: Path | None) -> Plan:
-    from pulsar_admin.store.recovery.from_bookies import find_ledgers, name_rows, plan_from_bookies
+    from pulsar_admin.store.recovery.from_bookies import (
+        GivenNames,
+        find_ledgers,
+        name_rows,
+        plan_from_bookies,
+        read_names,
+        write_names,
+    )
 
     is_there = names is not None and names.exists()
     given = read_names(names) if names is not None and is_there else GivenNames({}, {})

@@ -15,7 +15,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.model.ledgers import find_metadata, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, read_topic
-from pulsar_admin.store.recovery.master_keys import read_master_keys
+from pulsar_admin.store.recovery.disks import read_master_keys
 from tests.conftest import Cli
 from tests.recovery.written import entries_of
 from tests.worlds import CLUSTER, world
