@@ -15,8 +15,7 @@ from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
 from pulsar_admin.store.db.tree import Node, row_of
-from pulsar_admin.store.disks.clone import CloneRequest, plan_clone
-from pulsar_admin.store.disks.cloning import apply_clone
+from pulsar_admin.store.disks.clone import CloneRequest, apply_clone, plan_clone
 from pulsar_admin.store.history.as_of import Moment, read_tree_at
 from pulsar_admin.store.history.servers import parse_place
 from pulsar_admin.store.model.references import index_owners

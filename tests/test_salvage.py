@@ -30,13 +30,11 @@ from pulsar_admin.store.codec.ledgermetadata import (
 from pulsar_admin.store.db.environment import create_store, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.disks import switching
-from pulsar_admin.store.disks.held import Entries
 from pulsar_admin.store.disks.journals import JournalSurvey, survey_journals
-from pulsar_admin.store.disks.listed import Listed, read_listed
+from pulsar_admin.store.disks.logs import Entries
 from pulsar_admin.store.disks.old_index import OldLedgers
-from pulsar_admin.store.disks.rows import Witnesses, make_rows
-from pulsar_admin.store.disks.salvage import plan_salvage
-from pulsar_admin.store.disks.salvaging import apply_salvage
+from pulsar_admin.store.disks.rows import BookieLedgers, Witnesses, make_rows, read_listed
+from pulsar_admin.store.disks.salvage import apply_salvage, plan_salvage
 from pulsar_admin.store.errors import SourceBusy, StalePlan
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
 from pulsar_admin.store.sources import log_files
@@ -505,7 +503,7 @@ def test_databases_are_of_a_form_that_old_bookies_read(bookie: Path, salvage: Ca
 def _witnesses(*, fenced_elsewhere: bool = False, newest: bool = True, in_recovery: bool = False) -> Witnesses:
     key = master_key(b"")
     others = {7: LedgerData(True, True, key)} if fenced_elsewhere else {}
-    listed = Listed({7}, [7], {7} if newest else set(), {7} if in_recovery else set(), {7: key})
+    listed = BookieLedgers({7}, [7], {7} if newest else set(), {7} if in_recovery else set(), {7: key})
     return Witnesses(JournalSurvey(), listed, others)
 
 

@@ -18,7 +18,7 @@ _OF_MANY = (
     "pulsar_admin.store.transfer.refresh",
     "pulsar_admin.store.index.rebuild",
     "pulsar_admin.store.changes.topic_policies",
-    "pulsar_admin.store.disks.salvaging",
+    "pulsar_admin.store.disks.salvage",
     "pulsar_admin.store.dump.load",
 )
 

@@ -245,8 +245,7 @@ class Transfers:
         Returns what it has, what is ``missing`` by ledger, and how to ``start`` it. Raises AlreadyExists, InvalidValue, TopicNotFound,
         Refused where several clusters could be meant, SourceChanged, StalePlan, DiskFull.
         """
-        from pulsar_admin.store.disks.clone import CloneRequest, plan_clone
-        from pulsar_admin.store.disks.cloning import apply_clone
+        from pulsar_admin.store.disks.clone import CloneRequest, apply_clone, plan_clone
 
         request = CloneRequest(
             given_path("directory", directory),
@@ -270,8 +269,7 @@ class Transfers:
         from this store. Returns what was found by directory, whether a salvage is ``needed``, and where old files are ``kept``.
         Raises InvalidValue, Refused (of another cluster), SourceNotFound, SourceBusy, Unsupported, StalePlan, NotWritable, DiskFull.
         """
-        from pulsar_admin.store.disks.salvage import plan_salvage
-        from pulsar_admin.store.disks.salvaging import apply_salvage
+        from pulsar_admin.store.disks.salvage import apply_salvage, plan_salvage
         from pulsar_admin.store.sources.given import find_bookie
 
         given_flag("dry_run", dry_run)

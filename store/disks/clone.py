@@ -3,28 +3,62 @@
 One bookie has every entry, and is the ensemble of every ledger (E = Qw = Qa = 1). Its cookie names where it lies: it starts nowhere else
 (upstream ``LegacyCookieValidation``, BookKeeper 4.17). Instance id, bookie and, where it is asked for, the cluster's name are new ones,
 so that nothing of the clone is taken for the original's; other clusters, to which it would replicate, get addresses that lead nowhere.
+
+Its metadata are the nodes of the store as the metadata store of a standalone has them (``RocksdbMetadataStore``, Pulsar 4.0.8). Left out is
+what belongs to machines: registrations, cookies and racks of bookies, layout and sequence of ledger ids, ownership, load reports,
+ZooKeeper's own nodes; and nodes without a value, which RocksDB does not need as parents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
-from pulsar_admin.store.codec.ledgermetadata import INSTANCE_ID, LedgerState
+from pulsar_admin.store.codec.bookie import (
+    COOKIE_FILE,
+    LAST_MARK_FILE,
+    Cookie,
+    LogMark,
+    encode_cookie,
+    encode_last_mark,
+)
+from pulsar_admin.store.codec.dbledger import LedgerData, encode_ledgers_row
+from pulsar_admin.store.codec.digest import master_key
+from pulsar_admin.store.codec.entrylog import encode_location
+from pulsar_admin.store.codec.journal import LATEST_VERSION, PADDED_HEADER_BYTES, encode_header
+from pulsar_admin.store.codec.ledgermetadata import (
+    COOKIES,
+    INSTANCE_ID,
+    LEDGERS_ROOT,
+    LedgerMetadata,
+    LedgerState,
+    Segment,
+    decode_ledger_metadata,
+    encode_ledger_metadata,
+    ledger_id_of_path,
+)
+from pulsar_admin.store.codec.policies import decode_json_object, encode_json_object
+from pulsar_admin.store.codec.rocksvalue import COUNTER_KEYS, NodeStat, encode_counter, encode_value
 from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.own_ledgers import RESERVED_GAP, largest_ledger_id
 from pulsar_admin.store.db.owners import find_owners
-from pulsar_admin.store.db.tree import find_node, iter_nodes
-from pulsar_admin.store.disks.clone_nodes import CLUSTERS, Address, CloneNodes
-from pulsar_admin.store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, Refused
-from pulsar_admin.store.model.ledgers import Ledger, iter_blocks, read_ledger, sorted_ledger_ids
+from pulsar_admin.store.db.tree import Node, find_node, iter_nodes
+from pulsar_admin.store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, Refused, StalePlan, StoreError
+from pulsar_admin.store.files import create_directory, create_file, new_directory
+from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_blocks, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, select_topics
 from pulsar_admin.store.names import EVENTS, TopicName, TopicSelection
+from pulsar_admin.store.sources.locations import Locations
+from pulsar_admin.store.sources.log_files import put_logs
+from pulsar_admin.store.sources.rocksdb import create_database
 
 SYSTEM = "pulsar/system"
 
@@ -42,7 +76,7 @@ class ClonePlan(Struct, frozen=True):
     """What a clone at ``target`` would be; it starts at ``address`` alone. ``chosen``: topics, None for all."""
 
     target: Path
-    address: Address
+    address: CloneAddress
     topics: int
     chosen: frozenset[TopicName] | None
     ledgers: tuple[ClonedLedger, ...]
@@ -115,7 +149,7 @@ def _topics(txn: Txn, names: Sequence[TopicName]) -> frozenset[TopicName] | None
     return frozenset(chosen) | frozenset(system)
 
 
-def _address(txn: Txn, request: CloneRequest) -> Address:
+def _address(txn: Txn, request: CloneRequest) -> CloneAddress:
     path = str((request.boot_at or request.target).absolute())
     names = sorted({node.path.split("/")[3] for node in iter_nodes(txn, CLUSTERS) if node.value} - {"global"})
     old, _, new = request.cluster.partition("=")
@@ -135,7 +169,7 @@ def _address(txn: Txn, request: CloneRequest) -> Address:
     source = node.value.decode("utf-8", "replace") if node else own
     instance_id = str(uuid5(NAMESPACE_URL, f"{source} {path}"))
     renamed_from = own if new and new != own else ""
-    return Address(path, request.bookie_id, instance_id, new or own, renamed_from, frozenset(names) - {own})
+    return CloneAddress(path, request.bookie_id, instance_id, new or own, renamed_from, frozenset(names) - {own})
 
 
 def _iter_ledgers(txn: Txn, topics: frozenset[TopicName] | None) -> Iterator[ClonedLedger]:
@@ -164,3 +198,181 @@ def iter_cloned(txn: Txn, ledger: Ledger) -> Iterator[tuple[Block, int]]:
         end = block.index_of(ledger.last_entry_id + 1) if is_closed else len(block)
         for index in range(end):
             yield block, index
+
+
+# -- its metadata -----------------------------------------------------------------------------------------------------
+
+
+CLUSTERS = "/admin/clusters/"
+_OWNER = 1  # the first instance id of a RocksDB metadata store
+_LEFT_OUT = ("/zookeeper", "/loadbalance", "/namespace", "/bookies", "/counters", "/stream", "/managed-ledger-lock")
+_JSON = (CLUSTERS, "/admin/policies/", "/admin/local-policies/")
+_CLUSTER_KEYS = frozenset(
+    {"allowedClusters", "replication_clusters", "allowed_clusters", "clusterThatCanDeleteNamespace", "peerClusterNames"}
+)
+_NOWHERE = "clone.invalid"
+
+
+class CloneAddress(Struct, frozen=True):
+    """What of a clone is not its original's.
+
+    ``renamed_from``: the cluster's name there, "" when it stays; ``others``: clusters that it must not reach.
+    """
+
+    path: str
+    bookie_id: str
+    instance_id: str
+    cluster: str
+    renamed_from: str = ""
+    others: frozenset[str] = frozenset()
+
+    @property
+    def cookie(self) -> Cookie:
+        """The cookie of its bookie."""
+        directory = f"{self.path}/bookkeeper"
+        return Cookie(5, self.bookie_id, (directory,), (directory,), self.instance_id)
+
+
+class CloneNodes(Struct, frozen=True):
+    """The nodes of a clone at ``address`` that has ``ledgers``; ``topics`` None: all of them."""
+
+    address: CloneAddress
+    ledgers: Collection[int]
+    topics: frozenset[TopicName] | None
+
+    def rows(self, txn: Txn, sequence: int, now_ms: int) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the rows of the metadata store; SEQUENCE: the next id that it gives."""
+        instance, ids = COUNTER_KEYS
+        yield instance, encode_counter(_OWNER)
+        yield ids, encode_counter(sequence)
+        made = {
+            LEDGERS_ROOT: b"",
+            INSTANCE_ID: self.address.instance_id.encode(),
+            f"{COOKIES}/{self.address.bookie_id}": encode_cookie(self.address.cookie),
+            f"{LEDGERS_ROOT}/idgen": b"",
+        }
+        for path, value in made.items():
+            yield path.encode(), encode_value(NodeStat(0, _OWNER, now_ms, now_ms, False), value)
+        for path, value, stat in self.iter_nodes(txn):
+            yield path.encode(), encode_value(stat._replace(owner=_OWNER), value)
+
+    def iter_nodes(self, txn: Txn) -> Iterator[tuple[str, bytes, NodeStat]]:
+        """Yield path, value and times of the nodes that come from the store."""
+        for node in iter_nodes(txn, "/"):
+            if self._keeps(node):
+                yield self._path(node.path), self._value(node), node.stat
+
+    def _keeps(self, node: Node) -> bool:
+        path = node.path
+        if not node.value or node.stat.ephemeral or path.startswith(_LEFT_OUT):
+            return False
+        if path.startswith(f"{LEDGERS_ROOT}/"):
+            return ledger_id_of_path(path) in self.ledgers
+        return self.topics is None or any(keeps(path) for keeps in self._kept_paths(self.topics))
+
+    def _kept_paths(self, topics: frozenset[TopicName]) -> tuple[Callable[[str], bool], ...]:
+        lists = ("/managed-ledgers/", "/schemas/", "/admin/partitioned-topics/")
+        own = {own for topic in topics for own in (topic.path, topic.schema_path, topic.partitioned_path)}
+        return (
+            lambda path: not path.startswith(lists),
+            lambda path: path in own or path.rpartition("/")[0] in own,
+        )
+
+    def _path(self, path: str) -> str:
+        old = f"{CLUSTERS}{self.address.renamed_from}"
+        if self.address.renamed_from and (path == old or path.startswith(f"{old}/")):
+            return f"{CLUSTERS}{self.address.cluster}{path.removeprefix(old)}"
+        return path
+
+    def _value(self, node: Node) -> bytes:
+        if ledger_id_of_path(node.path) is not None:
+            metadata = on_one_bookie(decode_ledger_metadata(node.value, node.path), self.address.bookie_id)
+            return encode_ledger_metadata(metadata, node.value)
+        if not node.path.startswith(_JSON):
+            return node.value
+        try:
+            found = decode_json_object(node.value, node.path)
+        except StoreError:
+            return node.value  # `store check` names it
+        if node.path.removeprefix(CLUSTERS) in self.address.others:
+            found = {key: _nowhere(key, value) for key, value in found.items()}
+        if self.address.renamed_from:
+            found = _renamed(found, self.address.renamed_from, self.address.cluster)
+        return encode_json_object(found)
+
+
+def on_one_bookie(metadata: LedgerMetadata, bookie_id: str) -> LedgerMetadata:
+    """Return METADATA with BOOKIE_ID as the whole ensemble."""
+    return replace(metadata, write_quorum=1, ensemble_size=1, ack_quorum=1, segments=(Segment(0, (bookie_id,)),))
+
+
+def _nowhere(key: str, value: Any) -> Any:  # Any: JSON
+    """Return the address VALUE of another cluster so that nobody is there."""
+    if not value or not key.lower().replace("tls", "").endswith("url"):
+        return value
+    scheme, _, _ = str(value).partition("://")
+    return f"{scheme}://{_NOWHERE}"
+
+
+def _renamed(found: dict[str, Any], old: str, new: str) -> dict[str, Any]:  # Any: JSON
+    """Return the object FOUND with the cluster OLD called NEW wherever a field names clusters."""
+
+    def change(value: Any) -> Any:  # Any: JSON
+        if isinstance(value, list):
+            return [new if item == old else item for item in value]
+        return new if value == old else value
+
+    return {key: change(value) if key in _CLUSTER_KEYS else value for key, value in found.items()}
+
+
+# -- the directory ----------------------------------------------------------------------------------------------------
+
+
+def apply_clone(store: Store, plan: ClonePlan, now_ms: int) -> dict[str, Any]:  # Any: JSON
+    """Write PLAN, whole or not at all, and return its report. Raises StalePlan, DiskFull, SourceChanged."""
+    with store.read() as txn, EntryFiles(store, txn) as files, new_directory(plan.target) as root:
+        if txn.id != plan.txn_id:
+            raise StalePlan(f"{store.path} changed since the clone was planned", hint="run the command again")
+        create_directory(root)
+        create_directory(root / "bookkeeper")
+        current = root / "bookkeeper" / "current"
+        create_directory(current)
+        _write_bookie(plan, current, now_ms)
+        _write_entries(txn, files, plan, current)
+        create_database(current / "ledgers", _ledgers_rows(txn, plan))
+        nodes = CloneNodes(plan.address, {ledger.ledger_id for ledger in plan.ledgers}, plan.chosen)
+        create_database(root / "metadata", nodes.rows(txn, plan.next_ledger_id, now_ms))
+    return plan.report(dry_run=False)
+
+
+def _write_bookie(plan: ClonePlan, current: Path, now_ms: int) -> None:
+    """Write the small files of a bookie that was stopped with an empty journal."""
+    files = {
+        COOKIE_FILE: encode_cookie(plan.address.cookie),
+        LAST_MARK_FILE: encode_last_mark(LogMark(now_ms, PADDED_HEADER_BYTES)),
+        f"{now_ms:x}.txn": encode_header(LATEST_VERSION),
+    }
+    for name, data in files.items():
+        with create_file(current / name) as file:
+            file.write(data)
+
+
+def _write_entries(txn: Txn, files: EntryFiles, plan: ClonePlan, current: Path) -> None:
+    with Locations(current / "locations") as rows:
+        for log in put_logs(_iter_bodies(txn, files, plan), current):
+            locations = np.array(log.positions) + encode_location(log.log_id, 0)
+            rows.add(np.array(log.ledger_ids), np.array(log.entry_ids), locations)
+
+
+def _iter_bodies(txn: Txn, files: EntryFiles, plan: ClonePlan) -> Iterator[bytes | memoryview]:
+    for cloned in plan.ledgers:
+        for block, index in iter_cloned(txn, read_ledger(txn, cloned.ledger_id)):
+            yield files.read_record(block.place(index))
+
+
+def _ledgers_rows(txn: Txn, plan: ClonePlan) -> Iterator[tuple[bytes, bytes]]:
+    for cloned in plan.ledgers:
+        metadata = find_metadata(txn, cloned.ledger_id)
+        key = master_key((metadata.password if metadata else None) or b"")
+        if cloned.entries:
+            yield encode_ledgers_row(cloned.ledger_id, LedgerData(True, False, key))

@@ -26,8 +26,7 @@ from pulsar_admin.store.codec.entrylog import (
     encode_ledgers_map,
     log_file_name,
 )
-from pulsar_admin.store.disks.live import LiveRecords
-from pulsar_admin.store.disks.placed import Places, join_places
+from pulsar_admin.store.disks.live import EntryPlaces, LiveRecords, join_places
 from pulsar_admin.store.errors import EntryLogCorrupt
 from pulsar_admin.store.files import create_file, open_file, remove_file
 from pulsar_admin.store.names import FileKind
@@ -42,7 +41,7 @@ class NewLog(Struct, frozen=True):
 
     log_id: int
     unfinished: Path
-    places: Places
+    places: EntryPlaces
     end: int
     digest: bytes
 
@@ -69,7 +68,7 @@ class Compactor:
         self._file: BinaryIO
         self._position = 0
         self._digest = blake2b(digest_size=16)
-        self._parts: list[Places] = []
+        self._parts: list[EntryPlaces] = []
         self._sizes: dict[int, int] = {}
         self.logs: list[NewLog] = []
 
@@ -97,7 +96,9 @@ class Compactor:
             self._file.write(chunk)
             self._digest.update(chunk)
         self._position += int(sizes.sum())
-        self._parts.append(Places(ledger_ids, live.entry_ids[rows], np.full(len(new), self._next_id, np.int64), new))
+        self._parts.append(
+            EntryPlaces(ledger_ids, live.entry_ids[rows], np.full(len(new), self._next_id, np.int64), new)
+        )
         found, inverse = np.unique(ledger_ids, return_inverse=True)
         sums = np.bincount(inverse, sizes).astype(np.int64)
         for ledger_id, size in zip(found.tolist(), sums.tolist(), strict=True):

@@ -20,8 +20,7 @@ from msgspec import Struct, field
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.disks.compacting import COMPACTING, bytes_of_logs
-from pulsar_admin.store.disks.live import LiveRecords, read_live
-from pulsar_admin.store.disks.placed import Find, Index, Places, join_places, open_index
+from pulsar_admin.store.disks.live import EntryPlaces, Find, Index, LiveRecords, join_places, open_index, read_live
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.recovery.disks import read_ledger_ids
 from pulsar_admin.store.recovery.metadata_index import Known, is_among
@@ -187,12 +186,12 @@ class _Indexed(NamedTuple):
 
     ledgers: Array
     counts: dict[int, int]
-    here: Places
+    here: EntryPlaces
 
 
 def _read_index(index: Index, known: Known, unmapped: Array) -> _Indexed:
     counts: dict[int, int] = {}
-    parts: list[Places] = []
+    parts: list[EntryPlaces] = []
     ledgers = [np.zeros(0, np.int64)]
     for rows in index.iter_places():
         listed = known.has(rows.ledger_ids)
@@ -231,7 +230,7 @@ class _Reader(Struct, frozen=True):
 
     path: Path
     alive: Array
-    here: Places
+    here: EntryPlaces
     find: Find
     advance: Callable[[int], None]
     below_percent: float

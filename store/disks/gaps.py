@@ -14,10 +14,8 @@ from pulsar_admin.store.codec.entry import decode_entry
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_logs
-from pulsar_admin.store.disks.held import Entries
-from pulsar_admin.store.disks.journals import JournalPlace
+from pulsar_admin.store.disks.logs import Entries
 from pulsar_admin.store.errors import Corrupt, SourceChanged
-from pulsar_admin.store.files import open_file
 from pulsar_admin.store.model.ledgers import find_metadata, iter_blocks, read_ledger
 from pulsar_admin.store.model.placement import stripes_of
 
@@ -65,13 +63,6 @@ def read_missing(txn: Txn, files: EntryFiles, bookie_id: str, ledger_id: int, en
             continue
         if (entry.ledger_id, entry.entry_id) == (ledger_id, entry_id):
             yield bytes(body)
-
-
-def read_place(place: JournalPlace) -> bytes:
-    """Return the body of an entry in a journal."""
-    with open_file(place.path) as file:
-        file.seek(place.offset)
-        return file.read(place.size)
 
 
 def _expected(txn: Txn, bookie_id: str, ledger_id: int) -> BitMap64:

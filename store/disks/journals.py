@@ -20,7 +20,7 @@ from pulsar_admin.store.codec.bookie import LAST_MARK_FILE
 from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES
 from pulsar_admin.store.codec.proof import Proofs
 from pulsar_admin.store.db.bookies import Bookie
-from pulsar_admin.store.disks.held import Entries
+from pulsar_admin.store.disks.logs import Entries
 from pulsar_admin.store.errors import JournalCorrupt
 from pulsar_admin.store.files import open_file
 from pulsar_admin.store.scan.files import WholeFile
@@ -52,6 +52,13 @@ class JournalPlace(NamedTuple):
     path: Path
     offset: int
     size: int
+
+
+def read_place(place: JournalPlace) -> bytes:
+    """Return the body of an entry in a journal."""
+    with open_file(place.path) as file:
+        file.seek(place.offset)
+        return file.read(place.size)
 
 
 class JournalSurvey(Struct):

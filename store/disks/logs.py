@@ -1,21 +1,60 @@
-"""What the entry logs of a ledger directory hold, record by record, digests verified."""
+"""What the entry logs of a ledger directory hold, record by record, digests verified: a bitmap of entries a ledger."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from msgspec import Struct
+from pyroaring import BitMap64
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.entrylog import log_file_name
-from pulsar_admin.store.disks.held import Entries
 from pulsar_admin.store.kernels.records import BAD_DIGEST
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Records, Slice
 from pulsar_admin.store.sources.bookies import read_bookie_directory
 from pulsar_admin.store.sources.storage import Storage
+
+_NONE = BitMap64()
+
+
+class Entries:
+    """Entries by ledger."""
+
+    def __init__(self) -> None:
+        self.by_ledger: dict[int, BitMap64] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self.by_ledger.values()))
+
+    def __iter__(self) -> Iterator[tuple[int, BitMap64]]:
+        return iter(sorted(self.by_ledger.items()))
+
+    def of(self, ledger_id: int) -> BitMap64:
+        """Return those of a ledger, not to be changed."""
+        return self.by_ledger.get(ledger_id, _NONE)
+
+    def add(self, ledger_id: int, entry_id: int) -> None:
+        """Add one."""
+        self.by_ledger.setdefault(ledger_id, BitMap64()).add(entry_id)
+
+    def add_columns(self, ledger_ids: Array, entry_ids: Array) -> None:
+        """Add many (i64 each)."""
+        if not len(ledger_ids):
+            return
+        order = np.argsort(ledger_ids, kind="stable")
+        ledgers, entries = ledger_ids[order], entry_ids[order].astype("<u8")
+        starts = np.flatnonzero(np.diff(ledgers, prepend=-1))
+        for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(ledgers)], strict=True):
+            mine = self.by_ledger.setdefault(int(ledgers[start]), BitMap64())
+            mine.update(array("Q", entries[start:end].tobytes()))
+
+
+# -- entry logs -------------------------------------------------------------------------------------------------------
 
 
 class LogBatch(NamedTuple):

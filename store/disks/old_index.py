@@ -19,8 +19,7 @@ from pulsar_admin.store.codec.dbledger import (
     decode_ledgers_row,
     decode_location_row,
 )
-from pulsar_admin.store.disks.held import Entries
-from pulsar_admin.store.disks.logs import log_path
+from pulsar_admin.store.disks.logs import Entries, log_path
 from pulsar_admin.store.errors import MetadataCorrupt, SourceNotFound
 from pulsar_admin.store.files import open_file
 from pulsar_admin.store.sources.rocksdb import open_for_reading

@@ -38,8 +38,16 @@ from pulsar_admin.store.disks.forecast import (
     shares_disk,
     written_bytes,
 )
-from pulsar_admin.store.disks.live import LiveRecords, read_live
-from pulsar_admin.store.disks.placed import NOWHERE, Places, apply_places, join_places, open_index, same_places
+from pulsar_admin.store.disks.live import (
+    NOWHERE,
+    EntryPlaces,
+    LiveRecords,
+    apply_places,
+    join_places,
+    open_index,
+    read_live,
+    same_places,
+)
 from pulsar_admin.store.disks.trust import check_is_of, check_trusted, find_doubts, find_members
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, NotFound, StalePlan, Unsupported
 from pulsar_admin.store.facts.trees import check_accepted
@@ -381,7 +389,8 @@ class _Reclaim:
             here = join_places([rows.where(np.isin(rows.log_ids, ids)) for rows in index.iter_places()])
             for log in group:
                 rows = here.where(here.log_ids == log.log_id)
-                live = read_live(log.path, self._forecast.alive, _by_offset(rows), index.find, self._advance)
+                rows = rows.where(np.argsort(rows.offsets, kind="stable"))
+                live = read_live(log.path, self._forecast.alive, rows, index.find, self._advance)
                 if live.damage:
                     self._pass_over(log.path, live.damage)
                 else:
@@ -408,7 +417,7 @@ class _Reclaim:
                 remove_file(log.unfinished)
                 remove_file(log.path)
 
-    def _check_named(self, log_ids: Sequence[int], expected: Places) -> None:
+    def _check_named(self, log_ids: Sequence[int], expected: EntryPlaces) -> None:
         """Raise IndexCorrupt unless the index names just the EXPECTED places of live ledgers in the logs LOG_IDS."""
         with open_index(self._storage) as index:
             chosen = (rows.where(np.isin(rows.log_ids, log_ids)) for rows in index.iter_places())
@@ -426,11 +435,6 @@ class _Reclaim:
         sync_directory(self._current)
         if lent is not None:
             remove_file(lent)
-
-
-def _by_offset(rows: Places) -> Places:
-    order = np.argsort(rows.offsets, kind="stable")
-    return rows.where(order)
 
 
 def _lent_to(path: Path) -> Path | None:

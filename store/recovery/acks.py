@@ -151,15 +151,15 @@ def iter_ack_states(
         if info is not None and info.cursors_ledger_id >= 0:
             if info.cursors_ledger_id != named:
                 named = info.cursors_ledger_id
-                after = (later.time_ms for later in versions[index + 1 :] if _ledger_of(later) != named)
+                after = (
+                    later.time_ms
+                    for later in versions[index + 1 :]
+                    if later.info is None or later.info.cursors_ledger_id != named
+                )
                 yield from reading.ledger(named, version, next(after, None))
             continue
         named = None
         yield reading.version(version)
-
-
-def _ledger_of(version: CursorVersion) -> int:
-    return -1 if version.info is None else version.info.cursors_ledger_id
 
 
 class _Reading:

@@ -365,7 +365,9 @@ class _Cursor(Struct, frozen=True):
 def _cursors(sources: Sources, survey: Survey, topic: Topic) -> list[_Cursor]:
     """Return the cursors of TOPIC that are gone: of its cursor ledgers, of its compacted ledger, and those that were there earlier."""
     ledgers = survey.cursors.get(topic.name, {})
-    names = {*ledgers, *_earlier_names(sources, topic.name)}
+    names = {*ledgers}
+    if sources.earlier is not None:
+        names.update(iter_cursor_names(sources.earlier.txn, topic.name))
     if topic.name in survey.compacted:
         names.add(COMPACTION_CURSOR)
     there = set(iter_cursor_names(sources.reader.txn, topic.name))  # their nodes outlived the topic's own
@@ -378,10 +380,6 @@ def _cursors(sources: Sources, survey: Survey, topic: Topic) -> list[_Cursor]:
         value = encode_cursor_info(info_of_state(state, {}))
         found.append(_Cursor(name, state, value, "none: at the beginning, so that brokers keep the messages"))
     return found
-
-
-def _earlier_names(sources: Sources, name: TopicName) -> list[str]:
-    return [] if sources.earlier is None else list(iter_cursor_names(sources.earlier.txn, name))
 
 
 def _cursor(sources: Sources, survey: Survey, topic: Topic, name: str) -> _Cursor | None:
@@ -485,12 +483,9 @@ def _make_schema(made: _Made, name: TopicName) -> None:
         made.warnings.append(f"no schema of {name} can be read from {_ledger_names(ids)}")
         return
     made.put(name.schema_path, found.value)
-    after = {"schemaVersions": list(map(_shown_version, found.versions)), "witness": "schema ledgers"}
+    shown = [{"version": version.number, "ledger": version.ledger_id} for version in found.versions]
+    after = {"schemaVersions": shown, "witness": "schema ledgers"}
     made.parts.append(ChangePart(topic=str(name), after=after, warnings=tuple(found.warnings)))
-
-
-def _shown_version(version: SchemaVersion) -> dict[str, object]:
-    return {"version": version.number, "ledger": version.ledger_id}
 
 
 def _ledger_names(ids: Sequence[int]) -> str:

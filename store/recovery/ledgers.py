@@ -64,7 +64,7 @@ from pulsar_admin.store.model.ledgers import (
 from pulsar_admin.store.model.open_end import gone_quorum
 from pulsar_admin.store.model.placement import stripes_of
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_owner, shell_word
 from pulsar_admin.store.recovery.closing import fit_ensembles
 from pulsar_admin.store.recovery.metadata_index import Indexed, find_forgetful, read_indexed
@@ -319,7 +319,9 @@ def _judge_behind(
     first = metadata.last_entry_id + 1
     held = read_held(reader.txn, ledger_id, read_disks(reader.txn)) or {}
     copies = {bookie: {*entries.tolist()} for bookie, entries in held.items()}
-    sent = _sent(reader, _following(read_topic(reader.txn, name), ledger_id))
+    ledgers = read_topic(reader.txn, name).ledgers
+    following = next((one.ledger_id for one in ledgers if one.ledger_id > ledger_id and one.entries), None)
+    sent = _sent(reader, following)
 
     def was_acknowledged(entry_id: int) -> bool:
         return entry_id <= max_lac or sum(entry_id in entries for entries in copies.values()) >= metadata.ack_quorum
@@ -333,10 +335,6 @@ def _judge_behind(
         last = entry_id
     unsure = sum(one > last and one not in again for one in ids)
     return Behind(ledger_id, name, first, last, min(max_lac, last), len(again), unsure)
-
-
-def _following(topic: Topic, ledger_id: int) -> int | None:
-    return next((ledger.ledger_id for ledger in topic.ledgers if ledger.ledger_id > ledger_id and ledger.entries), None)
 
 
 def _sent(reader: EntryReader, ledger_id: int | None) -> set[tuple[str, int]]:

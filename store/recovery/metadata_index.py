@@ -175,7 +175,8 @@ def read_known(
                 _check_layout(name, value)
         elif path.startswith((MANAGED_LEDGERS + "/", "/schemas/")):
             with suppress(StoreError):  # what cannot be read names nothing
-                _add_names(names, path, value)
+                for _, name, cursor, ledger_ids in read_namings(path, value):
+                    names.add(ledger_ids, f"{name} -s {cursor}" if cursor else name)
         else:
             add_path(unknown, path)
     found, places = np.unique(np.array(ledgers, np.int64), return_index=True)
@@ -211,12 +212,6 @@ def _check_layout(name: str, value: bytes) -> None:
             hint="only the layout that Pulsar makes is known: HierarchicalLedgerManagerFactory:1",
             layout=layout.strip(),
         )
-
-
-def _add_names(names: LedgerNames, path: str, value: bytes) -> None:
-    """Add the ledgers that the node at PATH names."""
-    for _, name, cursor, ledger_ids in read_namings(path, value):
-        names.add(ledger_ids, f"{name} -s {cursor}" if cursor else name)
 
 
 # -- what the indexes of bookies no longer have -----------------------------------------------------------------------

@@ -107,7 +107,11 @@ def plan_rolling(sources: Sources, survey: Survey) -> Plan:
             for found, count in made:  # all of a topic, or nothing
                 del found[count:]
             _pass_over(survey, name, error)
-    strangers = [group for group in world.chains.groups if not group.topic and _is_young(group, world.newest)]
+    strangers = [
+        group
+        for group in world.chains.groups
+        if not group.topic and any(one > world.newest for one in group.ledger_ids)
+    ]
     names = _read_names(rolled, world) if strangers else {}
     lost = plan_lost_and_found(sources, strangers, world.newest, names)
     rolled.kept += lost.ledger_ids
@@ -182,10 +186,6 @@ def _roll_others(rolled: Rolled, world: _World, names: Mapping[str, TopicName]) 
     tie_schemas(younger, young, used)
     close_others(younger, young)
     return younger
-
-
-def _is_young(group: Group, newest: int) -> bool:
-    return any(one > newest for one in group.ledger_ids)
 
 
 # -- topics -----------------------------------------------------------------------------------------------------------
