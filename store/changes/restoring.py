@@ -22,7 +22,6 @@ from pulsar_admin.store.codec.ledgermetadata import (
     encode_ledger_metadata,
     ledger_path,
 )
-from pulsar_admin.store.compaction.prepare import view_claims
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import Owner, OwnerKind, find_owners, iter_owners
 from pulsar_admin.store.db.tree import find_node
@@ -333,6 +332,9 @@ def _claims(reader: EntryReader, name: TopicName, owner: Owner, ledger_id: int) 
             claims = schema_claims(name)
         case OwnerKind.COMPACTED:
             topic = read_topic(reader.txn, name)
+            # It needs numpy, which a list of ledgers does not.
+            from pulsar_admin.store.compaction.prepare import view_claims
+
             claims = view_claims(topic, read_cursor(reader.txn, reader, topic, COMPACTION_CURSOR).mark_delete)
         case OwnerKind.BUCKET:
             claims = bucket_claims(name, owner.cursor, _bucket_key(reader, name, owner, ledger_id))
