@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from pulsar_admin.columns import size_text, time_text
-from pulsar_admin.store.reports.strips import STATES, Cell, Strip
+from pulsar_admin.store.reports.cursor_timeline import STATES, Cell, Strip
 
 STATE_NAMES = {
     "acknowledged": "acknowledged",

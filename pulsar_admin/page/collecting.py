@@ -31,8 +31,8 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, iter_topics, read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.policies.in_force import find_delivery
+from pulsar_admin.store.reports.cursor_timeline import delayed_ranks, make_strip
 from pulsar_admin.store.reports.overview import Largest, find_publish_ms
-from pulsar_admin.store.reports.strips import delayed_ranks, make_strip
 from pulsar_admin.store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
 from pulsar_admin.store.rules.finding import Finding
 

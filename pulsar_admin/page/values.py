@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from pulsar_admin.store.reports.strips import Strip
+from pulsar_admin.store.reports.cursor_timeline import Strip
 from pulsar_admin.store.reports.timeline import Timeline
 from pulsar_admin.store.rules.finding import Finding
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pulsar_admin.page.values import Disk, Due, Fact, Page, Rest, Share, Standing, TopicRow, Traffic
 from pulsar_admin.store.names import Position, parse_topic
-from pulsar_admin.store.reports.strips import Cell, Strip
+from pulsar_admin.store.reports.cursor_timeline import Cell, Strip
 from pulsar_admin.store.reports.timeline import Bucket, Timeline
 from pulsar_admin.store.rules.finding import Finding, Severity
 

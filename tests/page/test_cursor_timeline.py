@@ -17,7 +17,7 @@ from pulsar_admin.store.model.ledgers import iter_entry_ids
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, encode_name, parse_topic
-from pulsar_admin.store.reports.strips import STATES, delayed_ranks, make_strip
+from pulsar_admin.store.reports.cursor_timeline import STATES, delayed_ranks, make_strip
 from tests.stores import NOW_MS, imported
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import oracle, world
