@@ -24,7 +24,7 @@ from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.store.recovery.broker_forecast import BrokerForecast
-    from pulsar_admin.store.recovery.preflight import Parts, Preflight
+    from pulsar_admin.store.recovery.preflight import ClusterParts, Preflight
 
 _PATH = click.Path(path_type=Path)
 _TOPICS_SHOWN = 10
@@ -134,7 +134,7 @@ def _parts(
     chroot: str | None,
     ledgers_root: str | None,
     **confs: Any,  # Any: of ``conf_options``
-) -> Parts:
+) -> ClusterParts:
     from pulsar_admin.api.given import wanted_of
     from pulsar_admin.api.recovering import parts_given, parts_of_store
 

@@ -306,7 +306,7 @@ class Cursors(Planner):
 
     def _back_to(self, as_of: Time, if_unsure: IfUnsure, zookeeper: Sequence[str], *, force: bool) -> Plan:
         from pulsar_admin.store.changes.resets import check_now_is_meant
-        from pulsar_admin.store.recovery.acks import AsOf, IfUnsure, is_state_name, plan_as_of
+        from pulsar_admin.store.recovery.acks import IfUnsure, WantedState, is_state_name, plan_as_of
 
         check_choice("if_unsure", if_unsure, IfUnsure)
         name = as_of if isinstance(as_of, str) and is_state_name(as_of) else ""
@@ -315,7 +315,7 @@ class Cursors(Planner):
             if time_ms is not None and not force:
                 check_now_is_meant(reader, time_ms, self._session.clock_ms)
             cursors = self._cursors(reader)
-            wanted = AsOf(
+            wanted = WantedState(
                 time_ms,
                 name,
                 if_unsure,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.reader import EntryReader
     from pulsar_admin.store.recovery.missing_topics import GoneTopic
     from pulsar_admin.store.recovery.past import Keep, Past
-    from pulsar_admin.store.recovery.preflight import Parts, Preflight
+    from pulsar_admin.store.recovery.preflight import ClusterParts, Preflight
     from pulsar_admin.store.sources.given import GivenBookie
     from pulsar_admin.store.sources.roots import Wanted
 
@@ -299,7 +299,7 @@ def _check_topics(empty: bool, asked: object) -> None:
         raise InvalidValue("an empty metadata store has no topics", hint="leave brokers away, or name metadata")
 
 
-def parts_of_store(session: Session, *, empty: bool = False) -> Parts:
+def parts_of_store(session: Session, *, empty: bool = False) -> ClusterParts:
     """Return what a forecast is made on: the store's metadata, or an EMPTY one, and its bookies."""
     from pulsar_admin.store.recovery.preflight import read_store_parts
 
@@ -312,14 +312,14 @@ def parts_given(
     bookies: Iterable[str | GivenBookie],
     client: Path | str | None = None,
     wanted: Wanted | None = None,
-) -> Parts:
+) -> ClusterParts:
     """Return METADATA, None: an empty one, and BOOKIES as parts that a forecast is made on."""
     from pulsar_admin.store.recovery.preflight import read_parts
 
     return read_parts(*given_parts(metadata, bookies, client, wanted))
 
 
-def forecast_of(caller: Caller, parts: Parts, brokers: bool, broker_conf: Path | str | None) -> Preflight:
+def forecast_of(caller: Caller, parts: ClusterParts, brokers: bool, broker_conf: Path | str | None) -> Preflight:
     """Return what PARTS would delete; without bookies, what brokers would."""
     from pulsar_admin.store.recovery.preflight import read_preflight
 

@@ -26,7 +26,7 @@ from pulsar_admin.store.codec.entrylog import (
     encode_ledgers_map,
     log_file_name,
 )
-from pulsar_admin.store.disks.live import EntryPlaces, LiveRecords, join_places
+from pulsar_admin.store.disks.live import IndexRows, LiveRecords, join_places
 from pulsar_admin.store.errors import EntryLogCorrupt
 from pulsar_admin.store.files import create_file, open_file, remove_file
 from pulsar_admin.store.names import FileKind
@@ -41,7 +41,7 @@ class NewLog(Struct, frozen=True):
 
     log_id: int
     unfinished: Path
-    places: EntryPlaces
+    places: IndexRows
     end: int
     digest: bytes
 
@@ -51,7 +51,7 @@ class NewLog(Struct, frozen=True):
         return self.unfinished.with_name(log_file_name(self.log_id))
 
 
-class Compactor:
+class LogCompactor:
     """Writes records one behind the other into logs of DIRECTORY, numbered from FIRST_ID on, and reads each back.
 
     Use in ``with``: what was written goes away when the block raises.
@@ -68,7 +68,7 @@ class Compactor:
         self._file: BinaryIO
         self._position = 0
         self._digest = blake2b(digest_size=16)
-        self._parts: list[EntryPlaces] = []
+        self._parts: list[IndexRows] = []
         self._sizes: dict[int, int] = {}
         self.logs: list[NewLog] = []
 
@@ -96,9 +96,7 @@ class Compactor:
             self._file.write(chunk)
             self._digest.update(chunk)
         self._position += int(sizes.sum())
-        self._parts.append(
-            EntryPlaces(ledger_ids, live.entry_ids[rows], np.full(len(new), self._next_id, np.int64), new)
-        )
+        self._parts.append(IndexRows(ledger_ids, live.entry_ids[rows], np.full(len(new), self._next_id, np.int64), new))
         found, inverse = np.unique(ledger_ids, return_inverse=True)
         sums = np.bincount(inverse, sizes).astype(np.int64)
         for ledger_id, size in zip(found.tolist(), sums.tolist(), strict=True):
@@ -132,7 +130,7 @@ class Compactor:
         if self._stack is not None:
             self._seal()
 
-    def __enter__(self) -> Compactor:
+    def __enter__(self) -> LogCompactor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:

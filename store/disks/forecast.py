@@ -20,7 +20,15 @@ from msgspec import Struct, field
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.disks.compacting import COMPACTING, bytes_of_logs
-from pulsar_admin.store.disks.live import EntryPlaces, Find, Index, LiveRecords, join_places, open_index, read_live
+from pulsar_admin.store.disks.live import (
+    Find,
+    IndexRows,
+    LiveRecords,
+    LocationsIndex,
+    join_places,
+    open_index,
+    read_live,
+)
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.recovery.disks import read_ledger_ids
 from pulsar_admin.store.recovery.metadata_index import Known, is_among
@@ -75,7 +83,7 @@ Members = Callable[[Array], Array]
 """From ledgers to those of them whose ensembles name the bookie."""
 
 
-class FileState(NamedTuple):
+class FileStamp(NamedTuple):
     """A file as long as nobody writes it."""
 
     name: str
@@ -83,11 +91,11 @@ class FileState(NamedTuple):
     modified_ns: int
 
 
-def read_state(storage: Storage) -> tuple[FileState, ...]:
+def read_state(storage: Storage) -> tuple[FileStamp, ...]:
     """Return the logs of STORAGE and the files of its index; the lock of a database, which we take, is none of them."""
     places = (storage.logs, *storage.databases)
     files = (file for place in places for file in place.iterdir() if not file.is_dir() and file.name != "LOCK")
-    return tuple(sorted(FileState(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
+    return tuple(sorted(FileStamp(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
 
 
 class StorageForecast(Struct, frozen=True):
@@ -103,7 +111,7 @@ class StorageForecast(Struct, frozen=True):
     alive: Array
     index_bytes: int
     """By how much its index grows, until RocksDB compacts it."""
-    state: tuple[FileState, ...]
+    state: tuple[FileStamp, ...]
     """Its files, as they were before the first was read."""
 
     def chosen(self, action: Action) -> tuple[LogForecast, ...]:
@@ -171,7 +179,7 @@ def read_forecast(
         found_logs = []
         for log_id, path in logs:
             here = indexed.here.where(indexed.here.log_ids == log_id)
-            reader = _Reader(path, alive, here, index.find, advance, below_percent)
+            reader = _LogReader(path, alive, here, index.find, advance, below_percent)
             reason = "" if log_id not in unfinished else "a compaction of the bookie's own is not finished"
             found_logs.append(reader.forecast(maps[log_id], indexed.counts.get(log_id, 0), reason))
     moved = sum(log.entries for log in found_logs if log.action == Action.COMPACT)
@@ -186,12 +194,12 @@ class _Indexed(NamedTuple):
 
     ledgers: Array
     counts: dict[int, int]
-    here: EntryPlaces
+    here: IndexRows
 
 
-def _read_index(index: Index, known: Known, unmapped: Array) -> _Indexed:
+def _read_index(index: LocationsIndex, known: Known, unmapped: Array) -> _Indexed:
     counts: dict[int, int] = {}
-    parts: list[EntryPlaces] = []
+    parts: list[IndexRows] = []
     ledgers = [np.zeros(0, np.int64)]
     for rows in index.iter_places():
         listed = known.has(rows.ledger_ids)
@@ -225,12 +233,12 @@ def _map_of(path: Path) -> dict[int, int] | None:
         return None  # reading the log tells why
 
 
-class _Reader(Struct, frozen=True):
+class _LogReader(Struct, frozen=True):
     """Makes the forecast of the log at ``path``."""
 
     path: Path
     alive: Array
-    here: EntryPlaces
+    here: IndexRows
     find: Find
     advance: Callable[[int], None]
     below_percent: float

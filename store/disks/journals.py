@@ -92,7 +92,7 @@ class Frame(NamedTuple):
 
 def survey_journals(bookie: Bookie, held: Entries, unproven: Container[int]) -> JournalSurvey:
     """Read all journals of BOOKIE. HELD: what its entry logs have; UNPROVEN: ledgers whose digests cannot be verified here."""
-    reader = _Reader(held, unproven)
+    reader = _JournalReader(held, unproven)
     for current, mark in read_marks(bookie, []).items():
         journals = read_bookie_directory(current).journals
         if mark.journal_id > 0 and all(journal_id != mark.journal_id for journal_id, _ in journals):
@@ -105,7 +105,7 @@ def survey_journals(bookie: Bookie, held: Entries, unproven: Container[int]) -> 
     return reader.survey
 
 
-class _Reader:
+class _JournalReader:
     """Reads journals one after the other, as the start of a bookie does."""
 
     def __init__(self, held: Entries, unproven: Container[int]) -> None:

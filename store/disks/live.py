@@ -38,7 +38,7 @@ _POSITION = (1 << 32) - 1
 _LENGTHS = {16, 8}
 
 
-class EntryPlaces(NamedTuple):
+class IndexRows(NamedTuple):
     """Rows of the index: the entry, its log, and the offset there of the record's size field. Arrays of i64."""
 
     ledger_ids: Array
@@ -46,27 +46,27 @@ class EntryPlaces(NamedTuple):
     log_ids: Array
     offsets: Array
 
-    def where(self, mask: Array) -> EntryPlaces:
+    def where(self, mask: Array) -> IndexRows:
         """Return the rows that MASK chooses."""
-        return EntryPlaces(*(column[mask] for column in self))
+        return IndexRows(*(column[mask] for column in self))
 
 
-NOWHERE = EntryPlaces(*(np.zeros(0, np.int64) for _ in EntryPlaces._fields))
+NOWHERE = IndexRows(*(np.zeros(0, np.int64) for _ in IndexRows._fields))
 Find = Callable[[int, int], "tuple[int, int] | None"]
 """From ledger and entry id to (log id, offset of the record's size field), None where the index has no row."""
 
 
-def join_places(parts: list[EntryPlaces]) -> EntryPlaces:
+def join_places(parts: list[IndexRows]) -> IndexRows:
     """Return the rows of all PARTS."""
-    return EntryPlaces(*(np.concatenate(columns) for columns in zip(*parts, strict=True))) if parts else NOWHERE
+    return IndexRows(*(np.concatenate(columns) for columns in zip(*parts, strict=True))) if parts else NOWHERE
 
 
-def same_places(one: EntryPlaces, other: EntryPlaces) -> bool:
+def same_places(one: IndexRows, other: IndexRows) -> bool:
     """Return whether ONE and OTHER are the same rows, in any order; of an entry that OTHER has twice the last row counts."""
     return bool(np.array_equal(_by_entry(one), _by_entry(other)))
 
 
-def _by_entry(places: EntryPlaces) -> Array:
+def _by_entry(places: IndexRows) -> Array:
     ordered = places.where(np.lexsort((places.entry_ids, places.ledger_ids)))
     is_last = np.ones(len(ordered.ledger_ids), np.bool_)
     is_last[:-1] = (np.diff(ordered.ledger_ids) != 0) | (np.diff(ordered.entry_ids) != 0)
@@ -74,14 +74,14 @@ def _by_entry(places: EntryPlaces) -> Array:
     return found
 
 
-class Index:
+class LocationsIndex:
     """An open ``locations``."""
 
     def __init__(self, database: Any, where: str) -> None:  # Any: rocksdict has no stubs
         self._database = database
         self._where = where
 
-    def iter_places(self) -> Iterator[EntryPlaces]:
+    def iter_places(self) -> Iterator[IndexRows]:
         """Yield all rows in the order of ledgers and entries; raises MetadataCorrupt."""
         pairs = iter_pairs(self._database)
         while part := list(islice(pairs, _PART_ROWS)):
@@ -91,9 +91,7 @@ class Index:
                     f"{self._where}: a row that is not a location: 16 and 8 bytes were expected", where=self._where
                 )
             rows = np.frombuffer(raw, ">i8").reshape(-1, 3).astype(np.int64)
-            yield EntryPlaces(
-                rows[:, 0], rows[:, 1], rows[:, 2] >> _LOG_ID_SHIFT, (rows[:, 2] & _POSITION) - SIZE_BYTES
-            )
+            yield IndexRows(rows[:, 0], rows[:, 1], rows[:, 2] >> _LOG_ID_SHIFT, (rows[:, 2] & _POSITION) - SIZE_BYTES)
 
     def find(self, ledger_id: int, entry_id: int) -> tuple[int, int] | None:
         """Return the log and offset of an entry, None where there is no row."""
@@ -105,7 +103,7 @@ class Index:
 
 
 @contextmanager
-def open_index(storage: Storage) -> Iterator[Index]:
+def open_index(storage: Storage) -> Iterator[LocationsIndex]:
     """Open the ``locations`` of STORAGE for reading; raises Refused for a damaged one: what it misses would look like garbage."""
     directory = storage.index / "locations"
     problems: list[str] = []
@@ -116,10 +114,10 @@ def open_index(storage: Storage) -> Iterator[Index]:
                 hint="make it again first: pulsar-admin store salvage ID=DIR,DIR",
                 problems=problems,
             )
-        yield Index(database, str(directory))
+        yield LocationsIndex(database, str(directory))
 
 
-def apply_places(storage: Storage, places: EntryPlaces) -> None:
+def apply_places(storage: Storage, places: IndexRows) -> None:
     """Let ``locations`` of STORAGE name PLACES, all at once and durably, or stay as it is; raises MetadataCorrupt, DiskFull."""
     order = np.lexsort((places.entry_ids, places.ledger_ids))
     keys = np.column_stack([places.ledger_ids[order], places.entry_ids[order]]).astype(">i8").tobytes()
@@ -163,7 +161,7 @@ class LiveRecords(Struct, frozen=True):
         return int(self.sizes.sum())
 
 
-def read_live(path: Path, alive: Array, here: EntryPlaces, find: Find, advance: Callable[[int], None]) -> LiveRecords:
+def read_live(path: Path, alive: Array, here: IndexRows, find: Find, advance: Callable[[int], None]) -> LiveRecords:
     """Return what must stay of the log at PATH, every digest verified; HERE: rows of the index that name a place in it.
 
     ADVANCE gets the bytes read.
@@ -197,7 +195,7 @@ def read_live(path: Path, alive: Array, here: EntryPlaces, find: Find, advance: 
     return LiveRecords(path, ledger_ids, entry_ids, offsets, sizes + SIZE_BYTES, len(others) - len(unnamed), dead)
 
 
-def _rows_at(records: Any, wanted: EntryPlaces) -> tuple[Array, Array]:  # Any: structured arrays
+def _rows_at(records: Any, wanted: IndexRows) -> tuple[Array, Array]:  # Any: structured arrays
     """Return the rows of RECORDS at the places WANTED, and which of these are not there."""
     if not len(records):
         return np.zeros(0, np.int64), np.ones(len(wanted.offsets), np.bool_)

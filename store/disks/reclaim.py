@@ -26,7 +26,7 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.bookie import COOKIE_FILE
 from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.db.bookies import Bookie
-from pulsar_admin.store.disks.compacting import COMPACTING, Compactor, NewLog
+from pulsar_admin.store.disks.compacting import COMPACTING, LogCompactor, NewLog
 from pulsar_admin.store.disks.forecast import (
     Action,
     LogForecast,
@@ -40,7 +40,7 @@ from pulsar_admin.store.disks.forecast import (
 )
 from pulsar_admin.store.disks.live import (
     NOWHERE,
-    EntryPlaces,
+    IndexRows,
     LiveRecords,
     apply_places,
     join_places,
@@ -402,7 +402,7 @@ class _Reclaim:
             return []
         first_id = next_log_id(self._current)
         like = lives[0].path.stat()
-        with Compactor(self._current, first_id, like) as compactor:
+        with LogCompactor(self._current, first_id, like) as compactor:
             for live in lives:
                 compactor.add(live)
             compactor.finish()
@@ -417,7 +417,7 @@ class _Reclaim:
                 remove_file(log.unfinished)
                 remove_file(log.path)
 
-    def _check_named(self, log_ids: Sequence[int], expected: EntryPlaces) -> None:
+    def _check_named(self, log_ids: Sequence[int], expected: IndexRows) -> None:
         """Raise IndexCorrupt unless the index names just the EXPECTED places of live ledgers in the logs LOG_IDS."""
         with open_index(self._storage) as index:
             chosen = (rows.where(np.isin(rows.log_ids, log_ids)) for rows in index.iter_places())

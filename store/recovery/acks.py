@@ -144,7 +144,7 @@ def iter_ack_states(
 
     LIVES: what is known of these ledgers beyond the imported metadata, by their ids.
     """
-    reading = _Reading(reader, topic, lives)
+    reading = _StatesReader(reader, topic, lives)
     named: int | None = None
     for index, version in enumerate(versions):
         info = version.info
@@ -162,7 +162,7 @@ def iter_ack_states(
         yield reading.version(version)
 
 
-class _Reading:
+class _StatesReader:
     """Makes states in their order: what one proves not to be before a time, holds for all later ones."""
 
     def __init__(self, reader: EntryReader, topic: Topic, lives: Mapping[int, LedgerLife]) -> None:
@@ -408,7 +408,7 @@ _SHOWN = 3
 _NAME = re.compile(r"[0-9]+:[0-9]+|0x[0-9a-f]+|" + METADATA)
 
 
-class AsOf(Struct, frozen=True):
+class WantedState(Struct, frozen=True):
     """The state meant: the one in force at ``time_ms``, or the one called ``name`` (an entry of a cursor ledger, or a zxid).
 
     ``past``: what is known beyond the imported metadata. ``force``: also cursors of the broker's own.
@@ -436,7 +436,7 @@ def is_state_name(text: str) -> bool:
 
 
 def plan_as_of(
-    reader: EntryReader, command: str, cursors: Iterable[tuple[Topic, Cursor]], as_of: AsOf, now_ms: int
+    reader: EntryReader, command: str, cursors: Iterable[tuple[Topic, Cursor]], as_of: WantedState, now_ms: int
 ) -> Plan:
     """Return one plan that brings CURSORS back to where they stood, all of them or none.
 
@@ -453,7 +453,7 @@ def plan_as_of(
     return plan_moves(reader, command, moves, now_ms)
 
 
-def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: AsOf) -> CursorMove:
+def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: WantedState) -> CursorMove:
     states = as_of.past.states(reader, topic, cursor.name)
     if as_of.time_ms is None:
         found = _named(states, cursor, as_of.name)
@@ -479,7 +479,7 @@ def _named(states: Iterator[AckState], cursor: Cursor, name: str) -> StateThen:
     raise EntryNotFound(f"{cursor.topic}: {cursor.name} has no state {name}", hint=_list_hint(cursor))
 
 
-def state_in_force(states: Iterator[AckState], topic: Topic, cursor: Cursor, as_of: AsOf) -> StateThen:
+def state_in_force(states: Iterator[AckState], topic: Topic, cursor: Cursor, as_of: WantedState) -> StateThen:
     """Return the state of CURSOR in TOPIC that was in force at the time; raises NothingMatches, Refused."""
     assert as_of.time_ms is not None
     possible: _Possible | None = None
@@ -571,7 +571,7 @@ class _Possible:
         return f"{counted(self.states, 'state')}, {self.first.name} to {self.last.name}"
 
 
-def _chosen(cursor: Cursor, possible: _Possible, as_of: AsOf) -> StateThen:
+def _chosen(cursor: Cursor, possible: _Possible, as_of: WantedState) -> StateThen:
     assert as_of.time_ms is not None
     most, least, last = possible.most, possible.least, possible.last
     assert last is not None

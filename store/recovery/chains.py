@@ -21,7 +21,7 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.codec.avro import avro_decoder
 from pulsar_admin.store.codec.policyevent import GLOBAL_PREFIX, AvroSchema, builtin_schema, decode_policy_event
-from pulsar_admin.store.codec.schema import SchemaEntry, decode_schema_entry
+from pulsar_admin.store.codec.schema import SchemaEntry
 from pulsar_admin.store.codec.value import DECODE_ERRORS
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.ledgers import iter_entry_ids
@@ -39,7 +39,8 @@ from pulsar_admin.store.recovery.evidence import (
     TRANSACTIONS,
     LedgerEvidence,
     Producer,
-    Run,
+    ProducerRun,
+    iter_schema_entries,
 )
 from pulsar_admin.store.wording import counted
 
@@ -61,7 +62,7 @@ class Join(Struct, frozen=True):
     refused: str = ""
 
 
-class Group(Struct, frozen=True):
+class LedgerGroup(Struct, frozen=True):
     """Ledgers of one topic in their order. ``topic``: as ``known`` names it; "": unknown. ``beside``: pointers into it, by ledger id."""
 
     kind: str
@@ -73,7 +74,7 @@ class Group(Struct, frozen=True):
 class Chains(Struct, frozen=True):
     """The groups by their first ledger, and what joined them. ``refused``: joins that one witness or a contradiction forbids."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[LedgerGroup, ...]
     joins: tuple[Join, ...]
     refused: tuple[Join, ...]
 
@@ -106,7 +107,7 @@ def find_chains(
     return Chains(groups, tuple(work.joins), tuple(work.refused))
 
 
-def _groups(work: _LedgerSets, pointers: Iterable[LedgerEvidence]) -> Iterator[Group]:
+def _groups(work: _LedgerSets, pointers: Iterable[LedgerEvidence]) -> Iterator[LedgerGroup]:
     members: dict[int, list[int]] = defaultdict(list)
     for ledger_id in sorted(one.ledger_id for one in work.found.values() if one.kind in _DATA):
         members[work.root(ledger_id)].append(ledger_id)
@@ -117,7 +118,7 @@ def _groups(work: _LedgerSets, pointers: Iterable[LedgerEvidence]) -> Iterator[G
             beside[roots.pop()].append(one.ledger_id)
     for root, ledgers in members.items():
         topic = next((work.topics[one] for one in ledgers if one in work.topics), "")
-        yield Group(work.found[ledgers[0]].kind, tuple(ledgers), topic, tuple(sorted(beside[root])))
+        yield LedgerGroup(work.found[ledgers[0]].kind, tuple(ledgers), topic, tuple(sorted(beside[root])))
 
 
 class _LedgerSets(Struct):
@@ -279,7 +280,7 @@ class _KnownProducers(Struct, frozen=True):
 
 def _links(found: Mapping[int, LedgerEvidence], cluster: str) -> Iterator[tuple[Join, str]]:
     """Yield pairs of ledgers where a producer goes on, and why they are not joined; "": they are. Those with most witnesses first."""
-    runs: dict[Producer, list[tuple[Run, int]]] = defaultdict(list)
+    runs: dict[Producer, list[tuple[ProducerRun, int]]] = defaultdict(list)
     for one in found.values():
         if one.kind == MESSAGES:
             for producer, run in one.producers.items():
@@ -302,7 +303,7 @@ def _links(found: Mapping[int, LedgerEvidence], cluster: str) -> Iterator[tuple[
     )
 
 
-def _successions(runs: Mapping[Producer, list[tuple[Run, int]]]) -> Iterator[tuple[Producer, int, int]]:
+def _successions(runs: Mapping[Producer, list[tuple[ProducerRun, int]]]) -> Iterator[tuple[Producer, int, int]]:
     """Yield (producer, ledger, later ledger that its next message is in)."""
     for producer, mine in runs.items():
         starts: dict[int, list[int]] = defaultdict(list)
@@ -312,7 +313,7 @@ def _successions(runs: Mapping[Producer, list[tuple[Run, int]]]) -> Iterator[tup
             yield from ((producer, ledger_id, after) for after in starts.get(run.last + 1, ()) if after > ledger_id)
 
 
-def _shared(runs: Mapping[Producer, list[tuple[Run, int]]]) -> Iterator[Producer]:
+def _shared(runs: Mapping[Producer, list[tuple[ProducerRun, int]]]) -> Iterator[Producer]:
     """Yield the producers whose numbers of one ledger come up in another one, or that wrote to two at one time.
 
     They are of another topic, or the producer began again: a topic has one ledger that is written (``ManagedLedgerImpl``, Pulsar 4.0.8).
@@ -326,7 +327,9 @@ def _shared(runs: Mapping[Producer, list[tuple[Run, int]]]) -> Iterator[Producer
             yield producer
 
 
-def _twins(found: Mapping[int, LedgerEvidence], runs: Mapping[Producer, list[tuple[Run, int]]]) -> Iterator[Producer]:
+def _twins(
+    found: Mapping[int, LedgerEvidence], runs: Mapping[Producer, list[tuple[ProducerRun, int]]]
+) -> Iterator[Producer]:
     """Yield the producers of which two ledgers have one last number, and one index."""
     for producer, mine in runs.items():
         ends = Counter((run.last, index[2]) for run, ledger in mine if (index := found[ledger].index) is not None)
@@ -381,14 +384,14 @@ LOST_AND_FOUND = NamespaceName("lost-and-found", "ledgers")
 """Where topics are that nothing names."""
 
 
-class Naming(Struct, frozen=True):
+class GroupName(Struct, frozen=True):
     """The name of a group, and what says so."""
 
     topic: TopicName
     witnesses: tuple[str, ...]
 
 
-def name_of(group: Group, names: Mapping[Group, Naming], taken: Container[TopicName] = ()) -> TopicName:
+def name_of(group: LedgerGroup, names: Mapping[LedgerGroup, GroupName], taken: Container[TopicName] = ()) -> TopicName:
     """Return the name of GROUP: the known one, else what entries say unless that is TAKEN, else one that says nothing."""
     if group.topic:
         return parse_topic(group.topic)
@@ -401,30 +404,30 @@ def name_of(group: Group, names: Mapping[Group, Naming], taken: Container[TopicN
 class _NamesSaid(Struct):
     """What names groups so far; of two names for a group, or two groups for a name, none is taken."""
 
-    by_ledger: Mapping[int, Group]
-    said: dict[Group, dict[TopicName, list[str]]]
+    by_ledger: Mapping[int, LedgerGroup]
+    said: dict[LedgerGroup, dict[TopicName, list[str]]]
 
-    def say(self, group: Group, topic: str, witness: str) -> None:
+    def say(self, group: LedgerGroup, topic: str, witness: str) -> None:
         try:
             name = parse_topic(topic)
         except StoreError:
             return
         self.said.setdefault(group, {}).setdefault(name, []).append(witness)
 
-    def taken(self) -> dict[Group, Naming]:
+    def taken(self) -> dict[LedgerGroup, GroupName]:
         """Return the groups that two witnesses name, and nothing else does."""
         one = {group: next(iter(names.items())) for group, names in self.said.items() if len(names) == 1}
         count: dict[TopicName, int] = defaultdict(int)
         for name, _ in one.values():
             count[name] += 1
         return {
-            group: Naming(name, tuple(dict.fromkeys(said)))
+            group: GroupName(name, tuple(dict.fromkeys(said)))
             for group, (name, said) in one.items()
             if count[name] == 1 and len(dict.fromkeys(said)) > 1
         }
 
 
-def find_names(reader: EntryReader, evidence: Iterable[LedgerEvidence], chains: Chains) -> dict[Group, Naming]:
+def find_names(reader: EntryReader, evidence: Iterable[LedgerEvidence], chains: Chains) -> dict[LedgerGroup, GroupName]:
     """Return the names of those GROUPS that the entries name."""
     found = {one.ledger_id: one for one in evidence}
     names = _NamesSaid({ledger: group for group in chains.groups for ledger in group.ledger_ids}, {})
@@ -511,23 +514,16 @@ class _Schema(Struct, frozen=True):
 
 
 def _read_schemas(reader: EntryReader, evidence: Iterable[LedgerEvidence]) -> list[_Schema]:
-    found = []
-    for one in evidence:
-        for entry_id in iter_entry_ids(reader.txn, one.ledger_id) if one.kind == SCHEMA else ():
-            try:
-                entry = decode_schema_entry(reader.read(one.ledger_id, entry_id).payload, f"{one.ledger_id}:{entry_id}")
-            except StoreError:
-                continue
-            if not entry.deleted:
-                found.append(_Schema(f"{_PERSISTENT}{entry.schema_id}", entry))
-    return found
+    ids = [one.ledger_id for one in evidence if one.kind == SCHEMA]
+    entries = (entry for _, entry in iter_schema_entries(reader, ids))
+    return [_Schema(f"{_PERSISTENT}{entry.schema_id}", entry) for entry in entries if not entry.deleted]
 
 
 class _Sample(Struct, frozen=True):
     """The messages of a group, as far as they are asked for."""
 
     reader: EntryReader
-    group: Group
+    group: LedgerGroup
 
     def messages(self, limit: int) -> Iterator[Message]:
         positions = (
@@ -539,7 +535,7 @@ class _Sample(Struct, frozen=True):
         return islice(reader.iter_messages(islice(positions, limit)), limit)
 
 
-def _name_by_keys(names: _NamesSaid, group: Group, sample: _Sample, schemas: list[_Schema]) -> None:
+def _name_by_keys(names: _NamesSaid, group: LedgerGroup, sample: _Sample, schemas: list[_Schema]) -> None:
     """Name topics of the broker's own, whose keys are names of topics: policies, and snapshots of transaction buffers."""
     first = next(sample.messages(_VALUES), None)
     key = "" if first is None or first.encrypted else (first.key or "")
@@ -600,7 +596,7 @@ def _name_by_schema(
     """Name groups by the one schema that their values fit, where no other group fits it."""
     own = [one for one in schemas if not one.topic.endswith(("/" + EVENTS, "/" + SNAPSHOTS))]
     decoders = {one.topic: made for one in own if (made := _decoder_of(one.entry)) is not None}
-    fits: dict[Group, set[str]] = {}
+    fits: dict[LedgerGroup, set[str]] = {}
     for group in chains.groups:
         if group.kind != MESSAGES or all(found[ledger].schema_version < 0 for ledger in group.ledger_ids):
             continue

@@ -161,8 +161,8 @@ def _patchwork(holders: list[frozenset[str]], quorum: int, bookies: list[str]) -
 # -- in front of the first gap ----------------------------------------------------------------------------------------
 
 
-_ENSEMBLES = 5_040
-"""Orders of bookies that are tried: those of seven bookies."""
+ORDERS_MAX = 5_040
+"""Orders of bookies that are tried for an ensemble: those of seven bookies."""
 
 
 class MadeLedger(Struct, frozen=True):
@@ -280,7 +280,7 @@ def _fit(
 def _orders(bookies: Sequence[str], has: Mapping[str, Array], size: int) -> Iterator[tuple[str, ...]]:
     """Yield ensembles of SIZE bookies, of those that hold most first."""
     most = sorted(bookies, key=lambda bookie: -int(has[bookie].sum()))
-    return islice(permutations(most, size), _ENSEMBLES)
+    return islice(permutations(most, size), ORDERS_MAX)
 
 
 def _served(

@@ -20,10 +20,10 @@ from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
 from pulsar_admin.store.codec.cursor import decode_position_info
 from pulsar_admin.store.codec.delayedbucket import decode_snapshot_metadata, decode_snapshot_segment
 from pulsar_admin.store.codec.protobuf import parse_protobuf
-from pulsar_admin.store.codec.schema import decode_schema_entry
+from pulsar_admin.store.codec.schema import SchemaEntry, decode_schema_entry
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import EntryCorrupt, StoreError
-from pulsar_admin.store.model.ledgers import find_times, has_node, iter_indexed_ids
+from pulsar_admin.store.model.ledgers import find_times, has_node, iter_entry_ids, iter_indexed_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import LONG_MAX, Position
 from pulsar_admin.store.proto import delayed_bucket_pb2, managed_ledger_pb2, schema_pb2, transaction_pb2
@@ -55,7 +55,7 @@ class Producer(Struct, frozen=True, order=True):
         return f"{self.name} from {self.replicated_from}" if self.replicated_from else self.name
 
 
-class Run(Struct, frozen=True):
+class ProducerRun(Struct, frozen=True):
     """The messages of one producer in one ledger, in order. ``jumps``: where a number does not follow the one before.
 
     ``first``, ``last``: sequence ids of its first and its last message; ``low``, ``high``: the bounds of all.
@@ -89,7 +89,7 @@ class LedgerEvidence(Struct, frozen=True):
     last_entry: int
     size_bytes: int
     messages: int = 0
-    producers: Mapping[Producer, Run] = field(default_factory=dict)
+    producers: Mapping[Producer, ProducerRun] = field(default_factory=dict)
     index: tuple[int, int, int] | None = None
     broker_ms: tuple[int, int] | None = None
     publish_ms: tuple[int, int] | None = None
@@ -265,7 +265,7 @@ def _sum_messages(batch: EntryBatch, sent: Array, rows: Array, numbers: Array, n
 
 
 def _run(mine: Array, entry_ids: Array, rows: Array, heads: Array) -> list[int]:
-    """Return the fields of ``Run``, in order."""
+    """Return the fields of ``ProducerRun``, in order."""
     firsts, lasts = mine["sequence_id"], mine["last_sequence_id"]
     steps = firsts[1:] - lasts[:-1]
     together = (entry_ids[1:] - entry_ids[:-1]) == (
@@ -321,7 +321,7 @@ class _LedgerSums(Struct):
     entries: int = 0
     framed: int = 0
     messages: int = 0
-    runs: dict[Producer, Run] = field(default_factory=dict)
+    runs: dict[Producer, ProducerRun] = field(default_factory=dict)
     bounds: dict[str, list[int]] = field(default_factory=dict)
     index_first: int = -1
     schema: int = -1
@@ -342,7 +342,7 @@ class _LedgerSums(Struct):
         if self.index_first < 0:
             self.index_first = part.get("index_first", -1)
         for name, replicated, *numbers in part.get("runs", ()):
-            producer, run = Producer(name, replicated), Run(*numbers)
+            producer, run = Producer(name, replicated), ProducerRun(*numbers)
             self.runs[producer] = _joined(self.runs[producer], run) if producer in self.runs else run
         self._add_txns(part.get("txns", ()))
         if "kinds" in part:
@@ -397,8 +397,8 @@ class _LedgerSums(Struct):
         return None if found is None else (found[0], found[1])
 
 
-def _joined(a: Run, b: Run) -> Run:
-    return Run(
+def _joined(a: ProducerRun, b: ProducerRun) -> ProducerRun:
+    return ProducerRun(
         a.first,
         b.last,
         min(a.low, b.low),
@@ -531,3 +531,14 @@ _READERS: tuple[Callable[[bytes | memoryview], Content | None], ...] = (
     _transaction,
     _pending_ack,
 )
+
+
+def iter_schema_entries(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[tuple[Position, SchemaEntry]]:
+    """Yield the versions of schemas in ledgers, with their places; what cannot be read is passed over."""
+    for ledger_id in ledger_ids:
+        for entry_id in iter_entry_ids(reader.txn, ledger_id):
+            try:
+                payload = reader.read(ledger_id, entry_id).payload
+                yield Position(ledger_id, entry_id), decode_schema_entry(payload, f"{ledger_id}:{entry_id}")
+            except StoreError:
+                continue

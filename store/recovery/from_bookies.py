@@ -54,8 +54,8 @@ from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_t
 from pulsar_admin.store.recovery.chains import (
     LOST_AND_FOUND,
     Chains,
-    Group,
-    Naming,
+    GroupName,
+    LedgerGroup,
     find_chains,
     find_names,
     likely_cluster,
@@ -78,9 +78,9 @@ from pulsar_admin.store.recovery.from_ledgers import (
     COMMAND,
     KNOWN_LAYOUT,
     CompactedClaim,
+    LedgerSurvey,
     Remade,
     Sources,
-    Survey,
     default_policies,
     plan_from_ledgers,
 )
@@ -96,10 +96,10 @@ class NamedLedgers(Struct, frozen=True):
 
     evidence: Mapping[int, LedgerEvidence]
     chains: Chains
-    names: Mapping[Group, Naming]
+    names: Mapping[LedgerGroup, GroupName]
     given: GivenNames
 
-    def name_of(self, group: Group) -> TopicName:
+    def name_of(self, group: LedgerGroup) -> TopicName:
         """Return the name of GROUP: the operator's, what entries say, or one that says nothing."""
         return name_of(group, self.names, {*self.given.topics.values()})
 
@@ -147,9 +147,9 @@ class _MadeOfBookies(Remade, kw_only=True):
     """What is made of the ledgers so far."""
 
     found: NamedLedgers
-    survey: Survey = field(default_factory=Survey)
+    survey: LedgerSurvey = field(default_factory=LedgerSurvey)
     closed: dict[int, Closed] = field(default_factory=dict)
-    groups: dict[TopicName, Group] = field(default_factory=dict)
+    groups: dict[TopicName, LedgerGroup] = field(default_factory=dict)
     coordinators: int = 0
 
     def claims(self) -> dict[int, dict[str, bytes]]:
@@ -179,7 +179,7 @@ class _MadeOfBookies(Remade, kw_only=True):
                     continue
         return claims
 
-    def _compacted(self, group: Group) -> Iterator[CompactedClaim]:
+    def _compacted(self, group: LedgerGroup) -> Iterator[CompactedClaim]:
         """Yield the newest compacted ledger of GROUP: what it stands for reaches to the last entry that it holds, at least."""
         ids = [one for one in group.beside if self.found.evidence[one].kind == COMPACTED]
         for ledger_id in ids[-1:]:
@@ -256,7 +256,7 @@ class _CursorLedger(Struct, frozen=True):
     last: CursorState
 
 
-def _subscriptions(reader: EntryReader, found: NamedLedgers, group: Group) -> Iterator[tuple[str, list[int]]]:
+def _subscriptions(reader: EntryReader, found: NamedLedgers, group: LedgerGroup) -> Iterator[tuple[str, list[int]]]:
     """Yield (name, cursor ledgers in order) of the cursors of GROUP: a ledger that begins where one alone ended is the same cursor's."""
     ledgers = [one for ledger in group.beside if (one := _read_cursor(reader, found.evidence[ledger])) is not None]
     own = [one for one in ledgers if COMPACTED_LEDGER in one.last.properties]

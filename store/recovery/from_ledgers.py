@@ -44,7 +44,6 @@ from pulsar_admin.store.codec.schema import (
     IndexEntry,
     SchemaEntry,
     SchemaLocator,
-    decode_schema_entry,
     decode_schema_locator,
     encode_schema_locator,
 )
@@ -58,7 +57,6 @@ from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_name
 from pulsar_admin.store.model.ledgers import (
     Ledger,
     find_metadata,
-    iter_entry_ids,
     read_ledger,
     sorted_ledger_ids,
 )
@@ -76,6 +74,7 @@ from pulsar_admin.store.names import (
     topic_of_path,
 )
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
+from pulsar_admin.store.recovery.evidence import iter_schema_entries
 from pulsar_admin.store.recovery.keepalive_cursor import HOLDING, holding_name
 from pulsar_admin.store.wording import counted, plural
 
@@ -133,7 +132,7 @@ class BucketClaim(NamedTuple):
     key: str
 
 
-class Survey(Struct):
+class LedgerSurvey(Struct):
     """The ledgers that metadata lists by what they say they are, ids ascending. ``silent``: say nothing that we know."""
 
     data: dict[TopicName, list[int]] = field(default_factory=dict)
@@ -183,9 +182,9 @@ def _topic(claims: Mapping[str, bytes], key: str) -> TopicName:
     return parse_topic(claims.get(key, b"").decode())
 
 
-def read_survey(txn: Txn) -> Survey:
+def read_survey(txn: Txn) -> LedgerSurvey:
     """Return what every ledger of the metadata says that it is; one that cannot be decoded is passed over."""
-    found = Survey()
+    found = LedgerSurvey()
     for ledger_id in sorted_ledger_ids(txn):
         try:
             metadata = find_metadata(txn, ledger_id)
@@ -211,12 +210,12 @@ def newest_known(txn: Txn) -> int:
 class _Made(Remade):
     """What ledgers say of themselves is in ``survey``. ``bare``: topics of which no subscription is known."""
 
-    survey: Survey = field(default_factory=Survey)
+    survey: LedgerSurvey = field(default_factory=LedgerSurvey)
     topics: dict[TopicName, Topic] = field(default_factory=dict)
     bare: int = 0
 
 
-def plan_from_ledgers(sources: Sources, survey: Survey) -> Plan:
+def plan_from_ledgers(sources: Sources, survey: LedgerSurvey) -> Plan:
     """Plan what is missing of topics, cursors, schemas, partitions, namespaces and tenants; raises Refused, MetadataCorrupt."""
     made = _Made(sources, survey=survey)
     for name in sorted(survey.data):
@@ -362,7 +361,7 @@ class _Cursor(Struct, frozen=True):
     witness: str
 
 
-def _cursors(sources: Sources, survey: Survey, topic: Topic) -> list[_Cursor]:
+def _cursors(sources: Sources, survey: LedgerSurvey, topic: Topic) -> list[_Cursor]:
     """Return the cursors of TOPIC that are gone: of its cursor ledgers, of its compacted ledger, and those that were there earlier."""
     ledgers = survey.cursors.get(topic.name, {})
     names = {*ledgers}
@@ -382,7 +381,7 @@ def _cursors(sources: Sources, survey: Survey, topic: Topic) -> list[_Cursor]:
     return found
 
 
-def _cursor(sources: Sources, survey: Survey, topic: Topic, name: str) -> _Cursor | None:
+def _cursor(sources: Sources, survey: LedgerSurvey, topic: Topic, name: str) -> _Cursor | None:
     ids = survey.cursors.get(topic.name, {}).get(name, [])
     earlier = _earlier_cursor(sources, topic.name, name)
     for ledger_id in reversed(ids):
@@ -431,7 +430,7 @@ def _knows(sources: Sources, ledger_id: int) -> bool:
     return sources.earlier is not None and find_node(sources.earlier.txn, ledger_path(ledger_id)) is not None
 
 
-def _cursor_properties(survey: Survey, topic: TopicName, name: str, earlier: _Earlier | None) -> dict[str, str]:
+def _cursor_properties(survey: LedgerSurvey, topic: TopicName, name: str, earlier: _Earlier | None) -> dict[str, str]:
     """Return the cursor's properties: the buckets of delayed messages that say they are its own, and what there was earlier."""
     buckets = {claim.key: str(claim.ledger_id) for claim in survey.buckets.get(topic, {}).get(name, ())}
     kept = {} if earlier is None else dict(earlier.info.cursor_properties)
@@ -616,7 +615,7 @@ def _warnings(made: _Made) -> Iterator[str]:
 # -- the versions of a topic's schema, from its schema ledgers --------------------------------------------------------
 
 
-class SchemaVersion(Struct, frozen=True):
+class SchemaPlace(Struct, frozen=True):
     """A version of a schema and where it lies."""
 
     number: int
@@ -632,7 +631,7 @@ class MadeLocator(Struct):
     """A locator that was made again, as a value to store."""
 
     value: bytes
-    versions: list[SchemaVersion]
+    versions: list[SchemaPlace]
     warnings: list[str] = field(default_factory=list)
 
 
@@ -642,17 +641,17 @@ def made_locator(reader: EntryReader, ledger_ids: Sequence[int], before: bytes |
     An entry lists the versions in front of it: a position that another entry lists is the one that counts. Of two that nothing lists,
     as two registrations at once leave them, the first ledger has it.
     """
-    found: dict[int, list[SchemaVersion]] = {}
-    listed: dict[int, SchemaVersion] = {}
-    for position, entry in _iter_entries(reader, ledger_ids):
-        version = SchemaVersion(_number(entry), position, b"" if entry.deleted else sha256(entry.definition).digest())
+    found: dict[int, list[SchemaPlace]] = {}
+    listed: dict[int, SchemaPlace] = {}
+    for position, entry in iter_schema_entries(reader, ledger_ids):
+        version = SchemaPlace(_number(entry), position, b"" if entry.deleted else sha256(entry.definition).digest())
         found.setdefault(version.number, []).append(version)
         for item in entry.index:
             if item.position.ledger_id >= 0:
-                listed[item.version] = SchemaVersion(item.version, item.position, item.hash)
+                listed[item.version] = SchemaPlace(item.version, item.position, item.hash)
     if before:
         locator = decode_schema_locator(before, "the earlier locator")
-        listed |= {item.version: SchemaVersion(item.version, item.position, item.hash) for item in locator.index}
+        listed |= {item.version: SchemaPlace(item.version, item.position, item.hash) for item in locator.index}
     versions = [listed.get(number) or found[number][0] for number in sorted({*found, *listed})]
     if not versions:
         return None
@@ -661,22 +660,12 @@ def made_locator(reader: EntryReader, ledger_ids: Sequence[int], before: bytes |
     return MadeLocator(value, versions, list(_doubts(found, listed)))
 
 
-def _iter_entries(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[tuple[Position, SchemaEntry]]:
-    for ledger_id in ledger_ids:
-        for entry_id in iter_entry_ids(reader.txn, ledger_id):
-            try:
-                payload = reader.read(ledger_id, entry_id).payload
-                yield Position(ledger_id, entry_id), decode_schema_entry(payload, f"{ledger_id}:{entry_id}")
-            except StoreError:
-                continue
-
-
 def _number(entry: SchemaEntry) -> int:
     """Return the version that ENTRY is: behind all that it lists; the first one lists itself, at −1:−1."""
     return max((item.version for item in entry.index if item.position.ledger_id >= 0), default=-1) + 1
 
 
-def _doubts(found: dict[int, list[SchemaVersion]], listed: dict[int, SchemaVersion]) -> Iterator[str]:
+def _doubts(found: dict[int, list[SchemaPlace]], listed: dict[int, SchemaPlace]) -> Iterator[str]:
     for number, versions in found.items():
         if number not in listed and len({one.hash for one in versions}) > 1:
             ledgers = ", ".join(str(one.ledger_id) for one in versions)

@@ -66,7 +66,7 @@ from pulsar_admin.store.model.placement import stripes_of
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_owner, shell_word
-from pulsar_admin.store.recovery.closing import fit_ensembles
+from pulsar_admin.store.recovery.closing import ORDERS_MAX, fit_ensembles
 from pulsar_admin.store.recovery.metadata_index import Indexed, find_forgetful, read_indexed
 from pulsar_admin.store.recovery.past import Fate, Past
 from pulsar_admin.store.wording import counted, listed, plural
@@ -433,8 +433,6 @@ def _passed(reader: EntryReader, found: Behind) -> list[str]:
 # -- ledgers restore --to-bookies -------------------------------------------------------------------------------------
 
 
-_ORDERS = 5_040
-"""Orders of bookies that are tried for an ensemble: those of seven."""
 _ENSEMBLES_MORE = 8
 """An ensemble of the ledger's size serves where it takes no more than so many new ones; else one that fits what the bookies have."""
 
@@ -620,7 +618,7 @@ def _name_in(
     while start < len(entries) or first == segment.first_entry_id:
         best: tuple[int, int, int, tuple[str, ...]] | None = None
         spare: list[str | None] = [*others, *([None] * len(free))]  # None: the place stays as it is
-        for chosen in islice(permutations(spare, len(free)), _ORDERS) if free else [()]:
+        for chosen in islice(permutations(spare, len(free)), ORDERS_MAX) if free else [()]:
             members = list(segment.members)
             for place, bookie in zip(free, chosen, strict=True):
                 members[place] = bookie or members[place]

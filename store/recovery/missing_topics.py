@@ -31,7 +31,15 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.resources import TENANT, tenant_path
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_topic, topic_of_path
-from pulsar_admin.store.recovery.chains import LOST_AND_FOUND, Chains, Group, Naming, find_chains, find_names, name_of
+from pulsar_admin.store.recovery.chains import (
+    LOST_AND_FOUND,
+    Chains,
+    GroupName,
+    LedgerGroup,
+    find_chains,
+    find_names,
+    name_of,
+)
 from pulsar_admin.store.recovery.closing import MadeLedger, close_ledger, make_ledger
 from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR, MESSAGES, SCHEMA, LedgerEvidence, read_evidence
 from pulsar_admin.store.recovery.from_ledgers import Remade, Sources, cluster_of, default_policies, made_locator
@@ -110,7 +118,7 @@ def _add(
         past.fates[ledger_path(ledger_id)] = Fate(value, 0, 0)
 
 
-def _witnesses(chains: Chains, naming: Naming | None, ledgers: list[int]) -> list[str]:
+def _witnesses(chains: Chains, naming: GroupName | None, ledgers: list[int]) -> list[str]:
     """Return what says that LEDGERS belong together, and to the topic."""
     named = [] if naming is None else [f"its name: {'; '.join(naming.witnesses)}"]
     return named + [
@@ -130,7 +138,7 @@ class LostAndFound(Remade):
 
 
 def plan_lost_and_found(
-    sources: Sources, groups: Sequence[Group], newest: int, names: Mapping[Group, Naming]
+    sources: Sources, groups: Sequence[LedgerGroup], newest: int, names: Mapping[LedgerGroup, GroupName]
 ) -> LostAndFound:
     """Plan a topic for the ledgers above NEWEST of each of GROUPS, with one subscription at its beginning."""
     found = LostAndFound(sources)
@@ -160,7 +168,9 @@ def plan_lost_and_found(
     return found
 
 
-def _made(found: LostAndFound, group: Group, newest: int, names: Mapping[Group, Naming]) -> list[MadeLedger]:
+def _made(
+    found: LostAndFound, group: LedgerGroup, newest: int, names: Mapping[LedgerGroup, GroupName]
+) -> list[MadeLedger]:
     custom = topic_claims(name_of(group, names))
     made = []
     sibling = find_metadata(found.txn, newest) if newest >= 0 else None
@@ -173,7 +183,9 @@ def _made(found: LostAndFound, group: Group, newest: int, names: Mapping[Group, 
     return made
 
 
-def _make_topic(found: LostAndFound, group: Group, made: Sequence[MadeLedger], names: Mapping[Group, Naming]) -> None:
+def _make_topic(
+    found: LostAndFound, group: LedgerGroup, made: Sequence[MadeLedger], names: Mapping[LedgerGroup, GroupName]
+) -> None:
     name = name_of(group, names)
     now_ms = found.sources.now_ms
     closed = [LedgerInfo(one.ledger_id, one.entries, one.metadata.length, now_ms) for one in made[:-1]]

@@ -458,7 +458,7 @@ _DAMAGED = (MetadataCorrupt, LimitExceeded)
 _NO_STAT = NodeStat(0, 0, 0, 0, False)
 
 
-class Parts(Struct, frozen=True):
+class ClusterParts(Struct, frozen=True):
     """What the metadata says and the bookies that would start on it; ``source``: where the metadata is, None for a store's or none.
 
     ``blank``: how many bookies have nothing yet."""
@@ -469,7 +469,7 @@ class Parts(Struct, frozen=True):
     blank: int = 0
 
 
-def read_parts(metadata: Source | None, given: Iterable[GivenBookie]) -> Parts:
+def read_parts(metadata: Source | None, given: Iterable[GivenBookie]) -> ClusterParts:
     """Return METADATA (None: an empty one) and the bookies GIVEN; raises what ``find_bookie`` and ``check_apart`` raise.
 
     A bookie whose directories are empty has nothing to lose: it starts for the first time. Raises SourceNotFound when the metadata knows
@@ -492,7 +492,7 @@ def read_parts(metadata: Source | None, given: Iterable[GivenBookie]) -> Parts:
                 hint="are its disks mounted? A bookie that lost them is replaced: bookkeeper shell decommissionbookie",
                 bookie=bookie_id,
             )
-    return Parts(known, tuple(bookies), metadata, len(blank))
+    return ClusterParts(known, tuple(bookies), metadata, len(blank))
 
 
 def _is_blank(given: GivenBookie) -> bool:
@@ -567,7 +567,7 @@ def _iter_values(
             yield path, value
 
 
-def read_store_parts(store: Store, txn: Txn, *, empty: bool = False) -> Parts:
+def read_store_parts(store: Store, txn: Txn, *, empty: bool = False) -> ClusterParts:
     """Return the metadata of STORE as it is now, changes included, and the bookies that it was imported from; raises SourceNotFound.
 
     EMPTY: an empty metadata store in the place of it.
@@ -576,10 +576,10 @@ def read_store_parts(store: Store, txn: Txn, *, empty: bool = False) -> Parts:
     if not layout.bookies:
         raise Refused("the store has no bookies", hint="add them: pulsar-admin store add bookie DIR,DIR")
     if empty:
-        return Parts(no_metadata(), layout.bookies)
+        return ClusterParts(no_metadata(), layout.bookies)
     problems = [damage.reason for damage in iter_metadata_damage(txn)]
     ids = [bookie.bookie_id for bookie in layout.bookies]
     meanwhile = find_given_meanwhile(txn)  # their nodes are newer than the tree that was read
     next_id = meanwhile.stop if meanwhile else find_next_ledger_id(txn)
     known = read_known(f"the store {store.path}", iter_values(txn, "/"), next_id, problems, ids)
-    return Parts(known, layout.bookies)
+    return ClusterParts(known, layout.bookies)

@@ -25,8 +25,8 @@ from pulsar_admin.store.recovery.chains import LOST_AND_FOUND
 from pulsar_admin.store.recovery.from_ledgers import (
     COMMAND,
     KNOWN_LAYOUT,
+    LedgerSurvey,
     Sources,
-    Survey,
     newest_known,
     plan_from_ledgers,
     read_survey,
@@ -37,7 +37,7 @@ from pulsar_admin.store.wording import counted, plural
 _LAYOUT = f"{LEDGERS_ROOT}/LAYOUT"
 
 
-class Condition(Struct, frozen=True):
+class MetadataCondition(Struct, frozen=True):
     """What is there of a store's metadata: how many ledgers it lists, which are too young for it to know, and topics that ledgers name
     and that have no node, nor has any other of their namespace. ``leftovers``: topics without a node beside others, as a deletion that was
     stopped leaves their ledgers. ``headless``: topics of which subscriptions alone are listed. ``unsure``: ledgers
@@ -62,7 +62,7 @@ class Condition(Struct, frozen=True):
         return "B" if self.younger else None
 
 
-def _read_condition(txn: Txn, survey: Survey) -> Condition:
+def _read_condition(txn: Txn, survey: LedgerSurvey) -> MetadataCondition:
     """Return what is there of the store's metadata."""
     listed = sorted_ledger_ids(txn)
     newest = newest_known(txn)
@@ -81,7 +81,7 @@ def _read_condition(txn: Txn, survey: Survey) -> Condition:
     schemas = tuple(one for one in survey.schemas if one in bases and find_node(txn, one.schema_path) is None)
     spaces = {name.namespace for name in survey.data.keys() - leftovers if not name.namespace.cluster}
     bare = sorted(str(one) for one in spaces if find_node(txn, one.policies_path) is None)
-    return Condition(
+    return MetadataCondition(
         len(listed),
         above if is_known else (),
         0 if is_known else len(above),
@@ -175,7 +175,7 @@ def _from_bookies(sources: Sources, names: Path | None) -> Plan:
     return plan
 
 
-def _nothing(txn: Txn, condition: Condition, survey: Survey, level: str | None) -> Plan:
+def _nothing(txn: Txn, condition: MetadataCondition, survey: LedgerSurvey, level: str | None) -> Plan:
     left_out = (*_left_out(condition, survey, level),)
     found = {"level": None, "listedLedgers": condition.listed, **_left(condition, survey, level)}
     text = f"nothing to make again{f' at level {level}' if level and left_out else ''}: {counted(condition.listed, 'ledger')} listed"
@@ -185,7 +185,7 @@ def _nothing(txn: Txn, condition: Condition, survey: Survey, level: str | None) 
     return Plan(COMMAND, txn.id, (), (part,), warnings=(text, *left_out))
 
 
-def _left_out(condition: Condition, survey: Survey, level: str | None) -> Iterator[str]:
+def _left_out(condition: MetadataCondition, survey: LedgerSurvey, level: str | None) -> Iterator[str]:
     """Yield what a recovery at LEVEL, None: one that finds nothing to do, does not bring back."""
     yield from survey.left_out
     if condition.leftovers:
@@ -217,12 +217,12 @@ def _left_out(condition: Condition, survey: Survey, level: str | None) -> Iterat
             yield f"… and {count - _NAMED:,} more: see them with: pulsar-admin store check"
 
 
-def _lost(condition: Condition, level: str | None) -> Sequence[TopicName]:
+def _lost(condition: MetadataCondition, level: str | None) -> Sequence[TopicName]:
     """Return the topics that level A makes again, and level B leaves out."""
     return sorted({*condition.lost_topics, *condition.lost_schemas}, key=str) if level == "B" else ()
 
 
-def _left(condition: Condition, survey: Survey, level: str | None) -> dict[str, list[str]]:
+def _left(condition: MetadataCondition, survey: LedgerSurvey, level: str | None) -> dict[str, list[str]]:
     """Return what is left out at LEVEL and passed over, for the report's part of the whole."""
     left = {
         "leftOut": [*map(str, (*condition.leftovers, *condition.headless, *_lost(condition, level)))],
@@ -235,7 +235,7 @@ def _named(found: Sequence[object]) -> str:
     return ", ".join(map(str, found[:_NAMED])) + (" …" if len(found) > _NAMED else "")
 
 
-def _leftover_text(condition: Condition) -> str:
+def _leftover_text(condition: MetadataCondition) -> str:
     count = len(condition.leftovers)
     return (
         f"left out: {counted(count, 'topic')} that ledgers name and that {plural(count, 'has', 'have')} no node, beside others of the"
@@ -253,7 +253,7 @@ def _headless_text(names: Sequence[TopicName]) -> str:
     )
 
 
-def _summed(plan: Plan, level: str, condition: Condition, survey: Survey) -> Plan:
+def _summed(plan: Plan, level: str, condition: MetadataCondition, survey: LedgerSurvey) -> Plan:
     """Return PLAN with a first part that counts the others, and what to do next."""
     of = Counter(_kind(part) for part in plan.parts)
     found = {"level": level, "listedLedgers": condition.listed, "youngerLedgers": len(condition.younger)}

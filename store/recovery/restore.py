@@ -62,7 +62,7 @@ from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.resources import tenant_path
 from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, parse_topic, shell_word
-from pulsar_admin.store.recovery.acks import AsOf, CursorHistory, read_cursor_history, state_in_force
+from pulsar_admin.store.recovery.acks import CursorHistory, WantedState, read_cursor_history, state_in_force
 from pulsar_admin.store.recovery.ledgers import Returning, find_returning, index_texts, ledger_step, lost_text
 from pulsar_admin.store.recovery.metadata_index import find_forgetful, read_indexed
 from pulsar_admin.store.recovery.past import CursorThen, Keep, Past, TopicThen, find_fate, is_ledger, read_deleted
@@ -511,7 +511,7 @@ def _cursor(
     if info.cursors_ledger_id < 0:
         return CursorThen(info, state, value)
     cursor = Cursor(topic.name, name, topic.stat, info, state, CursorSource.METADATA)
-    as_of = AsOf(at_ms, if_unsure="redeliver", past=history)
+    as_of = WantedState(at_ms, if_unsure="redeliver", past=history)
     try:
         found = state_in_force(history.states(reader, topic, name), topic, cursor, as_of)
     except (NothingMatches, SubscriptionNotFound) as error:

@@ -46,10 +46,10 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_topics, partition_count, read_topic
 from pulsar_admin.store.names import TopicName
-from pulsar_admin.store.recovery.chains import Chains, Group, Naming, find_chains, find_names
+from pulsar_admin.store.recovery.chains import Chains, GroupName, LedgerGroup, find_chains, find_names
 from pulsar_admin.store.recovery.closing import MadeLedger, find_readable_end, fit_ensembles, make_ledger
 from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR, MESSAGES, LedgerEvidence, read_evidence
-from pulsar_admin.store.recovery.from_ledgers import COMMAND, Remade, Sources, Survey, newer_index, newest_known
+from pulsar_admin.store.recovery.from_ledgers import COMMAND, LedgerSurvey, Remade, Sources, newer_index, newest_known
 from pulsar_admin.store.recovery.metadata_index import find_collected
 from pulsar_admin.store.recovery.missing_topics import (
     Younger,
@@ -84,7 +84,7 @@ class _World(Struct, frozen=True):
 
     evidence: Mapping[int, LedgerEvidence]
     chains: Chains
-    survey: Survey
+    survey: LedgerSurvey
     newest: int
 
     def joins(self, ledger_id: int) -> list[str]:
@@ -93,7 +93,7 @@ class _World(Struct, frozen=True):
         return said or ["its own metadata names the topic, and it is younger than the last one listed"]
 
 
-def plan_rolling(sources: Sources, survey: Survey) -> Plan:
+def plan_rolling(sources: Sources, survey: LedgerSurvey) -> Plan:
     """Plan the metadata as of the bookies' entries; raises Refused, MetadataCorrupt. A plan without steps: it is not older."""
     rolled = Rolled(sources)
     world = _read_world(sources, survey)
@@ -129,13 +129,13 @@ def plan_rolling(sources: Sources, survey: Survey) -> Plan:
     )
 
 
-def _pass_over(survey: Survey, name: TopicName, error: StoreError) -> None:
+def _pass_over(survey: LedgerSurvey, name: TopicName, error: StoreError) -> None:
     """Note why nothing is made of a topic; of one whose node is gone, while its subscriptions are there, its condition tells."""
     if not isinstance(error, TopicNotFound):
         survey.passed_over[name.path] = error.message
 
 
-def _read_world(sources: Sources, survey: Survey) -> _World:
+def _read_world(sources: Sources, survey: LedgerSurvey) -> _World:
     txn = sources.reader.txn
     known: dict[int, str] = {}
     for name in iter_topics(txn):
@@ -152,7 +152,7 @@ def _read_world(sources: Sources, survey: Survey) -> _World:
     return _World(evidence, chains, survey, newest_known(txn))
 
 
-def _read_names(rolled: Rolled, world: _World) -> dict[Group, Naming]:
+def _read_names(rolled: Rolled, world: _World) -> dict[LedgerGroup, GroupName]:
     """Return the names of groups of messages whose topics were made since, by two witnesses."""
     named = find_names(rolled.sources.reader, world.evidence.values(), world.chains)
     return {
@@ -397,7 +397,9 @@ def _is_lost(rolled: Rolled, key: str, value: str) -> bool:
     return ledger_id is not None and find_times(rolled.txn, ledger_id) is None
 
 
-def _cursor_part(topic: Topic, after: Topic, cursor: Cursor, state: CursorState, at: Followed | None) -> ChangePart:
+def _cursor_part(
+    topic: Topic, after: Topic, cursor: Cursor, state: CursorState, at: FollowedCursor | None
+) -> ChangePart:
     shown = state_json(after, state)
     if at is not None:
         shown["witnesses"] = list(at.witnesses)
@@ -443,7 +445,7 @@ class Unnamed(Struct, frozen=True):
     last: CursorState
 
 
-class Followed(Struct, frozen=True):
+class FollowedCursor(Struct, frozen=True):
     """Where a subscription went on: its newest state, and the cursor ledgers that say so, in order. ``compacted``: a ledger, or −1."""
 
     state: CursorState
@@ -485,12 +487,12 @@ def _first_state(reader: EntryReader, ledger_id: int) -> CursorState | None:
     return None
 
 
-def follow(topic: Topic, states: Mapping[str, CursorState], ledgers: Sequence[Unnamed]) -> dict[str, Followed]:
+def follow(topic: Topic, states: Mapping[str, CursorState], ledgers: Sequence[Unnamed]) -> dict[str, FollowedCursor]:
     """Return the subscriptions of TOPIC that go on in LEDGERS, from where each stood by STATES.
 
     A ledger at whose beginning two of them stood, or two ledgers that begin where one stood, are of none.
     """
-    now = {name: Followed(state, ()) for name, state in states.items()}
+    now = {name: FollowedCursor(state, ()) for name, state in states.items()}
     left = list(ledgers)
     while True:
         pairs = [(name, one) for one in left for name, at in now.items() if _is_same(at.state, one.first)]
@@ -503,13 +505,13 @@ def follow(topic: Topic, states: Mapping[str, CursorState], ledgers: Sequence[Un
         if not sure:
             return {name: at for name, at in now.items() if at.ledger_ids}
         for name, one in sure:
-            now[name] = Followed(one.last, (*now[name].ledger_ids, one.ledger_id))
+            now[name] = FollowedCursor(one.last, (*now[name].ledger_ids, one.ledger_id))
             left.remove(one)
 
 
 def newest_compaction(
     topic: Topic, ledgers: Sequence[Unnamed], evidence: Mapping[int, LedgerEvidence]
-) -> Followed | None:
+) -> FollowedCursor | None:
     """Return the newest compaction of TOPIC that a cursor ledger and a compacted ledger both say is of this topic alone."""
     there = set(topic.ids)
     found = []
@@ -520,7 +522,7 @@ def newest_compaction(
         points = compacted.points.keys()
         # What was trimmed before has no entries any more; a ledger of another topic has some.
         if points & there and not (points - there) & evidence.keys():
-            found.append(Followed(one.last, (one.ledger_id,), compacted.ledger_id))
+            found.append(FollowedCursor(one.last, (one.ledger_id,), compacted.ledger_id))
     return max(found, key=lambda one: one.ledger_ids, default=None)
 
 

@@ -33,9 +33,9 @@ from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.managed_ledger_pb2 import PositionInfo
 from pulsar_admin.store.recovery.acks import (
     AckState,
-    AsOf,
     CursorHistory,
     CursorVersion,
+    WantedState,
     both,
     either,
     find_cursor_history,
@@ -162,7 +162,7 @@ def test_a_state_of_a_time_is_the_one_that_the_broker_told_then() -> None:
         for row in mutations:
             topic = read_topic(reader.txn, parse_topic(row["topic"]))
             cursor = read_cursor(reader.txn, reader, topic, row["subscription"])
-            as_of = AsOf(done_ms, past=past)
+            as_of = WantedState(done_ms, past=past)
             plan = plan_as_of(reader, "reset", [(topic, cursor)], as_of, CREATED_MS)
             after = plan.parts[0].after
             assert after["markDeletePosition"] == row["before"]["markDeletePosition"], row

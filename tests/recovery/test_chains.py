@@ -14,7 +14,7 @@ from pulsar_admin.store.db.owners import iter_owners
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.recovery.chains import Chains, find_chains, find_names
-from pulsar_admin.store.recovery.evidence import LedgerEvidence, Producer, Run, read_evidence
+from pulsar_admin.store.recovery.evidence import LedgerEvidence, Producer, ProducerRun, read_evidence
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.worlds import oracle, world
@@ -119,13 +119,13 @@ def _apart(chains: Chains, topics: dict[int, str]) -> set[str]:
     return {name for name in topics.values() if sum(name in group for group in groups) > 1}
 
 
-def _run(first: int, last: int, time_ms: int = 1000, jumps: int = 0) -> Run:
+def _run(first: int, last: int, time_ms: int = 1000, jumps: int = 0) -> ProducerRun:
     count = last - first + 1
-    return Run(first, last, first, last, count, count, jumps, time_ms + first, time_ms + last, 0, count - 1)
+    return ProducerRun(first, last, first, last, count, count, jumps, time_ms + first, time_ms + last, 0, count - 1)
 
 
 def _messages(
-    ledger_id: int, runs: dict[str, Run], index: tuple[int, int] | None = None, replicated_from: str = ""
+    ledger_id: int, runs: dict[str, ProducerRun], index: tuple[int, int] | None = None, replicated_from: str = ""
 ) -> LedgerEvidence:
     producers = {Producer(name, replicated_from): run for name, run in runs.items()}
     entries = sum(run.entries for run in runs.values())

@@ -10,7 +10,7 @@ import pytest
 from msgspec import Struct, field
 
 from pulsar_admin.store.recovery.chains import find_chains
-from pulsar_admin.store.recovery.evidence import LedgerEvidence, Producer, Run
+from pulsar_admin.store.recovery.evidence import LedgerEvidence, Producer, ProducerRun
 
 _LEDGER = 12
 
@@ -71,7 +71,9 @@ def _evidence(ledger_id: int, rows: list[tuple[Producer, int, int]], before: int
         numbers = [number for number, _, _ in mine]
         jumps = sum(b != a + 1 for a, b in pairwise(numbers))
         ends = (mine[0][1], mine[-1][1], mine[0][2], mine[-1][2])
-        runs[producer] = Run(numbers[0], numbers[-1], min(numbers), max(numbers), len(mine), len(mine), jumps, *ends)
+        runs[producer] = ProducerRun(
+            numbers[0], numbers[-1], min(numbers), max(numbers), len(mine), len(mine), jumps, *ends
+        )
     index = None if before is None else (before - 1, before, before + len(rows) - 1)
     return LedgerEvidence(ledger_id, "messages", len(rows), 0, len(rows) - 1, 0, len(rows), runs, index)
 
