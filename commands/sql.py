@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from pulsar_admin.columns import Column
     from pulsar_admin.plot import Chart
     from pulsar_admin.sql_rows import Row
-    from pulsar_admin.store.tables.catalog import StoreTables
-    from pulsar_admin.store.tables.exported import ExportedTables
+    from pulsar_admin.store.tables.catalog import ExportedTables, StoreTables
     from pulsar_admin.store.tables.sql import Answer, Database
 
 TERMINAL_ROWS = 500
@@ -113,7 +112,7 @@ def _opened(app: App) -> Iterator[Asked]:
 def _tables_of(app: App) -> Iterator[tuple[StoreTables | ExportedTables, EntryReader | None]]:
     """Open the tables of the store, with what reads it, or those of --tables."""
     if app.settings.tables is not None:
-        from pulsar_admin.store.tables.exported import ExportedTables
+        from pulsar_admin.store.tables.catalog import ExportedTables
         from pulsar_admin.store.tables.folder import Folder
 
         tables = ExportedTables(Folder.of(app.settings.tables), app.settings.cluster)
@@ -121,7 +120,7 @@ def _tables_of(app: App) -> Iterator[tuple[StoreTables | ExportedTables, EntryRe
         yield tables, None
         return
     from pulsar_admin.store.tables.catalog import StoreTables
-    from pulsar_admin.store.tables.cluster import find_cluster_name
+    from pulsar_admin.store.tables.rows import find_cluster_name
 
     with app.session.reader() as reader:
         yield StoreTables(reader, find_cluster_name(reader.txn)), reader
@@ -137,7 +136,7 @@ class Asked(Struct, frozen=True):
 
     def answer_now(self, text: str, options: Shown) -> None:
         """Answer of exported tables as they are by now; a store stays as it was when it was opened."""
-        from pulsar_admin.store.tables.exported import ExportedTables
+        from pulsar_admin.store.tables.catalog import ExportedTables
 
         if isinstance(self.tables, ExportedTables) and self.tables.renew():
             self.database.forget_tables()

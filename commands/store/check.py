@@ -44,9 +44,9 @@ def check(app: App, deep: bool) -> None:
 
 def _of_tables(app: App) -> Iterator[dict[str, object]]:
     """Check the files of exported tables against the SHA-256 and the rows of each that their list has."""
-    from pulsar_admin.store.tables.checked import check_file, check_rows
-    from pulsar_admin.store.tables.exported import ExportedTables
+    from pulsar_admin.store.tables.catalog import ExportedTables
     from pulsar_admin.store.tables.folder import Folder
+    from pulsar_admin.store.tables.parquet import check_file, check_rows
 
     folder = Folder.of(app.settings.tables or "")
     tables = ExportedTables(folder, app.settings.cluster)

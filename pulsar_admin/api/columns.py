@@ -50,8 +50,7 @@ class Columns:
 def table_of(session: Session, name: str) -> Batches:
     """Return the table NAME; raises InvalidValue."""
     from pulsar_admin.store.errors import InvalidValue
-    from pulsar_admin.store.tables.cluster import find_cluster_name
-    from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table
+    from pulsar_admin.store.tables.rows import SMALL_TABLES, find_cluster_name, iter_table
     from pulsar_admin.store.tables.schemas import TABLES
 
     if name not in SMALL_TABLES:
@@ -86,7 +85,7 @@ def rows_of(session: Session, statement: str) -> Batches:
 def _opened(reader: EntryReader, problems: list[StoreError]) -> Iterator[Database]:
     """Open what asks the tables of a snapshot; what they could not read is added to PROBLEMS."""
     from pulsar_admin.store.tables.catalog import StoreTables
-    from pulsar_admin.store.tables.cluster import find_cluster_name
+    from pulsar_admin.store.tables.rows import find_cluster_name
     from pulsar_admin.store.tables.sql import Database
 
     with TemporaryDirectory(prefix="pulsar-admin-") as spill:

@@ -1,34 +1,230 @@
-"""Phase two of the table ``entries``: a range of (ledger id, entry id) → its entries from every staging file, once each, as final files.
+"""The table ``entries``, as executors make it, and beside it the table ``messages`` of the same entries.
+
+Phase one (``StageEntries``): a slice of a file → records sorted by ledger and entry, cut at the edges of ranges. A staging file is Arrow
+IPC streams one behind the other, one for each range of keys that the slice has entries of, so that who makes a range reads its part of
+every file with one request and nothing else. The driver is told where the parts are.
+
+Phase two (``FinishEntries``): a range of (ledger id, entry id) → its entries from every staging file, once each, as final files.
 
 Of several records of an entry the one counts that the index of a store names: a whole one before one with a bad digest, that of a
 bookie proven to be of the cluster, an entry log's before a journal's, of the newest log and the oldest journal, the last in a log
 and the first in a journal (``store.index.writer.Indexer``).
+
+Messages: the entries that a range keeps are read from their files and taken apart. Every entry stands for itself, as in
+``store.scan.operations``: batches are exploded, a chunk is a row of its own.
 """
 
 from __future__ import annotations
 
+import os
 import platform
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.engine.slices import FileRange
-from pulsar_admin.store.errors import DiskFull, StoreError
+from pulsar_admin.store.errors import DiskFull, NotFound, SourceChanged, SourceNotFound, StoreError
 from pulsar_admin.store.kernels import records as kernel
-from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.scan.arrow import column, nullable
-from pulsar_admin.store.scan.operations import entry_column
-from pulsar_admin.store.tables.folder import Folder
-from pulsar_admin.store.tables.manifest import Part
-from pulsar_admin.store.tables.message_files import Listed, MessageFiles
+from pulsar_admin.store.kernels.producers import producer_spans, sequence_ids
+from pulsar_admin.store.kernels.records import BAD_DIGEST, UNFRAMED
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
+from pulsar_admin.store.model.topics import iter_topics
+from pulsar_admin.store.names import FileKind, parse_owner
+from pulsar_admin.store.scan.arrow import column, nullable, spans_array
+from pulsar_admin.store.scan.files import BATCH_RECORDS, FileScan, LedgerDigests, Slice
+from pulsar_admin.store.scan.operations import PlainFiles, ReadMessages, ScanOptions, entry_column
+from pulsar_admin.store.scan.places import BATCH_BYTES, BATCH_ENTRIES, Places, PlacesReader
+from pulsar_admin.store.scan.schemas import MESSAGE_SCHEMA
+from pulsar_admin.store.scan.typed_values import Values
+from pulsar_admin.store.tables.folder import Folder, TableFile
+from pulsar_admin.store.tables.parquet import GROUP_ROWS, write_part, write_parts
 from pulsar_admin.store.tables.schemas import TABLES
-from pulsar_admin.store.tables.staging import NO_SEQUENCE, RECORD_FIELDS, entry_keys
-from pulsar_admin.store.tables.writing import GROUP_ROWS, write_part, write_parts
+
+UNSEEN = (
+    "nothing was written; run it where all files can be read, or name paths that every executor sees (a shared mount)"
+)
+STAGED_ROWS = BATCH_RECORDS  # sorted at once: a staging file has about so many
+NO_SEQUENCE = np.int64(-(1 << 63))
+RECORD_FIELDS = tuple(name for name in kernel.RECORD.names or () if name != "length")
+_NUMBERS = {name: pa.from_numpy_dtype(kernel.RECORD[name]) for name in RECORD_FIELDS}
+STAGED = pa.schema([*_NUMBERS.items(), ("sequence_id", pa.int64()), ("producer", pa.string())])
+
+SEGMENTS = pa.schema(
+    [
+        ("host", pa.string()),
+        ("error", pa.string()),  # of a disk that is full: nobody tries again
+        ("file", pa.string()),  # "": the slice's last row, which says how it ended
+        ("bytes", pa.int64()),
+        ("ranges", pa.list_(pa.int32())),  # by part
+        ("offsets", pa.list_(pa.int64())),
+        ("rows", pa.list_(pa.int64())),
+        ("first_offset", pa.int64()),
+        ("next_offset", pa.int64()),
+        ("problems", pa.int64()),
+    ]
+)
+
+
+class Edges(Struct, frozen=True):
+    """Where ranges of (ledger id, entry id) begin, ascending; what lies before the first edge is range 0."""
+
+    ledgers: Array  # i64
+    entries: Array  # i64
+
+    def cut(self, ledgers: Array, entries: Array) -> tuple[Array, Array]:
+        """Return (range, its first row) of the ranges that have rows of sorted LEDGERS and ENTRIES, and the end as a last row."""
+        low = int(np.searchsorted(self.ledgers, ledgers[0], "left"))
+        high = int(np.searchsorted(self.ledgers, ledgers[-1], "right"))
+        starts = np.searchsorted(ledgers, self.ledgers[low:high], "left")
+        ends = np.searchsorted(ledgers, self.ledgers[low:high], "right")
+        inside = [
+            start + int(np.searchsorted(entries[start:end], entry))
+            for start, end, entry in zip(starts.tolist(), ends.tolist(), self.entries[low:high].tolist(), strict=True)
+        ]
+        rows = np.array([0, *inside, len(ledgers)], np.int64)
+        ranges = np.arange(low, low + len(rows) - 1, dtype=np.int32)
+        filled = np.diff(rows) > 0
+        return ranges[filled], np.append(rows[:-1][filled], len(ledgers))
+
+
+class StageEntries(Struct, frozen=True):
+    """One staging file or more a slice, in the folder's directory ``directory``."""
+
+    folder: Folder
+    directory: str
+    edges: Edges
+    digests: LedgerDigests = field(default_factory=lambda: LedgerDigests.of({}))
+    staged_rows: int = STAGED_ROWS
+
+    @property
+    def schema(self) -> pa.Schema:
+        return SEGMENTS
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each staging file, and one that says how the slice ended. Raises SourceNotFound, SourceChanged."""
+        scan = FileScan(Slice(piece.path, piece.kind, piece.start, piece.end, piece.seek), self.digests)
+        try:
+            waiting: list[pa.RecordBatch] = []
+            rows = 0
+            for records in _present(scan, piece):
+                waiting.append(_staged(records, scan))
+                rows += len(records)
+                if rows >= self.staged_rows:
+                    yield _answer(**self._write(waiting))
+                    rows = 0
+            if rows:
+                yield _answer(**self._write(waiting))
+        except DiskFull as error:
+            yield _answer(error=error.message)
+        except NotFound as error:
+            if isinstance(error, SourceNotFound):
+                raise
+            raise unseen(self.folder.at(self.directory)) from error
+        yield _answer(first_offset=scan.first_offset, next_offset=scan.next_offset, problems=len(scan.problems))
+
+    def _write(self, waiting: list[pa.RecordBatch]) -> dict[str, Any]:  # Any: columns of SEGMENTS
+        """Write what is WAITING, and nothing is."""
+        table = pa.Table.from_batches(waiting, STAGED).combine_chunks()
+        waiting.clear()
+        ledgers, entries = (table.column(name).to_numpy() for name in ("ledger_id", "entry_id"))
+        order = np.lexsort((entries, ledgers))
+        if not np.all(order[1:] > order[:-1]):
+            table = table.take(pa.array(order))
+        ranges, edges = self.edges.cut(ledgers[order], entries[order])
+        name = f"{self.directory}/{uuid.uuid4().hex}.arrows"
+        offsets = [0]
+        with self.folder.create(name) as out:
+            for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+                data = _packed(table.slice(start, end - start))
+                out.write(data)
+                offsets.append(offsets[-1] + data.size)
+        parts = {"ranges": ranges.tolist(), "offsets": offsets, "rows": np.diff(edges).tolist()}
+        return {"file": name, "bytes": offsets[-1], **parts}
+
+
+def unseen(path: str) -> SourceNotFound:
+    """Return the error of a path that this machine does not see."""
+    return SourceNotFound(f"{platform.node()} does not see {path}", hint=UNSEEN, path=path)
+
+
+def _packed(table: pa.Table) -> pa.Buffer:
+    part = pa.BufferOutputStream()
+    with pa.ipc.new_stream(part, STAGED, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table)
+    return part.getvalue()
+
+
+def _present(scan: FileScan, piece: FileRange) -> Iterator[Array]:
+    """Yield the records of SCAN that the store knows: a file may have grown since; raises SourceNotFound for one not seen here."""
+    try:
+        for records in scan.batches():
+            known = records[records["offset"] + 4 + records["size"] <= piece.end] if _is_last(piece) else records
+            if len(known):
+                yield known
+    except SourceChanged as error:
+        if os.path.exists(piece.path):
+            raise
+        raise unseen(piece.path) from error
+
+
+def _is_last(piece: FileRange) -> bool:
+    """Whether nothing of its file behind PIECE is read."""
+    return isinstance(piece, LastRange)
+
+
+class LastRange(FileRange, frozen=True):
+    """The slice at the end of a file: what ends behind it came later."""
+
+
+def _staged(records: Array, scan: FileScan) -> pa.RecordBatch:
+    """Return RECORDS as columns, with producer and sequence id from the bytes they were read from."""
+    window = scan.window
+    assert window is not None
+    first, last = records["offset"].min(), (records["offset"] + 4 + records["size"]).max()
+    window.cover(int(first), int(last))
+    at = records["offset"] - window.base
+    starts, ends = at + 4 + 32 + records["digest_bytes"], at + 4 + records["size"]
+    framed = records["flags"] & (kernel.UNFRAMED | kernel.BAD_DIGEST) == 0
+    ends = np.where(framed, ends, starts)
+    producers, sequences = senders(window.data, starts, ends)
+    numbers = [column(records[name].copy()) for name in RECORD_FIELDS]
+    return pa.RecordBatch.from_arrays([*numbers, column(sequences), producers], schema=STAGED)
+
+
+def entry_keys(ledgers: Array, entries: Array) -> Array:
+    """Return the pairs of LEDGERS and ENTRIES as one column, which can be compared and searched."""
+    keys = np.empty(len(ledgers), [("ledger", np.int64), ("entry", np.int64)])
+    keys["ledger"], keys["entry"] = ledgers, entries
+    return keys
+
+
+def senders(data: Array, starts: Array, ends: Array) -> tuple[pa.Array, Array]:
+    """Return the producers of the messages whose bytes of DATA go from STARTS to ENDS, and their sequence ids."""
+    spans = np.zeros((len(starts), 2), np.int64)
+    producer_spans(data, starts, ends, spans)
+    sequences = np.full(len(starts), NO_SEQUENCE)
+    sequence_ids(data, starts, ends, sequences)
+    try:
+        producers = spans_array(data, spans[:, 0].copy(), spans[:, 1].copy(), pa.string())
+    except pa.ArrowInvalid:  # not UTF-8: protobuf does not look
+        raw = [bytes(data[start : start + size]) if size >= 0 else None for start, size in spans.tolist()]
+        producers = pa.array([None if one is None else one.decode(errors="replace") for one in raw], pa.string())
+    return producers, sequences
+
+
+def _answer(**values: Any) -> pa.RecordBatch:  # Any: columns of SEGMENTS
+    row = {"host": platform.node(), "file": "", **values}
+    columns = [pa.array([row.get(item.name)], item.type) for item in SEGMENTS]
+    return pa.RecordBatch.from_arrays(columns, schema=SEGMENTS)
+
 
 RANGE_ROWS_MAX = 1 << 22  # held at once; a range of more is made in several passes
 _BATCH_ROWS = GROUP_ROWS
@@ -97,7 +293,7 @@ class FinishEntries(Struct, frozen=True):
     directory: str
     cluster: str
     name: str
-    ledgers: Sequence[Part]
+    ledgers: Sequence[TableFile]
     most_rows: int = RANGE_ROWS_MAX
     messages: MessageFiles | None = None
     incomplete: str = ""
@@ -120,14 +316,14 @@ class FinishEntries(Struct, frozen=True):
         except DiskFull as error:
             yield finished_row({"error": error.message})
 
-    def _write_entries(self, records: Chosen, topics: dict[int, str], stem: str) -> Iterator[pa.RecordBatch]:
+    def _write_entries(self, records: _ChosenEntries, topics: dict[int, str], stem: str) -> Iterator[pa.RecordBatch]:
         damaged = int(np.count_nonzero(records.rows["flags"] & kernel.BAD_DIGEST))
         relative = f"{self.directory}/entries/{stem}.parquet"
         part = write_part(self.folder, relative, TABLES["entries"], self._batches(records, topics), self.incomplete)
         yield finished("entries", part, damaged=damaged)
 
     def _write_messages(
-        self, messages: MessageFiles, records: Chosen, listed: Mapping[int, Listed], stem: str
+        self, messages: MessageFiles, records: _ChosenEntries, listed: Mapping[int, _LedgerInTopic], stem: str
     ) -> Iterator[pa.RecordBatch]:
         problems: list[StoreError] = []
         batches = messages.batches(self.cluster, records, listed, problems)
@@ -137,11 +333,11 @@ class FinishEntries(Struct, frozen=True):
             yield finished("messages", part, problems=len(problems) - told)
             told = len(problems)
 
-    def _batches(self, records: Chosen, topics: dict[int, str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, records: _ChosenEntries, topics: dict[int, str]) -> Iterator[pa.RecordBatch]:
         for start in range(0, len(records.rows), _BATCH_ROWS):
             yield self._batch(records.part(slice(start, start + _BATCH_ROWS)), topics)
 
-    def _batch(self, part: Chosen, topics: dict[int, str]) -> pa.RecordBatch:
+    def _batch(self, part: _ChosenEntries, topics: dict[int, str]) -> pa.RecordBatch:
         rows = part.rows
         ledgers, places = np.unique(rows["ledger_id"], return_inverse=True)
         origins = pa.array(part.origins)
@@ -161,7 +357,7 @@ class FinishEntries(Struct, frozen=True):
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-class Chosen(Struct, frozen=True):
+class _ChosenEntries(Struct, frozen=True):
     """Entries once each, by ledger and entry: records, and for each of them the number of its file among FILES."""
 
     rows: Array  # kernel.RECORD
@@ -171,13 +367,13 @@ class Chosen(Struct, frozen=True):
     origins: Array  # i64
     files: Sequence[Origin]
 
-    def part(self, wanted: slice) -> Chosen:
+    def part(self, wanted: slice) -> _ChosenEntries:
         """Return the entries WANTED."""
         rows, sequences, producers = self.rows[wanted], self.sequences[wanted], self.producers[wanted]
-        return Chosen(rows, sequences, producers, self.copies[wanted], self.origins[wanted], self.files)
+        return _ChosenEntries(rows, sequences, producers, self.copies[wanted], self.origins[wanted], self.files)
 
 
-def _sorted_passes(folder: Folder, segments: Sequence[Segment], most_rows: int) -> Iterator[Chosen]:
+def _sorted_passes(folder: Folder, segments: Sequence[Segment], most_rows: int) -> Iterator[_ChosenEntries]:
     """Yield the entries of SEGMENTS in order, of about MOST_ROWS records at a time."""
     total = sum(segment.rows for segment in segments)
     edges = [] if total <= most_rows else _edges(folder, segments, -(-total // most_rows))
@@ -239,7 +435,7 @@ def _gathered(tables: Iterator[pa.Table], most: int) -> _Gathered:
     return _Gathered(rows[:start], np.concatenate(sequences), pa.concat_arrays(producers), counts)
 
 
-def _choose(segments: Sequence[Segment], staged: _Gathered) -> Chosen:
+def _choose(segments: Sequence[Segment], staged: _Gathered) -> _ChosenEntries:
     files = list(dict.fromkeys(segment.origin for segment in segments))
     numbers = {origin: number for number, origin in enumerate(files)}
     origins = np.repeat([numbers[segment.origin] for segment in segments], staged.counts)
@@ -250,9 +446,9 @@ def _choose(segments: Sequence[Segment], staged: _Gathered) -> Chosen:
     winners = order[is_first]
     copies = _copies(rows["flags"][order], origins[order], is_first, files)
     if len(winners) == len(rows) and bool(np.all(winners[1:] > winners[:-1])):  # as it is: no copy
-        return Chosen(rows, staged.sequences, staged.producers, copies, origins, files)
+        return _ChosenEntries(rows, staged.sequences, staged.producers, copies, origins, files)
     producers = staged.producers.take(pa.array(winners))
-    return Chosen(rows[winners], staged.sequences[winners], producers, copies, origins[winners], files)
+    return _ChosenEntries(rows[winners], staged.sequences[winners], producers, copies, origins[winners], files)
 
 
 def _rank(rows: Array, origins: Array, files: Sequence[Origin]) -> Array:
@@ -278,9 +474,9 @@ def _copies(flags: Array, origins: Array, is_first: Array, files: Sequence[Origi
     return np.bincount(pairs // max(len(disks), 1), minlength=int(is_first.sum()))
 
 
-def _read_listed(folder: Folder, parts: Sequence[Part], ledgers: Array) -> dict[int, Listed]:
+def _read_listed(folder: Folder, parts: Sequence[TableFile], ledgers: Array) -> dict[int, _LedgerInTopic]:
     """Return those of LEDGERS (ids, sorted) that a topic lists, from the row groups that may have them."""
-    found: dict[int, Listed] = {}
+    found: dict[int, _LedgerInTopic] = {}
     low, high = int(ledgers[0]), int(ledgers[-1])
     for part in parts:
         if part.ledgers is None or part.ledgers[1] < low or part.ledgers[0] > high:
@@ -300,17 +496,19 @@ def _groups_between(file: Any, low: int, high: int) -> Iterator[pa.Table]:  # An
             yield file.read_row_group(group, columns=["ledger_id", "topic", "entries"])
 
 
-def _named(rows: pa.Table, low: int, high: int) -> dict[int, Listed]:
+def _named(rows: pa.Table, low: int, high: int) -> dict[int, _LedgerInTopic]:
     ids = rows.column("ledger_id").to_numpy()
     start, end = np.searchsorted(ids, [low, high + 1]).tolist()
     part = rows.slice(start, end - start)
     columns = (part.column(name).to_pylist() for name in ("ledger_id", "topic", "entries"))
     return {
-        ledger: Listed(topic, entries) for ledger, topic, entries in zip(*columns, strict=True) if topic is not None
+        ledger: _LedgerInTopic(topic, entries)
+        for ledger, topic, entries in zip(*columns, strict=True)
+        if topic is not None
     }
 
 
-def finished(table: str, part: Part, *, damaged: int = 0, problems: int = 0) -> pa.RecordBatch:
+def finished(table: str, part: TableFile, *, damaged: int = 0, problems: int = 0) -> pa.RecordBatch:
     """Return the row of PART, a final file of TABLE."""
     low, high = part.ledgers or (None, None)
     bounds = {"first_ledger": low, "last_ledger": high, "damaged": damaged, "problems": problems}
@@ -322,3 +520,91 @@ def finished_row(values: dict[str, Any]) -> pa.RecordBatch:  # Any: columns of F
     """Return a row of FINISHED with VALUES."""
     row = {"host": platform.node(), **values}
     return pa.RecordBatch.from_arrays([pa.array([row.get(item.name)], item.type) for item in FINISHED], schema=FINISHED)
+
+
+class _LedgerInTopic(NamedTuple):
+    """A ledger in a topic's list, and its entries as the topic counts them: what lies behind, no broker delivers."""
+
+    topic: str
+    entries: int
+
+
+class MessageFiles(Struct, frozen=True):
+    """What the rows have: values by the topics' SCHEMAS, payloads where asked for."""
+
+    payload: bool = False
+    schemas: Mapping[str, TopicSchemas] = field(default_factory=dict)
+
+    def batches(
+        self, cluster: str, records: _ChosenEntries, listed: Mapping[int, _LedgerInTopic], problems: list[StoreError]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of RECORDS in order, as in SQL of a store: of LISTED ledgers up to their ends, the system's topics left out.
+
+        What cannot be taken apart is told to PROBLEMS.
+        """
+        left_out = {"path"} if self.payload else {"path", "payload"}
+        names = tuple(name for name in MESSAGE_SCHEMA.names if name not in left_out)
+        topics = {ledger_id: one.topic for ledger_id, one in listed.items()}
+        reader = ReadMessages(ScanOptions(topics=topics), names, values=Values(self.schemas))
+        paths = pa.array([origin.path for origin in records.files], pa.string())
+        with closing(PlainFiles({number: origin.path for number, origin in enumerate(records.files)})) as files:
+            for part in _groups(records, _told(listed)):
+                rows = records.rows[part]
+                entries = PlacesReader(files, False, None).read_places(_places(rows, records.origins[part]))
+                for batch in reader.rows([entries], "", problems):
+                    at = np.searchsorted(entry_keys(rows["ledger_id"], rows["entry_id"]), _keys_of(batch))
+                    yield _whole(batch, cluster, paths.take(pa.array(records.origins[part][at])))
+
+
+def read_all_schemas(reader: EntryReader) -> dict[str, TopicSchemas]:
+    """Return topic → its schemas of all topics that have one."""
+    found: dict[str, TopicSchemas] = {}
+    for name in iter_topics(reader.txn):
+        try:
+            schemas = read_schemas(reader, name)
+        except StoreError:
+            continue  # the table of schemas tells it
+        if schemas.versions or schemas.problems:
+            found[str(name)] = schemas
+    return found
+
+
+def _told(listed: Mapping[int, _LedgerInTopic]) -> dict[int, int]:
+    """Return ledger id → entries of the LISTED that are not of a system's topic."""
+    system = {name for name in {one.topic for one in listed.values()} if parse_owner(name).is_system}
+    return {ledger_id: one.entries for ledger_id, one in listed.items() if one.topic not in system}
+
+
+def _groups(records: _ChosenEntries, ends: Mapping[int, int]) -> Iterator[Array]:
+    """Yield the numbers of the records that are messages before the ENDS of their ledgers, as many at a time as are read at once."""
+    is_good = records.rows["flags"] & (UNFRAMED | BAD_DIGEST) == 0
+    ledgers, places = np.unique(records.rows["ledger_id"], return_inverse=True)
+    end = np.array([ends.get(one, 0) for one in ledgers.tolist()], np.int64)[places]
+    good = np.flatnonzero(is_good & (records.rows["entry_id"] < end))
+    total = np.cumsum(records.rows["size"][good], dtype=np.int64)
+    groups = np.maximum(total // BATCH_BYTES, np.arange(len(good)) // BATCH_ENTRIES)
+    yield from (part for part in np.split(good, np.flatnonzero(np.diff(groups)) + 1) if len(part))
+
+
+def _places(rows: Array, files: Array) -> Places:
+    return Places(
+        rows["ledger_id"].copy(),
+        rows["entry_id"].copy(),
+        files.astype(np.uint32),
+        rows["offset"].astype(np.uint32),
+        rows["size"].astype(np.uint32),
+        rows["digest_bytes"].astype(np.int64),
+    )
+
+
+def _keys_of(batch: pa.RecordBatch) -> Array:
+    return entry_keys(*(batch.column(name).to_numpy() for name in ("ledger_id", "entry_id")))
+
+
+def _whole(batch: pa.RecordBatch, cluster: str, paths: pa.Array) -> pa.RecordBatch:
+    """Return BATCH with all columns of the table, null where it has none."""
+    schema = TABLES["messages"]
+    made = {"cluster": pa.repeat(pa.scalar(cluster, pa.string()), len(batch)), "path": paths}
+    made |= {name: batch.column(name) for name in batch.schema.names}
+    columns = [made[item.name] if item.name in made else pa.nulls(len(batch), item.type) for item in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -25,24 +25,22 @@ from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
 from pulsar_admin.store.index.build import ledger_digests
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import Profile
-from pulsar_admin.store.tables.cluster import cluster_identity, cluster_name
-from pulsar_admin.store.tables.folder import Folder
-from pulsar_admin.store.tables.known_messages import make_known
-from pulsar_admin.store.tables.making import Making, make_entries
-from pulsar_admin.store.tables.manifest import (
+from pulsar_admin.store.tables.entries import MessageFiles, read_all_schemas
+from pulsar_admin.store.tables.folder import (
     NAME,
     ClusterTables,
+    Folder,
     Manifest,
-    Part,
+    TableFile,
     check_columns,
     check_identity,
     encode_manifest,
     read_manifest,
 )
-from pulsar_admin.store.tables.message_files import MessageFiles, read_all_schemas
-from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table
+from pulsar_admin.store.tables.making import Making, make_entries, make_known
+from pulsar_admin.store.tables.parquet import write_parts
+from pulsar_admin.store.tables.rows import SMALL_TABLES, cluster_identity, cluster_name, iter_table
 from pulsar_admin.store.tables.schemas import TABLES
-from pulsar_admin.store.tables.writing import write_parts
 
 _STAGING = "_staging-"
 _REASONS = 3
@@ -101,7 +99,7 @@ class TablesReport(Struct, frozen=True):
 class MadeTables(Struct):
     """Files that are written and not yet named, by table."""
 
-    parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
+    parts: dict[str, tuple[TableFile, ...]] = field(default_factory=dict)
     damaged: int = 0
     problems: int = 0
 
@@ -244,7 +242,7 @@ def _making(run: Exporting) -> Making:
     return Making(run.folder, run.staging, run.cluster, run.token, run.engine, run.advance, incomplete=incomplete)
 
 
-def _write_small(run: Exporting, table: str) -> tuple[Part, ...]:
+def _write_small(run: Exporting, table: str) -> tuple[TableFile, ...]:
     directory = f"{run.staging}/{table}"
     run.folder.make(directory)
     batches = iter_table(run.reader, table, run.cluster, run.fail)
@@ -253,10 +251,10 @@ def _write_small(run: Exporting, table: str) -> tuple[Part, ...]:
 
 
 def commit_tables(
-    run: Exporting, made: Mapping[str, Sequence[Part]], identity: str
+    run: Exporting, made: Mapping[str, Sequence[TableFile]], identity: str
 ) -> tuple[ClusterTables | None, ClusterTables]:
     """Name the files that were MADE in the place of those of the last export; return what the cluster had and has."""
-    named: dict[str, tuple[Part, ...]] = {}
+    named: dict[str, tuple[TableFile, ...]] = {}
     try:
         for table, parts in made.items():
             targets = [f"{home_of(table, run.cluster)}/{part.name}" for part in parts]
@@ -277,7 +275,7 @@ def commit_tables(
 
 
 def _joined(
-    before: ClusterTables | None, run: Exporting, named: Mapping[str, tuple[Part, ...]], identity: str
+    before: ClusterTables | None, run: Exporting, named: Mapping[str, tuple[TableFile, ...]], identity: str
 ) -> ClusterTables:
     times = dict.fromkeys(named, run.now_ms)
     store = str(run.reader.txn.store.path.absolute())

@@ -30,7 +30,6 @@ from pulsar_admin.store.errors import (
 from pulsar_admin.store.extras import require
 from pulsar_admin.store.files import create_directory
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.tables.cluster import cluster_identity, cluster_name
 from pulsar_admin.store.tables.export import (
     Exporting,
     ExportRequest,
@@ -44,10 +43,10 @@ from pulsar_admin.store.tables.export import (
     why_incomplete,
     word_of,
 )
-from pulsar_admin.store.tables.folder import NO_SPACE, Folder
-from pulsar_admin.store.tables.manifest import NAME
+from pulsar_admin.store.tables.folder import NAME, NO_SPACE, Folder
+from pulsar_admin.store.tables.parquet import INCOMPLETE
+from pulsar_admin.store.tables.rows import cluster_identity, cluster_name
 from pulsar_admin.store.tables.schemas import TABLES
-from pulsar_admin.store.tables.writing import INCOMPLETE
 
 NAMESPACE = "pulsar"
 CATALOG_FILE = "catalog.db"

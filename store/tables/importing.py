@@ -32,9 +32,8 @@ from pulsar_admin.store.index.packing import pack_block
 from pulsar_admin.store.kernels import columns as kernel
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.scan.schemas import FLAGS, INVERTED
-from pulsar_admin.store.tables.checked import check_file, read_groups
-from pulsar_admin.store.tables.folder import Folder
-from pulsar_admin.store.tables.manifest import NAME, ClusterTables, Part, read_manifest
+from pulsar_admin.store.tables.folder import NAME, ClusterTables, Folder, TableFile, read_manifest
+from pulsar_admin.store.tables.parquet import check_file, read_groups
 from pulsar_admin.store.tables.rows import KEPT, STORE
 from pulsar_admin.store.tables.schemas import TABLES
 from pulsar_admin.store.timespec import shown_time
@@ -81,7 +80,7 @@ class FoundTables(Struct, frozen=True):
         return next((self.cluster.incomplete[table] for table in NEEDED if table in self.cluster.incomplete), "")
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[TableFile]:
         """The files of the tables that a store is made of."""
         return [part for table in NEEDED for part in self.cluster.tables[table]]
 

@@ -1,10 +1,17 @@
-"""The table ``entries`` made by an engine: slices → staging files → ranges → final files; here are counts and places alone."""
+"""The tables of files made by an engine; here are counts and places alone, whoever runs slices reads the entries and writes the files.
+
+``entries``: slices → staging files → ranges → final files. ``messages`` under the Spark connector's names: topic by topic, as a consumer
+reads them, the rows of ``topics dump``: chunks are joined, and what a transaction wrote is there once it is committed. The schemas of a
+cluster's topics differ and a table has one, so values are bytes.
+"""
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,20 +25,40 @@ from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.engine.memory import slice_bytes
 from pulsar_admin.store.engine.operation import Engine, FailedSlice, Operation
 from pulsar_admin.store.engine.slices import SLICE_BYTES, Cut, FileRange, plan_slices
-from pulsar_admin.store.errors import DiskFull, LimitExceeded, SliceFailed, SourceNotFound, StoreError
-from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.errors import DiskFull, EntryNotFound, LimitExceeded, SliceFailed, SourceNotFound, StoreError
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.names import FileKind, TopicName, parse_owner, shell_word
 from pulsar_admin.store.scan.files import LedgerDigests
-from pulsar_admin.store.tables.entries import FinishEntries, KeyRange, Origin, Segment, key_range
-from pulsar_admin.store.tables.folder import Folder
-from pulsar_admin.store.tables.manifest import Part
-from pulsar_admin.store.tables.message_files import MessageFiles
-from pulsar_admin.store.tables.staging import UNSEEN, Edges, LastRange, StageEntries
+from pulsar_admin.store.scan.source_options import ConnectorRead, TopicPlaces
+from pulsar_admin.store.scan.topic_reads import ReadTopicPieces, TopicPiece, has_transactions, iter_pieces
+from pulsar_admin.store.scan.typed_values import KnownColumns
+from pulsar_admin.store.tables.entries import (
+    FINISHED,
+    UNSEEN,
+    Edges,
+    FinishEntries,
+    KeyRange,
+    LastRange,
+    MessageFiles,
+    Origin,
+    Segment,
+    StageEntries,
+    finished,
+    finished_row,
+    key_range,
+    unseen,
+)
+from pulsar_admin.store.tables.folder import Folder, TableFile
+from pulsar_admin.store.tables.parquet import write_parts
+from pulsar_admin.store.tables.schemas import known_schema
+from pulsar_admin.store.wording import counted
 
 RANGE_ENTRIES = 1 << 19
 """Entries of a range: of three copies each, their records take about 300 MB while they are sorted."""
 
 
-def plan_edges(folder: Folder, ledgers: Sequence[Part], range_entries: int = RANGE_ENTRIES) -> Edges:
+def plan_edges(folder: Folder, ledgers: Sequence[TableFile], range_entries: int = RANGE_ENTRIES) -> Edges:
     """Return where ranges begin, so that each has about RANGE_ENTRIES, those of a large ledger, too; LEDGERS: files of that table.
 
     Nobody knows how many entries the open ledgers have of a store without an index: a range may have more by these.
@@ -74,7 +101,7 @@ _Row = dict[str, Any]  # Any: columns of what an operation yields
 class Making(Struct, frozen=True):
     """How the table is made. ``engine`` None: in this process. ``staging``: the directory for what is not final, there already.
 
-    ``incomplete``: as of ``store.tables.writing.write_part``.
+    ``incomplete``: as of ``store.tables.parquet.write_part``.
     """
 
     folder: Folder
@@ -93,13 +120,13 @@ class Making(Struct, frozen=True):
 class MadeEntries(Struct):
     """The final files in the order of their keys, the entries in them with a bad digest, and how many problems the files have."""
 
-    parts: list[Part] = field(default_factory=list)
-    messages: list[Part] = field(default_factory=list)
+    parts: list[TableFile] = field(default_factory=list)
+    messages: list[TableFile] = field(default_factory=list)
     damaged: int = 0
     problems: int = 0
 
 
-def make_entries(txn: Txn, how: Making, ledgers: Sequence[Part]) -> MadeEntries:
+def make_entries(txn: Txn, how: Making, ledgers: Sequence[TableFile]) -> MadeEntries:
     """Write the final files; LEDGERS are those of the table of ledgers, which names topics.
 
     Raises SourceNotFound (a path that an executor does not see), SliceFailed, LimitExceeded, DiskFull.
@@ -122,10 +149,10 @@ def make_entries(txn: Txn, how: Making, ledgers: Sequence[Part]) -> MadeEntries:
     while pieces := list(islice(ranges, _ROUND_RANGES)):
         for _, rows in run_pieces(how, finish, pieces, lambda piece: how.advance(0)):
             for row in rows:
-                check_seen(how, row["path"], row["bytes"], row["host"])
+                _check_seen(how, row["path"], row["bytes"], row["host"])
                 bounds = None if row["first_ledger"] is None else (row["first_ledger"], row["last_ledger"])
                 parts = made.parts if row["table"] == "entries" else made.messages
-                parts.append(Part(row["path"], row["rows"], row["bytes"], row["sha256"], bounds))
+                parts.append(TableFile(row["path"], row["rows"], row["bytes"], row["sha256"], bounds))
                 made.damaged += row["damaged"]
                 made.problems += row["problems"]
     made.parts.sort(key=lambda part: part.path)
@@ -133,7 +160,7 @@ def make_entries(txn: Txn, how: Making, ledgers: Sequence[Part]) -> MadeEntries:
     return made
 
 
-def _stage(txn: Txn, how: Making, made: MadeEntries, ledgers: Sequence[Part]) -> _Staged:
+def _stage(txn: Txn, how: Making, made: MadeEntries, ledgers: Sequence[TableFile]) -> _Staged:
     """Run phase one; slices of a file that do not end where the next begins are read again, as their bytes really are."""
     memory_bytes = None if how.engine is None else how.engine.memory_bytes
     files = list(plan_files(txn, Cut(min(how.slice_bytes, slice_bytes(memory_bytes)))))
@@ -182,7 +209,7 @@ class _Staged:
         for piece, rows in answers:
             first = len(self._files)
             for row in rows[:-1]:
-                check_seen(how, row["file"], row["bytes"], row["host"])
+                _check_seen(how, row["file"], row["bytes"], row["host"])
                 self._add(row)
             end = rows[-1]
             files = range(first, len(self._files))
@@ -258,10 +285,131 @@ def _refusal(failed: FailedSlice) -> StoreError:
     return SliceFailed(failed.error().message, hint=UNSEEN, path=failed.piece.path, reason=failed.reason)
 
 
-def check_seen(how: Making, relative: str, size_bytes: int, host: str) -> None:
+def _check_seen(how: Making, relative: str, size_bytes: int, host: str) -> None:
     """Raise SourceNotFound unless what HOST wrote is here, too."""
     if not how.folder.is_remote and how.folder.size(relative) != size_bytes:
         raise SourceNotFound(
             f"{host} wrote {how.folder.at(relative)}, which is not there for this machine",
             hint="name a directory that driver and executors share, or s3://…; nothing was written",
         )
+
+
+PIECE_BYTES = 64 << 20  # of entries, read and written by one task
+_PIECE_TOPICS = 1024
+_ROUND_PIECES = 64  # handed to the engine at once
+
+
+class TopicPieces(FileRange, frozen=True, eq=False):
+    """Pieces of topics in order. ``number``: their place in the table."""
+
+    number: int = 0
+    pieces: Sequence[TopicPiece] = ()
+
+
+class WriteKnown(Struct, frozen=True):
+    """The messages of pieces of topics, written into DIRECTORY of FOLDER under the names that the Spark connector gives their columns.
+
+    ``incomplete``: as of ``store.tables.parquet.write_part``.
+    """
+
+    folder: Folder
+    directory: str
+    cluster: str
+    name: str
+    incomplete: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return FINISHED
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each file, and one with the entries that could not be read."""
+        assert isinstance(piece, TopicPieces)
+        lost: list[int] = []
+        stem = f"{self.directory}/part-{piece.number:05d}-{self.name}"
+        try:
+            batches = self._batches(piece.pieces, lost)
+            for part in write_parts(self.folder, stem, known_schema(), batches, incomplete=self.incomplete):
+                yield finished("messages", part)
+        except DiskFull as error:
+            yield finished_row({"error": error.message})
+        if lost:
+            yield finished_row({"problems": sum(lost)})
+
+    def _batches(self, pieces: Sequence[TopicPiece], lost: list[int]) -> Iterator[pa.RecordBatch]:
+        schema = known_schema()
+        for piece in pieces:
+            for path in piece.files.values():
+                if not os.path.exists(path):  # the driver has seen it
+                    raise unseen(path)
+            columns = KnownColumns(parse_owner(piece.topic), raw=True)
+            for batch in ReadTopicPieces({piece.topic: columns}).rows(piece, lost.append):
+                names = [pa.repeat(pa.scalar(name, pa.string()), len(batch)) for name in (self.cluster, piece.topic)]
+                yield pa.RecordBatch.from_arrays([*names, *batch.columns], schema=schema)
+
+
+def make_known(reader: EntryReader, how: Making, fail: Callable[[StoreError], None]) -> tuple[TableFile, ...]:
+    """Write the files of the table, in the order of topics; what cannot be read is told to FAIL.
+
+    Raises SourceNotFound (a path that an executor does not see), SliceFailed, LimitExceeded, DiskFull.
+    """
+    directory = f"{how.staging}/messages"
+    how.folder.make(directory)
+    write = WriteKnown(how.folder, directory, how.cluster, how.name, how.incomplete)
+    pieces = _joined(_pieces(reader, fail))
+    parts: list[TableFile] = []
+    lost = 0
+    while waiting := list(islice(pieces, _ROUND_PIECES)):
+        done = run_pieces(how, write, waiting, lambda piece: how.advance(piece.bytes))
+        for row in chain.from_iterable(rows for _, rows in done):
+            if row["path"] is None:
+                lost += row["problems"]
+                continue
+            _check_seen(how, row["path"], row["bytes"], row["host"])
+            parts.append(TableFile(row["path"], row["rows"], row["bytes"], row["sha256"]))
+    if lost:
+        fail(EntryNotFound(f"messages: {counted(lost, 'entry', 'entries')} cannot be read and are not in the table"))
+    return tuple(sorted(parts, key=lambda part: part.path))
+
+
+def _pieces(reader: EntryReader, fail: Callable[[StoreError], None]) -> Iterator[TopicPiece]:
+    """Yield the pieces of all topics but the system's, in the order of their names."""
+    read = ConnectorRead("", "topics", "", TopicPlaces(), TopicPlaces(), False, True, PIECE_BYTES)
+    namespace, whole = None, False
+    for name in iter_topics(reader.txn):
+        if name.is_system:
+            continue
+        if name.namespace != namespace:
+            namespace, whole = name.namespace, has_transactions(reader.txn, name.namespace)
+        try:
+            topic = read_topic(reader.txn, name)
+        except StoreError as error:
+            fail(error)
+            continue
+        yield from iter_pieces(reader, topic, read, whole=whole, lost=partial(_tell, fail, name))
+
+
+def _tell(fail: Callable[[StoreError], None], name: TopicName, count: int) -> None:
+    if count:
+        said = f"{name}: {counted(count, 'entry is', 'entries are')} in no file that is there"
+        fail(EntryNotFound(said, hint=f"which ones: pulsar-admin topics dump {shell_word(name)} --directory DIR"))
+
+
+def _joined(pieces: Iterator[TopicPiece]) -> Iterator[TopicPieces]:
+    """Yield PIECES together, about PIECE_BYTES of them at a time."""
+    waiting: list[TopicPiece] = []
+    number = size_bytes = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size_bytes += piece.bytes
+        if size_bytes >= PIECE_BYTES or len(waiting) == _PIECE_TOPICS:
+            yield _whole(number, size_bytes, waiting)
+            number, size_bytes, waiting = number + 1, 0, []
+    if waiting:
+        yield _whole(number, size_bytes, waiting)
+
+
+def _whole(number: int, size_bytes: int, pieces: list[TopicPiece]) -> TopicPieces:
+    return TopicPieces(
+        f"part {number} of messages", FileKind.ENTRY_LOG, -1, 0, size_bytes, number=number, pieces=pieces
+    )

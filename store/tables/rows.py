@@ -1,24 +1,38 @@
-"""The rows of the tables that a store's metadata and index make, as bounded Arrow batches; entries and messages come from files."""
+"""The rows of the tables that a store's metadata and index make, as bounded Arrow batches; entries and messages come from files.
+
+Every row has the name of the cluster that the store comes from. Ledgers come by their ids, with what their topics' lists say of them.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Any
+from contextlib import suppress
+from heapq import merge
+from itertools import chain, groupby
+from operator import itemgetter
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
 from pulsar_admin.store.codec.schema import decode_schema_locator
+from pulsar_admin.store.db.blocks import ledger_of_key
 from pulsar_admin.store.db.bodies import is_body
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import find_log
+from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
-from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, StoreError
 from pulsar_admin.store.facts.counts import TopicCounts
+from pulsar_admin.store.files import raise_write_error
 from pulsar_admin.store.model.cursors import (
     Cursor,
     backlog_entries,
@@ -27,7 +41,9 @@ from pulsar_admin.store.model.cursors import (
     iter_cursor_nodes,
     normal_ranges,
 )
+from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
 from pulsar_admin.store.model.reader import NOTED, EntryReader, open_reader
+from pulsar_admin.store.model.resources import cluster_path, current_cluster, list_clusters
 from pulsar_admin.store.model.schemas import read_version
 from pulsar_admin.store.model.topics import Topic, iter_all_namespaces, iter_topics, read_topic
 from pulsar_admin.store.names import NamespaceName, TopicName, decode_name
@@ -35,7 +51,6 @@ from pulsar_admin.store.policies.events import find_policy_events
 from pulsar_admin.store.policies.in_force import GLOBAL_TOPIC, NAMESPACE, TOPIC, iter_stored
 from pulsar_admin.store.policies.table import POLICIES
 from pulsar_admin.store.policies.values import NOTHING, find_cluster, read_namespace_json
-from pulsar_admin.store.tables.ledger_rows import iter_ledgers
 from pulsar_admin.store.tables.schemas import TABLES
 from pulsar_admin.store.timespec import MAX_TIME_MS
 
@@ -131,7 +146,7 @@ def _batch(schema: pa.Schema, rows: list[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def micros(ms: int | None) -> int | None:
+def _micros(ms: int | None) -> int | None:
     """Return a time as the columns keep it, None where there is none that a timestamp can say."""
     return ms * 1000 if ms and 0 < ms <= MAX_TIME_MS else None
 
@@ -177,10 +192,10 @@ def _ledger_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Ro
             listed.entries if listed else ledger.entries if ledger else None,
             listed.size_bytes if listed else ledger.size_bytes if ledger else None,
             ledger.last_entry_id if ledger else None,
-            micros(listed.closed_ms if listed else None),
-            micros(metadata.ctime_ms if metadata else None),
-            micros(sums.begin_publish_ms if sums else None),
-            micros(sums.end_publish_ms if sums else None),
+            _micros(listed.closed_ms if listed else None),
+            _micros(metadata.ctime_ms if metadata else None),
+            _micros(sums.begin_publish_ms if sums else None),
+            _micros(sums.end_publish_ms if sums else None),
             list(metadata.segments[-1].members) if metadata and metadata.segments else None,
             *((metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum) if metadata else (None,) * 3),
             listed is not None and listed.offloaded,
@@ -279,7 +294,7 @@ def _schema_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Ro
                 fail(error)
                 yield name, version, None, None, None, None, None, None
                 continue
-            about = (entry.type_name, micros(entry.timestamp_ms), entry.user, entry.deleted)
+            about = (entry.type_name, _micros(entry.timestamp_ms), entry.user, entry.deleted)
             yield name, version, *about, entry.definition, list(entry.properties.items())
 
 
@@ -297,7 +312,7 @@ def _schema_paths(txn: Txn, topics: Topics) -> Iterator[tuple[str, str]]:
 def _node_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row]:
     del fail, topics  # rows of the tree are read whole or not at all, and most belong to no topic
     for path, stat, value in iter_nodes(reader.txn, ""):
-        yield path, value, stat.version, micros(stat.created_ms), micros(stat.modified_ms), stat.owner
+        yield path, value, stat.version, _micros(stat.created_ms), _micros(stat.modified_ms), stat.owner
 
 
 def _database_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row]:
@@ -324,3 +339,195 @@ _ROWS: dict[str, Callable[[EntryReader, Fail, Topics], Iterator[Row]]] = {
     "rows": _database_rows,
     "bodies": _body_rows,
 }
+
+
+RUN_ROWS = 1 << 20
+_READ_ROWS = 256
+"""So many rows of each run are held while runs are merged: a thousand runs are some tens of megabytes."""
+
+
+class SortedSpill:
+    """Rows of WIDTH signed 64-bit numbers, sorted by the first; those with the same first come in the order they were added.
+
+    RUN_ROWS of them are in memory; each such run is sorted and lies in a temporary file, and reading merges the runs.
+    """
+
+    def __init__(self, width: int, run_rows: int = RUN_ROWS) -> None:
+        self._width, self._most = width, run_rows * width
+        self._held = array("q")
+        self._file = tempfile.TemporaryFile(prefix="pulsar-admin-sort-")  # noqa: SIM115 — closed in __exit__
+        self._runs: list[tuple[int, int]] = []  # first row, end
+
+    def add(self, *row: int) -> None:
+        """Take a row. Raises DiskFull."""
+        self._held.extend(row)
+        if len(self._held) >= self._most:
+            self._spill()
+
+    def _spill(self) -> None:
+        rows = np.frombuffer(self._held, np.int64).reshape(-1, self._width)
+        rows = rows[np.argsort(rows[:, 0], kind="stable")]
+        start = self._runs[-1][1] if self._runs else 0
+        try:
+            self._file.write(rows.tobytes())
+            self._file.flush()
+        except OSError as error:
+            raise_write_error(error, Path(tempfile.gettempdir()))
+        self._runs.append((start, start + len(rows)))
+        self._held = array("q")
+
+    def __iter__(self) -> Iterator[tuple[int, ...]]:
+        """Yield every row; none may be added after."""
+        if self._held:
+            self._spill()
+        return merge(*(self._read(start, end) for start, end in self._runs), key=itemgetter(0))
+
+    def _read(self, start: int, end: int) -> Iterator[tuple[int, ...]]:
+        row_bytes = 8 * self._width
+        for first in range(start, end, _READ_ROWS):
+            count = min(_READ_ROWS, end - first)
+            raw = os.pread(self._file.fileno(), count * row_bytes, first * row_bytes)
+            yield from map(tuple, np.frombuffer(raw, np.int64).reshape(count, self._width).tolist())
+
+    def __enter__(self) -> SortedSpill:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+_WIDTH = 6
+_NONE: tuple[None, Iterator[tuple[int, ...]]] = (None, iter(()))
+
+
+class _LedgerListing(NamedTuple):
+    """What a topic's list says of a ledger; of the open last one, what BookKeeper says."""
+
+    place: int
+    entries: int
+    size_bytes: int
+    closed_ms: int
+    offloaded: bool
+    properties: Mapping[str, str]
+
+
+class LedgerFacts(NamedTuple):
+    """A ledger. ``ledger`` None: neither metadata nor entries know it, or they cannot be read; ``listed`` None: no topic lists it."""
+
+    ledger_id: int
+    topic: str | None
+    ledger: Ledger | None
+    listed: _LedgerListing | None
+
+
+def iter_ledgers(
+    txn: Txn, fail: Callable[[StoreError], None], topics: Sequence[TopicName] | None, run_rows: int = RUN_ROWS
+) -> Iterator[LedgerFacts]:
+    """Yield every ledger that metadata, index or a topic knows, or those of TOPICS, ascending; what cannot be read is told to FAIL.
+
+    Topics and nodes are read once each; RUN_ROWS rows of either are in memory, and the others in temporary files. Raises DiskFull.
+    """
+    with SortedSpill(_WIDTH, run_rows) as spilled, SortedSpill(1, run_rows) as nodes:
+        properties = _spill_lists(txn, fail, iter_topics(txn) if topics is None else topics, spilled)
+        rows = groupby(spilled, itemgetter(0))
+        at, of_it = next(rows, _NONE)
+        for ledger_id in _all_ids(txn, nodes) if topics is None else _ids_of(txn, topics):
+            while at is not None and at < ledger_id:  # a list that no index has
+                at, of_it = next(rows, _NONE)
+            listed = None
+            if at == ledger_id:
+                *_, (_, place, entries, size_bytes, closed_ms, offloaded) = of_it  # of several topics' the last one
+                facts = (place, entries, size_bytes, closed_ms, bool(offloaded))
+                listed = _LedgerListing(*facts, properties.get(ledger_id, {}))
+            yield _facts_of(txn, ledger_id, listed, fail)
+
+
+def _spill_lists(
+    txn: Txn, fail: Callable[[StoreError], None], topics: Iterable[TopicName], spilled: SortedSpill
+) -> dict[int, Mapping[str, str]]:
+    """Put what the lists of TOPICS say into SPILLED; return the properties of the few ledgers that have some."""
+    properties: dict[int, Mapping[str, str]] = {}
+    for name in topics:
+        try:
+            ledgers = read_topic(txn, name).ledgers
+        except StoreError as error:
+            fail(error)
+            continue
+        for place, ledger in enumerate(ledgers):
+            info = ledger.info
+            closed_ms, offloaded = info.timestamp_ms or 0, info.offloaded
+            spilled.add(info.ledger_id, place, ledger.entries, ledger.size_bytes, closed_ms, offloaded)
+            if info.properties:
+                properties[info.ledger_id] = info.properties
+    return properties
+
+
+def _facts_of(
+    txn: Txn, ledger_id: int, listed: _LedgerListing | None, fail: Callable[[StoreError], None]
+) -> LedgerFacts:
+    topic = ledger = None
+    try:
+        if listed is not None:
+            owners = (owner.topic for owner in find_owners(txn, ledger_id) if owner.kind == "managed-ledger")
+            topic = next(owners, None)
+        ledger = read_ledger(txn, ledger_id)
+    except LedgerNotFound:
+        pass  # listed and gone, or in tiered storage alone: the list's row is what there is
+    except StoreError as error:
+        fail(error)
+    return LedgerFacts(ledger_id, topic, ledger, listed)
+
+
+def _ids_of(txn: Txn, topics: Sequence[TopicName]) -> list[int]:
+    found: set[int] = set()
+    for name in topics:
+        with suppress(StoreError):
+            found.update(read_topic(txn, name).ids)
+    return sorted(found)
+
+
+def _all_ids(txn: Txn, nodes: SortedSpill) -> Iterator[int]:
+    for ledger_id in iter_ledger_ids(txn):
+        nodes.add(ledger_id)
+    keyed: Any = ((ledger_of_key(key) for key, _ in txn.items(database)) for database in ("times", "owners"))
+    return (ledger_id for ledger_id, _ in groupby(merge((ledger_id for (ledger_id,) in nodes), *keyed)))
+
+
+def find_cluster_name(txn: Txn) -> str | None:
+    """Return the cluster that the metadata name: the only one they list, or the one of ``pulsar/system``; None for neither."""
+    listed = list_clusters(txn)
+    try:
+        return listed[0] if len(listed) == 1 else current_cluster(txn)
+    except StoreError:  # of a namespace that is damaged: it says nothing
+        return None
+
+
+def cluster_name(txn: Txn, given: str | None) -> str:
+    """Return GIVEN, or what the metadata name; raises InvalidValue when they name none, or several, and for what is no name."""
+    if given is not None and (not given or any(0xD800 <= ord(sign) <= 0xDFFF for sign in given)):
+        raise InvalidValue(f"{given!r} is no name of a cluster", hint="name it in Unicode: --cluster NAME")
+    found = find_cluster_name(txn) if given is None else given
+    if found:
+        return found
+    listed = ", ".join(list_clusters(txn))
+    raise InvalidValue(
+        f"the metadata name several clusters: {listed}" if listed else "the metadata name no cluster",
+        hint="say which one this is, or how to call it: --cluster NAME",
+    )
+
+
+def cluster_identity(txn: Txn) -> str:
+    """Return what tells the cluster from another of the same name, in a new copy of its metadata, too.
+
+    That is BookKeeper's instance id; without one, when the cluster's node was made; without any, when the store was.
+    """
+    instance = find_node(txn, f"{LEDGERS_ROOT}/INSTANCEID")
+    if instance is not None and instance.value:
+        return f"instance {instance.value.decode(errors='replace')}"
+    made = [(node.stat.created_ms, name) for name in list_clusters(txn) if (node := find_node(txn, cluster_path(name)))]
+    if made:
+        created_ms, name = min(made)
+        return f"cluster {name} made at {created_ms}"
+    return f"store made at {txn.store.info.created_ms}"

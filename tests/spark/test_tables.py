@@ -13,10 +13,9 @@ import pulsar_admin as pa
 from pulsar_admin.store.engine.slices import local_files, plan_slices
 from pulsar_admin.store.engine.spark import SparkEngine
 from pulsar_admin.store.errors import SourceNotFound
-from pulsar_admin.store.tables.folder import Folder
+from pulsar_admin.store.tables.entries import UNSEEN, Edges, StageEntries
+from pulsar_admin.store.tables.folder import Folder, read_manifest
 from pulsar_admin.store.tables.making import Making, run_pieces
-from pulsar_admin.store.tables.manifest import read_manifest
-from pulsar_admin.store.tables.staging import UNSEEN, Edges, StageEntries
 from tests.spark.servers import s3_bucket
 from tests.stores import imported
 from tests.tables.test_export import made, table_of

@@ -10,8 +10,8 @@ import pytest
 
 from pulsar_admin.store.tables.folder import Folder
 from pulsar_admin.store.tables.making import plan_edges
+from pulsar_admin.store.tables.parquet import write_part
 from pulsar_admin.store.tables.schemas import TABLES
-from pulsar_admin.store.tables.writing import write_part
 
 
 @pytest.mark.parametrize("range_entries", [1, 3, 10, 1000])

@@ -27,13 +27,12 @@ from pulsar_admin.store.errors import DiskFull
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import parse_topic
-from pulsar_admin.store.tables import making, writing
-from pulsar_admin.store.tables.folder import Folder
+from pulsar_admin.store.tables import making, parquet
+from pulsar_admin.store.tables.folder import Folder, read_manifest
 from pulsar_admin.store.tables.making import Making, make_entries
-from pulsar_admin.store.tables.manifest import read_manifest
+from pulsar_admin.store.tables.parquet import write_parts
 from pulsar_admin.store.tables.rows import iter_table
 from pulsar_admin.store.tables.schemas import TABLES
-from pulsar_admin.store.tables.writing import write_parts
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.worlds import CLUSTER, asked_topics, scratch_copy, world
@@ -286,7 +285,7 @@ def test_a_disk_that_fills_up_leaves_the_tables_as_they_were(
     store = imported("small", "clean")
     assert cli("--store", store, "store", "export", "tables", folder).exit_code == 0
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    write = writing.write_part
+    write = parquet.write_part
 
     def full(target: Folder, relative: str, *rest: Any) -> Any:  # Any: of write_part
         if "/entries/" in relative:

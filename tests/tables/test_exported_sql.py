@@ -120,7 +120,7 @@ def test_what_is_not_there_is_named(folder: Path, cli: Cli, tmp_path: Path) -> N
 def test_tables_that_are_exported_again_while_they_are_read(cli: Cli, tmp_path: Path) -> None:
     """No rows of two exports, and no word of damage; asked once more, a shell answers of the new ones."""
     from pulsar_admin.store.errors import SourceBusy
-    from pulsar_admin.store.tables.exported import ExportedTables
+    from pulsar_admin.store.tables.catalog import ExportedTables
     from pulsar_admin.store.tables.folder import Folder
     from pulsar_admin.store.tables.sql import Database
 

@@ -20,7 +20,6 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import EARLIEST, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
-from pulsar_admin.store.tables import known_messages
 from pulsar_admin.store.tables.schemas import known_schema
 from tests.conftest import Cli
 from tests.connector import readings, written
@@ -85,8 +84,8 @@ def test_rows_of_a_dump(world: str, tmp_path: Path, cli: Cli) -> None:
 
 def test_how_finely_it_is_cut_and_what_runs_it_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, piece_bytes, jobs in (("whole", 1 << 26, 1), ("fine", 20_000, 2)):
-        monkeypatch.setattr(known_messages, "PIECE_BYTES", piece_bytes)
-        monkeypatch.setattr(known_messages, "_ROUND_PIECES", 5)
+        monkeypatch.setattr("pulsar_admin.store.tables.making.PIECE_BYTES", piece_bytes)
+        monkeypatch.setattr("pulsar_admin.store.tables.making._ROUND_PIECES", 5)
         with pulsar_admin.open_store(imported("small", "clean"), jobs=jobs) as store:
             store.export_tables(tmp_path / name, only=["messages"], columns="pulsar-spark")
     assert table_of(tmp_path / "fine", "messages").equals(table_of(tmp_path / "whole", "messages"))

@@ -15,8 +15,7 @@ import pulsar_admin as pa
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, StoreError
 from pulsar_admin.store.names import parse_topic
-from pulsar_admin.store.tables.ledger_rows import iter_ledgers
-from pulsar_admin.store.tables.rows import SMALL_TABLES
+from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_ledgers
 from tests.stores import copied, imported, lose_nodes
 from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle
 

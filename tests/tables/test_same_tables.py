@@ -13,7 +13,7 @@ from msgspec import Struct
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.tables.catalog import StoreTables
-from pulsar_admin.store.tables.cluster import find_cluster_name
+from pulsar_admin.store.tables.rows import find_cluster_name
 from pulsar_admin.store.tables.sql import Database
 from tests.stores import imported
 from tests.worlds import CLUSTER

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pulsar_admin.store.errors import DiskFull
-from pulsar_admin.store.tables import ledger_rows
-from pulsar_admin.store.tables.ledger_rows import SortedSpill
+from pulsar_admin.store.tables import rows
+from pulsar_admin.store.tables.rows import SortedSpill
 
 
 @pytest.mark.parametrize("rows", [0, 1, 6, 7, 8, 5000])
@@ -45,7 +45,7 @@ def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(**options: Any) -> Full:
         return Full()
 
-    monkeypatch.setattr(ledger_rows.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(rows.tempfile, "TemporaryFile", full)
     with SortedSpill(1, 2) as sorted_rows:
         sorted_rows.add(1)
         with pytest.raises(DiskFull, match="no space left writing"):

@@ -16,8 +16,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import BadSql, InvalidValue, Refused, SourceChanged
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.tables.catalog import StoreTables
-from pulsar_admin.store.tables.pruning import MadeTable
-from pulsar_admin.store.tables.sql import Database
+from pulsar_admin.store.tables.sql import Database, MadeTable
 from tests.stores import copied, imported
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.tables.statements import OF_ENTRIES, Statements
