@@ -25,13 +25,14 @@ from pulsar_admin.store.delayed.build import (
     read_drafts,
     result_of,
 )
-from pulsar_admin.store.delayed.runs import RunFile, open_runs
+from pulsar_admin.store.delayed.runs import open_runs
 from pulsar_admin.store.delayed.summary import DelayedSummary, Delivery, open_delivery, summarize
 from pulsar_admin.store.errors import InvalidValue, SubscriptionNotFound
 from pulsar_admin.store.model.cursors import Cursor, is_consumed, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import LONG_MAX, TopicName, TopicSelection
+from pulsar_admin.store.scan.integer_rows import RunFile
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:

@@ -6,11 +6,8 @@ anew; at the end the runs are merged in the table, range by range of hashes, the
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import IO
 
 import numpy as np
 from msgspec import Struct
@@ -19,6 +16,7 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.compaction.batches import MessageBatch
 from pulsar_admin.store.engine.memory import BASE_BYTES
 from pulsar_admin.store.kernels import slots as slot_kernel
+from pulsar_admin.store.scan.integer_rows import Run, RunFile
 
 Table = tuple[Array, Array, Array]
 
@@ -62,8 +60,8 @@ class LatestKeys:
         self._table = _empty_table(min(_FIRST_PLACES, 1 << (2 * self._limit_keys).bit_length()))
         self._keys = 0
         self.ordinal = 0
-        self._runs: list[_Run] = []
-        self._file: IO[bytes] | None = None
+        self._runs: list[Run] = []
+        self._file = RunFile()
 
     def add(self, batch: MessageBatch) -> None:
         """Enter the keyed messages of BATCH; its messages come behind all those before."""
@@ -127,14 +125,10 @@ class LatestKeys:
             self._table = larger
 
     def _spill(self) -> None:
-        """Write the table out as a run and begin anew."""
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="pulsar-admin-keys-")  # noqa: SIM115 — closed in __exit__
-        start, firsts = self._file.tell(), []
-        for places in _in_order(self._table):
-            self._file.write(np.stack([column[places] for column in self._table]).tobytes())
-            firsts.append(self._table[0][places[0]])
-        self._runs.append(_Run(start, np.array(firsts, np.uint64), self._keys))
+        """Write the table out as a run, in the order of first hashes, and begin anew. Raises DiskFull."""
+        used = np.flatnonzero(self._table[2] != slot_kernel.EMPTY)
+        places = used[np.argsort(self._table[0][used])]
+        self._runs.append(self._file.keep(len(places), (column[places] for column in self._table)))
         self._clear()
 
     def finish(self) -> Latest:
@@ -152,15 +146,15 @@ class LatestKeys:
             yield self._table[2]
             return
         self._spill()
-        assert self._file is not None
-        self._file.flush()
         parts = -(-sum(run.rows for run in self._runs) // self._limit_keys)
-        edges = [np.uint64((2**64 * part) // parts) for part in range(parts)]
-        for part, edge in enumerate(edges):
+        begins = [0 for _ in self._runs]
+        for part in range(parts):
             self._clear()
-            for run in self._runs:
-                for keys in run.between(self._file.fileno(), edge, edges[part + 1] if part + 1 < parts else None):
-                    self._merge(keys, self._grow)
+            for number, run in enumerate(self._runs):
+                begin, begins[number] = begins[number], run.first_at((2**64 * (part + 1)) // parts)
+                for start in range(begin, begins[number], _RUN_ROWS):
+                    first, second, last = run.read(start, min(start + _RUN_ROWS, begins[number]))
+                    self._merge((first, second, last), self._grow)
             yield self._table[2]
 
     def __enter__(self) -> LatestKeys:
@@ -169,41 +163,8 @@ class LatestKeys:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._file.__exit__(kind, error, trace)
 
 
 def _empty_table(places: int) -> Table:
     return np.zeros(places, np.uint64), np.zeros(places, np.uint64), np.full(places, slot_kernel.EMPTY)
-
-
-def _in_order(table: Table) -> Iterator[Array]:
-    """Yield the places of the keys in TABLE in the order of their first hash, ``_RUN_ROWS`` at a time."""
-    used = np.flatnonzero(table[2] != slot_kernel.EMPTY)
-    places = used[np.argsort(table[0][used])]
-    yield from (places[start : start + _RUN_ROWS] for start in range(0, len(places), _RUN_ROWS))
-
-
-class _Run(Struct, frozen=True):
-    """Keys in a file from byte START on, in the order of their first hash: ``_RUN_ROWS`` at a time column by column.
-
-    ``firsts``: the first hash of each such part.
-    """
-
-    start: int
-    firsts: Array  # u64
-    rows: int
-
-    def between(self, descriptor: int, low: np.uint64, high: np.uint64 | None) -> Iterator[Table]:
-        """Yield the keys whose first hash is LOW or more and below HIGH (None: no end); reads little more than holds them."""
-        # The rows before one that begins with LOW may end with it.
-        begin = max(int(np.searchsorted(self.firsts, low, "left")) - 1, 0)
-        end = len(self.firsts) if high is None else int(np.searchsorted(self.firsts, high, "left"))
-        for number in range(begin, end):
-            rows = min(self.rows - number * _RUN_ROWS, _RUN_ROWS)
-            raw = os.pread(descriptor, rows * KEY_BYTES, self.start + number * _RUN_ROWS * KEY_BYTES)
-            first, second, last = np.frombuffer(raw, np.uint64).reshape(3, rows)
-            inside = slice(
-                np.searchsorted(first, low, "left"), rows if high is None else np.searchsorted(first, high, "left")
-            )
-            yield first[inside], second[inside], last[inside]

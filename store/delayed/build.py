@@ -23,13 +23,14 @@ from pulsar_admin.store.db.delayed_rules import DEFAULT_RULES, IndexRules
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.delayed.backlog import DelayScan, intervals_of, is_within, read_delayed
 from pulsar_admin.store.delayed.partitions import PartitionSource
-from pulsar_admin.store.delayed.runs import RunFile, SortedRuns
+from pulsar_admin.store.delayed.runs import SortedRuns
 from pulsar_admin.store.errors import StalePlan
 from pulsar_admin.store.model.cursors import Cursor, read_cursor
 from pulsar_admin.store.model.extent import Intervals, parts_of, pending_intervals, subtract
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import Position, TopicName
+from pulsar_admin.store.scan.integer_rows import RunFile
 
 _CLAIMS = {COMPONENT: b"delayed-message-index"}
 LEDGERS_MAX = 4

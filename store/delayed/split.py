@@ -16,9 +16,10 @@ from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.delayed.backlog import DelayScan
 from pulsar_admin.store.delayed.build import Draft, ledgers_of, written_index
 from pulsar_admin.store.delayed.partitions import PartitionSource
-from pulsar_admin.store.delayed.runs import RunFile, SortedRuns, open_runs
+from pulsar_admin.store.delayed.runs import SortedRuns, open_runs
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.names import NamespaceName
+from pulsar_admin.store.scan.integer_rows import RunFile
 
 Drafts = Sequence[tuple[Index, Draft]]
 COMMAND = "namespaces enable-delayed-message"

@@ -10,7 +10,6 @@ from msgspec import Struct, field
 from pulsar_admin.store.changes.policies import DelayedPolicy, find_rules
 from pulsar_admin.store.db.delayed import find_index
 from pulsar_admin.store.delayed.backlog import intervals_of
-from pulsar_admin.store.delayed.runs import RunFile
 from pulsar_admin.store.delayed.status import due_counts, evicting_quotas
 from pulsar_admin.store.delayed.trackers import Tracker, estimate_trackers
 from pulsar_admin.store.delayed.waiting import Waiting, open_waiting, without_delay
@@ -20,6 +19,7 @@ from pulsar_admin.store.model.extent import pending_intervals, subtract
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.policies.in_force import DeliveryInForce, find_delivery, find_quotas
+from pulsar_admin.store.scan.integer_rows import RunFile
 from pulsar_admin.store.wording import counted
 
 

@@ -14,13 +14,14 @@ from pulsar_admin.store.db.delayed_rules import IndexRules
 from pulsar_admin.store.delayed.backlog import DelayScan, intervals_of, read_delayed
 from pulsar_admin.store.delayed.build import rules_of
 from pulsar_admin.store.delayed.partitions import PartitionSource
-from pulsar_admin.store.delayed.runs import RunFile, SortedRuns
+from pulsar_admin.store.delayed.runs import SortedRuns
 from pulsar_admin.store.delayed.wheel import Source
 from pulsar_admin.store.model.cursors import Cursor
 from pulsar_admin.store.model.extent import parts_of, pending_intervals, subtract
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN
+from pulsar_admin.store.scan.integer_rows import RunFile
 
 
 class Load(Struct, frozen=True):

@@ -20,7 +20,7 @@ from pulsar_admin.store.kernels import records as kernel
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.arrow import packed_row
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Records, Slice
-from pulsar_admin.store.scan.grouping import ledger_sizes
+from pulsar_admin.store.scan.ledgers_map import ledger_sizes
 from pulsar_admin.store.scan.runs import Runs, decode_runs, pack_runs
 
 Part = TypeVar("Part")

@@ -24,7 +24,7 @@ from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.model.window import check_times
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN, TopicName
 from pulsar_admin.store.scan.entries import EntryScan, entry_times
-from pulsar_admin.store.scan.grouping import Sums
+from pulsar_admin.store.scan.integer_rows import Sums
 from pulsar_admin.store.scan.places import Part
 
 BUCKETS_MAX = 1_000_000

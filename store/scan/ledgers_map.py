@@ -22,6 +22,7 @@ from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.sources import is_url
 
 if TYPE_CHECKING:
+    from pulsar_admin.store.aliases import Array
     from pulsar_admin.store.scan.operations import ScanOptions
 
 _MAP_IDS = (-1).to_bytes(8, "big", signed=True) + (-2).to_bytes(
@@ -89,11 +90,17 @@ def read_ledger_sizes(path: Path) -> dict[int, int]:
     return sizes
 
 
+def ledger_sizes(batch: Array) -> tuple[Array, Array]:
+    """Return (ledgers, ascending; bytes of the records of each, with their size fields) of BATCH."""
+    import numpy as np
+
+    ledgers, inverse = np.unique(batch["ledger_id"], return_inverse=True)
+    return ledgers, np.bincount(inverse, batch["size"].astype(np.int64) + 4).astype(np.int64)
+
+
 def add_sizes(sizes: dict[int, int], batch: Any) -> None:  # Any: numpy records, or sizes already
     """Add what BATCH has of each ledger to SIZES."""
     if not isinstance(batch, dict):
-        from pulsar_admin.store.scan.grouping import ledger_sizes
-
         ledgers, found = ledger_sizes(batch)
         batch = dict(zip(ledgers.tolist(), found.tolist(), strict=True))
     for ledger_id, size in batch.items():

@@ -23,7 +23,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN
 from pulsar_admin.store.scan.entries import EntryScan
-from pulsar_admin.store.scan.grouping import Sums
+from pulsar_admin.store.scan.integer_rows import Sums
 from pulsar_admin.store.scan.places import EntryBatch
 
 WINDOW_ENTRIES = 1 << 23

@@ -6,8 +6,6 @@ Every row has the name of the cluster that the store comes from. Ledgers come by
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,8 +13,6 @@ from contextlib import suppress
 from heapq import merge
 from itertools import chain, groupby
 from operator import itemgetter
-from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +28,6 @@ from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, StoreError
 from pulsar_admin.store.facts.counts import TopicCounts
-from pulsar_admin.store.files import raise_write_error
 from pulsar_admin.store.model.cursors import (
     Cursor,
     backlog_entries,
@@ -51,6 +46,7 @@ from pulsar_admin.store.policies.events import find_policy_events
 from pulsar_admin.store.policies.in_force import GLOBAL_TOPIC, NAMESPACE, TOPIC, iter_stored
 from pulsar_admin.store.policies.table import POLICIES
 from pulsar_admin.store.policies.values import NOTHING, find_cluster, read_namespace_json
+from pulsar_admin.store.scan.integer_rows import RUN_ROWS, SortedSpill
 from pulsar_admin.store.tables.schemas import TABLES
 from pulsar_admin.store.timespec import MAX_TIME_MS
 
@@ -339,63 +335,6 @@ _ROWS: dict[str, Callable[[EntryReader, Fail, Topics], Iterator[Row]]] = {
     "rows": _database_rows,
     "bodies": _body_rows,
 }
-
-
-RUN_ROWS = 1 << 20
-_READ_ROWS = 256
-"""So many rows of each run are held while runs are merged: a thousand runs are some tens of megabytes."""
-
-
-class SortedSpill:
-    """Rows of WIDTH signed 64-bit numbers, sorted by the first; those with the same first come in the order they were added.
-
-    RUN_ROWS of them are in memory; each such run is sorted and lies in a temporary file, and reading merges the runs.
-    """
-
-    def __init__(self, width: int, run_rows: int = RUN_ROWS) -> None:
-        self._width, self._most = width, run_rows * width
-        self._held = array("q")
-        self._file = tempfile.TemporaryFile(prefix="pulsar-admin-sort-")  # noqa: SIM115 — closed in __exit__
-        self._runs: list[tuple[int, int]] = []  # first row, end
-
-    def add(self, *row: int) -> None:
-        """Take a row. Raises DiskFull."""
-        self._held.extend(row)
-        if len(self._held) >= self._most:
-            self._spill()
-
-    def _spill(self) -> None:
-        rows = np.frombuffer(self._held, np.int64).reshape(-1, self._width)
-        rows = rows[np.argsort(rows[:, 0], kind="stable")]
-        start = self._runs[-1][1] if self._runs else 0
-        try:
-            self._file.write(rows.tobytes())
-            self._file.flush()
-        except OSError as error:
-            raise_write_error(error, Path(tempfile.gettempdir()))
-        self._runs.append((start, start + len(rows)))
-        self._held = array("q")
-
-    def __iter__(self) -> Iterator[tuple[int, ...]]:
-        """Yield every row; none may be added after."""
-        if self._held:
-            self._spill()
-        return merge(*(self._read(start, end) for start, end in self._runs), key=itemgetter(0))
-
-    def _read(self, start: int, end: int) -> Iterator[tuple[int, ...]]:
-        row_bytes = 8 * self._width
-        for first in range(start, end, _READ_ROWS):
-            count = min(_READ_ROWS, end - first)
-            raw = os.pread(self._file.fileno(), count * row_bytes, first * row_bytes)
-            yield from map(tuple, np.frombuffer(raw, np.int64).reshape(count, self._width).tolist())
-
-    def __enter__(self) -> SortedSpill:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
 
 
 _WIDTH = 6

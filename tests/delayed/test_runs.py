@@ -30,7 +30,7 @@ def tiny(monkeypatch: Any) -> None:
     """Limits that a few rows cross: runs on disk, several reads a run, partitions in several pieces."""
     monkeypatch.setattr(module, "RUN_ROWS", 50)
     monkeypatch.setattr(module, "MEMORY_ROWS", 60)
-    monkeypatch.setattr(module, "_LEAST_READ_ROWS", 3)
+    monkeypatch.setattr("pulsar_admin.store.scan.integer_rows._LEAST_READ_ROWS", 3)
     monkeypatch.setattr(module, "ENTRY_MESSAGES_MAX", 16)
 
 

@@ -1,0 +1,246 @@
+"""Rows of 64-bit integers in bounded memory: summed by their leading columns, or put in order on disk when they are many.
+
+This is the one external sort: sorted runs, written to a temporary file column by column, and merged, or searched, as they are read.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+from msgspec import Struct
+
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.files import raise_write_error
+
+Rows = np.ndarray[Any, Any]  # i64, two dimensions
+Columns = tuple[Array, ...]  # of rows, all of one length
+
+
+# -- sums --------------------------------------------------------------------------------------------------------------
+
+
+def _grouped(rows: Rows, keys: int) -> Rows:
+    """Return ROWS in the order of their first KEYS columns, one for each different key, the other columns summed."""
+    if not len(rows):
+        return rows
+    rows = rows[np.lexsort(tuple(rows[:, column] for column in reversed(range(keys))))]
+    starts = np.flatnonzero(np.append(True, (rows[1:, :keys] != rows[:-1, :keys]).any(axis=1)))
+    summed: Rows = np.column_stack([rows[starts, :keys], np.add.reduceat(rows[:, keys:], starts)])
+    return summed
+
+
+class Sums:
+    """Rows that are summed by their first KEYS columns as they come, in memory bounded by the number of different keys."""
+
+    def __init__(self, keys: int, columns: int) -> None:
+        self._keys = keys
+        self._rows: Rows = np.zeros((0, keys + columns), np.int64)
+        self._pending: list[Rows] = []
+        self._pending_rows = 0
+
+    def add(self, *columns: Rows | int) -> None:
+        """Add rows given as columns; a number stands for a column of it."""
+        rows: Rows = np.column_stack(np.broadcast_arrays(*(np.atleast_1d(np.asarray(c, np.int64)) for c in columns)))
+        self._pending.append(rows)
+        self._pending_rows += len(rows)
+        if self._pending_rows > max(1 << 18, len(self._rows)):
+            self.rows()
+
+    def __len__(self) -> int:
+        """How many rows are held: never fewer than there are different keys."""
+        return len(self._rows) + self._pending_rows
+
+    def rows(self) -> Rows:
+        """Return the sums so far, in key order."""
+        if self._pending:
+            self._rows = _grouped(np.concatenate([self._rows, *self._pending]), self._keys)
+            self._pending, self._pending_rows = [], 0
+        return self._rows
+
+    def replace(self, rows: Rows) -> None:
+        """Go on from ROWS, which need no order."""
+        self._rows, self._pending, self._pending_rows = _grouped(rows, self._keys), [], 0
+
+
+# -- sorted runs -------------------------------------------------------------------------------------------------------
+
+RUN_ROWS = 1 << 20
+_COLUMN_BYTES = 8
+_LEAST_READ_ROWS = 256  # of each run while runs are merged: of a thousand runs they are some megabytes
+
+
+class Run(Struct, frozen=True):
+    """Rows in the order of their first column: in memory, or WIDTH columns of type KIND one behind the other in a file."""
+
+    rows: int
+    held: Columns = ()
+    descriptor: int = -1
+    offset: int = 0
+    width: int = 0
+    kind: np.dtype[Any] = np.dtype(np.int64)
+
+    def read(self, start: int, end: int) -> Columns:
+        """Return rows START to END (excluded)."""
+        if self.held:
+            return tuple(column[start:end] for column in self.held)
+        return tuple(self._read(column, start, end) for column in range(self.width))
+
+    def first_at(self, value: int) -> int:
+        """Return the first row whose first column is VALUE or more, the number of rows when none is."""
+        return bisect_left(range(self.rows), value, key=self.first_of)
+
+    def first_of(self, row: int) -> int:
+        """Return the first column of ROW."""
+        return int(self.held[0][row] if self.held else self._read(0, row, row + 1)[0])
+
+    def _read(self, column: int, start: int, end: int) -> Array:
+        place = self.offset + (column * self.rows + start) * _COLUMN_BYTES
+        return np.frombuffer(os.pread(self.descriptor, (end - start) * _COLUMN_BYTES, place), self.kind)
+
+
+class RunFile:
+    """Keeps runs: HELD_ROWS of them in memory, the others in a temporary file without a name. Use in ``with``."""
+
+    def __init__(self, held_rows: int = 0) -> None:
+        self._room = held_rows
+        self._file: IO[bytes] | None = None
+        self._end = 0
+
+    def keep(self, rows: int, columns: Iterable[Array]) -> Run:
+        """Keep a run of ROWS, whose COLUMNS are of one type of 64 bits and in order by the first; raises DiskFull."""
+        if rows <= self._room:
+            self._room -= rows
+            return Run(rows, tuple(columns))
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="pulsar-admin-sort-")  # noqa: SIM115 — closed in __exit__
+            offset, width, kind = self._end, 0, np.dtype(np.int64)
+            for column in columns:  # one after the other: made when its turn comes, it is in memory no longer
+                width, kind = width + 1, column.dtype
+                self._write(self._file.fileno(), np.ascontiguousarray(column).view(np.uint8).data)
+        except OSError as error:
+            raise_write_error(error, Path(tempfile.gettempdir()))
+        return Run(rows, (), self._file.fileno(), offset, width, kind)
+
+    def _write(self, descriptor: int, raw: memoryview) -> None:
+        while raw:
+            written = os.pwrite(descriptor, raw, self._end)
+            self._end += written
+            raw = raw[written:]
+
+    def __enter__(self) -> RunFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def merged(
+    runs: Sequence[Run], keys: int, sort: Callable[[list[Columns]], Columns], held_rows: int
+) -> Iterator[Columns]:
+    """Yield the rows of RUNS, no two with the same first KEYS columns, in the order of these, some at a time.
+
+    SORT puts parts of several runs in that order. Of each run are as many rows in memory that all are about HELD_ROWS.
+    """
+    fronts = [_Front(run, max(held_rows // len(runs), _LEAST_READ_ROWS)) for run in runs]
+    while fronts := [front for front in fronts if front.fill()]:
+        # Up to the first end of what is in memory, nothing that is still to be read comes in between.
+        bounds = [front.last(keys) for front in fronts if not front.is_final]
+        bound = min(bounds, default=None)
+        parts = [rows for rows in (front.take(bound) for front in fronts) if len(rows[0])]
+        yield parts[0] if len(parts) == 1 else sort(parts)
+
+
+class _Front:
+    """The rows of a run that are in memory, read ROWS at a time."""
+
+    def __init__(self, run: Run, rows: int) -> None:
+        self._run = run
+        self._read_rows = rows
+        self._next = 0
+        self._held: Columns = ()
+
+    def fill(self) -> bool:
+        """Read on when nothing is left in memory; False: the run is over."""
+        if not self._held or not len(self._held[0]):
+            end = min(self._next + self._read_rows, self._run.rows)
+            self._held, self._next = self._run.read(self._next, end), end
+        return len(self._held[0]) > 0
+
+    @property
+    def is_final(self) -> bool:
+        return self._next == self._run.rows
+
+    def last(self, keys: int) -> tuple[int, ...]:
+        return tuple(int(column[-1]) for column in self._held[:keys])
+
+    def take(self, bound: tuple[int, ...] | None) -> Columns:
+        """Take the rows up to BOUND; None: all."""
+        low, high = 0, len(self._held[0])
+        for column, value in zip(self._held, bound or (), strict=False):
+            part = column[low:high]
+            high = low + int(np.searchsorted(part, value, side="right"))
+            low += int(np.searchsorted(part, value, side="left"))
+        taken = tuple(column[:high] for column in self._held)
+        self._held = tuple(column[high:] for column in self._held)
+        return taken
+
+
+class SortedSpill:
+    """Rows of WIDTH signed numbers, sorted by the first; those with the same first come in the order they were added.
+
+    RUN_ROWS of them are in memory, the others in a temporary file. Use in ``with``.
+    """
+
+    def __init__(self, width: int, run_rows: int = RUN_ROWS) -> None:
+        self._width, self._most = width, run_rows * width
+        self._held = array("q")
+        self._rows = 0
+        self._file = RunFile()
+        self._runs: list[Run] = []
+
+    def add(self, *row: int) -> None:
+        """Take a row. Raises DiskFull."""
+        self._held.extend(row)
+        if len(self._held) >= self._most:
+            self._keep()
+
+    def _keep(self) -> None:
+        rows = np.frombuffer(self._held, np.int64).reshape(-1, self._width)
+        order = np.argsort(rows[:, 0], kind="stable")
+        columns = (rows[order, 0], self._rows + order, *(rows[order, column] for column in range(1, self._width)))
+        self._runs.append(self._file.keep(len(rows), columns))
+        self._rows += len(rows)
+        self._held = array("q")
+
+    def __iter__(self) -> Iterator[tuple[int, ...]]:
+        """Yield every row; none may be added after."""
+        if self._held:
+            self._keep()
+        for first, _, *others in merged(self._runs, 2, _by_first_two, 1 << 15):
+            yield from zip(*(column.tolist() for column in (first, *others)), strict=True)
+
+    def __enter__(self) -> SortedSpill:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.__exit__(kind, error, trace)
+
+
+def _by_first_two(parts: list[Columns]) -> Columns:
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    order = np.lexsort((columns[1], columns[0]))
+    return tuple(column[order] for column in columns)
