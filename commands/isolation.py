@@ -6,7 +6,7 @@ from typing import Any
 
 from pulsar_admin.context import App
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, ResourceNotFound
-from pulsar_admin.store.model.isolation import isolation_text
+from pulsar_admin.store.model.resources import isolation_text
 from pulsar_admin.upstream import mirrored
 
 _HELPS = {

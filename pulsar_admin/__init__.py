@@ -66,7 +66,7 @@ if TYPE_CHECKING:
         TopicNotFound,
         UndoConflict,
     )
-    from pulsar_admin.store.model.extent import Extent
+    from pulsar_admin.store.model.cursors import Extent
     from pulsar_admin.store.names import Position
 
 _ERRORS = "pulsar_admin.store.errors"
@@ -123,7 +123,7 @@ _HOMES = {
     "LedgerPart": "pulsar_admin.store.changes.plan",
     "PartialData": "pulsar_admin.api.session",
     "Position": "pulsar_admin.store.names",
-    "Extent": "pulsar_admin.store.model.extent",
+    "Extent": "pulsar_admin.store.model.cursors",
     "StoreError": _ERRORS,
     "AlreadyExists": _ERRORS,
     "Corrupt": _ERRORS,

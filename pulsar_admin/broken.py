@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.broken_beside import find_broken_beside, find_lost_events
-from pulsar_admin.store.model.topics import Topic, read_topic
-from pulsar_admin.store.model.whole import find_plain_size, may_be_broken
+from pulsar_admin.store.model.topics import Topic, find_plain_size, may_be_broken, read_topic
 from pulsar_admin.store.names import TopicName
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def warn_of_broken(told: Told, txn: Txn, names: Iterable[TopicName]) -> None:
     """Warn of the broken ledgers of the topics NAMES; any makes the exit code 1. One that cannot be read is told by who reads it."""
     listed = list(names)
     if len(listed) >= _MANY:
-        from pulsar_admin.store.model.open_end import find_whole_ledgers  # a look at all ledgers
+        from pulsar_admin.store.model.coverage import find_whole_ledgers  # a look at all ledgers
 
         find_whole_ledgers(txn)
     for name in listed:
@@ -68,8 +67,8 @@ def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
     if not beside and not may_be_broken(txn, topic):
         return 0, []
     # Imported here: hardly any topic is broken.
-    from pulsar_admin.store.model.absent_bookies import find_absent_bookies
     from pulsar_admin.store.model.broken import NOT_SEEN, find_broken
+    from pulsar_admin.store.model.coverage import find_absent_bookies
 
     found = find_broken(txn, topic)
     absent = find_absent_bookies(txn)

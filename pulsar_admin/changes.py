@@ -8,7 +8,7 @@ from typing import Any
 
 from pulsar_admin.columns import Column, render_cell
 from pulsar_admin.store.changes.plan import ChangePart, ChangeReport, Json, undo_command
-from pulsar_admin.store.model.extent import Extent
+from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.model.redaction import hide_secrets_in
 from pulsar_admin.store.wording import counted, plural
 from pulsar_admin.typable import typable

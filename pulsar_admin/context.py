@@ -438,7 +438,7 @@ class App(Results):
         """Add to the hint of an ERROR about a name that is not there the names near it."""
         if self._store is None or not isinstance(error, NotFound) or "near" in error.context:
             return
-        from pulsar_admin.store.model.near import near_names
+        from pulsar_admin.store.model.suggestions import near_names
         from pulsar_admin.store.names import shell_word
 
         with suppress(StoreError), self._store.read() as txn:

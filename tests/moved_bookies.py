@@ -17,7 +17,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
 )
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, iter_nodes, row_of, tree_key
-from pulsar_admin.store.model.absent_bookies import index_absent_bookies
+from pulsar_admin.store.model.coverage import index_absent_bookies
 
 Change = Callable[[int, LedgerMetadata], LedgerMetadata]
 

@@ -28,7 +28,7 @@ from pulsar_admin.options import (
 from pulsar_admin.output import Column
 from pulsar_admin.store.changes.plan import ChangePart, ChangeReport, Plan
 from pulsar_admin.store.errors import NothingMatches, TopicNotFound
-from pulsar_admin.store.model.extent import Extent
+from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.names import NamespaceName, Position, TopicName
 from pulsar_admin.table import Row
 

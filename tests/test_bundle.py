@@ -33,8 +33,8 @@ from pulsar_admin.store.db.tree import Node, find_node, iter_nodes, put_nodes
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.files import alone_at
 from pulsar_admin.store.model.ledgers import iter_entry_ids
-from pulsar_admin.store.model.pseudonyms import WORDS
 from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.redaction import WORDS
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.model.topics import iter_namespaces, iter_topics, read_topic
 from pulsar_admin.store.names import decode_name, parse_topic

@@ -23,7 +23,7 @@ from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import Damage, iter_logs, put_damage, put_log
 from pulsar_admin.store.db.owners import Owner, OwnerKind, put_owners
 from pulsar_admin.store.db.tree import Node, find_node, put_nodes, read_node, tree_key
-from pulsar_admin.store.model import broken, ledgers, structures, topics
+from pulsar_admin.store.model import broken, ledgers, nodes, topics
 from pulsar_admin.store.model.ledgers import Ledger
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position, parse_topic
@@ -259,8 +259,8 @@ def test_lists_and_metadata_are_decoded_a_few_times(
     entries = [Made(CREATED_MS, lost=True)]
     path = make_store(tmp_path / "s", {"t/n/lost": MadeTopic([entries] * 60), "t/n/there": MadeTopic([entries] * 40)})
     lose_nodes(path, *(ledger_path(ledger_id) for ledger_id in range(10, 70)))
-    lists = _counted(monkeypatch, "decode_managed_ledger", (managedledger, structures, topics))
-    metadata = _counted(monkeypatch, "decode_ledger_metadata", (ledgermetadata, structures, ledgers))
+    lists = _counted(monkeypatch, "decode_managed_ledger", (managedledger, nodes, topics))
+    metadata = _counted(monkeypatch, "decode_ledger_metadata", (ledgermetadata, nodes, ledgers))
     with open_store(path) as store:
         codes = Counter(found.code for found in check_store(store))
     assert codes["ledger-missing"] == 60

@@ -21,7 +21,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.db.storeinfo import read_store_info
 from pulsar_admin.store.index import build
-from pulsar_admin.store.model.absent_bookies import find_absent_bookies
+from pulsar_admin.store.model.coverage import find_absent_bookies
 from pulsar_admin.store.model.ledgers import find_place
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.sources.bookies import group_directories

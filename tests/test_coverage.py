@@ -19,9 +19,8 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState
 from pulsar_admin.store.db.copies import has_copies, iter_all_copies
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import LogFile, iter_logs, put_log
-from pulsar_admin.store.model.coverage import count_unseen, iter_entry_gaps, read_coverage
+from pulsar_admin.store.model.coverage import count_unseen, iter_entry_gaps, read_coverage, read_open_end
 from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, missing_ranges, read_ledger
-from pulsar_admin.store.model.open_end import read_open_end
 from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed
 from tests.encoders import encode_entry

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.model.coverage import read_disks, read_held
+from pulsar_admin.store.model.coverage import gone_quorum, read_disks, read_held
 from pulsar_admin.store.model.ledgers import find_metadata, iter_ledger_ids, read_ledger
-from pulsar_admin.store.model.open_end import gone_quorum
 from pulsar_admin.store.recovery.ledgers import name_bookies
 from tests.conftest import Cli
 from tests.moved_bookies import change_ledgers, renamed

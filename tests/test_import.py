@@ -25,7 +25,7 @@ from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.errors import AlreadyExists, SourceNotFound, Unsupported
-from pulsar_admin.store.model.absent_bookies import index_absent_bookies
+from pulsar_admin.store.model.coverage import index_absent_bookies
 from pulsar_admin.store.model.ledgers import find_place
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import index_owners

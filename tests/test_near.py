@@ -11,7 +11,7 @@ from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.errors import TopicNotFound
-from pulsar_admin.store.model.near import near_names
+from pulsar_admin.store.model.suggestions import near_names
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli

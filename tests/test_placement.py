@@ -8,9 +8,7 @@ from itertools import permutations
 import numpy as np
 
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
-from pulsar_admin.store.model.coverage import Coverage, count_copies
-from pulsar_admin.store.model.open_end import OpenEnd, find_open_end
-from pulsar_admin.store.model.placement import stripes_of, write_set
+from pulsar_admin.store.model.coverage import Coverage, OpenEnd, count_copies, find_open_end, stripes_of, write_set
 
 NAMES = [f"bk{number}" for number in range(7)]
 Held = dict[str, set[int]]

@@ -22,15 +22,14 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import decode_node
 from pulsar_admin.store.doctor import diagnose
 from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, StoreError
+from pulsar_admin.store.facts.values import find_usual, iter_unusual
+from pulsar_admin.store.model.coverage import read_open_end, read_shortfalls
 from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor, read_each_cursor
 from pulsar_admin.store.model.ledgers import find_ledger, find_whole, iter_ledger_ids, missing_ranges
-from pulsar_admin.store.model.open_end import read_open_end, read_shortfalls
+from pulsar_admin.store.model.nodes import decode_structure, unknown_in
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import References, find_references
-from pulsar_admin.store.model.structures import decode_structure
 from pulsar_admin.store.model.topics import iter_topics, read_topic
-from pulsar_admin.store.model.unknown_values import unknown_in
-from pulsar_admin.store.model.usual_nodes import find_usual, iter_unusual
 from pulsar_admin.store.names import topic_of_path
 from pulsar_admin.store.reports.subscriptions import Asked, iter_facts, iter_subscription_facts, prepare_facts
 from pulsar_admin.store.rules import judging

@@ -26,8 +26,8 @@ from pulsar_admin.store.db.rows import DERIVED
 from pulsar_admin.store.db.storeinfo import check_pages
 from pulsar_admin.store.db.unserved import read_index_states, read_journal_marks
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
-from pulsar_admin.store.model.absent_bookies import find_absent_bookies, find_unknown_bookies
 from pulsar_admin.store.model.copy_age import find_as_of
+from pulsar_admin.store.model.coverage import find_absent_bookies, find_unknown_bookies
 from tests.altering import RawRow, alter, alter_branch_keys, raw_rows
 from tests.conftest import Cli
 from tests.crash.killing import killing

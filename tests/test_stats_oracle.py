@@ -23,8 +23,7 @@ from pulsar_admin.store.codec.buffer import signed
 from pulsar_admin.store.codec.compression import decompress
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.cursors import read_cursor
-from pulsar_admin.store.model.entries import read_last_id, read_message
-from pulsar_admin.store.model.messages import MessageReader
+from pulsar_admin.store.model.messages import MessageReader, read_last_id, read_message
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import EARLIEST, Position, TopicName, parse_topic

@@ -18,7 +18,7 @@ from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, MetadataCorr
 from pulsar_admin.store.facts.managed_ledgers import summed
 from pulsar_admin.store.facts.trees import trees_text
 from pulsar_admin.store.model.copy_age import AsOf
-from pulsar_admin.store.model.structures import structure_of
+from pulsar_admin.store.model.nodes import structure_of
 from pulsar_admin.store.sources.roots import below_text
 from pulsar_admin.store.wording import counted, plural
 from pulsar_admin.visible import clean_text

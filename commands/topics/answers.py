@@ -11,8 +11,15 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.topics import expand_topic, read_topic, select_topics
-from pulsar_admin.store.model.whole import find_plain_size
+from pulsar_admin.store.model.topics import (
+    check_partitioned,
+    existing_partitions,
+    expand_topic,
+    find_plain_size,
+    read_topic,
+    select_partitioned,
+    select_topics,
+)
 from pulsar_admin.store.names import TopicName
 
 if TYPE_CHECKING:
@@ -66,8 +73,6 @@ def choose_partitioned(app: App, txn: Txn, selection: TopicSelection) -> Chosen:
 
     Warns of broken ledgers of their partitions.
     """
-    from pulsar_admin.store.model.partitions import check_partitioned, existing_partitions, select_partitioned
-
     if selection.topics:
         names = tuple(_found(app, selection, lambda name: check_partitioned(txn, name)))
     else:

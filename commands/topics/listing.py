@@ -14,8 +14,7 @@ from pulsar_admin.commands.topics.describing import emit_subscriptions, quick_op
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound
-from pulsar_admin.store.model.partitions import select_partitioned
-from pulsar_admin.store.model.topics import iter_all_namespaces
+from pulsar_admin.store.model.topics import iter_all_namespaces, select_partitioned
 from pulsar_admin.store.names import NamespaceName, in_hash_order
 
 

@@ -18,8 +18,7 @@ from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, whole
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, NothingMatches, SubscriptionNotFound, TopicNotFound
-from pulsar_admin.store.model.entries import find_topic_of, nth_position
-from pulsar_admin.store.model.message_row import redacted
+from pulsar_admin.store.model.messages import find_topic_of, nth_position, redacted
 from pulsar_admin.store.names import Position
 from pulsar_admin.visible import clean_text
 

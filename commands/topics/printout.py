@@ -9,8 +9,7 @@ from msgspec import Struct
 from pulsar_admin.api.messages import COLUMNS, Messages
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.context import App
-from pulsar_admin.store.model.message_row import marker_name, redacted
-from pulsar_admin.store.model.messages import Message
+from pulsar_admin.store.model.messages import Message, marker_name, redacted
 from pulsar_admin.store.model.redaction import redact
 from pulsar_admin.visible import clean_text
 

@@ -28,8 +28,8 @@ from pulsar_admin.options import (
     topics_argument,
 )
 from pulsar_admin.store.errors import InvalidValue, NothingMatches, TopicNotFound
-from pulsar_admin.store.model.jsonpath import PathTest, parse_path_test
-from pulsar_admin.store.model.message_row import redacted
+from pulsar_admin.store.model.messages import redacted
+from pulsar_admin.store.model.schemas import PathTest, parse_path_test
 from pulsar_admin.store.names import Position
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from pulsar_admin.store.model.redaction import redact_value
 from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
+    from pulsar_admin.store.model.messages import Decoded
     from pulsar_admin.store.model.reader import EntryReader
-    from pulsar_admin.store.model.schemas import Decoded
 
 redact_option = click.option(
     "--redact", is_flag=True, help="SHA-256 and length instead of keys, property values, payloads and values."
@@ -36,7 +36,7 @@ value_option = click.option(
 def open_with(reader: EntryReader, paths: Sequence[Path]) -> None:
     """Let READER open encrypted payloads with the private keys at PATHS; raises InvalidValue, MissingComponent."""
     if paths:
-        from pulsar_admin.store.model.private_keys import read_private_keys
+        from pulsar_admin.store.codec.encryption import read_private_keys
 
         reader.keys = read_private_keys(paths)
 

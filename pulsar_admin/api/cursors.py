@@ -25,14 +25,16 @@ from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import InvalidValue, NothingMatches, SubscriptionNotFound
 from pulsar_admin.store.model.cursors import Cursor as CursorModel
 from pulsar_admin.store.model.cursors import (
+    Extent,
     backlog_entries,
     backlog_size_bytes,
+    extent_of,
     is_consumed,
     iter_cursor_names,
+    pending_intervals,
     read_cursor,
     read_damaged_cursor,
 )
-from pulsar_admin.store.model.extent import Extent, extent_of, pending_intervals
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic as TopicModel
 from pulsar_admin.store.model.topics import read_topic, select_topics

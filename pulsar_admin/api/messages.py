@@ -30,22 +30,26 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.dump.messages import EntryMessage, TopicMessages, ViewMessages
 from pulsar_admin.store.dump.options import DumpOptions
 from pulsar_admin.store.errors import InvalidValue, StoreError
-from pulsar_admin.store.model.cursors import iter_backlog, read_cursor
-from pulsar_admin.store.model.entries import as_admin_shows
-from pulsar_admin.store.model.jsonpath import parse_path_test
-from pulsar_admin.store.model.message_row import MessageRow
-from pulsar_admin.store.model.messages import Message, MessageReader, ReadOptions
+from pulsar_admin.store.model.cursors import Intervals, iter_backlog, pending_intervals, read_cursor
+from pulsar_admin.store.model.messages import (
+    EVENT,
+    Decoded,
+    Message,
+    MessageReader,
+    MessageRow,
+    ReadOptions,
+    Window,
+    as_admin_shows,
+)
 from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.schemas import parse_path_test
 from pulsar_admin.store.model.topics import Topic, read_topic
-from pulsar_admin.store.model.window import EVENT, Window
 from pulsar_admin.store.names import EARLIEST, LONG_MAX, Position, TopicName
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from pulsar_admin.store.model.extent import Intervals
-    from pulsar_admin.store.model.schemas import Decoded
     from pulsar_admin.store.reports.timeline import Timeline, TimelineOptions
     from pulsar_admin.store.scan.messages import Match
 
@@ -248,7 +252,7 @@ class Messages(Batches):
         return self._read(text)
 
     def as_admin_shows(self) -> Iterator[Shown]:
-        """Yield them one by one, with topic and value, as upstream's admin client shows them: see ``store.model.entries``."""
+        """Yield them one by one, with topic and value, as upstream's admin client shows them: see ``store.model.messages``."""
 
         def shown(reader: EntryReader, problems: list[StoreError]) -> Generator[Shown, None, None]:
             for one in self._topics(reader, problems):
@@ -305,7 +309,6 @@ class BacklogMessages(TopicMessages):
 
     def columns(self) -> Generator[pa.RecordBatch, None, None]:
         from pulsar_admin.store.dump.reading import iter_columns
-        from pulsar_admin.store.model.extent import pending_intervals
 
         options, intervals = self.options, pending_intervals(self.topic, self.state)
         if options.window.first == EARLIEST:

@@ -130,7 +130,7 @@ def moment_of(value: Time | Moment) -> Moment:
 def decoded_node(session: Session, path: str) -> dict[str, Any]:  # Any: JSON
     """Return what ``Store.decoded`` returns."""
     from pulsar_admin.store.db.tree import read_node
-    from pulsar_admin.store.model.structures import decode_structure
+    from pulsar_admin.store.model.nodes import decode_structure
 
     with session.reader() as reader:
         node = read_node(reader.txn, path)
@@ -152,8 +152,8 @@ def decoded_node(session: Session, path: str) -> dict[str, Any]:  # Any: JSON
 def readable_node(path: str, value: bytes | None) -> dict[str, Any] | None:  # Any: JSON
     """Return what VALUE of the node at PATH is, decoded, with secrets hidden; in hexadecimal where it cannot be read; None for none."""
     from pulsar_admin.store.errors import StoreError
+    from pulsar_admin.store.model.nodes import decode_structure
     from pulsar_admin.store.model.redaction import hide_secrets_in
-    from pulsar_admin.store.model.structures import decode_structure
 
     if value is None:
         return None
@@ -187,7 +187,7 @@ def _truth(session: Session, reader: EntryReader, node: Node) -> dict[str, Any] 
     """Return where the cursor really stands, or None (and a warning) when that cannot be read."""
     from pulsar_admin.store.errors import StoreError
     from pulsar_admin.store.model.cursors import range_text, read_cursor
-    from pulsar_admin.store.model.managed_nodes import managed_node
+    from pulsar_admin.store.model.nodes import managed_node
     from pulsar_admin.store.model.topics import read_topic
 
     found = managed_node(node.path, node.value)

@@ -21,9 +21,17 @@ from pulsar_admin.api.policies import PolicyPlans, policy_named
 from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Session, check_choice
 from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.store.model.bundles import find_local_policies, read_policies
-from pulsar_admin.store.model.partitions import iter_partitioned
-from pulsar_admin.store.model.topics import check_namespace, iter_topic_texts
+from pulsar_admin.store.model.resources import (
+    bundle_range,
+    bundle_topics,
+    find_local_policies,
+    parse_bundle,
+    read_bundle,
+    read_bundles,
+    read_policies,
+    topic_hash,
+)
+from pulsar_admin.store.model.topics import Topic, check_namespace, iter_partitioned, iter_topic_texts
 from pulsar_admin.store.names import NamespaceName, parse_topic
 from pulsar_admin.store.timespec import format_duration_ms
 
@@ -33,8 +41,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.model.cursors import Cursor
     from pulsar_admin.store.model.reader import EntryReader
-    from pulsar_admin.store.model.topics import Topic
-
 
 Domain = Literal["persistent", "non-persistent"]
 Width = str | int
@@ -61,8 +67,6 @@ class NamespaceResources(Planner):
 
     def bundles(self) -> Json:
         """Return the ``boundaries`` of its bundles, and ``numBundles``."""
-        from pulsar_admin.store.model.bundles import read_bundles
-
         return self._session.ask(read_bundles, self._name)
 
     def split_bundle(
@@ -95,8 +99,6 @@ class NamespaceResources(Planner):
 
     def topic_hashes(self, bundle: str, topics: Sequence[str] = ()) -> BundleTopics:
         """Return the hashes of its topics in BUNDLE, of all or of TOPICS, with their partitions; raises InvalidValue."""
-        from pulsar_admin.store.model.bundles import bundle_topics, read_bundle
-
         wanted = given_texts("topics", topics)
         with self._session.read() as txn:
             chosen = read_bundle(txn, self._name, given_text("bundle", bundle))
@@ -294,8 +296,6 @@ class Namespace(NamespaceResources, PolicyPlans):
 
         Raises InvalidValue (it is of another namespace), NamespaceNotFound, MetadataCorrupt.
         """
-        from pulsar_admin.store.model.bundles import bundle_range
-
         name = parse_topic(given_text("topic", topic))
         if name.namespace != self._name:
             raise InvalidValue(f"{name} is not in the namespace {self._name}", value=topic)
@@ -368,8 +368,6 @@ class Namespace(NamespaceResources, PolicyPlans):
         """Return what says whether a topic is in BUNDLE, None: in any; raises InvalidValue."""
         if bundle is None:
             return lambda name: True
-        from pulsar_admin.store.model.bundles import parse_bundle, topic_hash
-
         found = parse_bundle(self._name, given_text("bundle", bundle))
         return lambda name: found.holds(topic_hash(name))
 

@@ -24,7 +24,7 @@ from pulsar_admin.store.names import parse_namespace
 
 if TYPE_CHECKING:
     from pulsar_admin.store.db.environment import Txn
-    from pulsar_admin.store.model.bundles import Bundle
+    from pulsar_admin.store.model.resources import Bundle
 
 
 _RATES = {
@@ -113,25 +113,25 @@ class Resources(Planner):
 
     def bookies(self) -> tuple[str, ...]:
         """Return the bookies that have a cookie, whether they run or not."""
-        from pulsar_admin.store.model.racks import list_bookies
+        from pulsar_admin.store.model.resources import list_bookies
 
         return tuple(self._session.ask(list_bookies))
 
     def bookie_racks(self) -> Mapping[str, Mapping[str, Json]]:
         """Return by group and bookie its ``rack`` and ``hostname``."""
-        from pulsar_admin.store.model.racks import BOOKIE, read_racks
+        from pulsar_admin.store.model.resources import BOOKIE_RACK, read_racks
 
         with self._session.read() as txn:
             return {
-                group: {name: BOOKIE.show(one) for name, one in found.items()}
+                group: {name: BOOKIE_RACK.show(one) for name, one in found.items()}
                 for group, found in read_racks(txn).items()
             }
 
     def bookie_rack(self, bookie: str) -> Json:
         """Return ``rack`` and ``hostname`` of a bookie; raises ResourceNotFound."""
-        from pulsar_admin.store.model.racks import BOOKIE, read_rack
+        from pulsar_admin.store.model.resources import BOOKIE_RACK, read_rack
 
-        return BOOKIE.show(self._session.ask(read_rack, given_text("bookie", bookie)))
+        return BOOKIE_RACK.show(self._session.ask(read_rack, given_text("bookie", bookie)))
 
     def set_bookie_rack(self, bookie: str, rack: str, *, group: str = "default", hostname: str | None = None) -> Plan:
         """Plan that BOOKIE, ``host:port``, is in RACK, and of a GROUP; raises InvalidValue."""
@@ -151,13 +151,13 @@ class Resources(Planner):
 
     def dynamic_settings(self) -> Mapping[str, str]:
         """Return the settings of all brokers that were changed while they ran, by name."""
-        from pulsar_admin.store.model.dynamic_config import read_configuration
+        from pulsar_admin.store.model.resources import read_configuration
 
         return self._session.ask(read_configuration)
 
     def dynamic_setting_names(self) -> tuple[str, ...]:
         """Return the names of the settings of Pulsar 4.0.8 that may change while brokers run."""
-        from pulsar_admin.store.model.dynamic_config import DYNAMIC_SETTINGS
+        from pulsar_admin.store.model.resources import DYNAMIC_SETTINGS
 
         return tuple(DYNAMIC_SETTINGS)
 
@@ -179,15 +179,16 @@ class Resources(Planner):
 
     def resource_groups(self) -> tuple[str, ...]:
         """Return the names of the resource groups."""
-        from pulsar_admin.store.model.limits import list_groups
 
-        return tuple(self._session.ask(list_groups))
+        from pulsar_admin.store.model.resources import list_resource_groups
+
+        return tuple(self._session.ask(list_resource_groups))
 
     def resource_group(self, name: str) -> Json:
         """Return the rates of a resource group, −1: any; raises ResourceNotFound."""
-        from pulsar_admin.store.model.limits import GROUP, read_group
+        from pulsar_admin.store.model.resources import RESOURCE_GROUP, read_resource_group
 
-        return GROUP.show(self._session.ask(read_group, given_text("resource group", name)))
+        return RESOURCE_GROUP.show(self._session.ask(read_resource_group, given_text("resource group", name)))
 
     def create_resource_group(self, name: str, **rates: int | None) -> Plan:
         """Plan a resource group, or changes of one: ``publish_messages``, ``publish_bytes``, ``dispatch_messages``, ``dispatch_bytes``.
@@ -221,10 +222,10 @@ class Resources(Planner):
 
         Raises InvalidValue, NamespaceNotFound.
         """
-        from pulsar_admin.store.model.limits import QUOTA, read_quota
+        from pulsar_admin.store.model.resources import BUNDLE_QUOTA, read_bundle_quota
 
         with self._session.read() as txn:
-            return QUOTA.show(read_quota(txn, _bundle(txn, namespace, bundle)))
+            return BUNDLE_QUOTA.show(read_bundle_quota(txn, _bundle(txn, namespace, bundle)))
 
     def set_bundle_quota(
         self,
@@ -253,7 +254,7 @@ class Resources(Planner):
     def reset_bundle_quota(self, namespace: str, bundle: str) -> Plan:
         """Plan that the default quota counts for a bundle; raises ResourceNotFound (it has none of its own), and as ``bundle_quota``."""
         from pulsar_admin.store.changes.resources import plan_reset_quota
-        from pulsar_admin.store.model.bundles import read_bundle
+        from pulsar_admin.store.model.resources import read_bundle
 
         name = parse_namespace(namespace)
         return self._session.plan_rows(
@@ -262,7 +263,7 @@ class Resources(Planner):
 
 
 def _bundle(txn: Txn, namespace: str | None, bundle: str | None) -> Bundle | None:
-    from pulsar_admin.store.model.bundles import read_bundle
+    from pulsar_admin.store.model.resources import read_bundle
 
     if namespace is None and bundle is None:
         return None
@@ -395,8 +396,7 @@ class Cluster(Planner):
 
     def anti_affinity_namespaces(self, tenant: str, group: str) -> tuple[str, ...]:
         """Return the namespaces of TENANT that are in the anti-affinity GROUP."""
-        from pulsar_admin.store.model.bundles import find_local_policies
-        from pulsar_admin.store.model.resources import check_cluster
+        from pulsar_admin.store.model.resources import check_cluster, find_local_policies
         from pulsar_admin.store.model.topics import iter_namespaces
 
         wanted = given_text("group", group)
@@ -412,20 +412,20 @@ class Cluster(Planner):
 
     def isolation_policies(self) -> Mapping[str, Json]:
         """Return by name which ``namespaces`` only its ``primary`` and ``secondary`` brokers serve; ResourceNotFound: never set."""
-        from pulsar_admin.store.model.isolation import POLICY, read_isolation
+        from pulsar_admin.store.model.resources import ISOLATION_POLICY, read_isolation
 
         with self._session.read() as txn:
-            return {name: POLICY.show(policy) for name, policy in read_isolation(txn, self._name).items()}
+            return {name: ISOLATION_POLICY.show(policy) for name, policy in read_isolation(txn, self._name).items()}
 
     def isolation_policy(self, name: str) -> Json:
         """Return one isolation policy; raises ResourceNotFound."""
-        from pulsar_admin.store.model.isolation import POLICY, read_isolation_policy
+        from pulsar_admin.store.model.resources import ISOLATION_POLICY, read_isolation_policy
 
-        return POLICY.show(self._session.ask(read_isolation_policy, self._name, given_text("policy", name)))
+        return ISOLATION_POLICY.show(self._session.ask(read_isolation_policy, self._name, given_text("policy", name)))
 
     def broker_isolation(self, broker: str) -> Json:
         """Return what isolation policies say of BROKER, whether there is such a one or not."""
-        from pulsar_admin.store.model.isolation import broker_isolation
+        from pulsar_admin.store.model.resources import broker_isolation
 
         return self._session.ask(broker_isolation, self._name, given_text("broker", broker))
 

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from pulsar_admin.confirm import Plan as Previewed
     from pulsar_admin.store.changes.plan import Plan as StorePlan
     from pulsar_admin.store.changes.plan import WritingPlan
+    from pulsar_admin.store.codec.encryption import PrivateKeys
     from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.model.copy_age import Now
-    from pulsar_admin.store.model.private_keys import PrivateKeys
+    from pulsar_admin.store.model.messages import Window
     from pulsar_admin.store.model.topics import Topic
-    from pulsar_admin.store.model.window import Window
 
 Time = datetime | timedelta | str | int
 """A point in time: a datetime with a zone; ``2024-05-01T09:00:00Z`` and whatever else the command line takes; so long ago as
@@ -313,7 +313,7 @@ class Session(Caller):
         key: str | None = None,
     ) -> Window:
         """Return which messages are meant, None: all on that side; raises InvalidValue."""
-        from pulsar_admin.store.model.window import Window
+        from pulsar_admin.store.model.messages import Window
 
         start_ms, end_ms = (None if value is None else self.time_ms(value) for value in (since, until))
         first = EARLIEST if start is None else position_of(start)

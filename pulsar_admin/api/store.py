@@ -37,6 +37,7 @@ from pulsar_admin.store.db.tree import Node, iter_children, read_node
 from pulsar_admin.store.errors import InvalidValue, TopicNotFound
 from pulsar_admin.store.model.topics import (
     check_namespace,
+    count_topics,
     expand_topic,
     iter_all_namespaces,
     iter_topic_texts,
@@ -56,13 +57,13 @@ if TYPE_CHECKING:
     from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.policies import TopicPolicies
     from pulsar_admin.api.transactions import Transactions
+    from pulsar_admin.store.codec.encryption import PrivateKeys
     from pulsar_admin.store.doctor import DoctorOptions
     from pulsar_admin.store.doctor.since import FindingComparison
     from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.facts.orphans import Orphan
     from pulsar_admin.store.index.rebuild import RebuildResult
     from pulsar_admin.store.model.broken import Missing
-    from pulsar_admin.store.model.private_keys import PrivateKeys
     from pulsar_admin.store.reports.ledgers import LedgerRow
     from pulsar_admin.store.reports.metrics import Metric
     from pulsar_admin.store.reports.overview import Overview
@@ -95,7 +96,7 @@ def open_store(
     check_engine(jobs, spark)
     keys: PrivateKeys | None = None
     if private_keys:
-        from pulsar_admin.store.model.private_keys import read_private_keys
+        from pulsar_admin.store.codec.encryption import read_private_keys
 
         keys = read_private_keys(map(Path, given_places("private_keys", private_keys)))
     opened = open_store_file(given_path("store", path), writable=writable, unindexed=True)
@@ -524,7 +525,6 @@ def _options(deep: bool, each: int, codes: Sequence[str], severities: Sequence[s
 @contextmanager
 def _looking(session: Session, label: str, *, deep: bool) -> Iterator[tuple[Engine | None, Callable[[int], None]]]:
     from pulsar_admin.store.db.files import catalogued_bytes
-    from pulsar_admin.store.model.topics import count_topics
 
     with session.read() as txn, txn.passing_altered():  # what looks tells of them
         size_bytes = catalogued_bytes(txn) if deep else 0

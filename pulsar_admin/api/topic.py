@@ -26,7 +26,14 @@ from pulsar_admin.api.policies import PolicyPlans
 from pulsar_admin.api.session import Place, Session, Time, check_choice, position_of
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import InvalidValue, NothingMatches, StoreError
-from pulsar_admin.store.model.topics import expand_topic, partition_count, read_topic
+from pulsar_admin.store.model.topics import (
+    check_partitioned,
+    existing_partitions,
+    expand_topic,
+    partition_count,
+    read_existing,
+    read_topic,
+)
 from pulsar_admin.store.names import EARLIEST, INT_MAX, INT_MIN, LATEST, Position, TopicName, TopicSelection
 
 if TYPE_CHECKING:
@@ -43,7 +50,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.codec.policies import PartitionedTopic, Policies
     from pulsar_admin.store.codec.schema import SchemaLocator
     from pulsar_admin.store.dump.finding import FindRule, FoundEntry
-    from pulsar_admin.store.model.entries import LastMessageId
+    from pulsar_admin.store.model.messages import LastMessageId
     from pulsar_admin.store.nacks.measured import TopicNacks
     from pulsar_admin.store.policies.in_force import PoliciesInForce
     from pulsar_admin.store.reports.describe import TopicDescription
@@ -70,7 +77,6 @@ class TopicPlans(PolicyPlans):
         ``after`` of the plan's parts has where they end, ``terminatedPosition``.
         """
         from pulsar_admin.store.changes.ending import plan_terminate
-        from pulsar_admin.store.model.partitions import check_partitioned, existing_partitions
 
         given_flags(partitioned=partitioned)
         with self._session.reader() as reader:
@@ -248,8 +254,6 @@ class Topic(TopicPlans):
 
         Raises TopicNotFound, MetadataCorrupt.
         """
-        from pulsar_admin.store.model.partitions import read_existing
-
         return self._session.ask(read_existing, self._name)
 
     def shadow_source(self) -> str | None:
@@ -327,7 +331,7 @@ class Topic(TopicPlans):
 
         Raises TopicNotFound, NothingMatches (it has fewer).
         """
-        from pulsar_admin.store.model.entries import nth_position
+        from pulsar_admin.store.model.messages import nth_position
 
         given_flags(from_end=from_end)
         with self._session.read() as txn:
@@ -438,7 +442,7 @@ class Topic(TopicPlans):
 
     def last_entry_id(self) -> LastMessageId:
         """Return what ``last_message_id`` does with upstream's names, and those of the batch that it is in."""
-        from pulsar_admin.store.model.entries import read_last_id
+        from pulsar_admin.store.model.messages import read_last_id
 
         problems: list[StoreError] = []
         with self._session.reader() as reader:
@@ -454,7 +458,6 @@ class Topic(TopicPlans):
 
         Raises TopicNotFound, MetadataCorrupt.
         """
-        from pulsar_admin.store.model.partitions import existing_partitions
         from pulsar_admin.store.reports.stats import StatsOptions, read_partitioned_stats
 
         given_flags(per_partition=per_partition, earliest_time=earliest_time, backlog_size=backlog_size)
@@ -490,7 +493,6 @@ class Topic(TopicPlans):
         """Return the ``internal_stats`` of every partition of a partitioned topic, by their names; raises TopicNotFound,
         MetadataCorrupt.
         """
-        from pulsar_admin.store.model.partitions import existing_partitions
         from pulsar_admin.store.reports.partitioned_internals import read_partitioned_internals
 
         given_flags(metadata=metadata, publish_times=publish_times)

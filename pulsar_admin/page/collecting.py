@@ -24,9 +24,9 @@ from pulsar_admin.store.model.cursors import (
     Cursor,
     backlog_entries,
     iter_cursor_names,
+    pending_intervals,
     read_cursor,
 )
-from pulsar_admin.store.model.extent import pending_intervals
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, iter_topics, read_topic
 from pulsar_admin.store.names import Position, parse_topic

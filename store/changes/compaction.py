@@ -45,8 +45,7 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import Refused
-from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor
-from pulsar_admin.store.model.extent import Extent
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, Extent
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import Topic, read_topic

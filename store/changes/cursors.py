@@ -36,11 +36,16 @@ from pulsar_admin.store.model.cursors import (
     PENDING_ACK_CURSOR,
     Cursor,
     CursorSource,
+    Extent,
+    Intervals,
     backlog_entries,
+    extent_of,
+    iter_ledger_parts,
     normal_ranges,
+    pending_intervals,
     range_text,
+    subtract,
 )
-from pulsar_admin.store.model.extent import Extent, Intervals, extent_of, iter_ledger_parts, pending_intervals, subtract
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import Topic

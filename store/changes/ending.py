@@ -25,22 +25,38 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import OwnerKind, find_owners
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.errors import Corrupt, NamespaceNotFound, Refused, StoreError, TopicNotFound, Unsupported
-from pulsar_admin.store.model.bundles import bundle_data_path, local_policies_path
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     Cursor,
+    Extent,
+    extent_of,
     is_own,
     iter_cursor_names,
+    pending_intervals,
     read_cursor,
     read_cursors,
 )
-from pulsar_admin.store.model.extent import Extent, extent_of, pending_intervals
-from pulsar_admin.store.model.managed_nodes import iter_other_ledgers, other_path
-from pulsar_admin.store.model.partitions import existing_partitions, iter_partitioned, read_partitioned
+from pulsar_admin.store.model.nodes import iter_other_ledgers, other_path
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
-from pulsar_admin.store.model.resources import current_cluster, find_json, list_tenants, tenant_path
-from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_topics, list_partitions, read_topic
+from pulsar_admin.store.model.resources import (
+    bundle_data_path,
+    current_cluster,
+    find_json,
+    list_tenants,
+    local_policies_path,
+    tenant_path,
+)
+from pulsar_admin.store.model.topics import (
+    Topic,
+    TopicLedger,
+    existing_partitions,
+    iter_partitioned,
+    iter_topics,
+    list_partitions,
+    read_partitioned,
+    read_topic,
+)
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, shell_word
 from pulsar_admin.store.policies.trimming import trimmable
 from pulsar_admin.store.wording import counted, listed, plural

@@ -11,8 +11,7 @@ from pulsar_admin.store.changes.resets import batch_size, bit_words, check_posit
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.db.clocks import Clock
 from pulsar_admin.store.errors import InvalidValue, NotSeen, Refused
-from pulsar_admin.store.model.cursors import Cursor
-from pulsar_admin.store.model.extent import Extent, extent_of, pending_intervals, subtract
+from pulsar_admin.store.model.cursors import Cursor, Extent, extent_of, pending_intervals, subtract
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import EARLIEST, LATEST, Position

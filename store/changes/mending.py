@@ -46,8 +46,14 @@ from pulsar_admin.store.facts.unlisted import find_newer
 from pulsar_admin.store.facts.vanished import find_vanished
 from pulsar_admin.store.model.broken import find_missing
 from pulsar_admin.store.model.coverage import absent_of
-from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
-from pulsar_admin.store.model.extent import Extent, extent_of
+from pulsar_admin.store.model.cursors import (
+    COMPACTION_CURSOR,
+    Cursor,
+    Extent,
+    extent_of,
+    iter_cursor_names,
+    read_cursor,
+)
 from pulsar_admin.store.model.ledger_owners import all_owners, custom_text, read_owners
 from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_entry_ids
 from pulsar_admin.store.model.messages import MessageReader, ReadOptions

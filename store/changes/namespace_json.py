@@ -16,8 +16,14 @@ from pulsar_admin.store.codec.policies import JsonObject, encode_json_object
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import InvalidValue, Refused, ResourceNotFound, TopicNotFound
-from pulsar_admin.store.model.bundles import DEFAULT_BUNDLES, bundles_of, local_policies_path, read_policies
-from pulsar_admin.store.model.resources import find_json, read_tenant
+from pulsar_admin.store.model.resources import (
+    DEFAULT_BUNDLES,
+    bundles_of,
+    find_json,
+    local_policies_path,
+    read_policies,
+    read_tenant,
+)
 from pulsar_admin.store.names import NamespaceName, TopicName, shell_word
 
 ACTIONS = ("produce", "consume", "functions", "sources", "sinks", "packages")

@@ -41,7 +41,7 @@ from pulsar_admin.store.errors import (
     reason_of,
 )
 from pulsar_admin.store.files import read_file
-from pulsar_admin.store.model.extent import Extent
+from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.redaction import hide_secrets_in
 from pulsar_admin.store.model.references import references

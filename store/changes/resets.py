@@ -33,8 +33,15 @@ from pulsar_admin.store.errors import (
 )
 from pulsar_admin.store.model.broken import find_broken
 from pulsar_admin.store.model.copy_age import AsOf, find_as_of, read_copy_age
-from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, read_cursor
-from pulsar_admin.store.model.extent import Extent, extent_of, pending_intervals, subtract
+from pulsar_admin.store.model.cursors import (
+    COMPACTION_CURSOR,
+    Cursor,
+    Extent,
+    extent_of,
+    pending_intervals,
+    read_cursor,
+    subtract,
+)
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, expand_topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, Position, TopicName, parse_position, parse_topic

@@ -42,40 +42,49 @@ from pulsar_admin.store.errors import (
     reason_of,
 )
 from pulsar_admin.store.files import read_file
-from pulsar_admin.store.model.bundles import (
-    DEFAULT_BUNDLES,
-    Bundle,
-    bound,
-    bundle_topics,
-    bundles_of,
-    iter_bundles,
-    local_policies_path,
-    read_bundle,
-    read_bundles,
-    read_policies,
-)
-from pulsar_admin.store.model.dynamic_config import CONFIGURATION_PATH, DYNAMIC_SETTINGS, read_configuration
-from pulsar_admin.store.model.isolation import POLICY, is_expression, isolation_path
-from pulsar_admin.store.model.limits import GROUP, QUOTA, group_path, quota_path, read_group
-from pulsar_admin.store.model.racks import BOOKIE, RACKS_PATH, read_rack, read_racks
 from pulsar_admin.store.model.resources import (
+    BOOKIE_RACK,
+    BUNDLE_QUOTA,
     CLUSTER,
     CLUSTER_URL,
+    CONFIGURATION_PATH,
+    DEFAULT_BUNDLES,
     DOMAIN,
+    DYNAMIC_SETTINGS,
     GLOBAL_CLUSTER,
+    ISOLATION_POLICY,
     MIGRATION,
+    RACKS_PATH,
+    RESOURCE_GROUP,
     TENANT,
     TENANTS_PATH,
+    Bundle,
+    bound,
+    bundle_quota_path,
+    bundle_topics,
+    bundles_of,
     check_cluster,
     cluster_path,
     current_cluster,
     domain_path,
     find_json,
+    is_expression,
+    isolation_path,
+    iter_bundles,
     list_clusters,
+    local_policies_path,
     migration_path,
+    read_bundle,
+    read_bundles,
     read_cluster,
+    read_configuration,
     read_domains,
+    read_policies,
+    read_rack,
+    read_racks,
+    read_resource_group,
     read_tenant,
+    resource_group_path,
     tenant_path,
 )
 from pulsar_admin.store.model.topics import iter_namespaces
@@ -386,7 +395,7 @@ def plan_set_rack(txn: Txn, bookie: str, group: str, place: JsonObject, now_ms: 
             " beginning and end of the rack name string."
         )
     after = _without_rack(read_racks(txn), bookie)
-    after[group] = {**after.get(group, {}), bookie: BOOKIE.replace(None, place)}
+    after[group] = {**after.get(group, {}), bookie: BOOKIE_RACK.replace(None, place)}
     return _plan_racks(txn, "bookies set-bookie-rack", bookie, after, now_ms)
 
 
@@ -440,7 +449,7 @@ def plan_set_isolation(txn: Txn, cluster: str, name: str, policy: JsonObject, no
         shown = {**policy, "unload_scope": policy.get("unload_scope")}
         raise InvalidValue(f"Invalid format of input policy data. policy: {name}; data: {{", data=shown)
     found = find_json(txn, isolation_path(cluster)) or {}
-    after = {**found, name: POLICY.replace(found.get(name), policy)}
+    after = {**found, name: ISOLATION_POLICY.replace(found.get(name), policy)}
     return _plan_isolation(txn, "ns-isolation-policy set", cluster, name, after, now_ms)
 
 
@@ -462,34 +471,34 @@ def _plan_isolation(txn: Txn, command: str, cluster: str, name: str, after: Json
 
 def plan_group(txn: Txn, command: str, name: str, rates: Mapping[str, int | None], now_ms: int) -> Plan:
     """Plan making or changing a resource group: of RATES those that are None stay, −1 where there were none."""
-    found = find_json(txn, group_path(name))
+    found = find_json(txn, resource_group_path(name))
     given = {key: value for key, value in rates.items() if value is not None}
-    after = GROUP.replace(found, {**(found or {}), **given})
-    return plan_node(txn, command, NodeChange(f"resource group {name}", group_path(name), after), now_ms)
+    after = RESOURCE_GROUP.replace(found, {**(found or {}), **given})
+    return plan_node(txn, command, NodeChange(f"resource group {name}", resource_group_path(name), after), now_ms)
 
 
 def plan_delete_group(txn: Txn, name: str, now_ms: int) -> Plan:
     """Plan deleting a resource group; raises ResourceNotFound, Refused while namespaces are in it."""
-    read_group(txn, name)
+    read_resource_group(txn, name)
     paths = (node.path for node in iter_nodes(txn, f"{TENANTS_PATH}/") if node.path.count("/") > 3)
     users = [path for path in paths if (find_json(txn, path) or {}).get("resource_group_name") == name]
     if users:
         names = ", ".join(path.removeprefix(f"{TENANTS_PATH}/") for path in users)
         raise Refused("ResourceGroup is in use", hint=f"by {names}", name=name)
-    change = NodeChange(f"resource group {name}", group_path(name), None)
+    change = NodeChange(f"resource group {name}", resource_group_path(name), None)
     return plan_node(txn, "resourcegroups delete", change, now_ms)
 
 
 def plan_quota(txn: Txn, bundle: Bundle | None, quota: Mapping[str, float | bool], now_ms: int) -> Plan:
     """Plan setting the quota of a bundle; None: the default one."""
-    path = quota_path(bundle)
-    after = QUOTA.replace(find_json(txn, path), quota)
+    path = bundle_quota_path(bundle)
+    after = BUNDLE_QUOTA.replace(find_json(txn, path), quota)
     return plan_node(txn, "resource-quotas set", NodeChange(_quota(bundle), path, after), now_ms)
 
 
 def plan_reset_quota(txn: Txn, bundle: Bundle, now_ms: int) -> Plan:
     """Plan forgetting the quota of a bundle; raises ResourceNotFound where it has none."""
-    path = quota_path(bundle)
+    path = bundle_quota_path(bundle)
     if find_json(txn, path) is None:
         raise ResourceNotFound(f"path {path} not found.", hint="the default quota counts there already", path=path)
     change = NodeChange(_quota(bundle), path, None)

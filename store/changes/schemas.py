@@ -39,7 +39,7 @@ from pulsar_admin.store.codec.schema import (
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import EntryCorrupt, InvalidValue, Refused
-from pulsar_admin.store.model.managed_nodes import other_path
+from pulsar_admin.store.model.nodes import other_path
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import find_locator, live_versions
 from pulsar_admin.store.model.topics import check_namespace

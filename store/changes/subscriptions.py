@@ -29,8 +29,9 @@ from pulsar_admin.store.model.cursors import (
     INTERNAL_PROPERTY_PREFIX,
     REPLICATOR_PREFIX,
     Cursor,
+    extent_of,
+    pending_intervals,
 )
-from pulsar_admin.store.model.extent import extent_of, pending_intervals
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import Topic

@@ -62,7 +62,7 @@ from pulsar_admin.store.codec.topicpolicies import decode_topic_policies
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
 from pulsar_admin.store.errors import MetadataCorrupt, Refused
-from pulsar_admin.store.model.extent import Extent
+from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.schemas import find_locator, find_schema
 from pulsar_admin.store.model.topics import expand_topic, partition_count, read_topic

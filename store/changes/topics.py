@@ -23,9 +23,8 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StoreError, TopicNotFound
 from pulsar_admin.store.model.cursors import is_subscription, iter_cursor_names, read_cursor
-from pulsar_admin.store.model.partitions import read_partitioned
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import check_namespace, list_partitions, read_topic
+from pulsar_admin.store.model.topics import check_namespace, list_partitions, read_partitioned, read_topic
 from pulsar_admin.store.model.transactions import ASSIGN
 from pulsar_admin.store.names import PARTITION_SUFFIX, Position, TopicName, shell_word
 from pulsar_admin.store.wording import counted, listed, plural

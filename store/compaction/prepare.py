@@ -20,8 +20,7 @@ from pulsar_admin.store.compaction.tail import (
 )
 from pulsar_admin.store.compaction.view import CompactedView, find_compaction_cursor, open_view
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt
-from pulsar_admin.store.model.cursors import Cursor
-from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.cursors import Cursor, iter_ledger_parts
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import Topic

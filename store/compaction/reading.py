@@ -19,7 +19,7 @@ from pulsar_admin.store.compaction.tail import find_topic_end, rank_behind
 from pulsar_admin.store.compaction.view import CompactedView, find_compacted_view, read_compacted_entry
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
-from pulsar_admin.store.model.extent import Extent, extent_of
+from pulsar_admin.store.model.cursors import Extent, extent_of
 from pulsar_admin.store.model.ledgers import find_times
 from pulsar_admin.store.model.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions
 from pulsar_admin.store.model.reader import EntryReader

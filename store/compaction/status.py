@@ -28,8 +28,7 @@ from pulsar_admin.store.compaction.view import (
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
-from pulsar_admin.store.model.cursors import Cursor, CursorSource
-from pulsar_admin.store.model.extent import Extent, extent_of
+from pulsar_admin.store.model.cursors import Cursor, CursorSource, Extent, extent_of
 from pulsar_admin.store.model.ledgers import Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
 from pulsar_admin.store.model.messages import ENTRY_ERRORS
 from pulsar_admin.store.model.reader import EntryReader

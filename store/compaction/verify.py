@@ -38,7 +38,7 @@ from pulsar_admin.store.compaction.view import CompactedView
 from pulsar_admin.store.errors import EntryCorrupt, StoreError
 from pulsar_admin.store.kernels import compaction as kernel
 from pulsar_admin.store.kernels import slots as slot_kernel
-from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.messages import explode
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic

@@ -15,8 +15,7 @@ from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.delayed import Part
 from pulsar_admin.store.db.delayed_entries import DelayedRows, join_rows
 from pulsar_admin.store.errors import Corrupt, NotFound
-from pulsar_admin.store.model.cursors import Cursor, CursorSource
-from pulsar_admin.store.model.extent import Intervals
+from pulsar_admin.store.model.cursors import Cursor, CursorSource, Intervals
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position

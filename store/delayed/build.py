@@ -25,8 +25,7 @@ from pulsar_admin.store.delayed.backlog import DelayScan, intervals_of, is_withi
 from pulsar_admin.store.delayed.partitions import PartitionSource
 from pulsar_admin.store.delayed.runs import SortedRuns
 from pulsar_admin.store.errors import StalePlan
-from pulsar_admin.store.model.cursors import Cursor, read_cursor
-from pulsar_admin.store.model.extent import Intervals, parts_of, pending_intervals, subtract
+from pulsar_admin.store.model.cursors import Cursor, Intervals, parts_of, pending_intervals, read_cursor, subtract
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import Position, TopicName

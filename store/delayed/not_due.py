@@ -10,8 +10,7 @@ from pulsar_admin.store.changes.cursors import CursorMove
 from pulsar_admin.store.changes.plan import DelayLoss, NotDue
 from pulsar_admin.store.codec.policies import EVICTION
 from pulsar_admin.store.errors import EntryLogCorrupt, MetadataCorrupt, NotWritable, SourceChanged
-from pulsar_admin.store.model.cursors import Cursor
-from pulsar_admin.store.model.extent import Intervals, pending_intervals, subtract
+from pulsar_admin.store.model.cursors import Cursor, Intervals, pending_intervals, subtract
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import TopicName, shell_word

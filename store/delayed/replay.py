@@ -10,7 +10,7 @@ from msgspec import Struct
 from pulsar_admin.store.db.delayed_entries import DelayedRows
 from pulsar_admin.store.delayed.waiting import Waiting
 from pulsar_admin.store.delayed.wheel import Dispatch, Source, TimeWheel
-from pulsar_admin.store.model.window import check_times
+from pulsar_admin.store.model.messages import check_times
 
 
 class Replayed(Struct, frozen=True):

@@ -19,8 +19,7 @@ from pulsar_admin.store.db.delayed_entries import DelayedRows
 from pulsar_admin.store.delayed.backlog import is_within
 from pulsar_admin.store.delayed.buckets import Bucket, iter_buckets
 from pulsar_admin.store.delayed.waiting import Waiting
-from pulsar_admin.store.model.cursors import Cursor
-from pulsar_admin.store.model.extent import extent_of, pending_intervals
+from pulsar_admin.store.model.cursors import Cursor, extent_of, pending_intervals
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN

@@ -18,8 +18,7 @@ from pulsar_admin.store.delayed.partitions import PartitionSource
 from pulsar_admin.store.delayed.places import Place, Places, distinct
 from pulsar_admin.store.delayed.waiting import is_current
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.cursors import Cursor
-from pulsar_admin.store.model.extent import parts_of, pending_intervals
+from pulsar_admin.store.model.cursors import Cursor, parts_of, pending_intervals
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import TopicName, shell_word

@@ -16,8 +16,7 @@ from pulsar_admin.store.delayed.build import rules_of
 from pulsar_admin.store.delayed.partitions import PartitionSource
 from pulsar_admin.store.delayed.runs import SortedRuns
 from pulsar_admin.store.delayed.wheel import Source
-from pulsar_admin.store.model.cursors import Cursor
-from pulsar_admin.store.model.extent import parts_of, pending_intervals, subtract
+from pulsar_admin.store.model.cursors import Cursor, parts_of, pending_intervals, subtract
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN

@@ -16,8 +16,8 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.disks.logs import Entries
 from pulsar_admin.store.errors import Corrupt, SourceChanged
+from pulsar_admin.store.model.coverage import stripes_of
 from pulsar_admin.store.model.ledgers import find_metadata, iter_blocks, read_ledger
-from pulsar_admin.store.model.placement import stripes_of
 
 
 class FilePlace(NamedTuple):

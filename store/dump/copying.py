@@ -33,18 +33,17 @@ from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, decode_sc
 from pulsar_admin.store.db.environment import Store, Txn, open_store
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused
-from pulsar_admin.store.model.bundles import local_policies_path
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     REPLICATOR_PREFIX,
     Cursor,
+    extent_of,
     iter_cursor_names,
     read_cursor,
 )
-from pulsar_admin.store.model.extent import extent_of
 from pulsar_admin.store.model.ledgers import find_metadata, find_times
 from pulsar_admin.store.model.reader import EntryReader, open_reader
-from pulsar_admin.store.model.resources import tenant_path
+from pulsar_admin.store.model.resources import local_policies_path, tenant_path
 from pulsar_admin.store.model.topics import Topic, TopicLedger, expand_topic, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, shell_word
 from pulsar_admin.store.policies.in_force import iter_stored

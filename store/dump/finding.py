@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.files import catalogued_bytes
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic
-from pulsar_admin.store.model.whole import is_whole, may_be_broken
+from pulsar_admin.store.model.topics import Topic, is_whole, may_be_broken
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, READ_FROM, BrokerSetup
 from pulsar_admin.store.search.by_time import Found, find_by_event_time, find_first_at_or_after
@@ -186,7 +185,7 @@ def gaps_before(found: FoundEntry) -> list[str]:
         gaps.append(f"{found.topic}: see what is lost with: pulsar-admin ledgers missing")
     bookies = [bookie for doubt in found.doubts for bookie in doubt.bookies]
     if bookies:
-        from pulsar_admin.store.model.absent_bookies import bring_hint
+        from pulsar_admin.store.model.coverage import bring_hint
 
         gaps.append(f"{found.topic}: {bring_hint(bookies[0])}")
     if found.unreadable:
@@ -282,7 +281,7 @@ def _search(
 
 
 def _find_event(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
-    from pulsar_admin.store.model.window import Window
+    from pulsar_admin.store.model.messages import Window
     from pulsar_admin.store.search.window import is_small
 
     if is_small(reader.txn, topic, Window(start_ms=time_ms, clock=EVENT), None):

@@ -17,7 +17,7 @@ from pulsar_admin.store.dump.columns import HELPERS, DumpColumns
 from pulsar_admin.store.dump.options import DumpOptions
 from pulsar_admin.store.dump.tables import EntryColumns, entry_batch, json_text, known_text
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
-from pulsar_admin.store.model.extent import Extent, extent_of, iter_ledger_parts
+from pulsar_admin.store.model.cursors import Extent, extent_of, iter_ledger_parts
 from pulsar_admin.store.model.ledgers import iter_gaps
 from pulsar_admin.store.model.messages import MessageReader, ReadOptions
 from pulsar_admin.store.model.reader import EntryReader

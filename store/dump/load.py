@@ -28,7 +28,7 @@ from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.dump.rows import EntryRows, ledger_runs
 from pulsar_admin.store.dump.source import Source
 from pulsar_admin.store.errors import InvalidValue, Refused
-from pulsar_admin.store.model.extent import Extent
+from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import partition_count, read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_topic

@@ -10,17 +10,13 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.dump.options import DumpOptions
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.entries import read_message
-from pulsar_admin.store.model.message_row import MessageRow, message_row
-from pulsar_admin.store.model.messages import Message, ReadOptions
+from pulsar_admin.store.model.messages import Decoded, Message, MessageRow, ReadOptions, message_row, read_message
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from pulsar_admin.store.model.schemas import Decoded
 
 
 class TopicMessages:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
-from pulsar_admin.store.model.window import Window
+from pulsar_admin.store.model.messages import Window
 
 if TYPE_CHECKING:
     from pulsar_admin.store.compaction.view import CompactedView

@@ -17,10 +17,9 @@ from pulsar_admin.store.dump.job import Dumped, iter_window_rows
 from pulsar_admin.store.dump.options import DumpOptions
 from pulsar_admin.store.dump.tables import json_columns
 from pulsar_admin.store.errors import EncryptedPayload, EntryCorrupt, StoreError
-from pulsar_admin.store.model.message_row import MessageRow
+from pulsar_admin.store.model.messages import EVENT, MessageRow, Window
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
-from pulsar_admin.store.model.window import EVENT, Window
 from pulsar_admin.store.names import EARLIEST, Position, TopicName
 from pulsar_admin.store.scan.arrow import numbers_of, strings
 from pulsar_admin.store.scan.messages import UNDECIDED, message_schema
@@ -183,7 +182,7 @@ def _undecoded(topic: TopicName, batch: pa.RecordBatch) -> Iterator[StoreError]:
 
 
 def iter_rows(topic: TopicName, batch: pa.RecordBatch) -> Iterator[MessageRow]:
-    """Yield the messages of BATCH as ``store.model.message_row.message_row`` makes them."""
+    """Yield the messages of BATCH as ``store.model.messages.message_row`` makes them."""
     columns = json_columns(batch)
     values = (columns.get(name, repeat(None, len(batch))) for name in _ROW)
     for row in map(MessageRow, repeat(str(topic), len(batch)), *values):

@@ -13,8 +13,7 @@ from pulsar_admin.store.dump.messages import TopicMessages
 from pulsar_admin.store.dump.options import DumpOptions
 from pulsar_admin.store.dump.reading import iter_matches
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.message_row import MessageRow, message_row
-from pulsar_admin.store.model.messages import Message, MessageReader, ReadOptions
+from pulsar_admin.store.model.messages import Message, MessageReader, MessageRow, ReadOptions, message_row
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import value_decoder
 from pulsar_admin.store.model.topics import Topic

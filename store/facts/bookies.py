@@ -16,13 +16,16 @@ from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.owners import Owner, OwnerKind
 from pulsar_admin.store.db.unserved import iter_unserved
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.absent_bookies import find_gone_bookies
 from pulsar_admin.store.model.broken import GONE, Missing, Thinned, find_missing, iter_thinned, iter_unreadable
-from pulsar_admin.store.model.coverage import lacking_of
+from pulsar_admin.store.model.coverage import (
+    ensemble_bookies,
+    find_gone_bookies,
+    lacking_of,
+    read_confirmed,
+    read_shortfalls,
+)
 from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor
 from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
-from pulsar_admin.store.model.open_end import read_confirmed, read_shortfalls
-from pulsar_admin.store.model.placement import ensemble_bookies
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import FileKind, parse_topic

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry, is_chunk
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.extent import Intervals
+from pulsar_admin.store.model.cursors import Intervals
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position

@@ -15,9 +15,9 @@ from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.trees import Tree, lacks_ledgers, lacks_managed_ledgers, unknown_trees
 from pulsar_admin.store.facts.unlisted import HeldLedgers, UnlistedLedgers, find_newer, find_unlisted
-from pulsar_admin.store.model.absent_bookies import find_unknown_bookies
+from pulsar_admin.store.model.coverage import find_unknown_bookies
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
-from pulsar_admin.store.model.managed_nodes import iter_other_ledgers
+from pulsar_admin.store.model.nodes import iter_other_ledgers
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.sources.roots import stored_roots

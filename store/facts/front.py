@@ -7,8 +7,7 @@ from msgspec import Struct
 from pulsar_admin.store.codec.buffer import signed
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.codec.message import is_batch, is_marker, transaction_id
-from pulsar_admin.store.model.message_row import MARKER_NAMES
-from pulsar_admin.store.model.messages import Message, MessageReader, explode
+from pulsar_admin.store.model.messages import MARKER_NAMES, Message, MessageReader, explode
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import Position
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.managed_nodes import iter_other_cursors, iter_other_ledgers
+from pulsar_admin.store.model.nodes import iter_other_cursors, iter_other_ledgers
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import MANAGED_LEDGERS
 from pulsar_admin.store.wording import counted

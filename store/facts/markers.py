@@ -16,7 +16,7 @@ from pulsar_admin.store.codec.message import is_marker
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.chunks import read_header
 from pulsar_admin.store.facts.delays import NotDue
-from pulsar_admin.store.model.extent import Extent, Intervals, extent_of, iter_ledger_parts
+from pulsar_admin.store.model.cursors import Extent, Intervals, extent_of, iter_ledger_parts
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position

@@ -12,8 +12,8 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
+from pulsar_admin.store.model.coverage import read_confirmed
 from pulsar_admin.store.model.ledgers import find_ledger
-from pulsar_admin.store.model.open_end import read_confirmed
 
 MARKS = "/ledgers/underreplication/ledgers/"
 """Of ``ZkLedgerUnderreplicationManager`` (BookKeeper 4.17): below it a node ``urL0000000009`` for a ledger, in four levels of its id."""

@@ -18,7 +18,7 @@ from pulsar_admin.store.facts.counts import subscriptions_of
 from pulsar_admin.store.facts.plain import find_plain_nodes
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.cursors import backlog_entries, is_consumed, merge_ranges
-from pulsar_admin.store.model.topics import rank_of, read_open_end
+from pulsar_admin.store.model.topics import rank_of, read_open_size
 from pulsar_admin.store.names import PERSISTENT, NamespaceName, TopicName
 from pulsar_admin.store.policies.in_force import find_common
 from pulsar_admin.store.policies.trimming import BROKER_DEFAULT, consumed_by, count_let_go
@@ -144,7 +144,7 @@ class PlainTopics:
         ledgers, cursors = [*nodes.ledgers], nodes.cursors
         ledger_id, entries, size_bytes, closed_ms = ledgers[-1]
         if not closed_ms:
-            entries, size_bytes = read_open_end(self._txn, ledger_id)
+            entries, size_bytes = read_open_size(self._txn, ledger_id)
             ledgers[-1] = ledger_id, entries, size_bytes, closed_ms
         ids, ranks, sizes, end = [], [0], [], (ledgers[0][0], -1)
         for ledger_id, entries, size_bytes, _ in ledgers:

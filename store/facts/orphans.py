@@ -10,9 +10,8 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.own_ledgers import find_own_ledgers
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
-from pulsar_admin.store.model.ledger_owners import all_owners, custom_text
+from pulsar_admin.store.model.ledger_owners import all_owners, custom_text, indexed_ids, loose_of
 from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_indexed_ids, merge_ids, sorted_ledger_ids
-from pulsar_admin.store.model.loose import indexed_ids, loose_of
 
 LEAKED_INDEX = "leaked-index"
 UNREFERENCED = "unreferenced"

@@ -11,8 +11,7 @@ from pulsar_admin.store.codec.policies import PartitionedTopic
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.partitions import iter_partitioned, read_partitioned
-from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.model.topics import iter_partitioned, iter_topics, read_partitioned, read_topic
 from pulsar_admin.store.names import PARTITION_SUFFIX, TopicName
 
 

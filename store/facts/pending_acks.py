@@ -8,8 +8,7 @@ from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.model.broken import NO_LEDGER, NO_METADATA, BrokenLedger, find_broken
 from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, find_pending_ack_logs, read_topic
-from pulsar_admin.store.model.whole import may_be_broken
+from pulsar_admin.store.model.topics import Topic, find_pending_ack_logs, may_be_broken, read_topic
 from pulsar_admin.store.names import PENDING_ACK_SUFFIX, Position, TopicName
 
 

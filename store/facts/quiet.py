@@ -19,12 +19,11 @@ from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.clocks import is_on_time
 from pulsar_admin.store.facts.plain import find_plain_nodes
 from pulsar_admin.store.facts.unclosed import last_write_ms
+from pulsar_admin.store.model.coverage import read_shortfalls
 from pulsar_admin.store.model.cursors import is_subscription
 from pulsar_admin.store.model.ledgers import find_sums, find_whole
-from pulsar_admin.store.model.open_end import read_shortfalls
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import find_pending_ack_logs, iter_all_namespaces, iter_topics
-from pulsar_admin.store.model.whole import lacks_bookies
+from pulsar_admin.store.model.topics import find_pending_ack_logs, iter_all_namespaces, iter_topics, lacks_bookies
 from pulsar_admin.store.names import PENDING_ACK_SUFFIX, PERSISTENT, NamespaceName, TopicName, encode_name
 from pulsar_admin.store.policies.in_force import find_common
 

@@ -18,8 +18,17 @@ from pulsar_admin.store.facts.delays import NotDue, TtlConflict, find_ttl_confli
 from pulsar_admin.store.facts.pending_acks import PendingAckLog, read_pending_ack_log
 from pulsar_admin.store.model.broken import NOT_SEEN, BrokenLedger
 from pulsar_admin.store.model.coverage import absent_of
-from pulsar_admin.store.model.cursors import Cursor, is_consumed, is_own, normal_ranges
-from pulsar_admin.store.model.extent import Extent, Intervals, extent_of, pending_intervals, subtract
+from pulsar_admin.store.model.cursors import (
+    Cursor,
+    Extent,
+    Intervals,
+    extent_of,
+    is_consumed,
+    is_own,
+    normal_ranges,
+    pending_intervals,
+    subtract,
+)
 from pulsar_admin.store.model.transactions import Buffer, read_pending_acks
 from pulsar_admin.store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, Position
 from pulsar_admin.store.policies.in_force import MessageTtl, find_delivery, may_delay

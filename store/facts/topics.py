@@ -13,22 +13,21 @@ from pulsar_admin.store.errors import MetadataCorrupt, StoreError
 from pulsar_admin.store.facts import Unknown, fact
 from pulsar_admin.store.facts.clocks import Clocks, read_clocks
 from pulsar_admin.store.facts.subscriptions import SubscriptionFacts
-from pulsar_admin.store.model.absent_bookies import AbsentBookies, find_absent_bookies
 from pulsar_admin.store.model.broken import BrokenLedger, find_broken
+from pulsar_admin.store.model.coverage import AbsentBookies, find_absent_bookies
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     DEDUP_CURSOR,
     Cursor,
+    Intervals,
     backlog_size_bytes,
     read_cursor,
     read_each_cursor,
 )
-from pulsar_admin.store.model.extent import Intervals
-from pulsar_admin.store.model.managed_nodes import iter_other_cursors
+from pulsar_admin.store.model.nodes import iter_other_cursors
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.model.topics import Topic, may_be_broken
 from pulsar_admin.store.model.transactions import Buffer, OpenTransaction, read_buffer
-from pulsar_admin.store.model.whole import may_be_broken
 from pulsar_admin.store.names import PERSISTENT, Position
 from pulsar_admin.store.policies.in_force import MessageTtl, PoliciesInForce, read_in_force
 from pulsar_admin.store.policies.quotas import QuotaState, iter_quota_states

@@ -16,7 +16,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_incompleteness
 from pulsar_admin.store.db.tree import iter_children, iter_paths, tree_key
 from pulsar_admin.store.errors import Refused
-from pulsar_admin.store.model.absent_bookies import knows_no_bookie
+from pulsar_admin.store.model.coverage import knows_no_bookie
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
 from pulsar_admin.store.names import LEDGERS, MANAGED_LEDGERS, shell_word
 from pulsar_admin.store.sources.roots import stored_roots

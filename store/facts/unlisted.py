@@ -27,8 +27,8 @@ from pulsar_admin.store.db.owners import Owner, OwnerKind, find_owners, has_owne
 from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
 from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.model.ledger_owners import find_loose_indexed
 from pulsar_admin.store.model.ledgers import find_times, has_node, iter_indexed_ids, merge_ids
-from pulsar_admin.store.model.loose import find_loose_indexed
 from pulsar_admin.store.names import parse_owner
 
 _SHOWN = 5

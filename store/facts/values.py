@@ -1,16 +1,144 @@
-"""Values of metadata nodes that say more than this version knows: one pass over the nodes whose structure is known."""
+"""Values of metadata nodes: those of which there is nothing to say, and what of the others this version does not know.
+
+Of the millions of nodes that a store may have nearly all are topics, cursors and ledgers that can be read and have nothing of a newer
+version. These, the usual ones, are told at a fifth of the cost of their decoders, with which this agrees; what it is in doubt about is not
+usual.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from msgspec import Struct
 
+from pulsar_admin.store.codec.cursor import find_usual_cursor
+from pulsar_admin.store.codec.ledgermetadata import LoneLedger, find_usual_ledger
+from pulsar_admin.store.codec.managedledger import find_usual_ledgers
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.tree import decode_node
-from pulsar_admin.store.model.unknown_values import unknown_in
-from pulsar_admin.store.model.usual_nodes import iter_unusual
+from pulsar_admin.store.db.owners import OwnerKind
+from pulsar_admin.store.db.tree import decode_node, plain_value
+from pulsar_admin.store.errors import IndexCorrupt
+from pulsar_admin.store.model.coverage import find_lone_bookie
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR
+from pulsar_admin.store.model.ledgers import LoneLedgers
+from pulsar_admin.store.model.nodes import unknown_in
+from pulsar_admin.store.model.references import NAMING_PREFIXES, References
+from pulsar_admin.store.names import INT_MAX
 from pulsar_admin.store.wording import counted, listed
+
+_NODE = re.compile(
+    rb"/(?:managed-ledgers/[\w.=:-]+/[\w.=:-]+/persistent/[A-Za-z0-9_.-]+(/[!-.0-~]+)?|ledgers/([0-9]{2})/([0-9]{4})/L([0-9]{4}))"
+)
+"""A topic whose name is encoded as it is, a cursor (group 1), or a ledger (groups 2 to 4)."""
+_KEY_MAX_BYTES = 400
+_KEPT_KEYS = 100_000
+_NOT_PLAIN = frozenset(b"%+")
+_COMPACTION = b"/" + COMPACTION_CURSOR.encode()
+_NAMING = tuple(prefix.encode() for prefix in NAMING_PREFIXES)
+
+
+class Usual(NamedTuple):
+    """A usual node: the ledgers that it names. ``says_more``: it may name others, which ``References.see`` finds.
+
+    Of a ledger with one bookie: its id and what its metadata says.
+    """
+
+    ledger_ids: list[int]
+    says_more: bool = False
+    ledger_id: int = -1
+    lone: LoneLedger | None = None
+
+
+_LEDGER = Usual([])
+
+
+def find_usual(key: bytes, row: bytes) -> Usual | None:
+    """Return the node with KEY and ROW of the tree if it has the name that leads to it, can be decoded, and says nothing unknown.
+
+    Of a ledger only if it can be parsed: the sweep of ledgers decodes them.
+    """
+    found = _NODE.fullmatch(key) if len(key) <= _KEY_MAX_BYTES else None
+    value = plain_value(row)
+    if found is None or not value:
+        return None
+    cursor, *digits = found.groups()
+    if digits[0] is not None:
+        ledger_id, ledger = int(b"".join(digits)), find_usual_ledger(value)
+        if ledger is None or ledger_id >= INT_MAX:
+            return None
+        return _LEDGER if ledger.lone is None else Usual([], False, ledger_id, ledger.lone)
+    if cursor is None:
+        ledger_ids = find_usual_ledgers(value)
+        return None if ledger_ids is None else Usual(ledger_ids)
+    usual = find_usual_cursor(value)
+    if usual is None or usual.has_properties or not _NOT_PLAIN.isdisjoint(cursor) or cursor == _COMPACTION:
+        return None if usual is None else Usual([], says_more=True)
+    return Usual([usual.ledger_id] if usual.ledger_id >= 0 else [])
+
+
+def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
+    """Yield (key, row) of the nodes of the tree that are not usual, in order.
+
+    A snapshot keeps which these are, if they are not many, what all nodes name, for ``find_references``, and what the metadata of
+    ledgers says, for ``store.model.coverage.read_shortfalls``.
+    """
+    kept: list[bytes] | None = txn.memo.get(iter_unusual)
+    if kept is not None:
+        for key in kept:
+            row = txn.get("tree", key)
+            if row is not None:
+                yield key, row
+        return
+    found, altered = list[bytes](), list[bytes]()
+    references: References | None = References()
+    lone = LoneLedgers(_find_lone_bookie(txn))
+    with txn.noting_altered(altered):
+        for key, row in txn.items("tree"):
+            usual = find_usual(key, row)
+            if usual is not None and usual.lone is not None:
+                lone.add(usual.ledger_id, usual.lone)
+            elif references is not None and not _note(references, key, row, usual):
+                references = None
+            if usual is None:
+                if len(found) <= _KEPT_KEYS:
+                    found.append(key)
+                yield key, row
+    if txn.is_snapshot and len(found) <= _KEPT_KEYS:
+        txn.memo[iter_unusual] = found
+    if txn.is_snapshot and references is not None and not altered:
+        txn.memo[References] = references
+    if txn.is_snapshot and not altered:
+        txn.memo[LoneLedgers] = lone
+
+
+def _find_lone_bookie(txn: Txn) -> str:
+    try:
+        return find_lone_bookie(txn)
+    except IndexCorrupt:
+        return ""  # the rules of the catalogue tell
+
+
+def _note(references: References, key: bytes, row: bytes, usual: Usual | None) -> bool:
+    """Note in REFERENCES what a node names; False where its row cannot be read."""
+    if usual is None or usual.says_more:
+        if not key.startswith(_NAMING):
+            return True
+        try:
+            node = decode_node(key, row)
+        except IndexCorrupt:
+            return False
+        references.see(node.path, node.value)
+    elif usual.ledger_ids:
+        _, _, tenant, namespace, _, name, *cursor = key.decode().split("/")
+        kind, topic = OwnerKind.CURSOR if cursor else OwnerKind.TOPIC, f"persistent://{tenant}/{namespace}/{name}"
+        references.add(usual.ledger_ids, kind, topic, *cursor)
+    return True
+
+
+# -- what is not known here -------------------------------------------------------------------------------------------
+
 
 _ROOTS = (b"/admin/", b"/ledgers/", b"/managed-ledgers/", b"/schemas/")
 

@@ -32,9 +32,8 @@ from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.history.versions import Version, iter_versions
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
-from pulsar_admin.store.model.ledger_owners import claimed_paths
+from pulsar_admin.store.model.ledger_owners import claimed_paths, loose_of
 from pulsar_admin.store.model.ledgers import find_ledger, sorted_ledger_ids
-from pulsar_admin.store.model.loose import loose_of
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import iter_headless, partition_count, read_topic

@@ -14,7 +14,7 @@ from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.history.events import is_passing, iter_claims
 from pulsar_admin.store.history.words import describe, entries_between, subject_of
-from pulsar_admin.store.model.structures import cursor_of_path
+from pulsar_admin.store.model.nodes import cursor_of_path
 from pulsar_admin.store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
 from pulsar_admin.store.sources.zookeeper import Tree
 from pulsar_admin.store.wording import counted

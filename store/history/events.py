@@ -13,7 +13,7 @@ from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.history.as_of import Moment
 from pulsar_admin.store.history.versions import Advance, Flaw, Version, iter_versions
 from pulsar_admin.store.history.words import describe
-from pulsar_admin.store.model.structures import cursor_of_path, decode_structure
+from pulsar_admin.store.model.nodes import cursor_of_path, decode_structure
 from pulsar_admin.store.names import (
     MANAGED_LEDGERS,
     NamespaceName,

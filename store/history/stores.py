@@ -17,8 +17,8 @@ from pulsar_admin.store.history.differences import (
     values_of,
 )
 from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.nodes import cursor_of_path
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.structures import cursor_of_path
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.sources.zookeeper import ServerFiles, read_tree

@@ -11,8 +11,8 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState,
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger
 from pulsar_admin.store.codec.schema import SchemaLocator
 from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.nodes import cursor_of_path, decode_structure
 from pulsar_admin.store.model.redaction import hide_secrets_in
-from pulsar_admin.store.model.structures import cursor_of_path, decode_structure
 from pulsar_admin.store.names import MANAGED_LEDGERS, Position, decode_name, topic_of_path
 from pulsar_admin.store.timespec import format_time_ms
 from pulsar_admin.store.wording import counted

@@ -19,19 +19,21 @@ from pulsar_admin.store.db.bookies import disks_of
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.unserved import has_unserved
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported
-from pulsar_admin.store.model.absent_bookies import find_absent_bookies, find_gone_bookies
 from pulsar_admin.store.model.coverage import (
     Outside,
     count_unseen,
+    ensemble_bookies,
+    find_absent_bookies,
+    find_gone_bookies,
     find_outside,
     iter_entry_gaps,
     read_disks,
     read_held,
+    read_open_end,
+    read_shortfalls,
 )
 from pulsar_admin.store.model.ledgers import Ledger, find_ledger, find_metadata, missing_ranges, read_ledger
-from pulsar_admin.store.model.placement import ensemble_bookies
-from pulsar_admin.store.model.topics import Topic, TopicLedger
-from pulsar_admin.store.model.whole import is_whole
+from pulsar_admin.store.model.topics import Topic, TopicLedger, is_whole
 from pulsar_admin.store.names import EVENTS, Position, shell_word
 from pulsar_admin.store.wording import counted, plural
 
@@ -143,8 +145,6 @@ def _cure(txn: Txn, missing: Missing) -> str:
 
 def iter_unreadable(txn: Txn) -> Iterator[Missing]:
     """Yield the ledgers of which clients do not get all, though files have it or since bookies are gone, by id."""
-    from pulsar_admin.store.model.open_end import read_shortfalls  # looks at all ledgers
-
     shortfalls, gone = read_shortfalls(txn), find_gone_bookies(txn)
     for ledger_id in sorted(shortfalls.ledgers | shortfalls.others):
         with suppress(StoreError):  # `store check` names what cannot be read
@@ -165,8 +165,6 @@ class Thinned(Struct, frozen=True):
 
 def iter_thinned(txn: Txn) -> Iterator[Thinned]:
     """Yield the ledgers that bookies which are gone left with fewer copies, and nothing worse, by id."""
-    from pulsar_admin.store.model.open_end import read_shortfalls  # looks at all ledgers
-
     gone = find_gone_bookies(txn)
     for ledger_id in sorted(read_shortfalls(txn).ledgers) if gone else ():
         with suppress(StoreError):  # `store check` names what cannot be read
@@ -195,8 +193,6 @@ def _silent(txn: Txn, ledger: Ledger) -> tuple[str, ...]:
     """Return the bookies that do not answer any more and without which nobody can close LEDGER."""
     if not find_gone_bookies(txn) or ledger.metadata is None or ledger.metadata.state is LedgerState.CLOSED:
         return ()
-    from pulsar_admin.store.model.open_end import read_open_end  # few stores lack a bookie
-
     end = read_open_end(txn, ledger)
     return () if end is None or end.verdict != "gone" else end.bookies
 
@@ -367,7 +363,5 @@ def end_unseen(txn: Txn, listed: TopicLedger) -> tuple[int | None, tuple[str, ..
     """Return from which entry on an open ledger may have more on bookies that are not imported, and on which; None: it ends here."""
     if not _may_go_on(txn, listed):
         return None, ()
-    from pulsar_admin.store.model.open_end import read_open_end  # few stores lack a bookie
-
     end = read_open_end(txn, read_ledger(txn, listed.ledger_id))
     return (None, ()) if end is None or end.verdict != "open" else (end.last_entry_id + 1, end.bookies)

@@ -10,8 +10,7 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.topics import Topic, partition_count, read_topic
-from pulsar_admin.store.model.whole import COMPACTION, may_be_broken
+from pulsar_admin.store.model.topics import COMPACTION, Topic, may_be_broken, partition_count, read_topic
 from pulsar_admin.store.names import EVENTS, NamespaceName, TopicName
 
 _COMPACTED = "CompactedTopicLedger"

@@ -9,26 +9,60 @@ outside       a file has it, and no bookie that clients ask serves it: a salvage
 nowhere       no file has it, and every bookie that should have it is here or gone
 not imported  a bookie that should have it may run, and is not imported: nobody knows
 ============  =======================================================================================================
+
+Of what was not imported it tells the bookies, and those without a journal; of a ledger that nobody closed, where BookKeeper's recovery
+would close it.
+
+Row (database ``state``): ``bookies``, JSON {"imported": [ids], "absent": [ids], "unknown": [ids]}; there where they are known.
+``unknown``: imported ones that metadata, which is there, names nowhere, neither in a cookie nor in an ensemble.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState
-from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.codec.ledgermetadata import (
+    COOKIES,
+    LedgerMetadata,
+    LedgerState,
+    LoneLedger,
+    decode_members,
+    find_lone_ledger,
+    ledger_id_of_path,
+)
+from pulsar_admin.store.db.backups import damaged_store
+from pulsar_admin.store.db.blocks import decode_sums, ledger_key
+from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.copies import has_copies, iter_copies
-from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
+from pulsar_admin.store.db.tree import iter_children, iter_values
 from pulsar_admin.store.db.unserved import has_unserved, iter_unserved
-from pulsar_admin.store.model.absent_bookies import find_absent_bookies, find_gone_bookies
-from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_blocks, missing_ranges
-from pulsar_admin.store.model.placement import Stripe, ensemble_bookies, stripes_of
-from pulsar_admin.store.wording import counted, plural
+from pulsar_admin.store.errors import StoreError, reason_of
+from pulsar_admin.store.model.ledgers import (
+    Ledger,
+    LoneLedgers,
+    WholeLedger,
+    WholeLedgers,
+    count_missing,
+    find_metadata,
+    find_whole,
+    iter_blocks,
+    iter_ledger_ids,
+    iter_ledger_values,
+    missing_ranges,
+    read_ledger,
+)
+from pulsar_admin.store.names import LONG_MAX, FileKind, shell_word
+from pulsar_admin.store.wording import counted, listed, plural
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -36,7 +70,207 @@ if TYPE_CHECKING:
     from pulsar_admin.store.aliases import Array
 
 
-SHORT_LEDGERS = "short ledgers"
+# -- which bookies should have an entry -------------------------------------------------------------------------------
+
+
+class Stripe(Struct, frozen=True):
+    """The entries ``first`` to ``last`` of one ensemble, both included. ``members``: bookie ids, each position's."""
+
+    first: int
+    last: int
+    members: tuple[str, ...]
+    write_quorum: int
+
+    def write_set(self, entry_id: int) -> tuple[str, ...]:
+        """Return the bookies that entry ENTRY_ID is written to, in the order they are asked in."""
+        size = len(self.members)
+        return tuple(self.members[(entry_id + place) % size] for place in range(self.write_quorum))
+
+    def residues(self, bookie: str) -> tuple[int, ...]:
+        """Return which entry ids modulo the ensemble's size BOOKIE is written, ascending."""
+        return _residues(self.members, self.write_quorum, bookie)
+
+    def counts(self) -> list[int]:
+        """Return how many of the entries have each id modulo the ensemble's size."""
+        size = len(self.members)
+        return [(self.last - residue) // size - (self.first - 1 - residue) // size for residue in range(size)]
+
+    def count(self, bookie: str) -> int:
+        """Return how many of the entries BOOKIE is written."""
+        counts = self.counts()
+        return sum(counts[residue] for residue in self.residues(bookie))
+
+    def holds(self, bookie: str, entry_ids: Array) -> Array:
+        """Return which of ENTRY_IDS (i64) are of this stripe and written to BOOKIE (bool each)."""
+        import numpy as np
+
+        table = np.zeros(len(self.members), bool)
+        table[list(self.residues(bookie))] = True
+        of_bookie: Array = (entry_ids >= self.first) & (entry_ids <= self.last) & table[entry_ids % len(self.members)]
+        return of_bookie
+
+
+@lru_cache(1024)
+def _residues(members: tuple[str, ...], write_quorum: int, bookie: str) -> tuple[int, ...]:
+    size = len(members)
+    places = [place for place, member in enumerate(members) if member == bookie]
+    return tuple(residue for residue in range(size) if any((place - residue) % size < write_quorum for place in places))
+
+
+def stripes_of(metadata: LedgerMetadata, last_entry_id: int, first_entry_id: int = 0) -> Iterator[Stripe]:
+    """Yield the stripes of a ledger from FIRST_ENTRY_ID to LAST_ENTRY_ID, as far as its ensembles go."""
+    starts = [segment.first_entry_id for segment in metadata.segments]
+    for segment, end in zip(metadata.segments, [*starts[1:], last_entry_id + 1], strict=True):
+        first, last = max(segment.first_entry_id, first_entry_id), min(end - 1, last_entry_id)
+        if first <= last:
+            yield Stripe(first, last, segment.members, metadata.write_quorum)
+
+
+def write_set(metadata: LedgerMetadata, entry_id: int) -> tuple[str, ...]:
+    """Return the bookies that should hold entry ENTRY_ID, which may lie behind the ledger's end."""
+    starts = [segment.first_entry_id for segment in metadata.segments]
+    segment = metadata.segments[max(bisect_right(starts, entry_id) - 1, 0)]
+    return Stripe(entry_id, entry_id, segment.members, metadata.write_quorum).write_set(entry_id)
+
+
+def ensemble_bookies(metadata: LedgerMetadata) -> tuple[str, ...]:
+    """Return the bookies of every ensemble once, in the order they come up."""
+    return tuple(dict.fromkeys(member for segment in metadata.segments for member in segment.members))
+
+
+# -- which bookies are not imported -----------------------------------------------------------------------------------
+
+
+_BOOKIES_ROW = b"bookies"
+_LEDGERS = "/ledgers/"
+
+
+class AbsentBookies(Struct, frozen=True):
+    """Ids of the bookies that are imported, and of those that are not but may run: their entries are not seen."""
+
+    imported: tuple[str, ...]
+    absent: tuple[str, ...]
+
+    def counts(self) -> str:
+        """Return how many bookies are imported, of how many."""
+        return f"{len(self.imported)} of {counted(len(self.imported) + len(self.absent), 'bookie')} imported"
+
+    def text(self) -> str:
+        """Return what is not seen, as a sentence."""
+        return f"{self.counts()}: entries that only {listed(self.absent, 5)} {plural(len(self.absent), 'has', 'have')} are not seen"
+
+    def hint(self) -> str:
+        """Return how they come in."""
+        return bring_hint(self.absent[0])
+
+
+def bring_hint(bookie_id: str) -> str:
+    """Return how a bookie that is not imported comes in."""
+    return f"bring its disks: pulsar-admin store add bookie {shell_word(bookie_id)}=DIR,DIR"
+
+
+def find_absent_bookies(txn: Txn) -> AbsentBookies | None:
+    """Return which bookies were absent at the last import, refresh or addition; None when none was, or nobody knows."""
+    imported, absent, _ = _split_bookies(txn)
+    return AbsentBookies(imported, absent) if absent else None
+
+
+def find_gone_bookies(txn: Txn) -> frozenset[str]:
+    """Return the bookies that ledgers named at the last import, refresh or addition, without a cookie and not imported."""
+    return frozenset(_split_bookies(txn)[2])
+
+
+def absent_in(txn: Txn, members: Iterable[str]) -> tuple[str, ...]:
+    """Return those of MEMBERS that may run and are not imported, in their order, each once."""
+    absent = _split_bookies(txn)[1]
+    return tuple(bookie for bookie in dict.fromkeys(members) if bookie in absent)
+
+
+def _split_bookies(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return (imported, absent, gone)."""
+    if _split_bookies not in txn.memo:
+        kept = _read_bookies_row(txn)
+        imported, named, _ = ((), (), None) if kept is None else kept
+        cookies = {*iter_children(txn, COOKIES)} if named else set()
+        gone = tuple(bookie for bookie in named if cookies and bookie not in cookies)
+        absent = tuple(bookie for bookie in named if bookie not in gone)
+        txn.memo[_split_bookies] = (imported, absent, gone)
+    found: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = txn.memo[_split_bookies]
+    return found
+
+
+def _read_bookies_row(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...] | None] | None:
+    """Return (imported, absent, unknown) as the row says, None without one; raises IndexCorrupt."""
+    row = txn.get("state", _BOOKIES_ROW)
+    if row is None:
+        return None
+    try:
+        fields = json.loads(row)
+        unknown = fields.get("unknown")
+        return _ids(fields["imported"]), _ids(fields["absent"]), None if unknown is None else _ids(unknown)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise damaged_store(txn.store.path, f"the row of bookies is damaged: {reason_of(error)}") from error
+
+
+def _ids(found: object) -> tuple[str, ...]:
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise ValueError("it has no list of ids")
+    return tuple(found)
+
+
+def find_unknown_bookies(txn: Txn) -> tuple[str, ...] | None:
+    """Return the imported bookies that the metadata names nowhere; None where that is not known, as without metadata."""
+    kept = _read_bookies_row(txn)
+    return None if kept is None else kept[2]
+
+
+def knows_no_bookie(txn: Txn) -> bool:
+    """Whether there are imported bookies and metadata, and that names none of them."""
+    unknown = find_unknown_bookies(txn)
+    return bool(unknown) and set(unknown or ()) == {*_split_bookies(txn)[0]}
+
+
+def members_of(path: str, value: bytes) -> frozenset[str]:
+    """Return the bookies in the ensembles of the ledger whose node at PATH has VALUE; none of one that cannot be read: `store check`
+    names it."""
+    try:
+        return decode_members(value, path)
+    except StoreError:
+        return frozenset()
+
+
+def index_absent_bookies(
+    store: Store, txn: Txn, left_out: Collection[str] = (), members: Collection[str] | None = None
+) -> None:
+    """Find the absent bookies among those of the cookies and of every ledger's ensembles, and keep them in TXN.
+
+    Where an imported bookie has no id nobody knows which one it is, and nothing is kept. LEFT_OUT: those of
+    another cluster; MEMBERS: ``members_of`` all ledgers, None: the tree is read for that.
+    """
+    ids = [bookie.bookie_id for bookie in iter_imported_bookies(store.info)]
+    imported = [bookie_id for bookie_id in ids if bookie_id not in left_out]
+    if "" in imported:
+        txn.delete("state", _BOOKIES_ROW)
+        txn.memo.pop(_split_bookies, None)
+        return
+    named = set(iter_children(txn, COOKIES))
+    if members is None:
+        for path, value in iter_values(txn, _LEDGERS):
+            if ledger_id_of_path(path) is not None:
+                named |= members_of(path, value)
+    else:
+        named.update(members)
+    fields = {"imported": sorted(imported), "absent": sorted(named.difference(imported))}
+    if any(source["kind"] != "bookie" for source in store.info.sources):
+        fields["unknown"] = sorted(set(imported) - named)
+    txn.put("state", _BOOKIES_ROW, json.dumps(fields).encode())
+    txn.memo.pop(_split_bookies, None)
+
+
+# -- which bookies have it --------------------------------------------------------------------------------------------
+
+
+_SHORT_LEDGERS = "short ledgers"
 """Where in a transaction's memo the ids of the ledgers with too few copies are, once all were looked at."""
 
 
@@ -362,7 +596,7 @@ def find_outside(txn: Txn, ledger: Ledger, *, closed: bool = True) -> Outside | 
     disks, metadata = read_disks(txn), ledger.metadata
     if metadata is None or disks.unknown is not None or ledger.sums is None:
         return None
-    short = txn.memo.get(SHORT_LEDGERS)  # of those that are open it looks at what is confirmed alone
+    short = txn.memo.get(_SHORT_LEDGERS)  # of those that are open it looks at what is confirmed alone
     if short is not None and metadata.state is LedgerState.CLOSED and ledger.ledger_id not in short:
         return None
     if closed and not has_copies(txn) and not has_unserved(txn, ledger.ledger_id) and not disks.own:
@@ -551,3 +785,274 @@ def read_damaged(txn: Txn) -> dict[int, list[tuple[str, int, bool]]]:
         txn.memo[read_damaged] = found
     damaged: dict[int, list[tuple[str, int, bool]]] = txn.memo[read_damaged]
     return damaged
+
+
+# -- where nobody closed a ledger -------------------------------------------------------------------------------------
+
+
+class OpenEnd(Struct, frozen=True):
+    """Where BookKeeper's recovery would close a ledger, by the bookies imported.
+
+    ``last_add_confirmed``: certainly acknowledged, up to there; ``kept``: up to there any recovery finds every entry;
+    ``last_entry_id``: the farthest that one may get: entries between are dropped when the bookies without them answer first.
+    ``verdict``: "final": nothing behind was acknowledged; "damaged": a recovery fails at the damaged entry behind; "gone": it fails, as
+    ``bookies``, which are not of the cluster, do not answer; "open": ``bookies``, which are not imported, may have more; "unknown": this
+    store does not know which bookies have what.
+    """
+
+    last_add_confirmed: int
+    kept: int
+    last_entry_id: int
+    verdict: str
+    bookies: tuple[str, ...] = ()
+
+
+def read_open_end(txn: Txn, ledger: Ledger) -> OpenEnd | None:
+    """Return where a recovery would close LEDGER, None of one that is closed or has no metadata."""
+    metadata = ledger.metadata
+    if metadata is None or metadata.state is LedgerState.CLOSED:
+        return None
+    confirmed = max(metadata.segments[-1].first_entry_id - 1, ledger.sums.max_lac if ledger.sums else -1)
+    disks = read_disks(txn)
+    held = read_held(txn, ledger.ledger_id, disks) if disks.tells and disks.imported else None
+    if held is None:
+        return OpenEnd(confirmed, confirmed, ledger.last_entry_id, "unknown")
+    claims: dict[str, set[int]] = {}
+    for bookie, entry_id, _ in read_damaged(txn).get(ledger.ledger_id, ()):
+        claims.setdefault(bookie, set()).add(entry_id)
+    served = read_served(txn, ledger.ledger_id, disks, held)
+    found = {bookie: set(entries[entries > confirmed].tolist()) for bookie, entries in served.items()}
+    return find_open_end(metadata, confirmed, disks.imported, found, claims, disks.gone)
+
+
+def find_open_end(
+    metadata: LedgerMetadata,
+    confirmed: int,
+    imported: Collection[str],
+    held: Mapping[str, Collection[int]],
+    damaged: Mapping[str, Collection[int]],
+    gone: Collection[str] = (),
+) -> OpenEnd:
+    """Return where a recovery that knows CONFIRMED to be acknowledged would close a ledger.
+
+    Upstream (BookKeeper 4.17): ``LedgerRecoveryOp`` reads one entry after the other from its whole write set; ``PendingReadOp`` ends it
+    as soon as write quorum − ack quorum + 1 bookies said that they have none, even if another one would have answered with it. Before that
+    ``ReadLastConfirmedOp`` asks the last ensemble, and fails where as many bookies as the ack quorum of any write set do not answer.
+    HELD, DAMAGED: bookie → entries behind CONFIRMED that it has a good, a bad record of; GONE: bookies that never answer.
+    """
+    enough = metadata.write_quorum - metadata.ack_quorum + 1
+    anywhere = set().union(*held.values())
+    kept = end = confirmed
+    while end + 1 in anywhere:
+        end += 1
+        there = [bookie for bookie in write_set(metadata, end) if end in held.get(bookie, ())]
+        claimed = [bookie for bookie in write_set(metadata, end) if end in damaged.get(bookie, ())]
+        if kept == end - 1 and there and metadata.write_quorum - len({*there, *claimed}) < enough:
+            kept = end
+    behind = write_set(metadata, end + 1)
+    silent = gone_quorum(metadata, gone)
+    if silent:
+        return OpenEnd(confirmed, kept, end, "gone", silent)
+    missing = [b for b in behind if b in imported and end + 1 not in damaged.get(b, ())]
+    absent = tuple(bookie for bookie in behind if bookie not in imported and bookie not in gone)
+    lacking = tuple(bookie for bookie in behind if bookie in gone)
+    verdict = "final" if len(missing) >= enough else "open" if absent else "gone" if lacking else "damaged"
+    return OpenEnd(confirmed, kept, end, verdict, {"open": absent, "gone": lacking}.get(verdict, ()))
+
+
+def gone_quorum(metadata: LedgerMetadata, gone: Collection[str]) -> tuple[str, ...]:
+    """Return the GONE bookies of the last ensemble for which a recovery fails, none where enough others answer."""
+    members = metadata.segments[-1].members
+    sets = (write_set(metadata, metadata.segments[-1].first_entry_id + place) for place in range(len(members)))
+    if any(sum(bookie in gone for bookie in one) >= metadata.ack_quorum for one in sets):
+        return tuple(bookie for bookie in dict.fromkeys(members) if bookie in gone)
+    return ()
+
+
+def is_final(txn: Txn, ledger_id: int) -> bool:
+    """Whether a ledger is whole, as far as is known, and ``read_open_end`` has it closed, or closed behind its last entry for certain."""
+    try:
+        return find_whole(txn, ledger_id) is not None and ledger_id not in read_damaged(txn)
+    except StoreError:
+        return False
+
+
+def read_confirmed(txn: Txn, ledger: Ledger) -> Coverage | None:
+    """Return the coverage of the entries that were acknowledged for certain: what was in flight need not be on every bookie yet."""
+    end = read_open_end(txn, ledger)
+    return read_coverage(txn, ledger, None if end is None else end.last_add_confirmed)
+
+
+class Shortfalls(Struct, frozen=True):
+    """What one look at the copies of all ledgers found: the ``ledgers`` with entries of which a bookie that is here or gone lacks a copy;
+    those that are not closed, or that cannot be read (``others``); of each bookie that may run and is not imported how many ledgers have
+    entries on it (``absent``)."""
+
+    ledgers: frozenset[int]
+    others: Set[int]
+    absent: Mapping[str, int]
+
+    def settles(self, ledger_id: int) -> bool:
+        """Whether a ledger is closed and lacks no copy, as far as its bookies are here."""
+        return ledger_id not in self.ledgers and ledger_id not in self.others
+
+
+def read_shortfalls(txn: Txn) -> Shortfalls:
+    """Look at the copies of all ledgers, once in a transaction."""
+    if read_shortfalls not in txn.memo:
+        short, others, absent = set[int](), set[int](), Counter[str]()
+        all_whole, bookie = WholeLedgers(), find_lone_bookie(txn)
+        times = _TimeRows(txn)
+        for ledger_id, lone in _iter_lone(txn):
+            if (
+                lone is not None
+                and lone.bookie == bookie
+                and (whole := _find_whole(txn, ledger_id, lone, times)) is not None
+            ):
+                all_whole.add(ledger_id, whole)
+                if not whole.is_closed:
+                    others.add(ledger_id)
+                continue
+            try:
+                ledger = read_ledger(txn, ledger_id)
+                coverage = read_confirmed(txn, ledger)
+            except StoreError:
+                others.add(ledger_id)  # `store check` tells why
+                continue
+            if ledger.metadata is None or ledger.metadata.state is not LedgerState.CLOSED:
+                others.add(ledger_id)
+            if coverage is not None:
+                absent.update(r.bookie for r in coverage.bookies if r.expected and not r.imported and not r.gone)
+                if coverage.short:
+                    short.add(ledger_id)
+        txn.memo[_SHORT_LEDGERS] = ledgers = frozenset(short)
+        txn.memo[WholeLedgers] = all_whole
+        txn.memo[read_shortfalls] = Shortfalls(ledgers, others, absent)
+    found: Shortfalls = txn.memo[read_shortfalls]
+    return found
+
+
+def find_whole_ledgers(txn: Txn) -> None:
+    """Look at all ledgers, so that ``find_whole`` tells of each of the many that are asked for next; what cannot be read is told there."""
+    altered: list[bytes] = []
+    with suppress(StoreError), txn.passing_altered(altered.append):
+        read_shortfalls(txn)
+    for key in (WholeLedgers, _SHORT_LEDGERS, read_shortfalls) if altered else ():
+        txn.memo.pop(key, None)  # who asks for a row meets what was altered beside it
+
+
+def _iter_lone(txn: Txn) -> Iterator[tuple[int, LoneLedger | None]]:
+    """Yield each ledger of the metadata, and what that says of it where one bookie has it alone."""
+    kept: LoneLedgers | None = txn.memo.get(LoneLedgers)
+    if kept is None:
+        yield from (
+            (ledger_id, find_lone_ledger(value) if value else None) for ledger_id, value in iter_ledger_values(txn)
+        )
+        return
+    rows = iter(kept)
+    ahead = next(rows, None)
+    for ledger_id in iter_ledger_ids(txn):
+        if ahead is not None and ahead[0] == ledger_id:
+            yield ahead
+            ahead = next(rows, None)
+        else:
+            yield ledger_id, None
+
+
+class _TimeRows:
+    """The time rows of ledgers, most of which are asked for in the order of their keys."""
+
+    def __init__(self, txn: Txn) -> None:
+        self._txn = txn
+        self._rows = txn.items("times") if LoneLedgers in txn.memo else iter(())
+        self._row: tuple[bytes, bytes] | None = (b"", b"")
+
+    def find(self, ledger_id: int) -> bytes | memoryview | None:
+        """Return the row of a ledger; raises IndexCorrupt."""
+        key = ledger_key(ledger_id)
+        while self._row is not None and self._row[0] < key:
+            self._row = next(self._rows, None)
+        if self._row is not None and self._row[0] == key:
+            return self._row[1]
+        return self._txn.view("times", key)  # one that was altered, or of a ledger before the last
+
+
+def _find_whole(txn: Txn, ledger_id: int, found: LoneLedger, times: _TimeRows) -> WholeLedger | None:
+    """Return what a ledger has whose one bookie has every entry and serves it, as most are; None of any other."""
+    if has_unserved(txn, ledger_id):
+        return None
+    try:
+        row = times.find(ledger_id)
+        sums = None if row is None else decode_sums(ledger_id, row)
+    except StoreError:
+        return None
+    if sums is None:
+        return WholeLedger(0, 0, found.is_closed) if found.last_entry_id < 0 and not found.length else None
+    last = found.last_entry_id if found.is_closed else sums.last_entry
+    if (sums.entries, sums.first_entry, sums.last_entry) != (last + 1, 0, last) or last < sums.max_lac:
+        return None
+    size_bytes, off_ms = found.length if found.is_closed else sums.payload_bytes, None
+    smallest, largest = sums.publish_min_ms, sums.publish_max_ms
+    if smallest <= largest and sums.is_stamped:
+        off_ms = min(max(largest - sums.broker_max_ms, sums.broker_min_ms - smallest, -LONG_MAX), LONG_MAX)
+    return WholeLedger(last + 1, size_bytes, found.is_closed, smallest, largest, off_ms)
+
+
+# -- which bookies have no journal ------------------------------------------------------------------------------------
+
+
+class AbsentJournals(Struct, frozen=True):
+    """The directories where journals of bookies that have none would be, and how many ledgers are open or lack entries."""
+
+    bookies: tuple[str, ...]
+    ledgers: int
+
+    def text(self) -> str:
+        """Return what may be missing, as a sentence."""
+        return (
+            f"no journal of {', '.join(self.bookies)}:"
+            f" {counted(self.ledgers, 'ledger is open or lacks', 'ledgers are open or lack')} entries,"
+            " and entries that only a journal had are missing"
+        )
+
+    def hint(self) -> str:
+        """Return how it comes in."""
+        bookie = next((name for name in self.bookies if "/" not in name), "")
+        if bookie:
+            return f"bring its journal directory: pulsar-admin store add bookie {shell_word(bookie)}=DIR"
+        return "copy the bookie's journal files (*.txn) there, then run: pulsar-admin store refresh"
+
+
+def find_absent_journals(store: Store, txn: Txn) -> AbsentJournals | None:
+    """Return which bookies of STORE's sources have no journal; None when all have, or when nothing can have been there only.
+
+    A ledger that is closed and has all its entries lacks nothing, whatever a journal says.
+    """
+    logs = list(iter_logs(txn))
+    journals, disks = {log.disk for log in logs if log.kind == FileKind.JOURNAL}, {log.disk for log in logs}
+    # One of which no file is catalogued was left out as another cluster's.
+    bookies = (b for b in iter_imported_bookies(store.info, whole=True) if not disks.isdisjoint(_disk_names(b)))
+    absent = tuple(_journal_dirs(bookie) for bookie in bookies if journals.isdisjoint(_disk_names(bookie)))
+    ledgers = sum(_may_lack_entries(txn, ledger_id) for ledger_id in iter_ledger_ids(txn)) if absent else 0
+    return AbsentJournals(absent, ledgers) if ledgers else None
+
+
+def _disk_names(bookie: Bookie) -> Iterator[str]:
+    """Yield what ``LogFile.disk`` is of the bookie's files."""
+    yield bookie.bookie_id
+    yield from map(str, bookie.directories)
+
+
+def _journal_dirs(bookie: Bookie) -> str:
+    """Return where its journals would be."""
+    return ", ".join(map(str, bookie.journal_dirs)) or bookie.name
+
+
+def _may_lack_entries(txn: Txn, ledger_id: int) -> bool:
+    try:
+        ledger = read_ledger(txn, ledger_id)
+    except StoreError:
+        return True  # nobody knows its end
+    if ledger.metadata is None:
+        return False  # deleted
+    return ledger.metadata.state is not LedgerState.CLOSED or count_missing(txn, ledger) > 0

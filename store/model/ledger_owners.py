@@ -1,8 +1,11 @@
-"""Who references a ledger, and whose its creator says it is."""
+"""Who references a ledger, and whose its creator says it is; and which ledgers are not just on one topic's list."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -15,11 +18,12 @@ from pulsar_admin.store.codec.claims import (
     TOPIC_KEY,
 )
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, ledger_path
+from pulsar_admin.store.db.blocks import LEDGER_KEY_BYTES, ledger_of_key
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.owners import Owner, OwnerKind, find_owners
+from pulsar_admin.store.db.owners import TOPICS_ALONE, Owner, OwnerKind, find_owners, is_topics_alone
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, StoreError, Unsupported
-from pulsar_admin.store.model.ledgers import find_metadata, find_times
+from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, LedgerNotFound, StoreError, Unsupported
+from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_indexed_ids
 from pulsar_admin.store.names import MANAGED_LEDGERS, PERSISTENT, parse_owner
 
 
@@ -84,10 +88,10 @@ def claimed_paths(custom: Mapping[str, bytes]) -> Iterator[str]:
 
 def _is_read(path: str, value: bytes) -> bool:
     """Whether this version knows all that the node at PATH says: it is of a topic or a schema, and nothing in its value is unknown."""
-    from pulsar_admin.store.model.managed_nodes import (
-        managed_node,  # few questions meet a ledger that nothing references
-    )
-    from pulsar_admin.store.model.unknown_values import is_known
+    from pulsar_admin.store.model.nodes import (
+        is_known,
+        managed_node,
+    )  # few questions meet a ledger that nothing references
 
     try:
         node = managed_node(path, value)
@@ -98,7 +102,7 @@ def _is_read(path: str, value: bytes) -> bool:
 
 
 def _name_of(path: str, value: bytes) -> str:
-    from pulsar_admin.store.model.managed_nodes import managed_node
+    from pulsar_admin.store.model.nodes import managed_node
 
     try:
         node = managed_node(path, value)
@@ -142,3 +146,81 @@ def _text(value: bytes) -> str:
     except UnicodeDecodeError:
         return value.hex()
     return text if text.isprintable() else value.hex()
+
+
+# -- ledgers that are not just on one topic's list: few of what may be millions ---------------------------------------
+
+
+_CHUNK_LEDGERS = 1 << 16
+_OwnedLedgers = tuple["array[int]", "array[int] | None"]
+
+
+def loose_of(txn: Txn, ledger_ids: array[int]) -> Sequence[int]:
+    """Return those of LEDGER_IDS, which ascend, of which ``store.db.owners.is_listed`` may say no, ascending; it says yes of all others."""
+    listed = _owned(txn)[0]
+    found: list[int] = []
+    for start in range(0, len(ledger_ids), _CHUNK_LEDGERS):
+        some = ledger_ids[start : start + _CHUNK_LEDGERS]
+        low, high = bisect_left(listed, some[0]), bisect_right(listed, some[-1])
+        found += sorted(set(some).difference(listed[low:high]))
+    return found
+
+
+def iter_loose_owners(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the rows of owners, by their keys, but those of which ``store.db.owners.is_topics_alone`` says yes."""
+    others = _owned(txn)[1]
+    if others is None:
+        yield from ((key, row) for key, row in txn.items("owners") if not is_topics_alone(row))
+        return
+    for ledger_id in others:
+        key = ledger_id.to_bytes(LEDGER_KEY_BYTES, "big")
+        row = txn.get("owners", key)
+        if row is not None:
+            yield key, row
+
+
+def _owned(txn: Txn) -> _OwnedLedgers:
+    """Return the ledgers that are just on one topic's list, and all others that have owners; None for those where a row is damaged."""
+    kept: _OwnedLedgers | None = txn.memo.get(_owned)
+    if kept is not None:
+        return kept
+    listed, others, altered = array("q"), array("q"), list[bytes]()
+    is_usual = re.compile(TOPICS_ALONE).fullmatch
+    is_plain = True
+    with txn.noting_altered(altered):
+        for key, row in txn.items("owners"):
+            if len(key) != LEDGER_KEY_BYTES or key >= b"\x80":
+                is_plain = False  # no ledger has such an id
+            elif is_usual(row):
+                listed.append(int.from_bytes(key))
+            else:
+                others.append(int.from_bytes(key))
+    found = listed, (others if is_plain and not altered else None)
+    if txn.is_snapshot and not altered:
+        txn.memo[_owned] = found
+    return found
+
+
+def indexed_ids(txn: Txn) -> array[int]:
+    """Return the ids of ``iter_indexed_ids``; not to be changed, as a snapshot keeps them. Raises IndexCorrupt."""
+    kept: array[int] | None = txn.memo.get(indexed_ids)
+    if kept is not None:
+        return kept
+    altered: list[bytes] = []
+    with txn.noting_altered(altered):
+        found = array("q", iter_indexed_ids(txn))
+    if txn.is_snapshot and not altered:
+        txn.memo[indexed_ids] = found
+    return found
+
+
+def find_loose_indexed(txn: Txn) -> Iterator[int]:
+    """Yield what ``loose_of`` returns of the ledgers that any file has entries of; of all where the index has a key that is none."""
+    try:
+        yield from loose_of(txn, indexed_ids(txn))
+    except IndexCorrupt:
+        for key in txn.keys("times", b""):
+            try:
+                yield ledger_of_key(key)
+            except IndexCorrupt:
+                continue

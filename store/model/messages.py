@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import sha1
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.batch import iter_batch
+from pulsar_admin.store.codec.brokerentry import MAGIC as BROKER_MAGIC
+from pulsar_admin.store.codec.buffer import signed
 from pulsar_admin.store.codec.compression import NONE, decompress
 from pulsar_admin.store.codec.message import (
+    CHECKSUM_MAGIC,
     EntryHeader,
     decode_message_entry,
     deliver_at_ms,
@@ -20,12 +26,15 @@ from pulsar_admin.store.codec.message import (
     message_count,
     transaction_id,
 )
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import (
     EncryptedPayload,
     EntryCorrupt,
     EntryLogCorrupt,
     EntryNotFound,
+    InvalidValue,
     LimitExceeded,
+    NothingMatches,
     NotWritable,
     SourceChanged,
     StoreError,
@@ -33,8 +42,16 @@ from pulsar_admin.store.errors import (
 )
 from pulsar_admin.store.model.ledgers import find_place
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.names import Position
+from pulsar_admin.store.model.redaction import redact, redact_value
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, Position, TopicName, shell_word
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
+from pulsar_admin.store.timespec import shown_time
+from pulsar_admin.store.wording import counted
+
+if TYPE_CHECKING:
+    from pulsar_admin.store.codec.value import Value
+
 
 TXN_COMMIT, TXN_ABORT = 21, 22
 ENTRY_ERRORS = (EntryNotFound, EntryCorrupt, EntryLogCorrupt, LimitExceeded, Unsupported)
@@ -310,3 +327,317 @@ def _from_batch(base: Message, metadata: SingleMessageMetadata, payload: memoryv
         key_encoded=metadata.partition_key_b64_encoded,
         first_chunk=base.first_chunk,
     )
+
+
+# -- one message as one row -------------------------------------------------------------------------------------------
+
+
+class Decoded(NamedTuple):
+    """A value, or why it could not be decoded; neither for one that is null, encrypted, or sent without a schema."""
+
+    value: Value = None
+    error: str | None = None
+
+
+MARKER_NAMES = {
+    10: "REPLICATED_SUBSCRIPTION_SNAPSHOT_REQUEST",
+    11: "REPLICATED_SUBSCRIPTION_SNAPSHOT_RESPONSE",
+    12: "REPLICATED_SUBSCRIPTION_SNAPSHOT",
+    13: "REPLICATED_SUBSCRIPTION_UPDATE",
+    20: "TXN_COMMITTING",
+    21: "TXN_COMMIT",
+    22: "TXN_ABORT",
+}
+
+
+class MessageRow(Struct, frozen=True):
+    """A message. Times in epoch ms, event time 0 = none; ``size`` and ``sha1`` are those of the payload.
+
+    ``ordering_key`` and ``payload`` are base64. From ``payload`` on a key is there only when it says something:
+    ``encrypted`` means that size, digest and payload are the entry's stored bytes, ``chunks`` how many entries made the message.
+    ``value`` is what the schema makes of the payload, as JSON can say it.
+    """
+
+    JSON_OPTIONAL: ClassVar[tuple[str, ...]] = (
+        "payload",
+        "broker_index",
+        "deliver_at_time",
+        "encrypted",
+        "null_value",
+        "chunks",
+        "marker_type",
+        "transaction",
+        "schema_version",
+        "value",
+        "value_error",
+    )
+
+    topic: str
+    ledger_id: int
+    entry_id: int
+    batch_index: int
+    publish_time: int
+    broker_time: int | None
+    event_time: int
+    key: str | None
+    ordering_key: str | None
+    producer: str
+    sequence_id: int
+    properties: Mapping[str, str]
+    size: int
+    sha1: str | None
+    payload: str | None = None
+    broker_index: int | None = None
+    deliver_at_time: int | None = None
+    encrypted: bool | None = None
+    null_value: bool | None = None
+    chunks: int | None = None
+    marker_type: str | None = None
+    transaction: str | None = None
+    schema_version: int | None = None
+    value: object = None
+    value_error: str | None = None
+
+
+def message_row(
+    topic: TopicName,
+    message: Message,
+    *,
+    payload: bool = False,
+    decoded: Decoded | None = None,
+) -> MessageRow:
+    """Return the row of MESSAGE. DECODED: its value and why it has none, when they are asked for."""
+    body = message.payload
+    value, error = (None, None) if decoded is None else decoded
+    return MessageRow(
+        topic=str(topic),
+        ledger_id=message.position.ledger_id,
+        entry_id=message.position.entry_id,
+        batch_index=message.position.batch_index,
+        publish_time=signed(message.publish_ms),
+        broker_time=None if message.broker_ms is None else signed(message.broker_ms),
+        event_time=signed(message.event_ms),
+        key=message.key,
+        ordering_key=None if message.ordering_key is None else b64encode(message.ordering_key).decode(),
+        producer=message.producer,
+        sequence_id=signed(message.sequence_id),
+        properties=message.properties,
+        size=len(body),
+        sha1=sha1(body, usedforsecurity=False).hexdigest(),
+        payload=b64encode(body).decode() if payload else None,
+        broker_index=None if message.broker_index is None else signed(message.broker_index),
+        deliver_at_time=message.deliver_at_ms or None,
+        encrypted=message.encrypted or None,
+        null_value=message.null_value or None,
+        chunks=message.chunks if message.chunks > 1 else None,
+        marker_type=marker_name(message.marker_type),
+        transaction=None if message.transaction is None else f"{message.transaction[0]}:{message.transaction[1]}",
+        schema_version=None if decoded is None else message.schema_number,
+        value=value,
+        value_error=error,
+    )
+
+
+def redacted(row: MessageRow) -> MessageRow:
+    """Return ROW with SHA-256 and length in place of keys, property values, payload and value, and without the payload's SHA-1."""
+    return replace(
+        row,
+        key=None if row.key is None else redact(row.key),
+        ordering_key=None if row.ordering_key is None else redact(b64decode(row.ordering_key)),
+        properties={name: redact(value) for name, value in row.properties.items()},
+        sha1=None,
+        payload=None if row.payload is None else redact(b64decode(row.payload)),
+        value=None if row.value is None else redact_value(row.value),
+    )
+
+
+def marker_name(marker_type: int | None) -> str | None:
+    """Return upstream's name of a marker (MarkerType), or its number."""
+    return None if marker_type is None else MARKER_NAMES.get(marker_type, str(marker_type))
+
+
+# -- looking at single entries ----------------------------------------------------------------------------------------
+
+
+class LastMessageId(Struct, frozen=True):
+    """A message id as upstream's REST interface writes it; a batch's has two keys more."""
+
+    JSON_OPTIONAL = (
+        "outstanding_acks_in_same_batch",
+        "original_batch_size",
+    )
+
+    ledger_id: int
+    entry_id: int
+    partition_index: int
+    batch_index: int = -1
+    batch_size: int = 0
+    outstanding_acks_in_same_batch: int | None = None
+    original_batch_size: int | None = None
+
+
+def read_last_id(reader: EntryReader, name: TopicName, problems: list[StoreError]) -> LastMessageId:
+    """Return the id of the last message of a topic: entry −1 when it has none; raises TopicNotFound.
+
+    A last entry that cannot be read is reported in PROBLEMS: then whether it is a batch stays unknown.
+    """
+    position = read_topic(reader.txn, name).last_confirmed
+    plain = LastMessageId(position.ledger_id, position.entry_id, name.partition_index)
+    if position.entry_id < 0:
+        return plain
+    try:
+        payload = reader.read(position.ledger_id, position.entry_id).payload
+        # Entries of transaction logs are not messages.
+        if bytes(payload[:2]) not in (BROKER_MAGIC, CHECKSUM_MAGIC):
+            return plain
+        metadata = decode_message_entry(payload, f"entry {position}").metadata
+    except ENTRY_ERRORS as error:
+        problems.append(located(reader, position, error))
+        return plain
+    if not is_batch(metadata):
+        return plain
+    last = message_count(metadata) - 1
+    return LastMessageId(position.ledger_id, position.entry_id, name.partition_index, last, 0, 0, 0)
+
+
+def read_message(reader: EntryReader, position: Position) -> Message:
+    """Return the first message of the entry at POSITION; raises what is wrong with it, naming file and offset, or EncryptedPayload.
+
+    Raises NothingMatches for a batch out of which compaction took every message.
+    """
+    try:
+        header = opened(reader, MessageReader(reader).read_header(position), position)
+        message = next(explode(header, position), None)
+    except ENTRY_ERRORS as error:
+        raise located(reader, position, error) from error
+    if message is None:
+        raise NothingMatches(f"entry {position} holds no message: compaction took all of them out")
+    return message
+
+
+def as_admin_shows(reader: EntryReader, message: Message) -> Message:
+    """Return MESSAGE with what upstream's admin client (``TopicsImpl``, 4.0.8) shows of it.
+
+    Of a message in a batch that is the event time and the index of the entry, and one map of properties for all of them: the
+    entry's, those of every message, and two of the REST interface.
+    """
+    position = message.position.entry
+    if not message.batch_size or message.encrypted:
+        return message
+    shown = reader.txn.memo.get("as admin shows")
+    if shown is None or shown[0] != position:
+        shown = reader.txn.memo["as admin shows"] = position, _shown_of_batch(reader, position)
+    return replace(message, **shown[1])
+
+
+def _shown_of_batch(reader: EntryReader, position: Position) -> dict[str, object]:
+    entry = reader.read(position.ledger_id, position.entry_id)
+    header = opened(reader, decode_message_entry(entry.payload, f"entry {position}"), position)
+    found = {pair.key: pair.value for pair in header.metadata.properties}
+    for each in explode(header, position):
+        found |= each.properties
+    found |= {
+        "X-Pulsar-batch-size": str(len(entry.payload) - header.metadata.ByteSize()),
+        "X-Pulsar-num-batch-message": str(header.metadata.num_messages_in_batch),
+    }
+    index = header.broker.index if header.broker else None
+    return {"event_ms": header.metadata.event_time, "broker_index": index, "properties": dict(sorted(found.items()))}
+
+
+def find_topic_of(txn: Txn, names: Iterable[TopicName], position: Position) -> TopicName:
+    """Return the one of the topics NAMES that lists the entry at POSITION; raises EntryNotFound in upstream's words."""
+    name = next((name for name in names if read_topic(txn, name).is_entry(position)), None)
+    if name is None:
+        raise EntryNotFound(
+            f"Cannot find any messages based on ledgerId:{position.ledger_id} entryId:{position.entry_id}",
+            hint="list a topic's ledgers with: pulsar-admin topics stats-internal TOPIC",
+            ledgerId=position.ledger_id,
+            entryId=position.entry_id,
+        )
+    return name
+
+
+def nth_position(topic: Topic, number: int, *, from_end: bool) -> Position:
+    """Return the NUMBER-th entry (1-based) from either end, markers counted; raises NothingMatches beyond the other one."""
+    total = topic.number_of_entries
+    number = max(number, 1)
+    if number > total:
+        raise NothingMatches(
+            "Could not examine messages due to the total message is zero"
+            if not total
+            else f"Could not examine message {number}: {topic.name} has {counted(total, 'entry')}",
+            hint=f"see: pulsar-admin topics stats-internal {shell_word(topic.name)}",
+            topic=str(topic.name),
+        )
+    return topic.at_rank(total - number if from_end else number - 1)
+
+
+# -- which messages of a topic ----------------------------------------------------------------------------------------
+
+
+EVENT = "event"
+
+
+def check_times(start_ms: int | None, end_ms: int | None) -> None:
+    """Raise InvalidValue when what begins at START_MS ends before it begins; None: it has no such bound."""
+    if start_ms is not None and end_ms is not None and start_ms > end_ms:
+        times = f"{shown_time(start_ms)} to {shown_time(end_ms)}"
+        raise InvalidValue(f"the window of time ends before it begins: {times}", hint="swap start and end")
+
+
+class Window(Struct, frozen=True):
+    """Which messages: positions FIRST to LAST, times from ``start_ms`` on and before ``end_ms``, on CLOCK; one KEY or any.
+
+    A position with a batch index begins or ends inside that batch. ``latest`` as the first is the last entry.
+    """
+
+    first: Position = EARLIEST
+    last: Position = LATEST
+    start_ms: int | None = None
+    end_ms: int | None = None
+    clock: str = "auto"
+    key: str | None = None
+
+    def checked(self) -> Window:
+        """Return it; raises InvalidValue when it ends before it begins: start and end are the wrong way round."""
+        check_times(self.start_ms, self.end_ms)
+        if self.last < self.first != LATEST:
+            raise InvalidValue(f"{self.last} lies in front of {self.first}", hint="swap start and end")
+        return self
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether entries are chosen by their time."""
+        return self.clock != EVENT and (self.start_ms is not None or self.end_ms is not None)
+
+    @property
+    def by_entry(self) -> Window:
+        """The same entries, whole: without what chooses among their messages."""
+        if self.clock == EVENT:
+            return Window(self.first.entry, self.last.entry)
+        return replace(self, first=self.first.entry, last=self.last.entry, key=None)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether messages are chosen by what is in them."""
+        return self.key is not None or (self.clock == EVENT and self.times != (-LONG_MAX, LONG_MAX))
+
+    @property
+    def times(self) -> tuple[int, int]:
+        """The window's times, half-open, ms."""
+        return (-LONG_MAX if self.start_ms is None else self.start_ms, LONG_MAX if self.end_ms is None else self.end_ms)
+
+    def holds(self, message: Message) -> bool:
+        """Whether MESSAGE, of an entry in the window, is in it too."""
+        if self.key is not None and message.key != self.key:
+            return False
+        if self.clock == EVENT and (self.start_ms is not None or self.end_ms is not None):
+            start_ms, end_ms = self.times
+            if not message.event_ms or not start_ms <= signed(message.event_ms) < end_ms:
+                return False
+        index, entry = message.position.batch_index, message.position.entry
+        if index < 0:
+            return True
+        if entry == self.first.entry and index < self.first.batch_index:
+            return False
+        return not (entry == self.last.entry and 0 <= self.last.batch_index < index)

@@ -15,8 +15,8 @@ from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound
 from pulsar_admin.store.model.ledgers import Ledger, find_damage, find_metadata, find_place, read_ledger
 
 if TYPE_CHECKING:
+    from pulsar_admin.store.codec.encryption import PrivateKeys
     from pulsar_admin.store.engine.operation import Engine, FailedSlice
-    from pulsar_admin.store.model.private_keys import PrivateKeys
 
 
 NOTED = "noted"

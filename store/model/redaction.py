@@ -6,9 +6,15 @@ key, can be found by trying: it hides from who reads along, not from who looks f
 
 from __future__ import annotations
 
+import hmac
 import json
+import re
+from collections.abc import Mapping
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any
+
+from pulsar_admin.store.names import EVENTS, PENDING_ACK_SUFFIX, decode_name, encode_name, is_encoded
 
 _PROPERTIES = frozenset({"properties", "cursorProperties", "subscriptionProperties"})
 """Keys of JSON under which metadata has what users name and fill as they like."""
@@ -51,3 +57,169 @@ def redact_metadata(value: Any) -> Any:  # Any: JSON values
 
 def _redact_texts(properties: dict[str, Any]) -> dict[str, Any]:  # Any: JSON values
     return {name: redact(value) if isinstance(value, str) else value for name, value in properties.items()}
+
+
+# -- stable stand-ins for names ---------------------------------------------------------------------------------------
+
+
+SALT_BYTES = 32
+_DIGITS = 12
+_BOUND = re.compile(r"0x[0-9a-f]{8}")
+_BOUNDS = "boundaries"
+_DOMAINS = ("persistent", "non-persistent")
+_LOG_FILE = re.compile(r"[0-9a-f]{1,16}\.(log|txn|idx)")
+_PARTITION = re.compile(r"(.*)(-partition-[0-9]{1,9})", re.DOTALL)
+_SYSTEM_TOPICS = frozenset(
+    [
+        EVENTS,
+        "__transaction_buffer_snapshot",
+        "__transaction_buffer_snapshot_segments",
+        "__transaction_buffer_snapshot_indexes",
+        "transaction_coordinator_assign",
+    ]
+)
+_TRANSACTION_LOG = re.compile(r"__transaction_log_[0-9]{1,9}")
+_REPLICATOR = "pulsar.repl."
+NAMES = frozenset(
+    ["persistent", "non-persistent", "public", "default", "pulsar", "system", "current", "__compaction", "pulsar.dedup"]
+)
+"""Names that every cluster has."""
+_WORDS = (
+    # of files and store.json
+    "bookkeeper metadata zookeeper version-2 ledgers journal global"
+    # custom metadata of ledgers
+    " application component managed-ledger compacted-ledger delayed-index-bucket schema pulsar/managed-ledger pulsar/cursor"
+    " pulsar/compactedTopic pulsar/compactedTo pulsar/schemaId pulsar/delayedIndexBucketKey pulsar/delayedIndexTopic"
+    " pulsar/delayedIndexCursor"
+    # properties of cursors and ledgers
+    " CompactedTopicLedger pulsar.replicated.subscription index beginPublishTimestamp endPublishTimestamp PULSAR.SHADOW_SOURCE"
+    # store.json and rows of ours
+    " kind path standalone cluster bookie rocksdb imported mode checksums referenced linked copied own bookies id journals indexes"
+    " strangers logs zxid absent first next ensemble offload"
+    # ClusterData, TenantInfo, Policies, LocalPolicies, PartitionedTopicMetadata and what is in them
+    " active adminRoles allowedClusters allowed_clusters antiAffinityGroup auth_policies autoSubscriptionCreationOverride"
+    " autoTopicCreationOverride allowAutoTopicCreation allowAutoSubscriptionCreation topicType defaultNumPartitions partitioned"
+    " non-partitioned backlog_quota_map bookieAffinityGroup boundaries brokerClientTlsEnabled brokerClientTlsEnabledWithKeyStore"
+    " brokerClientTlsKeyStoreType brokerClientTlsTrustStoreType brokerClientSslFactoryPlugin JKS brokerServiceUrl"
+    " brokerServiceUrlTls bundles clusterDispatchRate clusterSubscribeRate clusterThatCanDeleteNamespace compaction_threshold"
+    " compactionThreshold deduplicationEnabled deduplicationSnapshotIntervalSeconds delayed_delivery_policies deleted"
+    " destination_auth destination_storage message_age limit limitSize limitTime policy producer_exception"
+    " producer_request_hold consumer_backlog_eviction dispatchThrottlingRateInMsg dispatchThrottlingRateInByte"
+    " relativeToPublishRate ratePeriodInSecond publishThrottlingRateInMsg publishThrottlingRateInByte"
+    " subscribeThrottlingRatePerConsumer encryption_required entryFilters entryFilterNames inactive_topic_policies"
+    " inactiveTopicDeleteMode maxInactiveDurationSeconds deleteWhileInactive delete_when_no_subscriptions"
+    " delete_when_subscriptions_caught_up is_allow_auto_update_schema latency_stats_sample_rate maxDeliveryDelayInMillis"
+    " max_consumers_per_subscription max_consumers_per_topic max_producers_per_topic max_subscriptions_per_topic"
+    " max_topics_per_namespace max_unacked_messages_per_consumer max_unacked_messages_per_subscription message_ttl_in_seconds"
+    " migrated namespace_auth numBundles offload_deletion_lag_ms offload_policies offload_threshold"
+    " offload_threshold_in_seconds partitions persistence bookkeeperEnsemble bookkeeperWriteQuorum bookkeeperAckQuorum"
+    " managedLedgerMaxMarkDeleteRate properties proxyProtocol publishMaxMessageRate replication_clusters"
+    " replicatorDispatchRate resource_group_name retentionSizeInMB retentionTimeInMinutes retention_policies"
+    " schema_auto_update_compatibility_strategy schema_compatibility_strategy schema_validation_enforced serviceUrl"
+    " serviceUrlTls subscriptionDispatchRate subscription_auth_mode subscription_auth_roles"
+    " subscription_expiration_time_minutes subscription_types_enabled tickTime tlsAllowInsecureConnection topicDispatchRate"
+    " topic_auto_creation None Prefix UNDEFINED ALWAYS_COMPATIBLE ALWAYS_INCOMPATIBLE BACKWARD BACKWARD_TRANSITIVE FORWARD"
+    " FORWARD_TRANSITIVE FULL FULL_TRANSITIVE Full AutoUpdateDisabled Backward Forward AlwaysCompatible Exclusive Shared"
+    " Failover Key_Shared produce consume functions sources sinks packages"
+)
+WORDS = NAMES | frozenset(_WORDS.split())
+"""Words of Pulsar's and of this toolkit's: fields, and values that are one of a few."""
+
+
+class Pseudonyms:
+    """Makes pseudonyms with a salt, and remembers what each stands for."""
+
+    def __init__(self, salt: bytes, names: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.salt = salt
+        self.names = dict(names)
+
+    def _digest(self, text: str | bytes) -> str:
+        data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+        return hmac.new(self.salt, data, sha256).hexdigest()
+
+    def whole(self, text: str) -> str:
+        """Return the pseudonym of TEXT, whatever it is."""
+        if not text:
+            return ""
+        found = f"x{self._digest(text)[:_DIGITS]}"
+        self.names[found] = text
+        return found
+
+    def word(self, text: str) -> str:
+        """Return TEXT where it is a word of Pulsar's, else its pseudonym."""
+        return text if text in WORDS else self.whole(text)
+
+    def same_length(self, text: str) -> str:
+        """Return what stands for TEXT in as many bytes, for names inside of bytes that keep their places."""
+        if text in WORDS:
+            return text
+        size = len(text.encode("utf-8", "surrogatepass"))
+        found = (f"x{self._digest(text)}" * (size // 65 + 1))[:size]
+        self.names[found] = text
+        return found
+
+    def digest(self, data: bytes) -> bytes:
+        """Return what stands for a digest, of up to 32 bytes."""
+        return bytes.fromhex(self._digest(data))[: len(data)]
+
+    def local(self, name: str) -> str:
+        """Return what stands for a topic's, cursor's, tenant's or namespace's NAME: what the broker itself put there stays."""
+        partition = _PARTITION.fullmatch(name)
+        if partition is not None:
+            return self.local(partition[1]) + partition[2]
+        if name.endswith(PENDING_ACK_SUFFIX):
+            return self.whole(name.removesuffix(PENDING_ACK_SUFFIX)) + PENDING_ACK_SUFFIX
+        if name.startswith(_REPLICATOR):
+            return _REPLICATOR + self.whole(name.removeprefix(_REPLICATOR))
+        if name in NAMES or name in _SYSTEM_TOPICS or _TRANSACTION_LOG.fullmatch(name):
+            return name
+        return self.whole(name)
+
+    def component(self, text: str, *, encodes: bool = True) -> str:
+        """Return what stands for one part of a metadata path; one that is not as ``encode_name`` writes it stays so if ENCODES."""
+        found = encode_name(self.local(decode_name(text)))
+        return f"{found}~" if encodes and not is_encoded(text) else found
+
+    def path(self, path: str) -> str:
+        """Return what stands for a path of metadata or directories, part by part, so that what lies below it still does.
+
+        Names of topics and cursors are encoded; of tenants and namespaces, such as ``pulsar/HOST:PORT``, they are not.
+        """
+        parts = path.split("/")
+        first_encoded = next((at for at, part in enumerate(parts) if part in _DOMAINS), len(parts))
+        return "/".join(
+            self.component(part, encodes=at > first_encoded) if part else "" for at, part in enumerate(parts)
+        )
+
+    def file(self, path: str) -> str:
+        """Return what stands for the path of an entry log, a journal or an index of a bookie: its name, a number, stays."""
+        directory, slash, name = path.rpartition("/")
+        if not _LOG_FILE.fullmatch(name):
+            return self.path(path)
+        return f"{self.path(directory)}{slash}{name}"
+
+    def text(self, text: str) -> str:
+        """Return what stands for TEXT, which may name a topic or a path."""
+        scheme, colon, rest = text.partition("://")
+        if colon and scheme in WORDS:
+            return f"{scheme}://{'/'.join(map(self.local, rest.split('/')))}"
+        if colon:
+            return self.whole(text)
+        return self.path(text) if "/" in text and text not in WORDS else self.word(text)
+
+    def json(self, value: Any) -> Any:  # Any: JSON values
+        """Return JSON with every text, and every key, that is not a word of Pulsar's replaced; a number under such a key is 0."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self.json(item) for item in value]
+        if isinstance(value, dict):
+            return {self.text(key): self._member(key, item) for key, item in value.items()}
+        return value
+
+    def _member(self, key: str, value: Any) -> Any:  # Any: JSON values
+        if key == _BOUNDS and isinstance(value, list):
+            return [one if isinstance(one, str) and _BOUND.fullmatch(one) else self.json(one) for one in value]
+        if key not in WORDS and isinstance(value, (int, float)) and not isinstance(value, bool):
+            return 0
+        return self.json(value)

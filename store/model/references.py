@@ -19,7 +19,7 @@ from pulsar_admin.store.db.owners import Owner, OwnerKind, decode_owners, encode
 from pulsar_admin.store.db.tree import Node, iter_values
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, INTERNAL_PROPERTY_PREFIX, read_cursor
-from pulsar_admin.store.model.managed_nodes import managed_node
+from pulsar_admin.store.model.nodes import managed_node
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import MANAGED_LEDGERS, PERSISTENT

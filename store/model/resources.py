@@ -1,24 +1,32 @@
-"""Nodes of metadata that hold one JSON object each: tenants, clusters and what belongs to them.
+"""Nodes of metadata that hold one JSON object each: tenants, clusters and what belongs to them, bundles, racks, isolation policies,
+resource groups, quotas and dynamic settings.
 
-Upstream's classes (Pulsar 4.0.8): ``TenantInfoImpl``, ``ClusterDataImpl``, ``ClusterPoliciesImpl``, ``FailureDomainImpl``. A
-broker keeps their keys in any order; pulsar-admin prints them in the order of the tables here, with these defaults, and
-leaves out what is null.
+Upstream's classes (Pulsar 4.0.8): ``TenantInfoImpl``, ``ClusterDataImpl``, ``ClusterPoliciesImpl``, ``FailureDomainImpl``,
+``NamespaceBundleFactory``, ``BookiesRackConfiguration``, ``NamespaceIsolationDataImpl``, ``ResourceGroup``, ``ResourceQuota``,
+``ServiceConfiguration``. A broker keeps their keys in any order; pulsar-admin prints them in the order of the tables here, with these
+defaults, and leaves out what is null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+import zlib
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
 
-from pulsar_admin.store.codec.java import hash_order
+from pulsar_admin.store.codec.java import hash_order, java_text
+from pulsar_admin.store.codec.javamap import in_hash_map_order
+from pulsar_admin.store.codec.ledgermetadata import COOKIES
 from pulsar_admin.store.codec.policies import JsonObject, decode_json_object
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
-from pulsar_admin.store.errors import NamespaceNotFound, ResourceNotFound
-from pulsar_admin.store.model.topics import iter_namespaces
-from pulsar_admin.store.names import NamespaceName
+from pulsar_admin.store.errors import InvalidValue, NamespaceNotFound, ResourceNotFound
+from pulsar_admin.store.model.topics import iter_namespaces, iter_topics
+from pulsar_admin.store.names import NamespaceName, TopicName
 
 TENANTS_PATH = "/admin/policies"
 CLUSTERS_PATH = "/admin/clusters"
@@ -197,3 +205,364 @@ def read_domain(txn: Txn, cluster: str, domain: str) -> JsonObject:
 def check_cluster(txn: Txn, cluster: str) -> None:
     """Raise ResourceNotFound where there is no such cluster, with the words of what belongs to one."""
     read_cluster(txn, cluster, f"Cluster {cluster} does not exist.")
+
+
+# -- bundles of a namespace: ranges of the hashes of its topics' names ------------------------------------------------
+
+
+LAST_HASH = 0xFFFFFFFF
+DEFAULT_BUNDLES = 4
+"""Of a namespace that is made without a number of them (``defaultNumberOfNamespaceBundles``)."""
+_JAVA_NUMBER = re.compile(r"([+-]?)(0[xX]|#|0(?=.))?(.*)", re.DOTALL)
+
+
+class Bundle(Struct, frozen=True):
+    """A range of hashes, its end left out but for the last hash."""
+
+    namespace: NamespaceName
+    lower: int
+    upper: int
+
+    @property
+    def range(self) -> str:
+        return f"{bound(self.lower)}_{bound(self.upper)}"
+
+    def holds(self, value: int) -> bool:
+        """Whether the hash VALUE is in it."""
+        return self.lower <= value < self.upper or value == self.upper == LAST_HASH
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.range}"
+
+
+def bound(number: int) -> str:
+    """Return a bound of bundles as upstream writes it."""
+    return f"0x{number:08x}"
+
+
+def bundles_of(count: int) -> JsonObject:
+    """Return COUNT bundles of one size, as they are stored."""
+    size = (LAST_HASH + 1) // count
+    bounds = [bound(size * number) for number in range(count)]
+    return {"boundaries": [*bounds, bound(LAST_HASH)], "numBundles": count}
+
+
+def topic_hash(topic: object) -> int:
+    """Return the hash of a topic's full name, which says what bundle it is in."""
+    return zlib.crc32(str(topic).encode())
+
+
+def bundle_data_path(namespace: NamespaceName) -> str:
+    """Return the metadata path below which brokers keep what they measured of a namespace's bundles."""
+    return f"/loadbalance/bundle-data/{namespace}"
+
+
+def local_policies_path(namespace: NamespaceName) -> str:
+    """Return the metadata path of what a cluster alone knows of a namespace."""
+    return f"/admin/local-policies/{namespace}"
+
+
+def read_policies(txn: Txn, namespace: NamespaceName, error: str = "Namespace does not exist") -> JsonObject:
+    """Return the stored policies of a namespace; raises NamespaceNotFound with upstream's words, MetadataCorrupt."""
+    found = find_json(txn, namespace.policies_path)
+    if found is None:
+        raise NamespaceNotFound(error, namespace=str(namespace))
+    return found
+
+
+def find_local_policies(txn: Txn, namespace: NamespaceName) -> JsonObject:
+    """Return what this cluster alone knows of a namespace, nothing where it has no such node; raises MetadataCorrupt."""
+    return find_json(txn, local_policies_path(namespace)) or {}
+
+
+def read_bundles(txn: Txn, namespace: NamespaceName) -> JsonObject:
+    """Return the bundles of a namespace, of the cluster where it has some of its own; raises NamespaceNotFound, MetadataCorrupt."""
+    policies = read_policies(txn, namespace)
+    own = find_local_policies(txn, namespace).get("bundles")
+    found = own or policies.get("bundles") or {}
+    return {"boundaries": list(found.get("boundaries") or ()), "numBundles": found.get("numBundles", 0)}
+
+
+def read_bundle(txn: Txn, namespace: NamespaceName, text: str) -> Bundle:
+    """Return the bundle that TEXT, LOWER_UPPER, is of a namespace; raises NamespaceNotFound and InvalidValue, as upstream does."""
+    bounds = [int(str(one), 16) for one in read_bundles(txn, namespace)["boundaries"]]
+    asked = parse_bundle(namespace, text)
+    place = bisect_left(bounds, asked.lower)
+    if place >= len(bounds) - 1 or bounds[place] != asked.lower:
+        raise InvalidValue(f"Cannot find bundle {asked} in the bundles list", bundle=str(asked))
+    if bounds[place + 1] != asked.upper:
+        expected = Bundle(namespace, asked.lower, bounds[place + 1])
+        raise InvalidValue(f"Invalid upper boundary for bundle {asked}. Expected upper boundary of {expected}")
+    return asked
+
+
+def iter_bundles(txn: Txn, namespace: NamespaceName) -> Iterator[Bundle]:
+    """Yield the bundles of a namespace in order; raises NamespaceNotFound, MetadataCorrupt."""
+    bounds = [int(str(one), 16) for one in read_bundles(txn, namespace)["boundaries"]]
+    yield from (Bundle(namespace, lower, upper) for lower, upper in pairwise(bounds))
+
+
+def bundle_topics(txn: Txn, bundle: Bundle) -> dict[str, int]:
+    """Return the hashes of the persistent topics in BUNDLE by their names, in upstream's order."""
+    hashes = ((str(topic), topic_hash(topic)) for topic in iter_topics(txn, bundle.namespace))
+    found = {name: value for name, value in hashes if bundle.holds(value)}
+    return in_hash_map_order(found)
+
+
+def bundle_range(txn: Txn, name: TopicName) -> str:
+    """Return the range of the bundle that NAME is in, ``0xLOW_0xHIGH``; one of all hashes where none are stored. Raises MetadataCorrupt."""
+    stored = find_local_policies(txn, name.namespace).get("bundles")
+    found = stored or (find_json(txn, name.namespace.policies_path) or {}).get("bundles") or {}
+    bounds = found.get("boundaries")
+    texts = (
+        [str(one) for one in bounds] if isinstance(bounds, list) and len(bounds) > 1 else bundles_of(1)["boundaries"]
+    )
+    low, high = max(
+        (pair for pair in pairwise(texts) if int(pair[0], 16) <= topic_hash(name)), default=(texts[0], texts[1])
+    )
+    return f"{low}_{high}"
+
+
+def parse_bundle(namespace: NamespaceName, text: str) -> Bundle:
+    """Parse LOWER_UPPER, numbers as Java's Long.decode takes them; raises InvalidValue."""
+    parts = text.split("_")
+    if len(parts) < 2:
+        raise InvalidValue(f"Invalid bundle range: {text}", hint="write LOWER_UPPER, such as 0x00000000_0x40000000")
+    lower, upper = (_parse_bound(part) for part in parts[:2])
+    if lower > upper:
+        raise InvalidValue(f"Invalid range: [{lower}..{upper}{']' if upper == LAST_HASH else ')'}")
+    if lower == upper != LAST_HASH:
+        raise InvalidValue("Cannot create bundle object for an empty key range")
+    return Bundle(namespace, lower, upper)
+
+
+def _parse_bound(text: str) -> int:
+    match = _JAVA_NUMBER.fullmatch(text)
+    assert match is not None
+    sign, prefix, digits = match.groups()
+    radix = 10 if prefix is None else 8 if prefix == "0" else 16
+    try:
+        if not digits.isascii() or not digits.isalnum():
+            raise ValueError(digits)
+        return int(f"{sign}{digits}", radix)
+    except ValueError as error:
+        under = "" if radix == 10 else f" under radix {radix}"
+        raise InvalidValue(f'For input string: "{digits}"{under}', hint="write LOWER_UPPER") from error
+
+
+# -- bookies that there are, and the racks they were put into ---------------------------------------------------------
+
+
+RACKS_PATH = "/bookies"
+BOOKIE_RACK = Fields({"rack": None, "hostname": None}, {})
+
+
+def list_bookies(txn: Txn) -> list[str]:
+    """Return the bookies that have a cookie, whether they run or not."""
+    return hash_order(iter_children(txn, COOKIES))
+
+
+def read_racks(txn: Txn) -> JsonObject:
+    """Return the bookies of each group, groups in order; raises MetadataCorrupt."""
+    return dict(sorted((find_json(txn, RACKS_PATH) or {}).items()))
+
+
+def read_rack(txn: Txn, bookie: str) -> JsonObject:
+    """Return rack and hostname of a bookie; raises ResourceNotFound, MetadataCorrupt."""
+    for bookies in read_racks(txn).values():
+        if bookie in bookies:
+            found: JsonObject = bookies[bookie]
+            return found
+    raise ResourceNotFound(f"Bookie rack placement configuration not found: {bookie}", bookie=bookie)
+
+
+# -- isolation policies: which namespaces only some brokers serve -----------------------------------------------------
+
+
+_FAILOVER = Fields({"parameters": None, "policy_type": None}, {})
+ISOLATION_POLICY = Fields(
+    {"namespaces": None, "primary": None, "secondary": None, "auto_failover_policy": None, "unload_scope": None},
+    {"auto_failover_policy": _FAILOVER.show},
+)
+
+
+def isolation_path(cluster: str) -> str:
+    """Return the metadata path of a cluster's isolation policies."""
+    return f"{cluster_path(cluster)}/namespaceIsolationPolicies"
+
+
+def read_isolation(txn: Txn, cluster: str) -> JsonObject:
+    """Return a cluster's isolation policies by name; raises ResourceNotFound, also where there never was one."""
+    check_cluster(txn, cluster)
+    found = find_json(txn, isolation_path(cluster))
+    if found is None:
+        raise ResourceNotFound(f"NamespaceIsolationPolicies for cluster {cluster} does not exist", cluster=cluster)
+    return found
+
+
+def read_isolation_policy(txn: Txn, cluster: str, name: str) -> JsonObject:
+    """Return one isolation policy; raises ResourceNotFound."""
+    found = read_isolation(txn, cluster)
+    if name not in found:
+        raise ResourceNotFound(f"Cannot find NamespaceIsolationPolicy {name} for cluster {cluster}", name=name)
+    policy: JsonObject = found[name]
+    return policy
+
+
+def broker_isolation(txn: Txn, cluster: str, broker: str) -> JsonObject:
+    """Return what isolation policies say of a broker, whether there is such a one or not; raises ResourceNotFound."""
+    answer: JsonObject = {"brokerName": broker}
+    namespaces: list[str] = []
+    primary = False
+    for name, policy in read_isolation(txn, cluster).items():
+        is_primary = _matches(policy.get("primary") or (), broker)
+        if is_primary or _matches(policy.get("secondary") or (), broker):
+            namespaces += policy.get("namespaces") or ()
+            answer["policyName"], primary = name, is_primary
+    return {**answer, "namespaceRegex": namespaces, "primary": primary}
+
+
+def isolation_text(policy: JsonObject) -> str:
+    """Return an isolation policy as its toString writes it."""
+    failover = policy.get("auto_failover_policy") or {}
+    inner = f"policyType={java_text(failover.get('policy_type'))}, parameters={java_text(failover.get('parameters'))}"
+    lists = ", ".join(f"{key}={java_text(policy.get(key))}" for key in ("namespaces", "primary", "secondary"))
+    scope = java_text(policy.get("unload_scope"))
+    data = f"autoFailoverPolicy=AutoFailoverPolicyDataImpl({inner}), unloadScope={scope}"
+    return f"NamespaceIsolationDataImpl({lists}, {data})"
+
+
+def is_expression(text: str) -> bool:
+    """Whether TEXT is a regular expression; Java's, as far as Python's says."""
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True
+
+
+def _matches(expressions: Sequence[str], broker: str) -> bool:
+    return any(is_expression(one) and re.fullmatch(one, broker) for one in expressions)
+
+
+# -- resource groups, and quotas of bundles ---------------------------------------------------------------------------
+
+
+RESOURCE_GROUPS_PATH = "/admin/resourcegroups"
+RESOURCE_GROUP = Fields(
+    dict.fromkeys(("publishRateInMsgs", "publishRateInBytes", "dispatchRateInMsgs", "dispatchRateInBytes"), -1), {}
+)
+BUNDLE_QUOTA = Fields(
+    {
+        "msgRateIn": 40.0,
+        "msgRateOut": 120.0,
+        "bandwidthIn": 100000.0,
+        "bandwidthOut": 300000.0,
+        "memory": 80.0,
+        "dynamic": True,
+    },
+    {},
+)
+_QUOTAS = "/loadbalance/resource-quota"
+
+
+def list_resource_groups(txn: Txn) -> list[str]:
+    """Return the names of the resource groups in order."""
+    return list(iter_children(txn, RESOURCE_GROUPS_PATH))
+
+
+def read_resource_group(txn: Txn, name: str) -> JsonObject:
+    """Return a resource group; raises ResourceNotFound, MetadataCorrupt."""
+    found = find_json(txn, resource_group_path(name))
+    if found is None:
+        known = ", ".join(list_resource_groups(txn))
+        raise ResourceNotFound("ResourceGroup does not exist", hint=f"there are: {known}" if known else "", name=name)
+    return found
+
+
+def resource_group_path(name: str) -> str:
+    """Return the metadata path of a resource group."""
+    return f"{RESOURCE_GROUPS_PATH}/{name}"
+
+
+def bundle_quota_path(bundle: Bundle | None) -> str:
+    """Return the metadata path of the quota of a bundle; None: the default one."""
+    return f"{_QUOTAS}/default" if bundle is None else f"{_QUOTAS}/{bundle}"
+
+
+def read_bundle_quota(txn: Txn, bundle: Bundle | None) -> JsonObject:
+    """Return the quota in force for a bundle: its own, else the default one, else the built-in one; raises MetadataCorrupt."""
+    own = None if bundle is None else find_json(txn, bundle_quota_path(bundle))
+    return own or find_json(txn, bundle_quota_path(None)) or {}
+
+
+# -- settings of brokers that may change while they run ---------------------------------------------------------------
+
+
+CONFIGURATION_PATH = "/admin/configuration"
+
+_DYNAMIC_NAMES = """
+loadBalancerSheddingGracePeriodMinutes loadBalancerBandwithInResourceWeight loadBalancerBandwithOutResourceWeight
+loadBalancerNamespaceBundleMaxBandwidthMbytes managedLedgerCursorResetLedgerCloseTimestampMaxClockSkewMillis
+subscribeRatePeriodPerConsumerInSecond dispatchThrottlingRatePerSubscriptionInByte maxPublishRatePerTopicInBytes
+autoSkipNonRecoverableData brokerPublisherThrottlingMaxByteRate dispatchThrottlingRateInMsg
+supportedNamespaceBundleSplitAlgorithms loadBalancerAverageResourceUsageDifferenceThresholdPercentage
+brokerDeleteInactiveTopicsFrequencySeconds loadBalancerAvgShedderHighThreshold loadBalancerLoadSheddingStrategy
+loadBalancerBrokerMaxTopics loadBalancerMaxNumberOfBrokerSheddingPerCycle loadBalancerAutoBundleSplitEnabled
+loadBalancerSheddingConditionHitCountThreshold loadBalancerSheddingEnabled loadBalancerDirectMemoryResourceWeight
+loadBalancerSheddingBundlesWithPoliciesEnabled subscriptionTypesEnabled
+subscriptionKeySharedUseClassicPersistentImplementation loadBalancerBrokerThresholdShedderPercentage
+loadBalancerBandwidthOutResourceWeight loadBalancerNamespaceMaximumBundles
+managedLedgerInactiveLedgerRolloverTimeSeconds forceDeleteNamespaceAllowed schemaLedgerForceRecovery
+loadBalancerReportUpdateMaxIntervalMinutes dispatchThrottlingRatePerReplicatorInMsg
+loadBalancerNamespaceBundleSplitConditionHitCountThreshold clientLibraryVersionCheckEnabled
+maxMessagePublishBufferSizeInMB brokerShutdownTimeoutMs dispatcherMinReadBatchSize
+subscriptionSharedUseClassicPersistentImplementation loadBalancerAvgShedderHitCountLowThreshold minUnloadMessage
+minUnloadMessageThroughput brokerClientTlsEnabled loadBalancerBrokerLoadDataTTLInSeconds
+brokerDeleteInactiveTopicsMaxInactiveDurationSeconds brokerDeleteInactivePartitionedTopicMetadataEnabled
+keySharedUnblockingIntervalMs maxTopicsPerNamespace maxNumPartitionsPerPartitionedTopic
+loadBalancerReportUpdateMinIntervalMillis dispatchThrottlingRatePerSubscriptionInMsg
+loadBalancerServiceUnitStateMaxConcurrentOverrides superUserRoles transactionPendingAckBatchedWriteEnabled
+brokerDeleteInactiveTopicsMode loadBalancerMsgRateDifferenceShedderThreshold dispatcherMaxReadSizeBytes
+exposeBundlesMetricsInPrometheus subscriptionRedeliveryTrackerEnabled dispatchThrottlingRatePerTopicInByte
+dispatchThrottlingRateRelativeToPublishRate maxNamespacesPerTenant strictlyVerifySubscriptionName
+defaultNumberOfNamespaceBundles entryFiltersDirectory dispatcherPauseOnAckStatePersistentEnabled
+loadBalancerAvgShedderLowThreshold loadBalancerHistoryResourcePercentage dispatchThrottlingOnBatchMessageEnabled
+replicationStartAt bookkeeperUseV2WireProtocol keySharedLookAheadMsgInReplayThresholdPerConsumer
+loadBalanceSheddingDelayInSeconds loadBalancerBandwidthInResourceWeight defaultNumPartitions managedLedgerCacheSizeMB
+maxUnloadPercentage dispatcherReadFailureBackoffMandatoryStopTimeInMs allowOverrideEntryFilters
+loadBalancerDistributeBundlesEvenlyEnabled dispatchThrottlingRatePerReplicatorInByte
+dispatchThrottlingOnNonBacklogConsumerEnabled topicPublisherThrottlingTickTimeMillis unblockStuckSubscriptionEnabled
+preciseDispatcherFlowControl maxConcurrentLookupRequest skipBrokerShutdownOnOOM managedLedgerCacheEvictionWatermark
+httpRequestsFailOnUnknownPropertiesEnabled brokerPublisherThrottlingMaxMessageRate
+loadBalancerNamespaceBundleMaxMsgRate replicationProducerQueueSize loadBalancerNamespaceBundleMaxSessions
+loadBalancerTransferEnabled allowAutoTopicCreationType managedLedgerInactiveOffloadedLedgerEvictionTimeSeconds
+managedLedgerMaxBacklogBetweenCursorsForCaching loadBalancerNamespaceBundleMaxTopics
+loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold dispatcherMaxReadBatchSize
+managedLedgerMinimumBacklogCursorsForCaching transactionLogBatchedWriteEnabled brokerClientAuthenticationPlugin
+dispatcherReadFailureBackoffInitialTimeInMs subscribeThrottlingRatePerConsumer loadBalancerMemoryResourceWeight
+topicFactoryClassName keySharedLookAheadMsgInReplayThresholdPerSubscription brokerClientAuthenticationParameters
+loadBalancerReportUpdateThresholdPercentage subscriptionKeySharedEnable managedLedgerCacheEvictionTimeThresholdMillis
+brokerDeleteInactiveTopicsEnabled loadBalancerAvgShedderHitCountHighThreshold configurationMetadataSyncEventTopic
+managedLedgerMinimumBacklogEntriesForCaching maxPublishRatePerTopicInMessages maxUnloadBundleNumPerShedding
+maxConcurrentTopicLoadRequest managedLedgerTraceTaskExecution loadBalancerDebugModeEnabled
+resourceUsageTransportPublishIntervalInSecs loadBalancerAutoUnloadSplitBundlesEnabled
+dispatcherEntryFilterRescheduledMessageDelay loadBalancerServiceUnitTableViewSyncer
+defaultNamespaceBundleSplitAlgorithm dispatcherReadFailureBackoffMaxTimeInMs entryFilterNames
+dispatcherMaxRoundRobinBatchSize loadBalancerBundleUnloadMinThroughputThreshold preferLaterVersions
+loadBalancerMaxNumberOfBundlesInBundleLoadReport dispatchThrottlingRatePerTopicInMsg maxTenants
+loadBalancerCPUResourceWeight allowAutoTopicCreation managedLedgerForceRecovery
+loadBalancerMaxNumberOfBundlesToSplitPerCycle failureDomainsEnabled loadBalancerBrokerOverloadedThresholdPercentage
+flowOrQpsDifferenceThresholdPercentage namespaceBundleUnloadingTimeoutMs dispatchThrottlingRateInByte
+forceDeleteTenantAllowed isAllowAutoUpdateSchemaEnabled brokerPublisherThrottlingTickTimeMillis
+loadBalancerBrokerLoadTargetStd allowAutoSubscriptionCreation loadBalancerSheddingIntervalMinutes
+dispatcherDispatchMessagesInSubscriptionThread loadBalancerHostUsageCheckIntervalMinutes topicNameCacheMaxCapacity
+loadManagerClassName metadataSyncEventTopic
+"""
+DYNAMIC_SETTINGS = tuple(_DYNAMIC_NAMES.split())
+"""The fields that upstream marks as dynamic, in the order in which a broker names them."""
+
+
+def read_configuration(txn: Txn) -> JsonObject:
+    """Return the settings that were changed, as text by name; raises MetadataCorrupt."""
+    return find_json(txn, CONFIGURATION_PATH) or {}

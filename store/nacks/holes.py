@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.errors import EntryNotFound, InvalidValue
-from pulsar_admin.store.model.cursors import normal_ranges
-from pulsar_admin.store.model.extent import Intervals, iter_ledger_parts, subtract
+from pulsar_admin.store.model.cursors import Intervals, iter_ledger_parts, normal_ranges, subtract
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import LONG_MAX, Position
 

@@ -16,8 +16,7 @@ from msgspec import Struct
 from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.store.model.cursors import Cursor
-from pulsar_admin.store.model.extent import Intervals, extent_of, iter_ledger_parts
+from pulsar_admin.store.model.cursors import Cursor, Intervals, extent_of, iter_ledger_parts
 from pulsar_admin.store.model.ledgers import iter_blocks
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.nacks.bitmaps import Int64s

@@ -48,8 +48,16 @@ from pulsar_admin.store.errors import (
 )
 from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.history.versions import Version, iter_versions
-from pulsar_admin.store.model.cursors import Cursor, backlog_entries, is_own, normal_ranges
-from pulsar_admin.store.model.extent import Intervals, iter_ledger_parts, pending_intervals, subtract
+from pulsar_admin.store.model.cursors import (
+    Cursor,
+    Intervals,
+    backlog_entries,
+    is_own,
+    iter_ledger_parts,
+    normal_ranges,
+    pending_intervals,
+    subtract,
+)
 from pulsar_admin.store.model.ledgers import read_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic

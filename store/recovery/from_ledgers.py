@@ -52,7 +52,6 @@ from pulsar_admin.store.db.tree import find_node, iter_nodes, read_node
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StoreError
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
-from pulsar_admin.store.model.bundles import DEFAULT_BUNDLES, bundles_of
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor, read_cursor_ledger
 from pulsar_admin.store.model.ledgers import (
     Ledger,
@@ -62,7 +61,15 @@ from pulsar_admin.store.model.ledgers import (
 )
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
-from pulsar_admin.store.model.resources import TENANT, TENANTS_PATH, current_cluster, list_clusters, tenant_path
+from pulsar_admin.store.model.resources import (
+    DEFAULT_BUNDLES,
+    TENANT,
+    TENANTS_PATH,
+    bundles_of,
+    current_cluster,
+    list_clusters,
+    tenant_path,
+)
 from pulsar_admin.store.model.topics import Topic, TopicLedger, partition_count, read_topic
 from pulsar_admin.store.names import (
     MANAGED_LEDGERS,

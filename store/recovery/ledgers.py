@@ -38,7 +38,6 @@ from pulsar_admin.store.db.owners import OwnerKind, find_owners
 from pulsar_admin.store.db.tree import find_node, read_node
 from pulsar_admin.store.errors import LedgerNotFound, Refused, StoreError
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
-from pulsar_admin.store.model.absent_bookies import absent_in
 from pulsar_admin.store.model.broken import (
     GONE,
     NO_METADATA,
@@ -48,7 +47,17 @@ from pulsar_admin.store.model.broken import (
     iter_thinned,
     iter_unreadable,
 )
-from pulsar_admin.store.model.coverage import Disks, count_unseen, read_coverage, read_disks, read_held, read_served
+from pulsar_admin.store.model.coverage import (
+    Disks,
+    absent_in,
+    count_unseen,
+    gone_quorum,
+    read_coverage,
+    read_disks,
+    read_held,
+    read_served,
+    stripes_of,
+)
 from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor
 from pulsar_admin.store.model.ledger_owners import custom_text
 from pulsar_admin.store.model.ledgers import (
@@ -61,8 +70,6 @@ from pulsar_admin.store.model.ledgers import (
     read_ledger,
     sorted_ledger_ids,
 )
-from pulsar_admin.store.model.open_end import gone_quorum
-from pulsar_admin.store.model.placement import stripes_of
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_owner, shell_word

@@ -31,8 +31,8 @@ from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.storeinfo import StoreInfo
 from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.facts.trees import Tree, add_path, trees_of
+from pulsar_admin.store.model.coverage import ensemble_bookies
 from pulsar_admin.store.model.ledgers import iter_blocks
-from pulsar_admin.store.model.placement import ensemble_bookies
 from pulsar_admin.store.model.references import read_namings
 from pulsar_admin.store.names import MANAGED_LEDGERS, FileKind
 from pulsar_admin.store.sources.bookies import find_cookie

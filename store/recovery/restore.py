@@ -53,13 +53,11 @@ from pulsar_admin.store.errors import (
     TopicNotFound,
 )
 from pulsar_admin.store.facts.vanished import find_vanished
-from pulsar_admin.store.model.bundles import local_policies_path
-from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, Cursor, CursorSource
-from pulsar_admin.store.model.extent import extent_of
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, Cursor, CursorSource, extent_of
 from pulsar_admin.store.model.ledgers import read_ledger
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
-from pulsar_admin.store.model.resources import tenant_path
+from pulsar_admin.store.model.resources import local_policies_path, tenant_path
 from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, parse_topic, shell_word
 from pulsar_admin.store.recovery.acks import CursorHistory, WantedState, read_cursor_history, state_in_force

@@ -11,8 +11,14 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.model.cursors import normal_ranges
-from pulsar_admin.store.model.extent import Intervals, extent_of, iter_ledger_parts, pending_intervals, subtract
+from pulsar_admin.store.model.cursors import (
+    Intervals,
+    extent_of,
+    iter_ledger_parts,
+    normal_ranges,
+    pending_intervals,
+    subtract,
+)
 from pulsar_admin.store.model.ledgers import find_times, iter_blocks
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position

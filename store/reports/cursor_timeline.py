@@ -11,8 +11,15 @@ from msgspec import Struct
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.cursor import CursorState
-from pulsar_admin.store.model.cursors import Cursor, backlog_entries, normal_ranges
-from pulsar_admin.store.model.extent import Intervals, iter_ledger_parts, pending_intervals, subtract
+from pulsar_admin.store.model.cursors import (
+    Cursor,
+    Intervals,
+    backlog_entries,
+    iter_ledger_parts,
+    normal_ranges,
+    pending_intervals,
+    subtract,
+)
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position

@@ -11,10 +11,9 @@ from pulsar_admin.store.db.files import find_log
 from pulsar_admin.store.db.owners import Owner, find_owners
 from pulsar_admin.store.errors import LedgerNotFound
 from pulsar_admin.store.model.broken import NO_LEDGER, find_missing
-from pulsar_admin.store.model.coverage import Coverage, read_coverage
+from pulsar_admin.store.model.coverage import Coverage, OpenEnd, read_coverage, read_open_end
 from pulsar_admin.store.model.ledger_owners import all_owners
 from pulsar_admin.store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
-from pulsar_admin.store.model.open_end import OpenEnd, read_open_end
 
 LOST = "LOST"
 

@@ -26,7 +26,7 @@ from pulsar_admin.store.model.ledgers import (
     read_ledger,
     sorted_ledger_ids,
 )
-from pulsar_admin.store.model.managed_nodes import iter_other_ledgers
+from pulsar_admin.store.model.nodes import iter_other_ledgers
 from pulsar_admin.store.model.topics import iter_topics
 
 INDEX = "INDEX"

@@ -17,8 +17,7 @@ from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.markers import read_contents
 from pulsar_admin.store.facts.numbers import TopicNumbers
-from pulsar_admin.store.model.cursors import read_cursor
-from pulsar_admin.store.model.extent import extent_of, pending_intervals
+from pulsar_admin.store.model.cursors import extent_of, pending_intervals, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import TopicName, parse_topic

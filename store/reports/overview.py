@@ -28,9 +28,9 @@ from pulsar_admin.store.model.copy_age import GIVEN, Now
 from pulsar_admin.store.model.cursors import (
     backlog_size_bytes,
     iter_cursor_names,
+    pending_intervals,
     read_cursor,
 )
-from pulsar_admin.store.model.extent import pending_intervals
 from pulsar_admin.store.model.ledgers import find_block
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import iter_all_namespaces, iter_topics, list_all_tenants, read_topic

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec.policies import PartitionedTopic
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.partitions import existing_partitions, read_partitioned
 from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import existing_partitions, read_partitioned
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.reports.internal_stats import InternalStats, read_internal_stats
 

@@ -7,9 +7,8 @@ from msgspec import Struct
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import Owner, find_owners
 from pulsar_admin.store.errors import LedgerNotFound, StoreError
-from pulsar_admin.store.model.coverage import BookieCopies
+from pulsar_admin.store.model.coverage import BookieCopies, read_confirmed
 from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
-from pulsar_admin.store.model.open_end import read_confirmed
 
 
 class UnderReplicated(Struct, frozen=True):

@@ -17,11 +17,11 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.clocks import Clock
 from pulsar_admin.store.errors import LimitExceeded
-from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.ledgers import iter_blocks
+from pulsar_admin.store.model.messages import check_times
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
-from pulsar_admin.store.model.window import check_times
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN, TopicName
 from pulsar_admin.store.scan.entries import EntryScan, entry_times
 from pulsar_admin.store.scan.integer_rows import Sums

@@ -13,9 +13,8 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import SubscriptionNotFound
 from pulsar_admin.store.facts.pending_acks import read_pending_ack_log
-from pulsar_admin.store.model.partitions import read_partitioned
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.model.topics import read_partitioned, read_topic
 from pulsar_admin.store.model.transactions import (
     ASSIGN,
     SYSTEM,

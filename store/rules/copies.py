@@ -16,11 +16,9 @@ from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, StoreError
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
-from pulsar_admin.store.model.coverage import read_disks
-from pulsar_admin.store.model.ledger_owners import all_owners
+from pulsar_admin.store.model.coverage import is_final, read_confirmed, read_disks, read_open_end, read_shortfalls
+from pulsar_admin.store.model.ledger_owners import all_owners, iter_loose_owners, loose_of
 from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, read_ledger, sorted_ledger_ids
-from pulsar_admin.store.model.loose import iter_loose_owners, loose_of
-from pulsar_admin.store.model.open_end import is_final, read_confirmed, read_open_end, read_shortfalls
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.nodes import VALUE_UNDECODABLE
 from pulsar_admin.store.rules.rule import Rule, Sweep

@@ -10,9 +10,9 @@ from pulsar_admin.store.db.files import WHOLE_METADATA, iter_metadata_damage
 from pulsar_admin.store.db.tree import decode_node
 from pulsar_admin.store.errors import IndexCorrupt, StoreError, Unsupported
 from pulsar_admin.store.facts.cluster import ClusterFacts
-from pulsar_admin.store.model.absent_journals import find_absent_journals
-from pulsar_admin.store.model.structures import decode_structure, structure_of
-from pulsar_admin.store.model.usual_nodes import iter_unusual
+from pulsar_admin.store.facts.values import iter_unusual
+from pulsar_admin.store.model.coverage import find_absent_journals
+from pulsar_admin.store.model.nodes import decode_structure, structure_of
 from pulsar_admin.store.names import topic_of_path
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.rule import MEND, Rule, Sweep

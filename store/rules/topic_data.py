@@ -14,10 +14,10 @@ from pulsar_admin.store.model.broken import find_broken_ledger
 from pulsar_admin.store.model.coverage import absent_of, count_unseen
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, CursorSource
 from pulsar_admin.store.model.ledgers import Ledger, WholeLedger, find_ledger, find_times, find_whole, missing_ranges
+from pulsar_admin.store.model.nodes import is_known_node
 from pulsar_admin.store.model.publish_times import may_be_stated, wrong_times
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import Topic, TopicLedger
-from pulsar_admin.store.model.unknown_values import is_known_node
 from pulsar_admin.store.names import PERSISTENT, shell_word
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.rule import MEND, Rule, Sweep

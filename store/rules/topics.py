@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.subscriptions import SubscriptionFacts
 from pulsar_admin.store.facts.topics import TopicFacts
-from pulsar_admin.store.model.cursors import COMPACTION_CURSOR
-from pulsar_admin.store.model.extent import Intervals
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Intervals
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule
 from pulsar_admin.store.rules.subscriptions import drops_delayed, future_dated, stores_most_ranges

@@ -44,7 +44,7 @@ from pulsar_admin.store.engine.secrets import hide_secrets
 from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
 from pulsar_admin.store.engine.spark_session import hide_traceback
 from pulsar_admin.store.errors import InvalidValue, StoreError, Unsupported
-from pulsar_admin.store.model.window import check_times
+from pulsar_admin.store.model.messages import check_times
 from pulsar_admin.store.scan.files import Problem
 from pulsar_admin.store.scan.following import FIRST, Followed, Follower, FoundFile, Limit, Offset
 from pulsar_admin.store.scan.ledgers_map import Files, wanted_files

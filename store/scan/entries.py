@@ -18,11 +18,11 @@ from pulsar_admin.store.db.clocks import Clock, block_max, block_min, check_cloc
 from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, InvalidValue
 from pulsar_admin.store.kernels.compiled import METER
 from pulsar_admin.store.kernels.records import HAS_BROKER_TIME, UNFRAMED
-from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.ledgers import iter_blocks, iter_blocks_of
+from pulsar_admin.store.model.messages import Window
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
-from pulsar_admin.store.model.window import Window
 from pulsar_admin.store.names import LATEST, LONG_MAX
 from pulsar_admin.store.scan.files import LedgerDigests
 from pulsar_admin.store.scan.places import (

@@ -1,7 +1,7 @@
 """Messages of a topic as Arrow batches: entries taken apart by the kernel, the unusual ones by the ordinary reader; and which of them a
 search looks for.
 
-Columns are those of ``store.model.message_row``, in upstream's spelling; keys of JSON that are base64 or hex there are bytes here, and
+Columns are those of ``store.model.messages``, in upstream's spelling; keys of JSON that are base64 or hex there are bytes here, and
 what is left out there is null, false or 1 here. A ``Match`` is plain data that travels to executors: entries whose bytes cannot hold a
 match are left out before they are taken apart; messages are chosen by columns, values one by one.
 """
@@ -39,9 +39,8 @@ from pulsar_admin.store.kernels.messages import (
 from pulsar_admin.store.kernels.producers import number_spans
 from pulsar_admin.store.kernels.records import CHUNK, COMPRESSED, ENCRYPTED, HAS_BROKER_TIME, TRANSACTION, UNFRAMED
 from pulsar_admin.store.kernels.sha1 import sha1_spans
-from pulsar_admin.store.model.jsonpath import PathTest
-from pulsar_admin.store.model.message_row import marker_name
-from pulsar_admin.store.model.messages import Message, MessageReader
+from pulsar_admin.store.model.messages import Message, MessageReader, marker_name
+from pulsar_admin.store.model.schemas import PathTest
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.scan.arrow import bools_of, column, constant, nullable, numbers_of, scalar, spans_array, strings
 from pulsar_admin.store.scan.places import EntryBatch

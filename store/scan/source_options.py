@@ -22,7 +22,7 @@ from pulsar_admin.store.codec.given import parse_integer
 from pulsar_admin.store.codec.message_id import decode_message_id
 from pulsar_admin.store.engine.slices import SLICE_BYTES
 from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.store.model.window import check_times
+from pulsar_admin.store.model.messages import check_times
 from pulsar_admin.store.names import EARLIEST, LATEST, PROFILES, Position, TopicName, parse_namespace, parse_topic
 from pulsar_admin.store.scan.sources import plain_path, split_paths
 from pulsar_admin.store.timespec import parse_size_bytes, parse_time

@@ -39,12 +39,11 @@ from pulsar_admin.store.errors import (
     TopicNotFound,
     Unsupported,
 )
-from pulsar_admin.store.model.extent import iter_ledger_parts
-from pulsar_admin.store.model.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions
+from pulsar_admin.store.model.cursors import iter_ledger_parts
+from pulsar_admin.store.model.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions, Window
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.schemas import read_schemas
 from pulsar_admin.store.model.topics import Topic, expand_topic, iter_topics, read_topic
-from pulsar_admin.store.model.window import Window
 from pulsar_admin.store.names import (
     EARLIEST,
     LATEST,

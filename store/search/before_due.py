@@ -12,8 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from pulsar_admin.store.aliases import Array
-from pulsar_admin.store.model.cursors import Cursor
-from pulsar_admin.store.model.extent import Intervals, parts_of, pending_intervals
+from pulsar_admin.store.model.cursors import Cursor, Intervals, parts_of, pending_intervals
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position

@@ -17,8 +17,7 @@ from msgspec import Struct, field
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, NotSeen, StoreError
 from pulsar_admin.store.model.ledgers import find_ledger, find_metadata
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, TopicLedger
-from pulsar_admin.store.model.whole import is_whole
+from pulsar_admin.store.model.topics import Topic, TopicLedger, is_whole
 from pulsar_admin.store.names import EARLIEST, Position
 from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe
 from pulsar_admin.store.search.by_time import read_entry_time
@@ -229,8 +228,7 @@ class BrokerSearch(Struct):
         if cursor is None:
             return True
         # Imported here: questions by time have no cursor, and are asked cold.
-        from pulsar_admin.store.model.cursors import normal_ranges
-        from pulsar_admin.store.model.extent import subtract
+        from pulsar_admin.store.model.cursors import normal_ranges, subtract
 
         return bool(subtract(((rank, end),), normal_ranges(self.topic, cursor.state)))
 

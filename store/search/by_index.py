@@ -135,7 +135,7 @@ def _scan(reader: EntryReader, topic: Topic, index: int, entries_read: int) -> I
 
     from pulsar_admin.store.kernels.messages import HEAD, read_heads
     from pulsar_admin.store.kernels.records import BATCH, TRANSACTION
-    from pulsar_admin.store.model.extent import iter_ledger_parts
+    from pulsar_admin.store.model.cursors import iter_ledger_parts
     from pulsar_admin.store.scan.entries import EntryScan
 
     following: NextIndex | None = None

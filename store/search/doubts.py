@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.coverage import absent_ids, count_unseen
 from pulsar_admin.store.model.ledgers import find_ledger, iter_gaps
-from pulsar_admin.store.model.topics import Topic, TopicLedger
-from pulsar_admin.store.model.whole import is_whole
+from pulsar_admin.store.model.topics import Topic, TopicLedger, is_whole
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.wording import counted, listed, plural
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
 
     from pulsar_admin.store.db.environment import Txn
-    from pulsar_admin.store.model.extent import Intervals
+    from pulsar_admin.store.model.cursors import Intervals
 
 _SHOWN = 3
 
@@ -99,7 +98,7 @@ def find_unseen(txn: Txn, topic: Topic, intervals: Intervals, limit_ms: int, clo
 
     What is lost for good is left out. A ledger that a broker closed before LIMIT_MS has nothing that was appended later.
     """
-    from pulsar_admin.store.model.extent import iter_ledger_parts  # what a cold question by time needs not
+    from pulsar_admin.store.model.cursors import iter_ledger_parts  # what a cold question by time needs not
     from pulsar_admin.store.model.publish_times import is_stated_earlier
 
     found: dict[int, Doubt] = {}

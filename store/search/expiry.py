@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.db.clocks import Clock
 from pulsar_admin.store.errors import InvalidValue, Refused
-from pulsar_admin.store.model.cursors import Cursor
-from pulsar_admin.store.model.extent import Extent, Intervals, extent_of, pending_intervals
+from pulsar_admin.store.model.cursors import Cursor, Extent, Intervals, extent_of, pending_intervals
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position

@@ -14,8 +14,7 @@ from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, NotSeen
 from pulsar_admin.store.model.ledgers import find_block, find_times
 from pulsar_admin.store.model.publish_times import is_stated_earlier, stated_times
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, TopicLedger
-from pulsar_admin.store.model.whole import may_be_broken
+from pulsar_admin.store.model.topics import Topic, TopicLedger, may_be_broken
 from pulsar_admin.store.names import EARLIEST, Position
 from pulsar_admin.store.search.broker import SEARCH_FAILS, BrokerSearch
 from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, READ_FROM, BrokerSetup, Probe

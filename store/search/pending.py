@@ -16,7 +16,7 @@ from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.db.blocks import BLOCK_BITS, Block
 from pulsar_admin.store.db.clocks import Clock, block_max, first_candidate
 from pulsar_admin.store.errors import EntryCorrupt
-from pulsar_admin.store.model.extent import Intervals, iter_ledger_parts, pending_intervals
+from pulsar_admin.store.model.cursors import Intervals, iter_ledger_parts, pending_intervals
 from pulsar_admin.store.model.ledgers import find_times, iter_blocks
 from pulsar_admin.store.model.publish_times import is_stated_earlier
 from pulsar_admin.store.model.reader import EntryReader

@@ -28,7 +28,7 @@ from pulsar_admin.store.db.files import LogFile, find_log
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.errors import EntryNotFound, InvalidValue, NotFound, SourceNotFound, StoreError
 from pulsar_admin.store.kernels.records import UNFRAMED
-from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
 from pulsar_admin.store.model.topics import Topic, iter_topics, read_topic

@@ -78,9 +78,9 @@ from pulsar_admin.store.files import (
     write_new_file,
 )
 from pulsar_admin.store.model.cursors import read_cursor
-from pulsar_admin.store.model.pseudonyms import SALT_BYTES, Pseudonyms
+from pulsar_admin.store.model.nodes import cursor_of_path
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.structures import cursor_of_path
+from pulsar_admin.store.model.redaction import SALT_BYTES, Pseudonyms
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.transfer.bundle_nodes import bundled_node, bundled_path
 

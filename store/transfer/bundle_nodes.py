@@ -30,10 +30,9 @@ from pulsar_admin.store.codec.wrapper import MAGIC
 from pulsar_admin.store.db.tree import Node
 from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.facts.trees import WRITERS, unknown_tree_of
-from pulsar_admin.store.model.pseudonyms import Pseudonyms
+from pulsar_admin.store.model.nodes import structure_of, unknown_in
 from pulsar_admin.store.model.publish_times import BEGIN, END
-from pulsar_admin.store.model.structures import structure_of
-from pulsar_admin.store.model.unknown_values import unknown_in
+from pulsar_admin.store.model.redaction import Pseudonyms
 
 UNDECODABLE = b"\xff\xff\xff"
 _ROOTS = re.compile(

@@ -39,9 +39,13 @@ from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused, Sour
 from pulsar_admin.store.files import PRIVATE_DIRECTORY
 from pulsar_admin.store.index.build import Advance, Scanning
 from pulsar_admin.store.index.unserved import index_unserved
-from pulsar_admin.store.model.absent_bookies import AbsentBookies, find_absent_bookies, index_absent_bookies
-from pulsar_admin.store.model.absent_journals import find_absent_journals
 from pulsar_admin.store.model.copy_age import AsOf, put_as_of
+from pulsar_admin.store.model.coverage import (
+    AbsentBookies,
+    find_absent_bookies,
+    find_absent_journals,
+    index_absent_bookies,
+)
 from pulsar_admin.store.model.references import make_owners
 from pulsar_admin.store.scan.files import LedgerDigests
 from pulsar_admin.store.sources.bookies import files_of, foreign_ids, journal_marks, size_of

@@ -25,7 +25,7 @@ from pulsar_admin.store.db.tree import iter_values
 from pulsar_admin.store.errors import EntryLogCorrupt, NotFound, StoreError
 from pulsar_admin.store.files import remove_file
 from pulsar_admin.store.model.ledgers import find_times
-from pulsar_admin.store.model.managed_nodes import managed_node
+from pulsar_admin.store.model.nodes import managed_node
 from pulsar_admin.store.names import MANAGED_LEDGERS
 from pulsar_admin.store.sources.objects import Objects, OffloadedLedger, find_offloaded
 from pulsar_admin.store.wording import counted

@@ -37,8 +37,8 @@ from pulsar_admin.store.files import scratch_directory
 from pulsar_admin.store.index.build import Advance, Scanning, ledger_digests
 from pulsar_admin.store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
 from pulsar_admin.store.index.unserved import has_moved, index_unserved
-from pulsar_admin.store.model.absent_bookies import find_absent_bookies, index_absent_bookies
 from pulsar_admin.store.model.copy_age import find_as_of, put_as_of, put_refreshed
+from pulsar_admin.store.model.coverage import find_absent_bookies, index_absent_bookies
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.reports.replicas import find_underreplicated
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
 from pulsar_admin.store.db.tree import Row, path_and_value
 from pulsar_admin.store.index.build import SeenDigests
-from pulsar_admin.store.model.absent_bookies import members_of
+from pulsar_admin.store.model.coverage import members_of
 from pulsar_admin.store.model.references import NAMING_PREFIXES, References
 from pulsar_admin.store.transfer.copy_time import NewestNode
 

@@ -12,10 +12,9 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from pulsar_admin.store.codec.encryption import load_private_key, open_data_key
+from pulsar_admin.store.codec.encryption import PrivateKeys, load_private_key, open_data_key, read_private_keys
 from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry, encode_message_entry
 from pulsar_admin.store.errors import EncryptedPayload, EntryCorrupt, InvalidValue
-from pulsar_admin.store.model.private_keys import PrivateKeys, read_private_keys
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "encrypted"

@@ -14,7 +14,7 @@ from pulsar_admin.store.compaction.prepare import SourceOptions, prepare
 from pulsar_admin.store.compaction.status import read_status
 from pulsar_admin.store.compaction.view import find_compacted_view
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic

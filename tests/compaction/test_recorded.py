@@ -12,7 +12,7 @@ from pulsar_admin.store.compaction.reading import bisect_view, find_in_view, ite
 from pulsar_admin.store.compaction.view import open_view, read_compacted_entry
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.message_row import message_row
+from pulsar_admin.store.model.messages import message_row
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import parse_topic

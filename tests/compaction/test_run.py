@@ -17,7 +17,7 @@ from pulsar_admin.store.compaction.reading import iter_view
 from pulsar_admin.store.compaction.view import find_compacted_view, open_view
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.extent import iter_ledger_parts
+from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.messages import Message
 from pulsar_admin.store.model.reader import EntryReader, open_reader

@@ -19,8 +19,7 @@ from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.errors import EntryNotFound, InvalidValue, LedgerNotFound, MetadataCorrupt, Refused
-from pulsar_admin.store.model.cursors import Cursor, CursorSource, read_cursor
-from pulsar_admin.store.model.extent import Extent
+from pulsar_admin.store.model.cursors import Cursor, CursorSource, Extent, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, Position, parse_topic

@@ -17,8 +17,7 @@ from pulsar_admin.store.changes.expiry import ExpiryRequest, expiry_move
 from pulsar_admin.store.changes.resets import reset_state, reset_to_time
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.model.cursors import Cursor, range_text, read_cursor
-from pulsar_admin.store.model.extent import pending_intervals
+from pulsar_admin.store.model.cursors import Cursor, pending_intervals, range_text, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import Position, parse_position, parse_topic

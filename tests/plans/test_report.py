@@ -10,7 +10,7 @@ import pytest
 from pulsar_admin.changes import render_change
 from pulsar_admin.store.changes.plan import Change, ChangePart, ChangeReport, decode_part, parts_of
 from pulsar_admin.store.errors import IndexCorrupt
-from pulsar_admin.store.model.extent import Extent
+from pulsar_admin.store.model.cursors import Extent
 
 TRANSCRIPT = Path(__file__).parent.parent / "transcript"
 _AROUND = ("change", "dryRun", "undo")

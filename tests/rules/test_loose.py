@@ -13,12 +13,12 @@ from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.owners import is_listed, is_topics_alone
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model import loose, references
+from pulsar_admin.store.facts.values import iter_unusual
+from pulsar_admin.store.model import ledger_owners, references
+from pulsar_admin.store.model.coverage import read_shortfalls
+from pulsar_admin.store.model.ledger_owners import indexed_ids, iter_loose_owners, loose_of
 from pulsar_admin.store.model.ledgers import find_whole, iter_indexed_ids, sorted_ledger_ids
-from pulsar_admin.store.model.loose import indexed_ids, iter_loose_owners, loose_of
-from pulsar_admin.store.model.open_end import read_shortfalls
 from pulsar_admin.store.model.topics import count_topics, iter_headless, iter_topics
-from pulsar_admin.store.model.usual_nodes import iter_unusual
 from tests.altering import alter, raw_rows
 from tests.stores import copied, imported
 from tests.worlds import STATES
@@ -38,7 +38,7 @@ def _compare(path: Path) -> tuple[int, int]:
 @pytest.mark.parametrize("chunk", [1 << 16, 3])
 @pytest.mark.parametrize("state", STATES)
 def test_loose_ledgers_of_recorded_worlds(state: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loose, "_CHUNK", chunk)
+    monkeypatch.setattr(ledger_owners, "_CHUNK_LEDGERS", chunk)
     some, all_of_them = _compare(imported("small", state))
     assert 0 < some < all_of_them
 
@@ -71,7 +71,7 @@ def test_a_key_that_is_none_leaves_all_ledgers_to_be_looked_at(tmp_path: Path) -
         with store.read() as txn:
             with pytest.raises(StoreError):
                 indexed_ids(txn)
-            assert {*loose.find_loose_indexed(txn)} == expected
+            assert {*ledger_owners.find_loose_indexed(txn)} == expected
         store.write(lambda txn: txn.delete("times", b"short"))
 
 

@@ -23,7 +23,7 @@ from pulsar_admin.store.codec.zookeeper import ZooKeeperNode, decode_snapshot
 from pulsar_admin.store.codec.zookeeper_log import BadRecord, Transaction
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import MetadataCorrupt, SourceNotFound, StoreError
-from pulsar_admin.store.model.structures import decode_structure, structure_of
+from pulsar_admin.store.model.nodes import decode_structure, structure_of
 from pulsar_admin.store.names import topic_of_path
 from pulsar_admin.store.sources.nodes import find_metadata
 from pulsar_admin.store.sources.zookeeper import is_zookeeper, read_snapshot

@@ -29,7 +29,7 @@ from pulsar_admin.store.names import (
     parse_topic,
 )
 
-NEAR_MAX = 3
+_NAMES_MAX = 3
 _FEW = 500  # names that are all looked at; of more, those that share a beginning with the wanted one
 _NEIGHBOURS = 25  # for each beginning
 _BEGINNINGS = 40
@@ -79,7 +79,7 @@ def _near_namespaces(txn: Txn, wanted: NamespaceName) -> tuple[NamespaceName, ..
         names.update(_around(txn, f"{MANAGED_LEDGERS}/{tenant}", wanted.namespace))
         same = [wanted.namespace] if wanted.namespace in names and tenant != wanted.tenant else []
         found += [NamespaceName(tenant, name) for name in same or _closest(wanted.namespace, names)]
-    return tuple(found[:NEAR_MAX])
+    return tuple(found[:_NAMES_MAX])
 
 
 def _tenants(txn: Txn) -> set[str]:
@@ -111,7 +111,7 @@ def _closest(wanted: str, names: Iterable[str]) -> tuple[str, ...]:
     from difflib import get_close_matches  # 3 ms, and few commands miss
 
     by_lower = {name.lower(): name for name in sorted(names) if name != wanted}
-    return tuple(by_lower[name] for name in get_close_matches(wanted.lower(), by_lower, n=NEAR_MAX))
+    return tuple(by_lower[name] for name in get_close_matches(wanted.lower(), by_lower, n=_NAMES_MAX))
 
 
 def _near_ledgers(txn: Txn, wanted: int) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ def _near_ledgers(txn: Txn, wanted: int) -> tuple[str, ...]:
     near = sorted(
         (ledger_id for ledger_id in ids if ledger_id <= LONG_MAX), key=lambda found: (abs(found - wanted), found)
     )
-    return tuple(map(str, islice((found for found in near if _has_ledger(txn, found)), NEAR_MAX)))
+    return tuple(map(str, islice((found for found in near if _has_ledger(txn, found)), _NAMES_MAX)))
 
 
 def _has_ledger(txn: Txn, ledger_id: int) -> bool:

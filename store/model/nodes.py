@@ -1,0 +1,315 @@
+"""What a node of metadata is, decided here alone: below ``/managed-ledgers`` a managed ledger or a cursor, elsewhere by its path; its value
+decoded, for showing it and for checking that it can be read; and what of the value this version does not know.
+
+Persistent topics and their cursors are known by their paths. Pulsar 5.0 keeps the segments of scalable topics beside them
+(``T/NS/segment/TOPIC/RANGE-ID``), and a later one may have other domains of any depth: there a value that decodes says what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from pulsar_admin.store.codec.bookie import decode_cookie
+from pulsar_admin.store.codec.cursor import decode_cursor_head, decode_cursor_info, unknown_cursor_fields
+from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path, unknown_ledger_fields
+from pulsar_admin.store.codec.managedledger import (
+    decode_ledger_ids,
+    decode_managed_ledger,
+    unknown_managed_ledger_fields,
+)
+from pulsar_admin.store.codec.policies import decode_json_object
+from pulsar_admin.store.codec.schema import decode_schema_locator, unknown_locator_fields
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node, iter_children, iter_values
+from pulsar_admin.store.errors import Corrupt, MetadataCorrupt, StoreError, Unsupported
+from pulsar_admin.store.names import (
+    MANAGED_LEDGERS,
+    PERSISTENT,
+    NamespaceName,
+    TopicName,
+    decode_name,
+    managed_ledger_of_path,
+    topic_of_path,
+)
+
+_SCALABLE = "/topics"
+
+
+class ManagedNode(NamedTuple):
+    """A managed ledger (``cursor`` None), or one of its cursors by its name in clear.
+
+    ``ledger``: its name where its path has the parts of one; ``text``: the name as it is shown, else the path.
+    """
+
+    ledger: TopicName | None
+    cursor: str | None
+    text: str
+
+    @property
+    def is_topic(self) -> bool:
+        """Whether it is of a persistent topic, which this version reads."""
+        return self.ledger is not None and self.ledger.domain == PERSISTENT
+
+
+def managed_node(path: str, value: bytes) -> ManagedNode | None:
+    """Return what the node at PATH with VALUE is, None where it is neither a managed ledger nor a cursor.
+
+    Of domains other than ``persistent`` a value without its cursor ledger's id, which every ManagedCursorInfo has, is a ManagedLedgerInfo;
+    nodes without a value are there for those below them. Raises what the decoders raise for a value of another domain that is neither.
+    """
+    if not path.startswith(f"{MANAGED_LEDGERS}/"):
+        return None
+    parent, _, component = path.rpartition("/")
+    topic = topic_of_path(path)
+    if topic is not None:
+        return ManagedNode(topic, None, str(topic))
+    topic = topic_of_path(parent)
+    if topic is not None:
+        return ManagedNode(topic, decode_name(component), str(topic))
+    if not value:
+        return None
+    if is_cursor(value, path):
+        return _other(parent, decode_name(component))
+    decode_ledger_ids(value, path)
+    return _other(path, None)
+
+
+def _other(path: str, cursor: str | None) -> ManagedNode:
+    name = managed_ledger_of_path(path)
+    return ManagedNode(name, cursor, str(name) if name is not None else path)
+
+
+def is_cursor(value: bytes, path: str) -> bool:
+    """Whether VALUE is a ManagedCursorInfo."""
+    try:
+        decode_cursor_head(value, path)
+    except MetadataCorrupt:
+        return False
+    return True
+
+
+def iter_other_nodes(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[tuple[str, bytes]]:
+    """Yield (path, value) of the nodes of domains other than ``persistent``, of NAMESPACE or of all; one seek where there are none."""
+    spaces = _namespace_roots(txn) if namespace is None else (f"{MANAGED_LEDGERS}/{namespace}",)
+    for space in spaces:
+        for domain in iter_children(txn, space):
+            if domain != PERSISTENT:
+                node = find_node(txn, f"{space}/{domain}")
+                if node is not None:
+                    yield node.path, node.value
+                yield from iter_values(txn, f"{space}/{domain}/")
+
+
+def _namespace_roots(txn: Txn) -> Iterator[str]:
+    for tenant in iter_children(txn, MANAGED_LEDGERS):
+        for name in iter_children(txn, f"{MANAGED_LEDGERS}/{tenant}"):
+            yield f"{MANAGED_LEDGERS}/{tenant}/{name}"
+
+
+def iter_other_ledgers(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[TopicName]:
+    """Yield the names of the managed ledgers that are no persistent topics, by path; what is neither one nor a cursor is left out."""
+    for path, value in iter_other_nodes(txn, namespace):
+        try:
+            node = managed_node(path, value)
+        except StoreError:
+            continue
+        if node is not None and node.cursor is None and node.ledger is not None and not node.is_topic:
+            yield node.ledger
+
+
+def other_path(txn: Txn, base: TopicName) -> str:
+    """Return the node of a topic of a newer Pulsar that has the name of BASE and so its schema, too, "" where there is none.
+
+    Upstream 5.0.1: a scalable topic has a node in ``/topics`` and its segments below their domain, also after a migration from BASE.
+    """
+    space, component = f"{MANAGED_LEDGERS}/{base.namespace}", base.path.rpartition("/")[2]
+    domains = (f"{space}/{domain}" for domain in iter_children(txn, space) if domain != PERSISTENT)
+    for path in (f"{root}/{component}" for root in (f"{_SCALABLE}/{base.namespace}", *domains)):
+        if find_node(txn, path) is not None or next(iter_children(txn, path), None) is not None:
+            return path
+    return ""
+
+
+def iter_other_cursors(txn: Txn, ledger: TopicName) -> Iterator[str]:
+    """Yield the cursors of the managed LEDGER of another domain, in clear; what else lies below it may be anything."""
+    for component in iter_children(txn, ledger.path):
+        node = find_node(txn, f"{ledger.path}/{component}")
+        if node is not None and node.value and is_cursor(node.value, node.path):
+            yield decode_name(component)
+
+
+# -- what the value at a path is --------------------------------------------------------------------------------------
+
+
+Decode = Callable[[bytes, str], object]
+
+_MANAGED_LEDGER: tuple[str, Decode] = ("ManagedLedgerInfo", decode_managed_ledger)
+_CURSOR: tuple[str, Decode] = ("ManagedCursorInfo", decode_cursor_info)
+
+_BY_PREFIX: tuple[tuple[str, int, str, Decode], ...] = (
+    ("/ledgers/cookies/", 1, "Cookie", lambda value, where: decode_cookie(value, where)),
+    ("/schemas/", 3, "SchemaLocator", decode_schema_locator),
+    ("/admin/partitioned-topics/", 4, "PartitionedTopicMetadata", decode_json_object),
+    ("/admin/policies/", 1, "Policies", decode_json_object),
+    ("/admin/local-policies/", 2, "LocalPolicies", decode_json_object),
+    ("/admin/clusters/", 1, "ClusterData", decode_json_object),
+)
+"""Prefix, how many names come behind it at least, and what lies there: nodes above hold nothing in ZooKeeper."""
+
+
+def structure_of(path: str, value: bytes = b"") -> tuple[str, Decode] | None:
+    """Return (upstream's name, decoder) of the value at the metadata PATH, or None where nothing is known.
+
+    VALUE: what lies there, which tells managed ledgers from cursors in domains of a newer Pulsar.
+    """
+    try:
+        managed = managed_node(path, value)
+    except StoreError:
+        return None
+    if managed is not None:
+        return _MANAGED_LEDGER if managed.cursor is None else _CURSOR
+    if ledger_id_of_path(path) is not None:
+        return "LedgerMetadata", decode_ledger_metadata
+    for prefix, depth, name, decode in _BY_PREFIX:
+        if path.startswith(prefix) and path.count("/", len(prefix)) >= depth - 1:
+            is_tenant = name == "Policies" and path.count("/") == 3
+            return ("TenantInfo" if is_tenant else name), decode
+    return None
+
+
+def cursor_of_path(path: str) -> tuple[TopicName, str] | None:
+    """Return (topic, cursor in clear) of the ManagedCursorInfo at PATH, or None for any other path."""
+    parent, _, component = path.rpartition("/")
+    topic = topic_of_path(parent)
+    return None if topic is None else (topic, decode_name(component))
+
+
+def decode_structure(path: str, value: bytes) -> tuple[str, object]:
+    """Return (name, decoded value) of the node at PATH.
+
+    Other values are ("empty", None), ("JSON", object), ("text", str) or ("binary", bytes). Raises what the decoder raises.
+    """
+    known = structure_of(path, value)
+    if known is not None:
+        name, decode = known
+        return name, decode(value, path)
+    return _guess(value)
+
+
+def _guess(value: bytes) -> tuple[str, object]:
+    import json
+
+    if not value:
+        return "empty", None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return "binary", value
+    try:
+        return "JSON", json.loads(text)
+    except (ValueError, RecursionError):
+        return ("text", text) if text.isprintable() or "\n" in text else ("binary", value)
+
+
+# -- fields, keys, versions and codecs of a newer version: kept, never judged -----------------------------------------
+
+
+_CLUSTER_DEPTH = 3  # /admin/clusters/NAME; below it lie failure domains and policies
+_KEYS = {
+    "ClusterData": """
+        authenticationParameters authenticationPlugin brokerClientCertificateFilePath brokerClientKeyFilePath brokerClientSslFactoryPlugin
+        brokerClientSslFactoryPluginParams brokerClientTlsEnabled brokerClientTlsEnabledWithKeyStore brokerClientTlsKeyStore
+        brokerClientTlsKeyStorePassword brokerClientTlsKeyStoreType brokerClientTlsTrustStore brokerClientTlsTrustStorePassword
+        brokerClientTlsTrustStoreType brokerClientTrustCertsFilePath brokerServiceUrl brokerServiceUrlTls listenerName migrated
+        migratedClusterUrl peerClusterNames proxyProtocol proxyServiceUrl serviceUrl serviceUrlTls tlsAllowInsecureConnection
+        """,
+    "LocalPolicies": "bookieAffinityGroup bundles migrated namespaceAntiAffinityGroup",
+    "PartitionedTopicMetadata": "deleted partitions properties",
+    "Policies": """
+        allowed_clusters allowed_topic_property_keys_for_metrics auth_policies autoSubscriptionCreationOverride
+        autoTopicCreationOverride backlog_quota_map bundles clusterDispatchRate clusterSubscribeRate clusterThatCanDeleteNamespace
+        compaction_threshold deduplicationEnabled deduplicationSnapshotIntervalSeconds delayed_delivery_policies deleted
+        dispatcherPauseOnAckStatePersistentEnabled encryption_required entryFilters inactive_topic_policies
+        is_allow_auto_update_schema latency_stats_sample_rate max_consumers_per_subscription max_consumers_per_topic
+        max_producers_per_topic max_subscriptions_per_topic max_topics_per_namespace max_unacked_messages_per_consumer
+        max_unacked_messages_per_subscription message_ttl_in_seconds migrated offload_deletion_lag_ms offload_policies
+        offload_threshold offload_threshold_in_seconds persistence properties publishMaxMessageRate replication_clusters
+        replicatorDispatchRate resource_group_name retention_policies schema_auto_update_compatibility_strategy
+        schema_compatibility_strategy schema_validation_enforced subscriptionDispatchRate subscription_auth_mode
+        subscription_expiration_time_minutes subscription_types_enabled topicDispatchRate
+        """,
+    "TenantInfo": "adminRoles allowedClusters",
+}
+"""The members of upstream's classes of these names, Pulsar 2.11 to 4.2; what lies inside of them is not looked at."""
+_KNOWN_KEYS = {name: frozenset(keys.split()) for name, keys in _KEYS.items()}
+_UNKNOWN: dict[str, Callable[[bytes, str], tuple[str, ...]]] = {
+    "LedgerMetadata": unknown_ledger_fields,
+    "ManagedCursorInfo": unknown_cursor_fields,
+    "ManagedLedgerInfo": unknown_managed_ledger_fields,
+    "SchemaLocator": unknown_locator_fields,
+}
+
+
+_OTHER = "value below /managed-ledgers"
+
+
+def unknown_in(path: str, value: bytes) -> tuple[str, tuple[str, ...]]:
+    """Return (structure, what of it is not known here, by name) of the node at PATH with VALUE.
+
+    The second is empty where all is known, and where the value is damaged.
+    """
+    if not value:
+        return "", ()
+    try:
+        return _look(path, value)
+    except Unsupported as error:
+        known = structure_of(path)
+        return _OTHER if known is None else known[0], (error.message.removeprefix(": "),)
+    except StoreError:
+        return "", ()
+
+
+def _look(path: str, value: bytes) -> tuple[str, tuple[str, ...]]:
+    name = _usual_structure(path)
+    if not name:
+        try:
+            managed_node(path, value)
+        except Corrupt:
+            return _OTHER, ("its form",)  # of a domain that is not known: nothing says that it is damaged
+        known = structure_of(path, value)
+        if known is None:
+            return "", ()
+        name = known[0]
+    if name in _UNKNOWN:
+        return name, _UNKNOWN[name](value, "")
+    keys = None if name == "ClusterData" and path.count("/") > _CLUSTER_DEPTH else _KNOWN_KEYS.get(name)
+    return name, () if keys is None else tuple(f"key {key}" for key in decode_json_object(value, "") if key not in keys)
+
+
+def _usual_structure(path: str) -> str:
+    """Return the structure of the node at PATH where that is easily seen, as for nearly all of the millions that there may be; else ""."""
+    parts = path.split("/", 7)
+    if parts[1] == "managed-ledgers" and 6 <= len(parts) <= 7 and parts[4] == PERSISTENT:
+        return "ManagedLedgerInfo" if len(parts) == 6 else "ManagedCursorInfo"
+    if parts[1] == "ledgers" and len(parts) == 5 and parts[2].isdigit() and parts[4][:1] == "L":
+        return "LedgerMetadata"
+    return ""
+
+
+def is_known(path: str, value: bytes) -> bool:
+    """Whether all that the node at PATH says with VALUE is known here; a damaged value says what nobody knows."""
+    structure = structure_of(path, value)
+    if structure is None or unknown_in(path, value)[1]:
+        return False
+    try:
+        structure[1](value, path)
+    except StoreError:
+        return False
+    return True
+
+
+def is_known_node(txn: Txn, path: str) -> bool:
+    """Whether the node at PATH is there and ``is_known``."""
+    node = find_node(txn, path)
+    return node is not None and is_known(path, node.value)
