@@ -247,16 +247,15 @@ class _LogReader(Struct, frozen=True):
         """Return it; SIZES: the log's ledgers map, None where it has none; ENTRIES: that the index names here; REASON: to leave it."""
         if reason:
             return self._row(Action.PASS_OVER, entries, reason=reason)
-        listed = {} if sizes is None else self._listed(sizes)
+        listed: dict[int, int] = {}
+        if sizes is not None:
+            ids = np.fromiter(sizes, np.int64, len(sizes))
+            listed = {ledger_id: sizes[ledger_id] for ledger_id in ids[is_among(self.alive, ids)].tolist()}
         if sizes is None or (listed and not entries):
             # Only its records tell what is in it, or that all of them lie in other logs, too.
             return self._from_records(read_live(self.path, self.alive, self.here, self.find, self.advance), entries)
         live, dead = sum(listed.values()), sum(sizes.values()) - sum(listed.values())
         return self._chosen(entries, (live, dead), (len(listed), len(sizes) - len(listed)))
-
-    def _listed(self, sizes: Mapping[int, int]) -> dict[int, int]:
-        ids = np.fromiter(sizes, np.int64, len(sizes))
-        return {ledger_id: sizes[ledger_id] for ledger_id in ids[is_among(self.alive, ids)].tolist()}
 
     def _from_records(self, live: LiveRecords, entries: int) -> LogForecast:
         if live.damage:

@@ -200,8 +200,9 @@ class _StatesReader:
         end = min(ends, key=lambda bound: bound.time_ms, default=None)
         naming = Bound(version.time_ms, f"the metadata names ledger {ledger_id}")
         made = None if life.made_ms is None else Bound(life.made_ms, f"ledger {ledger_id} was made")
+        end_of_first = naming if end is None or naming.time_ms < end.time_ms else end
         for entry_id, state, problem in _iter_ledger(self._reader, ledger_id):
-            after = _earlier(end, naming) if entry_id == 0 else end
+            after = end_of_first if entry_id == 0 else end
             known = naming if entry_id and version.since_known else made
             before = self._raise(_later(known, self._proof(state)), after)
             found = AckState(Position(ledger_id, entry_id), None, state, before, after, problem=problem)
@@ -220,9 +221,9 @@ class _StatesReader:
         if state is None:
             return None
         place = max([self._topic.place(state.mark_delete), *(end for _, end in normal_ranges(self._topic, state))])
-        return self._published(self._topic.at_rank(place - 1)) if place else None
-
-    def _published(self, position: Position) -> Bound | None:
+        if not place:
+            return None
+        position = self._topic.at_rank(place - 1)
         if position not in self._times:
             self._times[position] = self._read_time(position)
         return self._times[position]
@@ -258,10 +259,6 @@ def _count(intervals: Iterable[tuple[int, int]]) -> int:
 
 def _later(one: Bound | None, other: Bound | None) -> Bound | None:
     return max((bound for bound in (one, other) if bound is not None), key=lambda bound: bound.time_ms, default=None)
-
-
-def _earlier(one: Bound | None, other: Bound) -> Bound:
-    return other if one is None or other.time_ms < one.time_ms else one
 
 
 def _life(txn: Txn, ledger_id: int) -> LedgerLife:

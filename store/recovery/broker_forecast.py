@@ -185,7 +185,9 @@ def _forecast(reader: EntryReader, name: TopicName, now_ms: int, defaults: Broke
     retention = Retention(defaults.retention_minutes, defaults.retention_mb) if in_force is None else in_force.retention
     positions = {cursor: found.mark_delete for cursor, found in cursors.items()}
     trimmed = released_ledgers(topic, positions, retention, now_ms + 1)
-    moved, expires = _expired(reader, topic, cursors, _ttl(reader, name, defaults), now_ms)
+    ttl = find_message_ttl(reader.txn, name)
+    ttl_seconds = defaults.ttl_seconds if ttl is None else ttl.seconds
+    moved, expires = _expired(reader, topic, cursors, ttl_seconds, now_ms)
     expired = released_ledgers(topic, {**positions, **moved}, retention, now_ms + 1)[len(trimmed) :]
     after = _inactive_after(reader, topic, cursors, retention, defaults)
     goes = topic.ledgers[:-1] if after is not None else trimmed
@@ -213,11 +215,6 @@ def _loaded(topic: Topic, now_ms: int) -> Topic:
     new = TopicLedger(LedgerInfo(last + 1), 0, 0, True)
     kept = tuple(ledger for ledger in closed if ledger.entries)
     return Topic(topic.name, topic.stat, topic.managed, (*kept, new))
-
-
-def _ttl(reader: EntryReader, name: TopicName, defaults: BrokerDefaults) -> int:
-    found = find_message_ttl(reader.txn, name)
-    return defaults.ttl_seconds if found is None else found.seconds
 
 
 def _expired(

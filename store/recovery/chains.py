@@ -357,17 +357,13 @@ def _judge(
     given = [one for one in good if names.is_given(one)]
     if given:
         said.append(f"a broker gave the name {given[0]}, and its numbers are in no other ledger")
-    refused = _clock(a, b, producers)
+    back = [one for one in producers if b.producers[one].first_publish_ms < a.producers[one].last_publish_ms]
+    refused = f"the clock of producer {back[0]} goes back" if back else ""
     if not refused and not unique:
         refused = "more than one ledger goes on with these numbers"
     if not refused and not (index or len(steady) >= _TWO or given):
         refused = "one witness only" if good else "the producer's numbers come up in several ledgers"
     return Join(a.ledger_id, b.ledger_id, tuple(said)), refused
-
-
-def _clock(a: LedgerEvidence, b: LedgerEvidence, producers: Iterable[Producer]) -> str:
-    back = [one for one in producers if b.producers[one].first_publish_ms < a.producers[one].last_publish_ms]
-    return f"the clock of producer {back[0]} goes back" if back else ""
 
 
 # -- names of groups --------------------------------------------------------------------------------------------------
@@ -434,7 +430,8 @@ def find_names(reader: EntryReader, evidence: Iterable[LedgerEvidence], chains: 
     _name_coordinators(names, found, chains)
     _name_by_transactions(names, found, chains)
     _name_pending_acks(names, found, chains)
-    schemas = _read_schemas(reader, found.values())
+    entries = iter_schema_entries(reader, [one.ledger_id for one in found.values() if one.kind == SCHEMA])
+    schemas = [_Schema(f"{_PERSISTENT}{entry.schema_id}", entry) for _, entry in entries if not entry.deleted]
     for group in chains.groups:
         if group.kind == MESSAGES:
             _name_by_keys(names, group, _Sample(reader, group), schemas)
@@ -511,12 +508,6 @@ def _name_pending_acks(names: _NamesSaid, found: Mapping[int, LedgerEvidence], c
 class _Schema(Struct, frozen=True):
     topic: str
     entry: SchemaEntry
-
-
-def _read_schemas(reader: EntryReader, evidence: Iterable[LedgerEvidence]) -> list[_Schema]:
-    ids = [one.ledger_id for one in evidence if one.kind == SCHEMA]
-    entries = (entry for _, entry in iter_schema_entries(reader, ids))
-    return [_Schema(f"{_PERSISTENT}{entry.schema_id}", entry) for entry in entries if not entry.deleted]
 
 
 class _Sample(Struct, frozen=True):

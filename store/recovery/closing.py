@@ -19,8 +19,6 @@ from pulsar_admin.store.changes.restoring import ack_quorum_like, find_ensembles
 from pulsar_admin.store.codec.claims import APPLICATION
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, closed_over
-from pulsar_admin.store.db.blocks import LedgerSums
-from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import Refused, StoreError
 from pulsar_admin.store.model.ledgers import find_metadata, iter_entry_ids, iter_gaps, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
@@ -51,15 +49,10 @@ def close_ledger(reader: EntryReader, ledger_id: int, custom: Mapping[str, bytes
     write_quorum, segments = _ensembles(ledger_id, read_bookies_of(txn, ledger_id), last)
     length, digest = _end_of(reader, ledger_id, last, ledger.sums.payload_bytes)
     metadata = closed_over(segments, write_quorum, last, length, custom, digest)
-    here = _count_to(txn, ledger_id, ledger.sums, last)
+    here = ledger.sums.entries
+    if last < ledger.sums.last_entry:
+        here = sum(1 for entry_id in iter_entry_ids(txn, ledger_id) if entry_id <= last)
     return Closed(metadata, last + 1 - here, ledger.sums.entries - here)
-
-
-def _count_to(txn: Txn, ledger_id: int, sums: LedgerSums, last: int) -> int:
-    """Return how many entries up to LAST are here."""
-    if last == sums.last_entry:
-        return sums.entries
-    return sum(1 for entry_id in iter_entry_ids(txn, ledger_id) if entry_id <= last)
 
 
 def _end_of(reader: EntryReader, ledger_id: int, last: int, payload_bytes: int) -> tuple[int, DigestType]:

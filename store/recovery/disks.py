@@ -190,18 +190,17 @@ class MasterKeys(Struct, frozen=True):
 def read_master_keys(txn: Txn) -> MasterKeys:
     """Return what the indexes of the imported bookies say; one that cannot be read says nothing."""
     none, agree, locked = master_key(b""), 0, set[int]()
-    for database in _databases(txn):
-        for ledger_id, key in _iter_keys(database):
-            agree += key == none
-            if key != none:
-                locked.add(ledger_id)
+    for directory in (
+        one for bookie in iter_imported_bookies(txn.store.info) for one in bookie.index_dirs or bookie.ledger_dirs
+    ):
+        if not is_rocksdb(directory / "ledgers"):
+            continue
+        with suppress(StoreError), open_for_reading(directory / "ledgers", []) as rows:
+            for ledger_id, key in filter(None, (_key_of(*row) for row in rows)):
+                agree += key == none
+                if key != none:
+                    locked.add(ledger_id)
     return MasterKeys(agree, tuple(sorted(locked)))
-
-
-def _iter_keys(database: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield (ledger, master key) of the rows that have one."""
-    with suppress(StoreError), open_for_reading(database, []) as rows:
-        yield from (found for key, value in rows if (found := _key_of(key, value)) is not None)
 
 
 def _key_of(key: bytes, value: bytes) -> tuple[int, bytes] | None:
@@ -211,10 +210,3 @@ def _key_of(key: bytes, value: bytes) -> tuple[int, bytes] | None:
     except MetadataCorrupt:
         return None
     return (ledger_id, row.master_key) if ledger_id >= 0 and any(row.master_key) else None
-
-
-def _databases(txn: Txn) -> Iterator[Path]:
-    for bookie in iter_imported_bookies(txn.store.info):
-        for directory in bookie.index_dirs or bookie.ledger_dirs:
-            if is_rocksdb(directory / "ledgers"):
-                yield directory / "ledgers"

@@ -21,7 +21,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.changes.plan import ChangePart, Plan, put_value_step
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, decode_cookie
 from pulsar_admin.store.codec.claims import (
     APPLICATION,
@@ -133,14 +133,17 @@ def plan_from_bookies(sources: Sources, found: NamedLedgers) -> Plan:
     plan = plan_from_ledgers(sources, work.survey)
     work.close_ledgers(claims)
     made = {step.key for step in plan.steps}
-    steps = (
-        *work.steps,
-        *plan.steps,
-        *(step for step in _cluster_steps(sources, cluster, work) if step.key not in made),
+    cluster_steps = (
+        put_value_step(txn, path, value, sources.now_ms)
+        for path, value in _cluster_nodes(txn, cluster, work)
+        if find_node(txn, path) is None
     )
-    parts = tuple(work.shown(part) for part in plan.parts)
-    parts = (*parts, *work.parts, *_refused_parts(found.chains))
-    return Plan(COMMAND, txn.id, steps, parts, warnings=(*work.notes(cluster), *plan.warnings))
+    steps = (*work.steps, *plan.steps, *(step for step in cluster_steps if step.key not in made))
+    parts = [*(work.shown(part) for part in plan.parts), *work.parts]
+    for join in found.chains.refused:
+        after = {"apart": join.refused, "witnesses": list(join.witnesses)}
+        parts.append(ChangePart(resource=f"ledgers {join.ledger_id} and {join.next_id}", after=after))
+    return Plan(COMMAND, txn.id, steps, tuple(parts), warnings=(*work.notes(cluster), *plan.warnings))
 
 
 class _MadeOfBookies(Remade, kw_only=True):
@@ -241,12 +244,6 @@ class _MadeOfBookies(Remade, kw_only=True):
         yield f"cluster {cluster} has no addresses: set them with: pulsar-admin clusters update {shell_word(cluster)}"
 
 
-def _refused_parts(chains: Chains) -> Iterator[ChangePart]:
-    for one in chains.refused:
-        after = {"apart": one.refused, "witnesses": list(one.witnesses)}
-        yield ChangePart(resource=f"ledgers {one.ledger_id} and {one.next_id}", after=after)
-
-
 # -- subscriptions ----------------------------------------------------------------------------------------------------
 
 
@@ -311,14 +308,8 @@ def _read_cursor(reader: EntryReader, one: LedgerEvidence) -> _CursorLedger | No
 # -- what belongs to no topic -----------------------------------------------------------------------------------------
 
 
-def _cluster_steps(sources: Sources, cluster: str, work: _MadeOfBookies) -> Iterator[Step]:
-    """Yield what ``initNewCluster`` and ``initialize-cluster-metadata`` write: layout, instance, cookies, tenants, namespaces."""
-    for path, value in _cluster_nodes(sources.reader.txn, cluster, work):
-        if find_node(sources.reader.txn, path) is None:
-            yield put_value_step(sources.reader.txn, path, value, sources.now_ms)
-
-
 def _cluster_nodes(txn: Txn, cluster: str, work: _MadeOfBookies) -> Iterator[tuple[str, bytes]]:
+    """Yield what ``initNewCluster`` and ``initialize-cluster-metadata`` write: layout, instance, cookies, tenants, namespaces."""
     yield f"{LEDGERS_ROOT}/LAYOUT", KNOWN_LAYOUT.encode()
     instances = set()
     for bookie_id, raw in _read_cookies(txn):

@@ -392,7 +392,11 @@ def _cursor(sources: Sources, survey: LedgerSurvey, topic: Topic, name: str) -> 
     ids = survey.cursors.get(topic.name, {}).get(name, [])
     earlier = _earlier_cursor(sources, topic.name, name)
     for ledger_id in reversed(ids):
-        if earlier is not None and earlier.info.cursors_ledger_id < 0 and _knows(sources, ledger_id):
+        if (
+            earlier is not None
+            and earlier.info.cursors_ledger_id < 0
+            and sources.earlier_value(ledger_path(ledger_id)) is not None
+        ):
             break  # left over: what was written into the cursor's node since says more
         state, _ = read_cursor_ledger(sources.reader.txn, sources.reader, ledger_id)
         if state is not None:
@@ -431,10 +435,6 @@ def _earlier_cursor(sources: Sources, topic: TopicName, name: str) -> _Earlier |
         info_of_state(state, found.info.cursor_properties, found.info.last_active_ms), node.value
     )
     return _Earlier(found.info, state, value)
-
-
-def _knows(sources: Sources, ledger_id: int) -> bool:
-    return sources.earlier is not None and find_node(sources.earlier.txn, ledger_path(ledger_id)) is not None
 
 
 def _cursor_properties(survey: LedgerSurvey, topic: TopicName, name: str, earlier: _Earlier | None) -> dict[str, str]:

@@ -154,17 +154,13 @@ def _check_seen(txn: Txn, ledger_id: int, metadata: LedgerMetadata, gaps: tuple[
         )
 
 
-def _ranges_text(ranges: tuple[tuple[int, int], ...]) -> str:
-    """Return ranges of entries for a person."""
-    return listed(str(first) if first == last else f"{first}..{last}" for first, last in ranges)
-
-
 def lost_text(found: Returning) -> str:
     """Say what of a ledger does not come back, entry range by entry range; "" when nothing."""
     if not found.gaps:
         return ""
     noun, verb = plural(found.lost, "entry", "entries"), plural(found.lost, "is", "are")
-    text = f"ledger {found.ledger_id}: {noun} {_ranges_text(found.gaps)} {verb} in no file"
+    gaps = listed(str(first) if first == last else f"{first}..{last}" for first, last in found.gaps)
+    text = f"ledger {found.ledger_id}: {noun} {gaps} {verb} in no file"
     if found.behind:
         text += f"; {counted(found.behind, 'entry')} behind them {plural(found.behind, 'is', 'are')} left out"
     return text
@@ -423,18 +419,14 @@ def _behind_texts(reader: EntryReader, found: Behind) -> Iterator[str]:
             f"{where}: {counted(found.entries, 'entry')} behind its end {were} acknowledged: {proven:,} by a later entry,"
             f" {found.entries - proven:,} by copies on as many bookies as the ack quorum"
         )
-        passed = _passed(reader, found)
+        topic, behind = read_topic(reader.txn, found.topic), Position(found.ledger_id + 1, -1)
+        names = iter_cursor_names(reader.txn, found.topic)
+        passed = sorted(name for name in names if read_cursor(reader.txn, reader, topic, name).mark_delete >= behind)
         if passed:
             yield f"{where}: subscriptions that are past them do not get them unless they are reset: {', '.join(passed)}"
     for count, why in ((found.again, "in the next ledger again"), (found.unsure, "not proven to be acknowledged")):
         if count:
             yield f"{where}: {counted(count, 'entry')} more {plural(count, 'is', 'are')} {why}, and left out"
-
-
-def _passed(reader: EntryReader, found: Behind) -> list[str]:
-    topic, behind = read_topic(reader.txn, found.topic), Position(found.ledger_id + 1, -1)
-    names = iter_cursor_names(reader.txn, found.topic)
-    return sorted(name for name in names if read_cursor(reader.txn, reader, topic, name).mark_delete >= behind)
 
 
 # -- ledgers restore --to-bookies -------------------------------------------------------------------------------------
@@ -469,7 +461,9 @@ def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) ->
         if found.after != found.before:
             steps.append(put_value_step(txn, node.path, encode_ledger_metadata(found.after, node.value), now_ms))
             parts.append(_repointed_part(found, ledger_id))
-    return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=tuple(_repointed_warnings(parts)))
+    bookies = sorted({one for part in parts if part.after for some in part.after["ensembles"].values() for one in some})
+    text = f"{counted(len(parts), 'ledger')} {plural(len(parts), 'names', 'name')} {listed(bookies)} from the export on"
+    return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=(text,))
 
 
 def _all_astray(txn: Txn) -> list[int]:
@@ -676,8 +670,3 @@ def _shown_ensembles(metadata: LedgerMetadata) -> dict[str, object]:
         "writeQuorum": metadata.write_quorum,
         "ensembles": {str(segment.first_entry_id): list(segment.members) for segment in metadata.segments},
     }
-
-
-def _repointed_warnings(parts: Sequence[ChangePart]) -> Iterator[str]:
-    bookies = sorted({one for part in parts if part.after for some in part.after["ensembles"].values() for one in some})
-    yield f"{counted(len(parts), 'ledger')} {plural(len(parts), 'names', 'name')} {listed(bookies)} from the export on"

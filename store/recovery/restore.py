@@ -210,7 +210,9 @@ class Comeback:
         texts = list(self._past.witnesses.get(then.name, ()))
         own = [info.ledger_id for info in then.infos if info.ledger_id in copies]
         if own:
-            texts.append(f"the entries of {_ids_text(own)} are copied into ledgers of its own")
+            texts.append(
+                f"the entries of {plural(len(own), 'ledger')} {listed(own, _SHOWN)} are copied into ledgers of its own"
+            )
         returned = dict(self._returning(then, target, there, texts, copies))
         if not (returned or then.cursors) and (node is not None or then.gone_ms is None):
             raise TopicNotFound(
@@ -347,9 +349,9 @@ class Comeback:
         """Bring back NAMESPACE's policies, and its tenant, where they were deleted."""
         tenant = tenant_path(namespace.tenant)
         for path in (tenant, namespace.policies_path, local_policies_path(namespace)):
-            value = self._lost(path)
-            if value is not None:
-                self._put(path, _not_deleted(value, path))
+            fate = self._past.fates.get(path)
+            if fate is not None and find_node(self._txn, path) is None:
+                self._put(path, _not_deleted(fate.value, path))
                 if path == namespace.policies_path:
                     self._parts.insert(0, ChangePart(namespace=str(namespace), after={"policies": "as they were"}))
         if (
@@ -382,11 +384,6 @@ class Comeback:
         moved = SchemaLocator(_moved(locator.newest, copies), tuple(_moved(one, copies) for one in locator.index))
         self._put(target.schema_path, encode_schema_locator(moved, schema.value))
 
-    def _lost(self, path: str) -> bytes | None:
-        """Return the value that the node at PATH had, None where it is there or never was."""
-        fate = self._past.fates.get(path)
-        return None if fate is None or find_node(self._txn, path) is not None else fate.value
-
 
 def _topic(name: TopicName, managed: ManagedLedger, measured: Iterable[TopicLedger], now_ms: int) -> Topic:
     """Return the topic of MANAGED; MEASURED: ledgers of it whose sizes are known better."""
@@ -412,11 +409,6 @@ def _listed_again(info: LedgerInfo, found: Returning) -> LedgerInfo:
 def _moved(entry: IndexEntry, copies: Copies) -> IndexEntry:
     copy = copies.get(entry.position.ledger_id)
     return entry if copy is None else replace(entry, position=Position(copy.ledger_id, entry.position.entry_id))
-
-
-def _ids_text(ids: Sequence[int]) -> str:
-    """Return ledger ids for a person."""
-    return f"{plural(len(ids), 'ledger')} {listed(ids, _SHOWN)}"
 
 
 def _in_copies(state: CursorState, copies: Copies) -> CursorState:

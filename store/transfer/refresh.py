@@ -332,7 +332,8 @@ def _has_other_digests(txn: Txn) -> bool:
 
 def _settle_sources(store: Store, layout: Layout, warn: Warn) -> None:
     """Write that all of the sources is there, and say which bookies are not among them."""
-    sources = tuple(as_read(map(_finished, store.info.sources), layout))
+    finished = ({key: value for key, value in source.items() if key != UNFINISHED} for source in store.info.sources)
+    sources = tuple(as_read(finished, layout))
     if sources != store.info.sources:
         store.update_info(sources=sources)
     with store.read() as txn:
@@ -353,10 +354,6 @@ def _warn_of_metadata(result: RefreshResult, tree: NewTree, warn: Warn) -> None:
         )
     for text in tree.unknown:
         warn(f"{text}; the store keeps the metadata that it has")
-
-
-def _finished(source: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON
-    return {key: value for key, value in source.items() if key != UNFINISHED}
 
 
 def _begin(txn: Txn) -> None:
