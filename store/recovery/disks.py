@@ -190,12 +190,11 @@ class MasterKeys(Struct, frozen=True):
 def read_master_keys(txn: Txn) -> MasterKeys:
     """Return what the indexes of the imported bookies say; one that cannot be read says nothing."""
     none, agree, locked = master_key(b""), 0, set[int]()
-    for directory in (
+    places = (
         one for bookie in iter_imported_bookies(txn.store.info) for one in bookie.index_dirs or bookie.ledger_dirs
-    ):
-        if not is_rocksdb(directory / "ledgers"):
-            continue
-        with suppress(StoreError), open_for_reading(directory / "ledgers", []) as rows:
+    )
+    for database in (place / "ledgers" for place in places if is_rocksdb(place / "ledgers")):
+        with suppress(StoreError), open_for_reading(database, []) as rows:
             for ledger_id, key in filter(None, (_key_of(*row) for row in rows)):
                 agree += key == none
                 if key != none:
