@@ -175,8 +175,8 @@ def read_known(
                 _check_layout(name, value)
         elif path.startswith((MANAGED_LEDGERS + "/", "/schemas/")):
             with suppress(StoreError):  # what cannot be read names nothing
-                for _, name, cursor, ledger_ids in read_namings(path, value):
-                    names.add(ledger_ids, f"{name} -s {cursor}" if cursor else name)
+                for _, topic, cursor, ledger_ids in read_namings(path, value):
+                    names.add(ledger_ids, f"{topic} -s {cursor}" if cursor else topic)
         else:
             add_path(unknown, path)
     found, places = np.unique(np.array(ledgers, np.int64), return_index=True)

@@ -91,6 +91,7 @@ def test_as_counted(cli: Cli, tmp_path: Path, metadata: str | None, disks: str) 
     alive = set() if zookeeper is None else listed(zookeeper / "version-2")
     words = ["--no-metadata"] if zookeeper is None else ["--zookeeper", zookeeper]
     found = preflight(cli, root, *words)
+    assert found["metadata"] == ("an empty metadata store" if zookeeper is None else str(zookeeper / "version-2"))
     every = set[int]()
     for name, row in zip(BOOKIES, found["bookies"], strict=True):
         current = root / name / "current"
