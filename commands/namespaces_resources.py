@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pulsar_admin.context import App
-from pulsar_admin.store.changes.namespace_json import properties_of
+from pulsar_admin.store.changes.resources import properties_of
 from pulsar_admin.store.codec.java import java_split, java_text
 from pulsar_admin.store.errors import (
     AlreadyExists,

@@ -13,7 +13,7 @@ from pulsar_admin.commands.topics.moving import read_lines, shown_path, topics_o
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER
 from pulsar_admin.options import POSITION, TIME_OR_AGO, TopicSelection, command, pass_app
-from pulsar_admin.store.changes.resets import BROKER, EXACT
+from pulsar_admin.store.changes.resets import EXACT
 from pulsar_admin.store.errors import (
     EntryNotFound,
     InvalidValue,
@@ -24,6 +24,7 @@ from pulsar_admin.store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
+from pulsar_admin.store.search.expiry import BROKER
 
 if TYPE_CHECKING:
     from pulsar_admin.api.plan import Plan

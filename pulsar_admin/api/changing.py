@@ -217,7 +217,7 @@ class Changes(Planner):
         PATTERN: of topics that match this glob. Later searches know the times without the entries. Raises InvalidValue, TopicNotFound,
         MetadataCorrupt, IndexCorrupt.
         """
-        from pulsar_admin.store.changes.annotate import plan_annotate
+        from pulsar_admin.store.changes.topics import plan_annotate
         from pulsar_admin.store.model.publish_times import Form
 
         check_choice("form", form, Form)

@@ -199,7 +199,7 @@ class Cursors(Planner):
         no TTL, a topic has no entries, or nothing is older than BEFORE, or BEFORE is counted from now and the whole copy is older; the
         latter two not with FORCE.
         """
-        from pulsar_admin.store.changes.expiry import ExpiryRequest
+        from pulsar_admin.store.changes.resets import ExpiryRequest
         from pulsar_admin.store.delayed.expiries import plan_expiries
         from pulsar_admin.store.search.expiry import ExpiryRule
 
@@ -240,7 +240,7 @@ class Cursors(Planner):
         Times in ms: the first row is overdue already (``from_ms`` None), the last is left after it (``to_ms`` None). Raises InvalidValue,
         NothingMatches (no TTL at all), TopicNotFound, SubscriptionNotFound.
         """
-        from pulsar_admin.store.changes.expiry import ExpiryRequest
+        from pulsar_admin.store.changes.resets import ExpiryRequest
         from pulsar_admin.store.delayed.expiries import forecast_expiries
         from pulsar_admin.store.search.expiry import ExpiryRule
 

@@ -139,7 +139,7 @@ class NamespaceResources(Planner):
         return self._plan_properties("clear-properties", lambda found: {})
 
     def _plan_properties(self, command: str, change: Callable[[Json], Json]) -> Plan:
-        from pulsar_admin.store.changes.namespace_json import plan_properties
+        from pulsar_admin.store.changes.resources import plan_properties
 
         return self._session.plan_rows(plan_properties, f"namespaces {command}", self._name, change)
 
@@ -147,40 +147,40 @@ class NamespaceResources(Planner):
 
     def permissions(self) -> Mapping[str, Sequence[str]]:
         """Return what each role may do on it."""
-        from pulsar_admin.store.changes.namespace_json import read_permissions
+        from pulsar_admin.store.changes.resources import read_permissions
 
         return read_permissions(self._session.ask(read_policies, self._name))
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
-        from pulsar_admin.store.changes.namespace_json import Grant, check_actions, plan_permission
+        from pulsar_admin.store.changes.resources import Grant, check_actions, plan_permission
 
         grant = Grant(given_text("role", role), check_actions(given_texts("actions", actions)))
         return self._session.plan_rows(plan_permission, "namespaces grant-permission", self._name, grant)
 
     def revoke_permission(self, role: str) -> Plan:
         """Plan revoking the permissions of ROLE on it."""
-        from pulsar_admin.store.changes.namespace_json import Grant, plan_permission
+        from pulsar_admin.store.changes.resources import Grant, plan_permission
 
         grant = Grant(given_text("role", role))
         return self._session.plan_rows(plan_permission, "namespaces revoke-permission", self._name, grant)
 
     def subscription_permissions(self) -> Mapping[str, Sequence[str]]:
         """Return the roles of each subscription that only some may use."""
-        from pulsar_admin.store.changes.namespace_json import read_subscription_permissions
+        from pulsar_admin.store.changes.resources import read_subscription_permissions
 
         return read_subscription_permissions(self._session.ask(read_policies, self._name))
 
     def grant_subscription_permission(self, subscription: str, roles: Sequence[str]) -> Plan:
         """Plan that ROLES alone may use subscriptions with this name."""
-        from pulsar_admin.store.changes.namespace_json import plan_grant_subscription
+        from pulsar_admin.store.changes.resources import plan_grant_subscription
 
         name, given = given_text("subscription", subscription), given_texts("roles", roles)
         return self._session.plan_rows(plan_grant_subscription, self._name, name, given)
 
     def revoke_subscription_permission(self, subscription: str, role: str) -> Plan:
         """Plan taking a subscription from ROLE; raises ResourceNotFound where nobody has it."""
-        from pulsar_admin.store.changes.namespace_json import plan_revoke_subscription
+        from pulsar_admin.store.changes.resources import plan_revoke_subscription
 
         given = given_text("subscription", subscription), given_text("role", role)
         return self._session.plan_rows(plan_revoke_subscription, self._name, *given)
@@ -195,7 +195,7 @@ class NamespaceResources(Planner):
 
     def set_allowed_clusters(self, clusters: Sequence[str]) -> Plan:
         """Plan the CLUSTERS that it may replicate to; raises Refused."""
-        from pulsar_admin.store.changes.namespace_json import plan_allowed_clusters
+        from pulsar_admin.store.changes.resources import plan_allowed_clusters
 
         return self._session.plan_rows(plan_allowed_clusters, self._name, given_texts("clusters", clusters))
 
@@ -241,7 +241,7 @@ class NamespaceResources(Planner):
 
     def _plan_local(self, command: str, key: str, value: object, *, error: str | None = None) -> Plan:
         """Plan VALUE of KEY, of a namespace with policies where ERROR says what is wrong with any other."""
-        from pulsar_admin.store.changes.namespace_json import JsonJob, plan_local_json, put
+        from pulsar_admin.store.changes.resources import JsonJob, plan_local_json, put
 
         def make(txn: Txn, now_ms: int) -> StorePlan:
             if error is not None:

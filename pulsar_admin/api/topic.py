@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from pulsar_admin.api.delayed import Delayed
     from pulsar_admin.api.messages import Messages, Wanted
     from pulsar_admin.api.transactions import TopicTransactions
-    from pulsar_admin.store.changes.namespace_json import Grant
     from pulsar_admin.store.changes.policies import PolicyJob
+    from pulsar_admin.store.changes.resources import Grant
     from pulsar_admin.store.changes.schemas import NewSchema
     from pulsar_admin.store.codec.policies import PartitionedTopic, Policies
     from pulsar_admin.store.codec.schema import SchemaLocator
@@ -201,13 +201,13 @@ class TopicPlans(PolicyPlans):
 
     def permissions(self) -> Mapping[str, Sequence[str]]:
         """Return what each role may do: its own permissions and those of its namespace. Raises NamespaceNotFound, MetadataCorrupt."""
-        from pulsar_admin.store.changes.namespace_json import read_topic_permissions
+        from pulsar_admin.store.changes.resources import read_topic_permissions
 
         return self._session.ask(read_topic_permissions, self._name)
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
-        from pulsar_admin.store.changes.namespace_json import Grant, check_actions
+        from pulsar_admin.store.changes.resources import Grant, check_actions
 
         return self._plan_grant(
             "topics grant-permission", Grant(given_text("role", role), check_actions(given_texts("actions", actions)))
@@ -215,12 +215,12 @@ class TopicPlans(PolicyPlans):
 
     def revoke_permission(self, role: str) -> Plan:
         """Plan revoking the permissions of ROLE on the topic; those on the namespace stay."""
-        from pulsar_admin.store.changes.namespace_json import Grant
+        from pulsar_admin.store.changes.resources import Grant
 
         return self._plan_grant("topics revoke-permission", Grant(given_text("role", role)))
 
     def _plan_grant(self, command: str, grant: Grant) -> Plan:
-        from pulsar_admin.store.changes.namespace_json import plan_topic_permission
+        from pulsar_admin.store.changes.resources import plan_topic_permission
 
         return self._session.plan_rows(plan_topic_permission, command, self._name, grant)
 

@@ -69,9 +69,9 @@ class LedgerSwap(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def plan_swap(txn: Txn, command: str, swap: LedgerSwap, new_ledger: tuple[Step, ...], now_ms: int) -> Plan:
+def _plan_swap(txn: Txn, command: str, swap: LedgerSwap, new_ledger: tuple[Step, ...], now_ms: int) -> Plan:
     """Return the plan of SWAP; NEW_LEDGER: the steps that create the new ledger's metadata. A dry run has no steps."""
-    part = swap_part(swap)
+    part = _swap_part(swap)
     if swap.ledger_id is None:
         return Plan(command, txn.id, (), (part,), warnings=swap.warnings)
     steps = [*new_ledger, _cursor_step(txn, swap.topic, swap.cursor, swap.horizon, swap.ledger_id, now_ms)]
@@ -90,7 +90,7 @@ def _owner(topic: Topic) -> tuple[str, str]:
     return "compacted", str(topic.name)
 
 
-def swap_part(swap: LedgerSwap) -> ChangePart:
+def _swap_part(swap: LedgerSwap) -> ChangePart:
     """Return what to report of SWAP."""
     mark_delete = None if swap.cursor is None else str(swap.cursor.mark_delete)
     return ChangePart(
@@ -234,9 +234,9 @@ class Compactor(Struct, frozen=True):
                 compaction.measure(advance)
             swap = _swap(prepared, compaction, None)
             if not compaction.result.is_changed and prepared.view is not None:
-                return _unchanged(job, swap_part(replace(swap, ledger_id=swap.old_ledger_id)), previews=previews)
+                return _unchanged(job, _swap_part(replace(swap, ledger_id=swap.old_ledger_id)), previews=previews)
             if previews:
-                return plan_swap(reader.txn, job.command, swap, (), self.now_ms).preview()
+                return _plan_swap(reader.txn, job.command, swap, (), self.now_ms).preview()
         return self._write(reader, prepared, compaction, job)
 
     def _write(
@@ -251,7 +251,7 @@ class Compactor(Struct, frozen=True):
             written = write_ledgers(self.store, [(spec, payloads)])
         with written:
             swap = _swap(prepared, compaction, written.ledgers[0].ledger_id)
-            plan = plan_swap(reader.txn, job.command, swap, written.steps(reader.txn, self.now_ms), self.now_ms)
+            plan = _plan_swap(reader.txn, job.command, swap, written.steps(reader.txn, self.now_ms), self.now_ms)
             return apply_written(written, plan, self.now_ms)
 
 

@@ -74,13 +74,13 @@ class CursorMove(Struct, frozen=True):
 
     def check(self) -> None:
         """Raise Refused for a cursor that a broker keeps for itself, unless it is forced or a broker does the same."""
-        check_move(self.topic, self.cursor, self.state, force=self.force or self.as_broker)
+        _check_move(self.topic, self.cursor, self.state, force=self.force or self.as_broker)
 
     @property
     def is_forced(self) -> bool:
         """Whether only ``force`` allows it."""
         is_own = self.force and not self.as_broker and is_guarded(self.topic.name, self.cursor.name)
-        return is_own and passes_entries(self.topic, self.cursor.state, self.state)
+        return is_own and _passes_entries(self.topic, self.cursor.state, self.state)
 
 
 def plan_moves(reader: EntryReader, command: str, moves: Iterable[CursorMove], now_ms: int) -> Plan:
@@ -164,7 +164,7 @@ def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> ChangePar
         basis=move.basis,
         expiry=move.expiry,
         warnings=(
-            *((guard_text(move.cursor),) if move.is_forced else ()),
+            *((_guard_text(move.cursor),) if move.is_forced else ()),
             *_source_warnings(move, _absent(txn, move.cursor)),
             *move.warnings,
             *(
@@ -311,7 +311,7 @@ def cleared(topic: Topic, state: CursorState) -> CursorState:
 # -- guards ------------------------------------------------------------------------------------------------------------
 # What a broker keeps for itself: cursors that no command moves or removes unless it is forced, wherever it is asked for.
 #
-# Every change of a cursor's position passes ``check_move``, every removal ``check_removal``. Those of logs of transactions may move over
+# Every change of a cursor's position passes ``_check_move``, every removal ``check_removal``. Those of logs of transactions may move over
 # no entry, from a ledger that is gone to the beginning of the next one: a broker that starts replays the same, and it cures a log whose
 # cursor stands where nothing is any more (apache/pulsar#26368).
 
@@ -357,7 +357,7 @@ def is_guarded(topic: TopicName, cursor: str) -> bool:
     return cursor in _MOVED
 
 
-def guard_text(cursor: Cursor) -> str:
+def _guard_text(cursor: Cursor) -> str:
     """Return what moving CURSOR, which is guarded, does."""
     return f"{cursor.name} of {cursor.topic} {_MOVED[cursor.name]}"
 
@@ -367,7 +367,7 @@ def is_move(before: CursorState, after: CursorState) -> bool:
     return before == after or replace(before, properties=after.properties) != after
 
 
-def passes_entries(topic: Topic, before: CursorState, after: CursorState) -> bool:
+def _passes_entries(topic: Topic, before: CursorState, after: CursorState) -> bool:
     """Whether what a cursor of TOPIC has left is not the same before and after."""
     return (
         pending_intervals(topic, before) != pending_intervals(topic, after)
@@ -375,15 +375,15 @@ def passes_entries(topic: Topic, before: CursorState, after: CursorState) -> boo
     )
 
 
-def check_move(topic: Topic, cursor: Cursor, after: CursorState, *, force: bool) -> None:
+def _check_move(topic: Topic, cursor: Cursor, after: CursorState, *, force: bool) -> None:
     """Raise Refused for a move of CURSOR to AFTER where a broker keeps it for itself, unless FORCE."""
     if force or not is_guarded(topic.name, cursor.name) or not is_move(cursor.state, after):
         return
-    if cursor.name in (PENDING_ACK_CURSOR, LOG_CURSOR) and not passes_entries(topic, cursor.state, after):
+    if cursor.name in (PENDING_ACK_CURSOR, LOG_CURSOR) and not _passes_entries(topic, cursor.state, after):
         return
     hint = "add --force to move it all the same, for a plan file to the command that writes it"
     raise Refused(
-        guard_text(cursor),
+        _guard_text(cursor),
         hint=hint + ("; its properties (CompactedTopicLedger) stay" if cursor.name == COMPACTION_CURSOR else ""),
         topic=str(cursor.topic),
         subscription=cursor.name,

@@ -1,4 +1,5 @@
-"""Resetting a cursor: to a time, a position, a distance, or where another one stands (pulsar.md §3.5).
+"""Resetting a cursor: to a time, a position, a distance, or where another one stands (pulsar.md §3.5). And expiring messages: the cursor
+after an age limit or a position, with what goes, what the broker would do, and what never goes.
 
 A reset clears what was acknowledged one by one and drops LongProperties; ``__compaction`` keeps its properties.
 """
@@ -12,8 +13,8 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.cursors import CursorMove, advanced, plan_moves
-from pulsar_admin.store.changes.plan import BrokerMove, MoveBasis, Plan
+from pulsar_admin.store.changes.cursors import CursorMove, advanced, cleared, ledger_parts, plan_moves
+from pulsar_admin.store.changes.plan import BrokerMove, ExpiryDetails, FutureDated, MoveBasis, Plan
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.codec.given import integer, json_value
 from pulsar_admin.store.codec.message import decode_message_entry, is_batch, message_count
@@ -45,13 +46,20 @@ from pulsar_admin.store.model.cursors import (
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, expand_topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, Position, TopicName, parse_position, parse_topic
-from pulsar_admin.store.policies.in_force import find_message_ttl
+from pulsar_admin.store.policies.in_force import MessageTtl, find_message_ttl
 from pulsar_admin.store.search.broker import SEARCH_FAILS, BrokerSearch
 from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
 from pulsar_admin.store.search.by_time import find_first_at_or_after
-from pulsar_admin.store.search.doubts import find_doubts, text_of_doubts
-from pulsar_admin.store.search.expiry import broker_through
-from pulsar_admin.store.search.pending import Dated, PendingSearch
+from pulsar_admin.store.search.doubts import find_doubts, find_unseen, text_of_doubts
+from pulsar_admin.store.search.expiry import (
+    ALL_BEFORE,
+    BROKER,
+    ExpiryRule,
+    broker_through,
+    broker_through_position,
+    expire_by_time,
+)
+from pulsar_admin.store.search.pending import Dated, PendingSearch, read_future_dated
 from pulsar_admin.store.timespec import FromNow, format_age_ms, format_time_ms
 from pulsar_admin.store.wording import counted
 
@@ -64,7 +72,7 @@ def reset_state(reader: EntryReader, topic: Topic, cursor: Cursor, target: Posit
     A position that is not an entry moves to the next one that is; behind the end, to the end. A batch index keeps the messages
     before it acknowledged.
     """
-    return replace(start_state(reader, topic, target, exclude=exclude), properties=kept_properties(cursor))
+    return replace(start_state(reader, topic, target, exclude=exclude), properties=_kept_properties(cursor))
 
 
 def start_state(reader: EntryReader, topic: Topic, target: Position, *, exclude: bool) -> CursorState:
@@ -126,7 +134,7 @@ def bit_words(bits: Iterable[int]) -> tuple[int, ...]:
 def reset_to_time(topic: Topic, cursor: Cursor, first: Position | None) -> CursorState:
     """Return the state in which FIRST (None: nothing) is the first entry given again."""
     mark_delete = topic.last_confirmed if first is None else topic.previous(first)
-    return CursorState(min(mark_delete, topic.last_confirmed), properties=kept_properties(cursor))
+    return CursorState(min(mark_delete, topic.last_confirmed), properties=_kept_properties(cursor))
 
 
 def shifted_state(topic: Topic, cursor: Cursor, entries: int) -> CursorState:
@@ -135,15 +143,15 @@ def shifted_state(topic: Topic, cursor: Cursor, entries: int) -> CursorState:
     rank = topic.place(mark_delete) + entries
     rank = min(rank, topic.number_of_entries)
     mark_delete = topic.at_rank(rank - 1) if rank > 0 else topic.first_position
-    return CursorState(mark_delete, properties=kept_properties(cursor))
+    return CursorState(mark_delete, properties=_kept_properties(cursor))
 
 
 def state_of_other(cursor: Cursor, other: Cursor) -> CursorState:
     """Return the state in which CURSOR has been given exactly what OTHER has, acknowledgements one by one included."""
-    return replace(other.state, properties=kept_properties(cursor))
+    return replace(other.state, properties=_kept_properties(cursor))
 
 
-def kept_properties(cursor: Cursor) -> Mapping[str, int]:
+def _kept_properties(cursor: Cursor) -> Mapping[str, int]:
     """Return the LongProperties that outlive a reset of CURSOR."""
     return cursor.state.properties if cursor.name == COMPACTION_CURSOR else {}
 
@@ -221,7 +229,6 @@ def ttl_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, state: Curso
 
 ResetRule = Literal["exact", "broker"]
 EXACT: ResetRule = "exact"
-BROKER: ResetRule = "broker"
 
 
 class ResetTarget(Struct, frozen=True):
@@ -305,7 +312,7 @@ def plan_resets(reader: EntryReader, command: str, resets: Iterable[Reset], requ
     """Return one plan for RESETS, all of them or none.
 
     Raises LedgerNotFound, EntryNotFound (a position that is not there), SubscriptionNotFound, InvalidValue, and Refused for a
-    cursor of the broker's own; each names the line that asks. NothingMatches: see ``check_resets_meet``.
+    cursor of the broker's own; each names the line that asks. NothingMatches: see ``_check_resets_meet``.
     """
     listed = list(resets)
     moves = _moves(reader, listed, request)
@@ -318,7 +325,7 @@ def plan_resets(reader: EntryReader, command: str, resets: Iterable[Reset], requ
         )
     if not request.force:
         clock = "auto" if request.rule == BROKER else check_clock(request.clock)
-        check_resets_meet(reader, moves, [move for move in moves if move.misses], clock, request.now_ms)
+        _check_resets_meet(reader, moves, [move for move in moves if move.misses], clock, request.now_ms)
     return plan_moves(reader, command, moves, request.now_ms)
 
 
@@ -596,7 +603,7 @@ def _which_now(as_of: AsOf, clock_ms: int, then: str, otherwise: str, **context:
     )
 
 
-def newest_entry(reader: EntryReader, topic: Topic, clock: Clock) -> Dated | None:
+def _newest_entry(reader: EntryReader, topic: Topic, clock: Clock) -> Dated | None:
     """Return the entry of TOPIC with the latest time on CLOCK; None where no entry with a time is here."""
     rows = ((ledger_id, reader.txn.view("times", ledger_key(ledger_id))) for ledger_id in topic.ids)
     latest = max((decode_latest(ledger_id, row, clock) for ledger_id, row in rows if row is not None), default=0)
@@ -606,7 +613,7 @@ def newest_entry(reader: EntryReader, topic: Topic, clock: Clock) -> Dated | Non
     return Dated(found.position, found.entry_time_ms, 0)
 
 
-def check_resets_meet(
+def _check_resets_meet(
     reader: EntryReader, moves: Sequence[CursorMove], missed: Sequence[CursorMove], clock: Clock, now_ms: int
 ) -> None:
     """Raise NothingMatches where MISSED, those of MOVES that find nothing at or after their time, skip anything, or are all."""
@@ -617,7 +624,7 @@ def check_resets_meet(
     assert first.basis is not None
     assert first.basis.time_ms is not None
     time_ms = first.basis.time_ms
-    newest = newest_entry(reader, first.topic, clock)
+    newest = _newest_entry(reader, first.topic, clock)
     gone = _gone(reader, first)
     who = "a broker finds nothing" if first.basis.rule == BROKER else "nothing is"
     text = f"{first.topic.name}: {who} at or after {format_time_ms(time_ms)}"
@@ -689,7 +696,7 @@ def _check_copy_reaches(
         return
     total = sum((_gone(reader, move) for move in emptied), Extent())
     newest = max(
-        (found.time_ms for move in emptied if (found := newest_entry(reader, move.topic, clock))), default=end_ms
+        (found.time_ms for move in emptied if (found := _newest_entry(reader, move.topic, clock))), default=end_ms
     )
     raise NothingMatches(
         f"this copy ends at {format_time_ms(end_ms)}, {format_age_ms(now_ms - end_ms)} ago: all of it is older than the limit"
@@ -729,3 +736,189 @@ def _others(moves: Sequence[CursorMove]) -> str:
     names = [f"{move.cursor.name} of {move.topic.name}" for move in moves[:_SHOWN]]
     more = len(moves) - len(names)
     return ", ".join(names) + (f" and {counted(more, 'other')}" if more else "")
+
+
+_OR_BROKER = ", or add --rule broker: it goes by the next entry there is"
+
+
+class ExpiryRequest(Struct, frozen=True):
+    """What to expire: everything older than LIMIT_MS, or up to POSITION (EXCLUDE: it stays). TTL: the policy LIMIT_MS comes from.
+
+    BROKER: whom rule ``broker`` asks, and the comparison of the other one. FORCE: also what drops nothing, and what drops all that
+    a copy knows, because it is older than the limit itself.
+    """
+
+    now_ms: int
+    limit_ms: int | None = None
+    position: Position | None = None
+    exclude: bool = False
+    rule: ExpiryRule = ALL_BEFORE
+    clock: Clock = "auto"
+    ttl: MessageTtl | None = None
+    broker: BrokerSetup = DEFAULT_BROKER
+    force: bool = False
+
+
+def expiry_move(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorMove:
+    """Return the move that expires what REQUEST says; raises LedgerNotFound, EntryNotFound, Refused for a bad position."""
+    if request.position is not None:
+        state, basis, warnings = _by_position(reader, topic, cursor, request)
+    else:
+        state, basis, warnings = _by_time(reader, topic, cursor, request)
+    dropped = subtract(pending_intervals(topic, cursor.state), pending_intervals(topic, state))
+    future = read_future_dated(PendingSearch(reader, topic, state, request.clock), request.now_ms)
+    held = None
+    if future.first is not None:
+        extent = Extent(future.entries, future.messages)
+        held = FutureDated(extent, future.first, future.latest_ms, tuple(sorted(future.producers)))
+    expiry = ExpiryDetails(ledger_parts(reader.txn, topic, dropped), held)
+    return CursorMove(topic, cursor, state, basis, expiry, tuple(warnings))
+
+
+def unchanged_move(topic: Topic, cursor: Cursor, reason: str) -> CursorMove:
+    """Return a move that stays where it is and says why."""
+    return CursorMove(topic, cursor, cursor.state, warnings=(reason,))
+
+
+# -- by age -----------------------------------------------------------------------------------------------------------
+
+
+def _by_time(
+    reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest
+) -> tuple[CursorState, MoveBasis, list[str]]:
+    assert request.limit_ms is not None
+    in_broker_terms = request.limit_ms < request.now_ms
+    if request.rule == BROKER and not in_broker_terms:
+        raise InvalidValue(
+            "a broker expires by an age above 0: with age 0 it expires nothing, it knows no limit ahead of now"
+        )
+    search = PendingSearch(reader, topic, cursor.state, request.clock)
+    through = expire_by_time(search, cursor, request.limit_ms, request.rule, request.broker)
+    state = cursor.state if through is None else advanced(topic, cursor.state, through)
+    basis = MoveBasis(request.rule, limit_ms=request.limit_ms)
+    if request.ttl is not None:
+        basis = replace(basis, ttl_seconds=request.ttl.seconds, ttl_source=request.ttl.source)
+    if request.rule == BROKER:
+        warnings = _younger_warnings(search, state, request.limit_ms)
+        return state, basis, [*warnings, *_search_warnings(search)]
+    warnings = []
+    through = None
+    try:
+        if in_broker_terms:
+            through = broker_through(reader, topic, cursor, request.limit_ms, request.broker)
+    except NotSeen as error:
+        warnings.append(error.message)
+    else:
+        theirs = cursor.state if through is None else advanced(topic, cursor.state, through)
+        basis = replace(basis, asked_broker=True, broker=_broker_expiry(reader, topic, state, theirs))
+    warnings += _unseen_dropped(reader, topic, cursor, state, request)
+    return state, basis, [*warnings, *_search_warnings(search)]
+
+
+def _unseen_dropped(
+    reader: EntryReader, topic: Topic, cursor: Cursor, state: CursorState, request: ExpiryRequest
+) -> list[str]:
+    """Return what an expiry drops without a look at its time; raises Refused for it, unless it is forced."""
+    assert request.limit_ms is not None
+    dropped = subtract(pending_intervals(topic, cursor.state), pending_intervals(topic, state))
+    unseen = find_unseen(reader.txn, topic, dropped, request.limit_ms, request.clock)
+    if unseen and not request.force:
+        raise Refused(
+            f"{topic.name}: whether all that {cursor.name} would lose is older than {format_time_ms(request.limit_ms)} is not known: "
+            + text_of_doubts(unseen),
+            hint="import what has them: pulsar-admin store add bookie ID=DIR,DIR; to drop them all the same: --force",
+            topic=str(topic.name),
+            subscription=cursor.name,
+            ledgers=[doubt.ledger_id for doubt in unseen],
+        )
+    return [f"{cursor.name} loses {text_of_doubts(unseen)}, whatever their times are"] if unseen else []
+
+
+def _younger_warnings(search: PendingSearch, state: CursorState, limit_ms: int) -> list[str]:
+    young = search.find_first(limit_ms)
+    if young is None or young.position > state.mark_delete:
+        return []
+    return [
+        f"the broker's search drops {young.position} of {format_time_ms(young.time_ms)}, which is younger than the limit "
+        f"{format_time_ms(limit_ms)}: clocks run backwards here"
+    ]
+
+
+def _search_warnings(search: PendingSearch) -> list[str]:
+    warnings = []
+    if search.ledgers_without_index:
+        ledgers = ", ".join(map(str, search.ledgers_without_index))
+        warnings.append(f"no entry of ledgers {ledgers} is here: their times are unknown and hold nothing back")
+    if search.unreadable:
+        warnings.append(
+            counted(search.unreadable, "damaged entry holds nothing back", "damaged entries hold nothing back")
+        )
+    return warnings
+
+
+def _broker_expiry(reader: EntryReader, topic: Topic, ours: CursorState, theirs: CursorState) -> BrokerMove:
+    """Return the broker's answer; ``entries``: how many more it drops than we do (below 0: fewer)."""
+    left, left_by_broker = pending_intervals(topic, ours), pending_intervals(topic, theirs)
+    more = extent_of(reader.txn, topic, subtract(left, left_by_broker)).entries
+    fewer = extent_of(reader.txn, topic, subtract(left_by_broker, left)).entries
+    return BrokerMove(theirs.mark_delete, ours == theirs, more - fewer)
+
+
+# -- by position ------------------------------------------------------------------------------------------------------
+
+
+def _by_position(
+    reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest
+) -> tuple[CursorState, MoveBasis, list[str]]:
+    position = request.position
+    assert position is not None
+    basis = MoveBasis(request.rule, position)
+    if position == EARLIEST:
+        return cursor.state, basis, []
+    if position == LATEST:
+        return cleared(topic, cursor.state), basis, []
+    if request.rule == BROKER:
+        return _broker_state(reader, topic, cursor, request), basis, []
+    check_position(topic, position, _OR_BROKER)
+    start, unacknowledged = start_position(reader, topic, position, exclude=not request.exclude)
+    state = advanced(topic, cursor.state, topic.previous(start))
+    if unacknowledged:
+        state = _with_batch(topic, state, start, unacknowledged)
+    try:
+        theirs = _broker_state(reader, topic, cursor, request)
+    except Refused:
+        theirs = cursor.state
+    broker = _broker_expiry(reader, topic, state, theirs)
+    return state, replace(basis, asked_broker=True, broker=broker), []
+
+
+def _broker_state(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorState:
+    """Return what upstream's ``calculatePositionAckSet`` and mark-delete make of a position (4.0.8).
+
+    Its exclusion is that of a reset: the entry's successor goes too, of a batch with an index only what is up to that.
+    """
+    position = request.position
+    assert position is not None
+    entry, index = position.entry, position.batch_index
+    size = batch_size(reader, position) if index >= 0 and topic.is_entry(entry) else 0
+    first = index + 1 if request.exclude else index
+    inside = 0 < first < size
+    if not inside:
+        behind = Position(entry.ledger_id, entry.entry_id + 1)
+        through = broker_through_position(topic, cursor, behind if request.exclude else entry)
+        return cursor.state if through is None else advanced(topic, cursor.state, through)
+    state = advanced(topic, cursor.state, topic.previous(entry))
+    return _with_batch(topic, state, entry, bit_words(range(first, size)))
+
+
+def _with_batch(topic: Topic, state: CursorState, entry: Position, unacknowledged: tuple[int, ...]) -> CursorState:
+    """Return STATE with all but the UNACKNOWLEDGED messages (words of a bit set) of the batch at ENTRY acknowledged too."""
+    rank = topic.rank(entry)
+    if not any(start <= rank < end for start, end in pending_intervals(topic, state)):
+        return state
+    known = state.batch_deletes.get(entry)
+    if known is not None:
+        unacknowledged = tuple(mine & theirs for mine, theirs in zip(unacknowledged, known, strict=False))
+    if not any(unacknowledged):
+        return advanced(topic, state, entry)
+    return replace(state, batch_deletes={**state.batch_deletes, entry: unacknowledged})

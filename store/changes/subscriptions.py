@@ -90,10 +90,10 @@ def check_new(new: NewSubscription) -> None:
         raise InvalidValue("a subscription needs a name", value=new.name)
     if new.name in (COMPACTION_CURSOR, DEDUP_CURSOR) or new.name.startswith(REPLICATOR_PREFIX):
         raise Refused(f"{new.name!r} is a name of the broker's own cursors", hint="choose another", value=new.name)
-    check_properties(new.properties)
+    _check_properties(new.properties)
 
 
-def check_properties(properties: Mapping[str, str]) -> None:
+def _check_properties(properties: Mapping[str, str]) -> None:
     """Raise InvalidValue for a property whose name a broker reserves."""
     reserved = [key for key in properties if key.startswith(INTERNAL_PROPERTY_PREFIX)]
     if reserved:
@@ -158,7 +158,7 @@ def plan_subscription_properties(
     reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], properties: Mapping[str, str], now_ms: int
 ) -> Plan:
     """Plan that CURSORS have PROPERTIES in place of theirs; those of the broker stay. Raises InvalidValue for a reserved name."""
-    check_properties(properties)
+    _check_properties(properties)
     steps, parts = [], []
     for topic, cursor in cursors:
         own = {k: v for k, v in cursor.info.cursor_properties.items() if k.startswith(INTERNAL_PROPERTY_PREFIX)}

@@ -119,7 +119,7 @@ def _set(fields: JsonObject) -> JsonObject:
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def read_changes(txn: Txn, names: Iterable[TopicName], job: PolicyJob) -> list[TopicChange]:
+def _read_changes(txn: Txn, names: Iterable[TopicName], job: PolicyJob) -> list[TopicChange]:
     """Return what JOB makes of each topic, partitions of one together.
 
     Raises TopicNotFound, MetadataCorrupt, Refused, InvalidValue.
@@ -193,8 +193,8 @@ def _node_path(name: TopicName, is_global: bool) -> str:
 def plan_changes(
     txn: Txn, names: Sequence[TopicName], job: PolicyJob, now_ms: int, interceptors: tuple[str, ...] | None = None
 ) -> Plan | WritingPlan:
-    """Plan JOB on the topics NAMES, one change for all; raises what ``read_changes`` raises. INTERCEPTORS: see ``apply_changes``."""
-    changes = read_changes(txn, names, job)
+    """Plan JOB on the topics NAMES, one change for all; raises what ``_read_changes`` raises. INTERCEPTORS: see ``apply_changes``."""
+    changes = _read_changes(txn, names, job)
     plan = Plan(job.command, txn.id, (), tuple(change.part(job) for change in changes))
     if not any(change.changes for change in changes):
         return plan
@@ -213,10 +213,10 @@ def apply_changes(
 
     INTERCEPTORS are those of the broker whose events these are; None: those that wrote the last event.
 
-    Raises what ``read_changes`` raises, EntryCorrupt for a schema that is none, StalePlan, DiskFull.
+    Raises what ``_read_changes`` raises, EntryCorrupt for a schema that is none, StalePlan, DiskFull.
     """
     with open_reader(store) as reader:
-        changes = [change for change in read_changes(reader.txn, names, job) if change.changes]
+        changes = [change for change in _read_changes(reader.txn, names, job) if change.changes]
         if not changes:
             return None
         batches = [_batch(reader, *group, now_ms, interceptors) for group in _by_events(changes)]

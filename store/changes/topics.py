@@ -1,4 +1,5 @@
-"""Making topics and partitions, and their properties, as a broker's metadata has them (Pulsar 4.0.8).
+"""Making topics and partitions, and their properties, as a broker's metadata has them (Pulsar 4.0.8); and writing publish times of their
+ledgers there (PIP-345), ``store annotate``.
 
 Upstream: ``PersistentTopicsBase``, ``AdminResource.internalCreatePartitionedTopic``. A topic made here has no ledger yet: a broker
 makes one when it loads the topic, as it does with partitions of its own that nobody has opened.
@@ -17,12 +18,18 @@ from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_st
 from pulsar_admin.store.changes.subscriptions import REPLICATED_PROPERTY, shown_properties
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.javamap import in_hash_map_order
-from pulsar_admin.store.codec.managedledger import ManagedLedger, decode_managed_ledger, encode_managed_ledger
+from pulsar_admin.store.codec.managedledger import (
+    LedgerInfo,
+    ManagedLedger,
+    decode_managed_ledger,
+    encode_managed_ledger,
+)
 from pulsar_admin.store.codec.policies import PartitionedTopic, decode_partitioned_topic, encode_partitioned_topic
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StoreError, TopicNotFound
 from pulsar_admin.store.model.cursors import is_subscription, iter_cursor_names, read_cursor
+from pulsar_admin.store.model.publish_times import BEGIN, Form, annotated_value
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import check_namespace, list_partitions, read_partitioned, read_topic
 from pulsar_admin.store.model.transactions import ASSIGN
@@ -270,3 +277,40 @@ def plan_coordinators(reader: EntryReader, count: int, now_ms: int) -> Plan:
     step = put_value_step(reader.txn, ASSIGN.partitioned_path, value, now_ms)
     part = ChangePart(topic=str(ASSIGN), before={"partitions": record.partitions}, after={"partitions": count})
     return Plan("transactions scale-transactionCoordinators", reader.txn.id, (step,), (part,))
+
+
+def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int) -> Plan:
+    """Plan writing begin and end publish time in FORM on every closed ledger of the topics NAMES whose entries are all here.
+
+    Raises MetadataCorrupt, IndexCorrupt.
+    """
+    steps: list[Step] = []
+    parts: list[ChangePart] = []
+    untouched: set[int] = set()
+    for name in names:
+        node = find_node(txn, name.path)
+        if node is None:  # subscriptions alone are left of it: there is no list to write to
+            continue
+        value = annotated_value(txn, node.path, node.value, form)
+        before, after = (decode_managed_ledger(one, node.path).ledgers for one in (node.value, value))
+        changed = [info for info, old in zip(after, before, strict=True) if info != old]
+        if changed:
+            steps.append(put_value_step(txn, name.path, value, now_ms))
+        else:
+            untouched.add(len(parts))
+        parts.append(
+            ChangePart(
+                topic=str(name),
+                form=form,
+                before={"annotatedLedgers": _count(before, form)},
+                after={"annotatedLedgers": _count(after, form)},
+                annotated=tuple(info.ledger_id for info in changed),
+            )
+        )
+    return Plan("store annotate", txn.id, tuple(steps), tuple(parts), untouched=frozenset(untouched))
+
+
+def _count(infos: Iterable[LedgerInfo], form: Form) -> int:
+    return sum(
+        (info.begin_publish_ms is not None) if form == "fields" else (BEGIN in info.properties) for info in infos
+    )

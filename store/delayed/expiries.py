@@ -8,9 +8,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import CursorMove, is_guarded, plan_moves
-from pulsar_admin.store.changes.expiry import ExpiryRequest, expiry_move, unchanged_move
 from pulsar_admin.store.changes.plan import Plan
-from pulsar_admin.store.changes.resets import check_expiries_meet, check_nows_agree
+from pulsar_admin.store.changes.resets import (
+    ExpiryRequest,
+    check_expiries_meet,
+    check_nows_agree,
+    expiry_move,
+    unchanged_move,
+)
 from pulsar_admin.store.delayed.not_due import forecast_warnings, with_not_due
 from pulsar_admin.store.errors import InvalidValue, NothingMatches, Refused
 from pulsar_admin.store.model.cursors import Cursor, is_consumed

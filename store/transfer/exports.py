@@ -16,8 +16,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.annotate import plan_annotate
 from pulsar_admin.store.changes.plan import append_change, apply_plan
+from pulsar_admin.store.changes.topics import plan_annotate
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
 from pulsar_admin.store.codec.rocksvalue import NodeStat, decode_value, encode_counter, encode_value
 from pulsar_admin.store.db.entry_files import EntryFiles

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.store.changes.cursors import CursorMove, cleared, plan_moves, skipped
-from pulsar_admin.store.changes.expiry import ExpiryRequest, expiry_move
 from pulsar_admin.store.changes.plan import Plan, apply_plan, plan_undo
-from pulsar_admin.store.changes.resets import reset_state
+from pulsar_admin.store.changes.resets import ExpiryRequest, expiry_move, reset_state
 from pulsar_admin.store.changes.subscriptions import NewSubscription, plan_create, plan_unsubscribe
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.errors import UndoConflict

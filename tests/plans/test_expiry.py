@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from pulsar_admin.store.changes.cursors import plan_moves
-from pulsar_admin.store.changes.expiry import ExpiryRequest, expiry_move
 from pulsar_admin.store.changes.plan import BrokerMove, FutureDated, LedgerPart
-from pulsar_admin.store.changes.resets import bit_words, ttl_warnings
+from pulsar_admin.store.changes.resets import ExpiryRequest, bit_words, expiry_move, ttl_warnings
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes

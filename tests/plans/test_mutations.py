@@ -13,8 +13,7 @@ import pytest
 from msgspec import Struct
 
 from pulsar_admin.store.changes.cursors import cleared, skipped
-from pulsar_admin.store.changes.expiry import ExpiryRequest, expiry_move
-from pulsar_admin.store.changes.resets import reset_state, reset_to_time
+from pulsar_admin.store.changes.resets import ExpiryRequest, expiry_move, reset_state, reset_to_time
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.cursors import Cursor, pending_intervals, range_text, read_cursor
