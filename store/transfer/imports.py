@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from pulsar_admin.store.db.blocks import decode_entry_count, ledger_key, ledger_of_key
 from pulsar_admin.store.db.bookies import decode_bookie, encode_bookie
@@ -24,7 +24,6 @@ from pulsar_admin.store.db.files import (
     WHOLE_METADATA,
     Damage,
     FileMode,
-    LogFile,
     clear_damage,
     iter_differing,
     iter_logs,
@@ -54,7 +53,7 @@ from pulsar_admin.store.sources.layout import Layout
 from pulsar_admin.store.sources.nodes import MetadataDirectory, iter_source_rows
 from pulsar_admin.store.transfer.copy_time import read_as_of
 from pulsar_admin.store.transfer.leading import leading_findings
-from pulsar_admin.store.transfer.reading import read_disks
+from pulsar_admin.store.transfer.reading import Reading, read_disks
 from pulsar_admin.store.transfer.seen_nodes import SeenNodes
 from pulsar_admin.store.wording import counted
 
@@ -76,42 +75,32 @@ class ImportOptions(Struct, frozen=True):
     index: bool = True
 
 
-class ImportResult(Struct):
-    """What an import or refresh found."""
+class ImportResult(Struct, frozen=True):
+    """What an import found."""
 
     JSON_OPTIONAL = ("findings",)
 
     store: str
     source: str
-    nodes: int = 0
-    files: int = 0
-    bytes: int = 0
-    records: int = 0
-    entries: int = 0
-    problems: int = 0
-    undecodable_values: int = 0
-    differing_copies: int = 0
-    strangers: list[str] = field(default_factory=list)
-    vanished_files: list[str] = field(default_factory=list)  # that a running bookie deleted meanwhile
-    doubts: list[str] = field(default_factory=list)  # what may be missing because of that, or because it is no file
-    findings: list[str] | None = None
+    nodes: int
+    files: int
+    bytes: int
+    records: int
+    entries: int
+    problems: int
+    undecodable_values: int
+    differing_copies: int
+    strangers: list[str]
+    vanished_files: list[str]  # that a running bookie deleted meanwhile
+    doubts: list[str]  # what may be missing because of that, or because it is no file
+    findings: list[str] | None
     """Codes of findings of which others may come; None: there is none."""
-    seconds: float = 0.0
-    checksums: bool = True
-    source_in_use_by: int | None = None
-    without_journal: list[str] = field(default_factory=list)  # bookies whose last entries may not be here
-    absent_bookies: list[str] = field(default_factory=list)  # that the metadata names
-    warnings: list[str] = field(default_factory=list)
-
-    def add(self, log: LogFile) -> None:
-        """Count a file that was read."""
-        self.files += 1
-        self.bytes += log.size_bytes
-        self.records += log.records
-        self.problems += log.problems
-        if log.problems:
-            torn = ", torn tail" if log.torn else ""
-            self.warnings.append(f"{log.path}: {counted(log.problems, 'damaged place')}{torn}")
+    seconds: float
+    checksums: bool
+    source_in_use_by: int | None
+    without_journal: list[str]  # bookies whose last entries may not be here
+    absent_bookies: list[str]  # that the metadata names
+    warnings: list[str]
 
 
 class ImportPreview(Struct, frozen=True):
@@ -164,35 +153,73 @@ def import_layout(
     started = time.monotonic()
     sources = source_rows(layout, options)
     _check_target(path, layout, sources)
-    result = ImportResult(str(path), layout.name, checksums=options.verify and options.index)
     mode = _mode_of(layout)
     # One lock from before the store is there until it is whole: of two imports into one path one is refused.
     with writer_lock(path, mode, wait_ms=options.wait_ms) as lock, _begin(path, layout, sources, mode, lock) as store:
-        _note_holder(layout, result, warn)
+        holder = None if layout.metadata is None else layout.metadata.holder()
+        in_use: list[str] = []
+        if layout.metadata is not None and holder is not None:
+            in_use.append(
+                f"process {holder} has {layout.metadata.name} open: going on, reading only; what it writes from now on is left out"
+            )
+            warn(in_use[0])
         marks = journal_marks(layout.bookies)  # first: a bookie that runs moves them on
         seen = SeenNodes(options.now_ms)
         tree = import_tree(store, layout, seen)
-        result.nodes = tree.nodes
-        result.undecodable_values = sum(not damage.costs_nothing for damage in tree.damages)
-        result.warnings += (damage.reason for damage in tree.damages if damage.offset >= WHOLE_METADATA)
-        _import_files(store, layout, options, result, advance, seen.digests.digests())
+        reading = _import_files(store, layout, options, advance, seen.digests.digests())
         meanwhile = next_id_meanwhile(store, layout, tree.next_ledger_id)
         make_owners(store, seen.references)
         as_of = read_as_of(store, layout, options.now_ms, seen.newest.time_ms)
         store.write(
             lambda txn: _index_state(store, txn, layout, marks, as_of, tree.next_ledger_id, meanwhile, seen.members)
         )
-        _note_absent(store, layout, result)
+        with store.read() as txn:
+            logs, entries, differing = list(iter_logs(txn)), count_entries(txn), sum(1 for _ in iter_differing(txn))
+            journals, absent = find_absent_journals(store, txn), find_absent_bookies(txn)
         leading = leading_findings(store)
-        result.findings = [*leading] or None
-        result.warnings += leading.values()
         first, *others = as_read(sources, layout)
         state = StoreState.READY if options.index else StoreState.UNINDEXED
-        store.update_info(state=state, sources=(first | {"strangers": result.strangers}, *others))
-    for text in result.warnings[result.source_in_use_by is not None :]:
+        store.update_info(state=state, sources=(first | {"strangers": reading.strangers}, *others))
+    copies = counted(differing, "entry has", "entries have")
+    warnings = [
+        *(damage.reason for damage in tree.damages if damage.offset >= WHOLE_METADATA),
+        *reading.strangers,
+        *(
+            f"{log.path}: {counted(log.problems, 'damaged place')}{', torn tail' if log.torn else ''}"
+            for log in logs
+            if log.problems
+        ),
+        *([f"{copies} copies that differ: see them with: pulsar-admin store check"] if differing else []),
+        *reading.texts(),
+        *reading.doubts,
+        *([] if journals is None else [f"{journals.text()}; {journals.hint()}"]),
+        *absent_texts(layout, absent),
+        *leading.values(),
+    ]
+    for text in warnings:
         warn(text)
-    result.seconds = time.monotonic() - started
-    return result
+    return ImportResult(
+        str(path),
+        layout.name,
+        nodes=tree.nodes,
+        files=len(logs),
+        bytes=sum(log.size_bytes for log in logs),
+        records=sum(log.records for log in logs),
+        entries=entries,
+        problems=sum(log.problems for log in logs),
+        undecodable_values=sum(not damage.costs_nothing for damage in tree.damages),
+        differing_copies=differing,
+        strangers=reading.strangers,
+        vanished_files=[str(file.path) for file in reading.vanished],
+        doubts=reading.doubts,
+        findings=[*leading] or None,
+        seconds=time.monotonic() - started,
+        checksums=options.verify and options.index,
+        source_in_use_by=holder,
+        without_journal=[] if journals is None else list(journals.bookies),
+        absent_bookies=[] if absent is None else list(absent.absent),
+        warnings=in_use + warnings,
+    )
 
 
 def next_id_meanwhile(store: Store, layout: Layout, next_ledger_id: int | None) -> int | None:
@@ -223,27 +250,6 @@ def _index_state(
     index_unserved(store, txn, marks)
     if as_of is not None:
         put_as_of(txn, as_of)
-
-
-def _note_holder(layout: Layout, result: ImportResult, warn: Warn) -> None:
-    if layout.metadata is None:
-        return
-    result.source_in_use_by = holder = layout.metadata.holder()
-    if holder is not None:
-        text = f"process {holder} has {layout.metadata.name} open: going on, reading only; what it writes from now on is left out"
-        result.warnings.append(text)
-        warn(text)
-
-
-def _note_absent(store: Store, layout: Layout, result: ImportResult) -> None:
-    with store.read() as txn:
-        journals, bookies = find_absent_journals(store, txn), find_absent_bookies(txn)
-    if journals is not None:
-        result.without_journal = list(journals.bookies)
-        result.warnings.append(f"{journals.text()}; {journals.hint()}")
-    if bookies is not None:
-        result.absent_bookies = list(bookies.absent)
-    result.warnings += absent_texts(layout, bookies)
 
 
 def absent_texts(layout: Layout, absent: AbsentBookies | None) -> list[str]:
@@ -422,29 +428,15 @@ def _import_files(
     store: Store,
     layout: Layout,
     options: ImportOptions,
-    result: ImportResult,
     advance: Advance,
     digests: LedgerDigests,
-) -> None:
+) -> Reading:
     _check_goes_on(store, index=options.index)
     with store.read() as txn:
         known = list(iter_logs(txn))
     advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in known))
     how = Scanning(digests, options.verify, advance, options.engine)
-    reading = read_disks(store, layout, how, from_start=True, index=options.index)
-    result.strangers = reading.strangers
-    result.warnings += reading.strangers
-    with store.read() as txn:
-        for log in iter_logs(txn):
-            result.add(log)
-        result.entries = count_entries(txn)
-        result.differing_copies = sum(1 for _ in iter_differing(txn))
-    if result.differing_copies:
-        text = counted(result.differing_copies, "entry has", "entries have")
-        result.warnings.append(f"{text} copies that differ: see them with: pulsar-admin store check")
-    result.vanished_files = [str(file.path) for file in reading.vanished]
-    result.doubts = reading.doubts
-    result.warnings += [*reading.texts(), *reading.doubts]
+    return read_disks(store, layout, how, from_start=True, index=options.index)
 
 
 def _check_goes_on(store: Store, *, index: bool) -> None:
