@@ -343,9 +343,9 @@ def forget_policies(
             check_transaction(plan.txn_id, reader.txn.id)
             batches = [_batch(reader, *group, now_ms, interceptors) for group in _by_events(changes)]
         with write_ledgers(store, [ledger for batch in batches for ledger in batch.ledgers()]) as written:
-            with store.read() as txn:
-                added = [*written.steps(txn, now_ms)]
-                for _, _, more in _batch_steps(txn, written, batches):
+            with store.read() as current:
+                added = [*written.steps(current, now_ms)]
+                for _, _, more in _batch_steps(current, written, batches):
                     added += more
             return (apply_written(written, replace(plan, steps=(*plan.steps, *added)), now_ms),)
 

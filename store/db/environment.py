@@ -707,8 +707,8 @@ def create_store(
     and DiskFull. LOCK is PATH's writer lock where the caller holds it: two processes never make one store."""
     if lock is None:
         check_new_store(path)
-        with writer_lock(path, mode) as lock:
-            create_store(path, now_ms=now_ms, state=state, sources=sources, mode=mode, lock=lock)
+        with writer_lock(path, mode) as held:
+            create_store(path, now_ms=now_ms, state=state, sources=sources, mode=mode, lock=held)
         return
     check_new_store(path)  # under the lock: another process may have made a store since the caller looked
     remove_tree(path / "meta")  # of a store whose making was stopped

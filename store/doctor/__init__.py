@@ -62,8 +62,8 @@ def diagnose(
     ranking = Ranking(options.each)
     if options.deep:
         refuse_bundle(store)
-    with open_reader(store) if reader is None else nullcontext(reader) as reader:
-        facts, budget = DeepFacts(store, reader, advance, engine), ReadBudget(unlimited=options.deep)
+    with open_reader(store) if reader is None else nullcontext(reader) as current:
+        facts, budget = DeepFacts(store, current, advance, engine), ReadBudget(unlimited=options.deep)
         visit = (lambda: None) if options.deep else partial(advance, 1)
         looked = judge_store(facts, now_ms=now_ms, budget=budget, visit=visit, processes=processes)
         for finding in chain(looked, judge_deep(facts) if options.deep else ()):

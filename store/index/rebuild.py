@@ -94,8 +94,8 @@ def build_index(
     LOGS are the catalogue of TXN, whose metadata says how entries are digested. ENGINE scans them; None: this process.
     """
     store, digests = txn.store, ledger_digests(txn)
-    with scratch.read() as txn:
-        there = {log.file_id: log for log in iter_logs(txn)}
+    with scratch.read() as begun:
+        there = {log.file_id: log for log in iter_logs(begun)}
     if not there:
         scratch.write(lambda txn: note_copies(txn, logs))
     rows = [there.get(log.file_id, _blank(store, log)) for log in logs]
