@@ -26,8 +26,7 @@ from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, encode_curs
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import Refused
-from pulsar_admin.store.facts.chunks import find_cut
-from pulsar_admin.store.facts.markers import extent_of_messages
+from pulsar_admin.store.facts.backlogs import extent_of_messages, find_cut
 from pulsar_admin.store.model.coverage import absent_of
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,

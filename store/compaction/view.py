@@ -17,7 +17,7 @@ from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position, TopicName, shell_word
 
 COMPACTED_LEDGER = "CompactedTopicLedger"
-"""The cursor's property; the same as in ``store.model.ledger_owners``, which costs a cold command 10 ms to import."""
+"""The cursor's property; the same as in ``store.model.references``, which costs a cold command 10 ms to import."""
 
 
 class CompactedView(Struct, frozen=True):

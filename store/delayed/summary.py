@@ -13,7 +13,7 @@ from pulsar_admin.store.delayed.backlog import intervals_of
 from pulsar_admin.store.delayed.status import due_counts, evicting_quotas
 from pulsar_admin.store.delayed.trackers import Tracker, estimate_trackers
 from pulsar_admin.store.delayed.waiting import Waiting, open_waiting, without_delay
-from pulsar_admin.store.facts.delays import TtlConflict, find_ttl_conflict
+from pulsar_admin.store.facts.backlogs import TtlConflict, find_ttl_conflict
 from pulsar_admin.store.model.cursors import Cursor, pending_intervals, subtract
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.doctor import DoctorOptions, Finding, count_of, diagnose
-from pulsar_admin.store.facts.plain import keep_plain_nodes
+from pulsar_admin.store.facts.quiet import keep_plain_nodes
 from pulsar_admin.store.facts.spread import others_that_pay
 from pulsar_admin.store.model.copy_age import Now, read_copied_ms
 from pulsar_admin.store.model.reader import EntryReader, open_reader

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pulsar_admin.store.facts.bookies import BookieFacts
-    from pulsar_admin.store.facts.disk_totals import StuckLog
-    from pulsar_admin.store.facts.disks import DiskUsage
+    from pulsar_admin.store.facts.file_sums import DiskUsage, StuckLog
     from pulsar_admin.store.facts.managed_ledgers import OtherLedger
     from pulsar_admin.store.facts.marks import Mark
     from pulsar_admin.store.facts.orphans import Orphan
@@ -104,23 +103,23 @@ class ClusterFacts:
     @cached_property
     def journal_only(self) -> tuple[tuple[LogFile, int, int], ...]:
         """The journals that have entries which no entry log has, with how many these are, and their bytes."""
-        from pulsar_admin.store.facts.disks import journal_only
+        from pulsar_admin.store.facts.file_sums import journal_only
 
         return journal_only(self.reader.txn)
 
     @cached_property
     def stuck_logs(self) -> tuple[StuckLog, ...]:
         """The entry logs with dead bytes beside live ones, those with most of them first; a thousand at most."""
-        from pulsar_admin.store.facts.disk_totals import read_disk_totals
+        from pulsar_admin.store.facts.file_sums import read_disk_totals
 
         return read_disk_totals(self.store, self.reader.txn, _STUCK_MAX).stuck
 
     @cached_property
     def disks(self) -> tuple[tuple[Path, DiskUsage], ...]:
         """The disks, each by one of its folders, of files that were imported where they lie."""
-        from pulsar_admin.store.facts.disks import read_disks
+        from pulsar_admin.store.facts.file_sums import read_disk_usage
 
-        return read_disks(self.store.path, self.reader.txn)
+        return read_disk_usage(self.store.path, self.reader.txn)
 
     @cached_property
     def next_ledger_id(self) -> int | Unknown:

@@ -1,19 +1,22 @@
-"""Facts of transactions on one topic: which are open, which were aborted, and what their coordinators know of them.
+"""Facts of transactions: which are open on a topic, and what their coordinators know of them; and the log of what they acknowledged on a
+subscription, which a broker replays before it opens the subscription.
 
-Upstream (4.0.8): ``TopicTransactionBuffer``, ``MLTransactionMetadataStore``.
+Upstream (4.0.8): ``TopicTransactionBuffer``, ``MLTransactionMetadataStore``, ``MLPendingAckStore``.
 """
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from pulsar_admin.store.codec.transactions import TxnId
-from pulsar_admin.store.compaction.reading import iter_view
-from pulsar_admin.store.compaction.view import open_view
-from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.broken import NO_LEDGER, NO_METADATA, BrokenLedger, find_broken
+from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.model.topics import Topic, find_pending_ack_logs, may_be_broken, read_topic
 from pulsar_admin.store.model.transactions import OpenTransaction, coordinator_ids, read_coordinator
-from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.names import PENDING_ACK_SUFFIX, Position, TopicName
 
 _SNAPSHOTS = ("__transaction_buffer_snapshot", "__transaction_buffer_snapshot_indexes")
 
@@ -34,6 +37,9 @@ def has_snapshot(reader: EntryReader, name: TopicName) -> bool:
 
     Upstream: ``SingleSnapshotAbortedTxnProcessorImpl``, ``SnapshotSegmentAbortedTxnProcessorImpl``; the key is the topic's name.
     """
+    from pulsar_admin.store.compaction.reading import iter_view  # few topics have transactions
+    from pulsar_admin.store.compaction.view import open_view
+
     for local in _SNAPSHOTS:
         system = TopicName(name.namespace, local)
         if find_node(reader.txn, system.path) is None:
@@ -46,3 +52,75 @@ def has_snapshot(reader: EntryReader, name: TopicName) -> bool:
         except StoreError:  # it may be there
             return True
     return False
+
+
+class PendingAckLog(Struct, frozen=True):
+    """The log of a subscription's pending acknowledgements. ``mark_delete``: where its cursor stands.
+
+    ``endless_until``: where the empty log ends, which a replay from there never gets to; None where it gets to the end.
+    ``lost``: the ledgers of which the replay cannot read all.
+    """
+
+    name: TopicName
+    mark_delete: Position
+    endless_until: Position | None
+    lost: tuple[BrokenLedger, ...]
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether a broker's replay comes to its end."""
+        return self.endless_until is None and not self.lost
+
+    @property
+    def replayed_until(self) -> Position | None:
+        """The entry at which a broker's replay stops; None where it comes to the last one."""
+        after = Position(self.mark_delete.ledger_id, self.mark_delete.entry_id + 1)
+        for broken in self.lost:
+            for first, last in broken.lost:
+                if Position(broken.ledger_id, last) >= after:
+                    return max(Position(broken.ledger_id, first), after)
+        return None
+
+
+def read_pending_ack_log(reader: EntryReader, name: TopicName, subscription: str) -> PendingAckLog | None:
+    """Return the log of SUBSCRIPTION of the topic NAME; None where no transaction ever acknowledged on it.
+
+    Upstream ``MLPendingAckStore.PendingAckReplay`` (4.0.8) reads until it is at the log's last confirmed entry. Raises MetadataCorrupt.
+    """
+    logs = find_pending_ack_logs(reader.txn, name.namespace)
+    if logs is not None and f"{name.local_name}-{subscription}{PENDING_ACK_SUFFIX}" not in logs:
+        return None  # as of all but a few of what may be millions
+    log = name.pending_ack(subscription)
+    if reader.txn.view("tree", tree_key(log.path)) is None:
+        return None
+    topic = read_topic(reader.txn, log)
+    is_read = (
+        find_node(reader.txn, log.cursor_path(PENDING_ACK_CURSOR)) is not None
+    )  # a broker makes it at the beginning
+    mark_delete = (
+        read_cursor(reader.txn, reader, topic, PENDING_ACK_CURSOR).mark_delete if is_read else topic.first_position
+    )
+    broken = find_broken(reader.txn, topic) if may_be_broken(reader.txn, topic) else ()
+    left = topic.place(mark_delete)
+    lost = tuple(one for one in broken if one.lost and _end(topic, one) > left and not _is_dropped(one))
+    return PendingAckLog(log, mark_delete, _endless_until(topic, mark_delete), lost)
+
+
+def _endless_until(topic: Topic, mark_delete: Position) -> Position | None:
+    """Return where a broker takes an empty log to end if MARK_DELETE is before that, else None.
+
+    ``ManagedLedgerImpl.initLastConfirmedEntry`` and ``ManagedCursorImpl.recoveredCursor`` (4.0.8): the last confirmed entry of a log
+    without entries is (first ledger, -1); a cursor at (ledger, -1) of a ledger that is gone moves to the next one, at an entry it stays.
+    """
+    is_stuck = bool(topic.ids) and not topic.number_of_entries and mark_delete.entry_id >= 0
+    return Position(topic.ids[-1], -1) if is_stuck and mark_delete < Position(topic.ids[0], -1) else None
+
+
+def _end(topic: Topic, broken: BrokenLedger) -> int:
+    """Return the rank behind the last entry that is lost in BROKEN."""
+    return topic.rank(Position(broken.ledger_id, 0)) + broken.lost[-1][1] + 1
+
+
+def _is_dropped(broken: BrokenLedger) -> bool:
+    """Whether a broker that loads the log takes BROKEN off its list: a last ledger that BookKeeper does not know."""
+    return broken.is_last and broken.reason in (NO_LEDGER, NO_METADATA)

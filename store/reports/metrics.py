@@ -15,7 +15,7 @@ from msgspec import Struct
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.facts.markers import read_contents
+from pulsar_admin.store.facts.backlogs import read_contents
 from pulsar_admin.store.facts.numbers import TopicNumbers
 from pulsar_admin.store.model.cursors import extent_of, pending_intervals, read_cursor
 from pulsar_admin.store.model.reader import EntryReader

@@ -19,7 +19,7 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.own_ledgers import find_own_ledgers
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes
-from pulsar_admin.store.facts.disk_totals import DiskTotals, read_disk_totals
+from pulsar_admin.store.facts.file_sums import DiskTotals, read_disk_totals
 from pulsar_admin.store.facts.managed_ledgers import OtherSum, other_ledgers, summed
 from pulsar_admin.store.facts.numbers import Blocker, PlainTopics, TopicNumbers, numbers_of
 from pulsar_admin.store.facts.topics import TopicFacts

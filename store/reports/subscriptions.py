@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct, field
 
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts import Unknown
-from pulsar_admin.store.facts.delays import NotDue
-from pulsar_admin.store.facts.subscriptions import SubscriptionFacts as Facts
+from pulsar_admin.store.facts.backlogs import Contents, NotDue, read_each_contents
 from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
+from pulsar_admin.store.facts.topics import SubscriptionFacts as Facts
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     INTERNAL_PROPERTY_PREFIX,
@@ -26,9 +26,6 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, partition_count, read_topic
 from pulsar_admin.store.names import Position, TopicName
 from pulsar_admin.store.policies.in_force import MessageTtl
-
-if TYPE_CHECKING:
-    from pulsar_admin.store.facts.markers import Contents
 
 _Fact = TypeVar("_Fact")
 
@@ -134,8 +131,6 @@ def prepare_facts(reader: EntryReader, topics: Iterable[TopicName], asked: Asked
             small.append(one)
     if not small:
         return prepared
-    from pulsar_admin.store.facts.markers import read_each_contents  # numpy
-
     with suppress(StoreError):
         contents = read_each_contents(reader, [(one.of.topic, one.pending) for one in small], asked.delayed_ms)
         for one, headers in zip(small, contents or (), strict=False):

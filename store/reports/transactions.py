@@ -12,7 +12,7 @@ from pulsar_admin.store.codec.transactions import OPEN, TxnId
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import SubscriptionNotFound
-from pulsar_admin.store.facts.pending_acks import read_pending_ack_log
+from pulsar_admin.store.facts.transactions import read_pending_ack_log
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import read_partitioned, read_topic
 from pulsar_admin.store.model.transactions import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pulsar_admin.store.facts import Unknown
-from pulsar_admin.store.facts.chunks import CutMessage
-from pulsar_admin.store.facts.subscriptions import SubscriptionFacts
+from pulsar_admin.store.facts.backlogs import CutMessage
+from pulsar_admin.store.facts.topics import SubscriptionFacts
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule
 from pulsar_admin.store.wording import counted, plural

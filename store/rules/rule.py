@@ -16,8 +16,7 @@ from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Finding, Severity
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.facts.subscriptions import SubscriptionFacts
-    from pulsar_admin.store.facts.topics import TopicFacts
+    from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 
 Facts = TypeVar("Facts")
 """What a rule looks at: ``ClusterFacts``, ``TopicFacts`` or ``SubscriptionFacts``."""

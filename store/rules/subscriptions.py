@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pulsar_admin.store.facts import Unknown
-from pulsar_admin.store.facts.delays import TtlConflict
-from pulsar_admin.store.facts.subscriptions import Loss, SubscriptionFacts
+from pulsar_admin.store.facts.backlogs import TtlConflict
+from pulsar_admin.store.facts.topics import Loss, SubscriptionFacts
 from pulsar_admin.store.model.broken import NO_METADATA
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, CursorSource, is_own
 from pulsar_admin.store.names import Position, shell_word
@@ -23,7 +23,7 @@ from pulsar_admin.store.timespec import format_age_ms, shown_time, shown_with_ag
 from pulsar_admin.store.wording import counted, listed, plural
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.facts.front import Front
+    from pulsar_admin.store.facts.next_message import NextMessage
     from pulsar_admin.store.policies.in_force import MessageTtl
     from pulsar_admin.store.search.pending import FutureDated
 
@@ -61,45 +61,45 @@ def _marked(facts: SubscriptionFacts) -> dict[str, object]:
 # -- the entry to be given next ---------------------------------------------------------------------------------------
 
 
-def _front(facts: SubscriptionFacts) -> Front | None:
-    return None if isinstance(facts.front, Unknown) else facts.front
+def _next_message(facts: SubscriptionFacts) -> NextMessage | None:
+    return None if isinstance(facts.next_message, Unknown) else facts.next_message
 
 
-def _says(front: Front, now_ms: int) -> str:
+def _says(first: NextMessage, now_ms: int) -> str:
     """Return what the entry is in words: when and by whom it was published, its key."""
-    if front.marker is not None:
-        return f"a marker, {front.marker}, of {shown_with_age(front.publish_ms, now_ms)}"
-    key = "" if front.key is None else f" with key {front.key!r}"
-    left = "" if front.left_in_batch is None else f", {front.left_in_batch} of its {front.batch_size} messages left"
-    encrypted = ", encrypted" if front.encrypted else ""
-    return f"published {shown_with_age(front.publish_ms, now_ms)} by {front.producer}{key}{encrypted}{left}"
+    if first.marker is not None:
+        return f"a marker, {first.marker}, of {shown_with_age(first.publish_ms, now_ms)}"
+    key = "" if first.key is None else f" with key {first.key!r}"
+    left = "" if first.left_in_batch is None else f", {first.left_in_batch} of its {first.batch_size} messages left"
+    encrypted = ", encrypted" if first.encrypted else ""
+    return f"published {shown_with_age(first.publish_ms, now_ms)} by {first.producer}{key}{encrypted}{left}"
 
 
 def _told(facts: SubscriptionFacts) -> dict[str, object]:
     """Return the figures of the oldest entry by the keys of ``topics read``."""
-    front = _front(facts)
-    if front is None:
+    first = _next_message(facts)
+    if first is None:
         return {} if facts.oldest is None else {"oldest": {"position": str(facts.oldest)}}
     found = {
-        "position": str(front.position),
-        "publishTime": front.publish_ms,
-        "brokerTime": front.broker_ms,
-        "producer": front.producer,
-        "key": front.key,
-        "sequenceId": front.sequence_id,
-        "deliverAtTime": front.deliver_at_ms or None,
-        "transaction": None if front.transaction is None else "{}:{}".format(*front.transaction),
-        "markerType": front.marker,
-        "batchSize": front.batch_size or None,
-        "leftInBatch": front.left_in_batch,
-        "encrypted": front.encrypted or None,
+        "position": str(first.position),
+        "publishTime": first.publish_ms,
+        "brokerTime": first.broker_ms,
+        "producer": first.producer,
+        "key": first.key,
+        "sequenceId": first.sequence_id,
+        "deliverAtTime": first.deliver_at_ms or None,
+        "transaction": None if first.transaction is None else "{}:{}".format(*first.transaction),
+        "markerType": first.marker,
+        "batchSize": first.batch_size or None,
+        "leftInBatch": first.left_in_batch,
+        "encrypted": first.encrypted or None,
     }
     return {"oldest": {key: value for key, value in found.items() if value is not None}}
 
 
 def _said(facts: SubscriptionFacts) -> str:
-    front = _front(facts)
-    return "" if front is None else f", {_says(front, facts.of.now_ms)}"
+    first = _next_message(facts)
+    return "" if first is None else f", {_says(first, facts.of.now_ms)}"
 
 
 # -- where it stands --------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def _not_imported(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 
 def _unreadable(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    error, oldest = facts.front, facts.oldest
+    error, oldest = facts.next_message, facts.oldest
     if isinstance(error, Unknown) and oldest is not None and not facts.is_oldest_lost:
         yield Evidence(
             facts.where,
@@ -252,20 +252,20 @@ def _unreadable(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 
 def _delayed(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Evidence]:
-    found, front, now_ms = facts.not_due, _front(facts), facts.of.now_ms
+    found, first, now_ms = facts.not_due, _next_message(facts), facts.of.now_ms
     if isinstance(found, Unknown) or found.next_due_ms is None or found.last_due_ms is None:
         return
-    if is_next != (front is not None and front.deliver_at_ms > now_ms):
+    if is_next != (first is not None and first.deliver_at_ms > now_ms):
         return
     waits = plural(found.entries, "waits for its time", "wait for their time")
     later = f"{found.entries:,} of {_entries(facts.pending_entries)} {waits}"
     times = f"the next is due {shown_with_age(found.next_due_ms, now_ms)}, the last {shown_time(found.last_due_ms)}"
     evidence = {"entries": found.entries, "nextDue": found.next_due_ms, "lastDue": found.last_due_ms}
-    if front is not None and is_next:
+    if first is not None and is_next:
         yield Evidence(
             facts.where,
-            f"{front.position}, the oldest entry that is not acknowledged, is delayed until "
-            f"{shown_with_age(front.deliver_at_ms, now_ms)}: {_says(front, now_ms)}. {later}; {times}.",
+            f"{first.position}, the oldest entry that is not acknowledged, is delayed until "
+            f"{shown_with_age(first.deliver_at_ms, now_ms)}: {_says(first, now_ms)}. {later}; {times}.",
             {**evidence, **_told(facts)},
         )
     else:
@@ -459,15 +459,15 @@ def _ttl_overdue(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 
 def _ttl_later(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    ttl, front, now_ms = _ttl(facts), _front(facts), facts.of.now_ms
-    if ttl is None or front is None or front.born_ms > now_ms or isinstance(facts.overdue, Unknown):
+    ttl, first, now_ms = _ttl(facts), _next_message(facts), facts.of.now_ms
+    if ttl is None or first is None or first.born_ms > now_ms or isinstance(facts.overdue, Unknown):
         return
     if facts.overdue is not None and facts.overdue.extent.entries:
         return
-    expires_ms = front.born_ms + ttl.seconds * 1000
+    expires_ms = first.born_ms + ttl.seconds * 1000
     yield Evidence(
         facts.where,
-        f"{_named(ttl)} reaches {front.position}, the oldest entry that is left, at {shown_with_age(expires_ms, now_ms)}.",
+        f"{_named(ttl)} reaches {first.position}, the oldest entry that is left, at {shown_with_age(expires_ms, now_ms)}.",
         {**_ttl_values(facts, ttl), "expires": expires_ms},
         f"pulsar-admin topics expire-messages {_words(facts)} --forecast {format_age_ms(2 * ttl.seconds * 1000)}",
     )

@@ -6,8 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 from pulsar_admin.store.facts import Unknown
-from pulsar_admin.store.facts.subscriptions import SubscriptionFacts
-from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Intervals
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pulsar_admin.store.facts import Unknown
-from pulsar_admin.store.facts.pending_acks import PendingAckLog
-from pulsar_admin.store.facts.subscriptions import SubscriptionFacts
+from pulsar_admin.store.facts.topics import SubscriptionFacts
+from pulsar_admin.store.facts.transactions import PendingAckLog
 from pulsar_admin.store.model.broken import NO_METADATA, BrokenLedger
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from pulsar_admin.store.facts.subscriptions import SubscriptionFacts
-from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
+from pulsar_admin.store.facts.topics import ReadBudget, SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.cursors import Cursor, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, read_topic

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pulsar_admin.store.doctor import Severity
-from pulsar_admin.store.facts.clocks import Clocks
+from pulsar_admin.store.facts.topics import Clocks
 from tests.doctor.test_checked import told
 from tests.stores import imported
 from tests.worlds import STATES, oracle

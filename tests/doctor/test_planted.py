@@ -18,7 +18,7 @@ from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes, read_node
 from pulsar_admin.store.doctor import Finding, Severity
-from pulsar_admin.store.facts import disks
+from pulsar_admin.store.facts import file_sums
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.rules import topics, whole
@@ -319,7 +319,7 @@ def test_what_a_crash_cost() -> None:
 def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     usage: Any = namedtuple("usage", "total used free")
     for used, expected in ((94, set()), (95, {"disk-full"})):
-        monkeypatch.setattr(disks, "disk_usage", lambda folder, used=used: usage(100, used, 100 - used))
+        monkeypatch.setattr(file_sums, "disk_usage", lambda folder, used=used: usage(100, used, 100 - used))
         found = {one.code for one in told(imported("small", "clean"))}
         assert found & {"disk-full"} == expected
 

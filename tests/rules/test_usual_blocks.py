@@ -11,9 +11,7 @@ from pulsar_admin.store.db.environment import Store, Txn, open_store
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts import file_sums
 from pulsar_admin.store.facts.cluster import ClusterFacts
-from pulsar_admin.store.facts.disk_totals import read_disk_totals
-from pulsar_admin.store.facts.disks import journal_only
-from pulsar_admin.store.facts.file_sums import IndexPass
+from pulsar_admin.store.facts.file_sums import IndexPass, journal_only, read_disk_totals
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.rules.index import INDEX_SWEEPS
 from tests.stores import copied, imported

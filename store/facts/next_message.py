@@ -14,7 +14,7 @@ from pulsar_admin.store.names import Position
 _WORD_BITS = 64
 
 
-class Front(Struct, frozen=True):
+class NextMessage(Struct, frozen=True):
     """The first entry of a backlog. ``left_in_batch``: messages of its batch that are not acknowledged, None where all are left.
 
     ``deliver_at_ms``: 0 where it is not delayed.
@@ -39,13 +39,13 @@ class Front(Struct, frozen=True):
         return self.publish_ms if self.broker_ms is None else self.broker_ms
 
 
-def read_front(reader: EntryReader, state: CursorState, position: Position) -> Front:
+def read_next_message(reader: EntryReader, state: CursorState, position: Position) -> NextMessage:
     """Return the entry at POSITION, the first that STATE leaves; raises what is wrong with it (``store.model.messages.ENTRY_ERRORS``)."""
     header = MessageReader(reader).read_header(position)
     metadata = header.metadata
     words = state.batch_deletes.get(position)
     first = _message(list(explode(header, position)), words) if not is_marker(metadata) else None
-    return Front(
+    return NextMessage(
         position,
         signed(metadata.publish_time),
         None if header.broker is None or header.broker.timestamp_ms is None else signed(header.broker.timestamp_ms),
