@@ -97,7 +97,7 @@ _LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | _TEXTS
 _OBJECTS = st.dictionaries(_TEXTS, _LEAVES, max_size=3)
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=60, derandomize=True, deadline=None)
 @given(
     st.recursive(
         _LEAVES | _OBJECTS | st.lists(_OBJECTS, max_size=3),

@@ -72,7 +72,7 @@ def test_a_bit_flipped_in_our_rows(database: str, tmp_path: Path, cli: Cli, dama
 
 
 @pytest.mark.parametrize("database", ["tree", "logs", "entries", "times", "owners", "changes", "damage"])
-@pytest.mark.parametrize("row", [b"", b"\x00", b"{", b"[]", b"\xff" * 40, b"[[]]", b"{}", b"null"])
+@pytest.mark.parametrize("row", [b"", b"{", b"[]", b"\xff" * 40, b"{}"])
 def test_rubbish_in_our_rows(database: str, row: bytes, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     path = narrow_copy(tmp_path)
     with open_store(path) as store, store.read() as txn:
@@ -87,7 +87,7 @@ def _put(path: Path, database: str, key: bytes, value: bytes) -> None:
         store.write(lambda txn: txn.put(database, key, value))
 
 
-@pytest.mark.parametrize("key", [b"x", b"x" * 7, b"x" * 9, b"x" * 17, b"/\xff\xfe", b"\x00" * 400])
+@pytest.mark.parametrize("key", [b"x", b"x" * 9, b"/\xff\xfe", b"\x00" * 400])
 @pytest.mark.parametrize("database", ["tree", "entries", "times", "owners", "logs"])
 def test_rubbish_keys(database: str, key: bytes, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     path = narrow_copy(tmp_path)
@@ -188,7 +188,7 @@ def with_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_damaged_tables_are_never_taken_for_fewer_nodes(with_table: Path, tmp_path: Path, cli: Cli) -> None:
     (table,) = (with_table / "metadata").glob("*.sst")
     random_, data = random.Random(3), table.read_bytes()
-    for number in range(24):
+    for number in range(8):
         source = tmp_path / f"source{number}"
         source.mkdir()
         copy_tree(with_table / "metadata", source / "metadata")
@@ -227,7 +227,7 @@ def test_damaged_lists_of_files(name: str, tmp_path: Path, cli: Cli) -> None:
     random_ = random.Random(name)
     source = scratch_copy("small", "clean", tmp_path)
     data = (source / "metadata" / name).read_bytes()
-    for number in range(6):
+    for number in range(3):
         damaged = bytearray(data)
         damaged[random_.randrange(len(data))] ^= 1 << random_.randrange(8)
         (source / "metadata" / name).write_bytes(damaged)
@@ -248,7 +248,7 @@ def test_damaged_write_ahead_log(tmp_path: Path, cli: Cli) -> None:
     source = scratch_copy("small", "clean", tmp_path)
     log = source / "metadata" / "000004.log"
     data = log.read_bytes()
-    for number in range(10):
+    for number in range(4):
         at = random_.randrange(len(data))
         damaged = bytearray(data)
         damaged[at] ^= 1 << random_.randrange(8)
@@ -270,7 +270,7 @@ def test_damaged_logs_are_imported_as_far_as_they_are_good(tmp_path: Path, cli: 
         for file in sorted((source / "bookkeeper/current").iterdir())
         if file.suffix in (".log", ".txn") and file.stat().st_size
     ]
-    for number in range(8):
+    for number in range(3):
         file = random_.choice(files)
         data = file.read_bytes()
         written = len(data.rstrip(b"\0"))

@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from pulsar_admin.store.errors import StoreError
 
-FIXED = settings(derandomize=True, deadline=None, database=None, max_examples=100)
+FIXED = settings(derandomize=True, deadline=None, database=None, max_examples=20)
 """The same examples on every machine and every run."""
 
 EMPTY_PASSWORD_KEY = bytes.fromhex("850bf1071c5e3d8c24235676f8816ae0cbe2f14f")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pulsar_admin.store.names import Position
 
-quick = settings(derandomize=True, deadline=None, max_examples=120)
+quick = settings(derandomize=True, deadline=None, max_examples=24)
 
 int64 = st.integers(-(2**63), 2**63 - 1)
 uint64 = st.integers(0, 2**64 - 1)

@@ -229,7 +229,7 @@ def _run(store: Path, form: str, retain_keyless: bool, *more: str) -> dict[str, 
     return {}
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(_BATCHES, min_size=1, max_size=12),
     st.booleans(),

@@ -120,13 +120,13 @@ FIRST = ("inside a transaction", 1)
 """Where nothing is committed yet."""
 STOPS = [
     (*FIRST, []),
-    ("inside a transaction", 4, []),
     ("after a transaction", 3, []),
     ("inside a transaction", 4, PROCESSES),
-    ("after a transaction", 1, PROCESSES),
+    pytest.param("inside a transaction", 4, [], marks=pytest.mark.deep),
+    pytest.param("after a transaction", 1, PROCESSES, marks=pytest.mark.deep),
     pytest.param("after a transaction", 3, SPARK, marks=pytest.mark.spark),
 ]
-"""What is stopped where: the place, how often it is passed, and what scans."""
+"""What is stopped where: the place, how often it is passed, and what scans; each phase once, the rest in ``deep``."""
 
 
 @pytest.mark.parametrize(("where", "left", "engine"), [*STOPS, ("owners", 0, [])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shlex
 import shutil
 from collections.abc import Callable, Iterator
@@ -60,6 +61,38 @@ NEEDS_A_SCAN = [
     ("sql", "select * replace (md5(payload) as payload) from messages order by all", "-o", "jsonl"),
     ("topics", "dump", "--all-topics", "--level", "entries", "--start-time", "@1795253000", "--clock", "publish"),
 ]
+OF_OPERATIONS = {
+    "ScanRuns": ("store", "check", "--deep"),
+    "ReadHeads": ("ledgers", "verify", "-o", "json"),
+    "MakeRows of messages": (
+        "topics",
+        "search",
+        "--all-topics",
+        "--regex",
+        "[0-9]{3}",
+        "--payload",
+        "-C",
+        "1",
+        "-o",
+        "jsonl",
+    ),
+    "MakeRows of entries": (
+        "topics",
+        "dump",
+        "--all-topics",
+        "--level",
+        "entries",
+        "--start-time",
+        "@1795253000",
+        "--clock",
+        "publish",
+    ),
+    "MakeRows of compacted topics": ("compaction", "read", "--all-topics", "--redact", "-o", "csv"),
+    "ReadDelays": ("delayed", "status", "--all-topics", "--now", "2026-11-21T10:00:00Z", "-o", "json"),
+    "FindPublished": ("compaction", "find-by-time", "--all-topics", "--time", "@1795253002970", "-o", "jsonl"),
+    "MessagesAt": ("sql", "select * replace (md5(payload) as payload) from messages order by all", "-o", "jsonl"),
+}
+"""A command for each operation that commands give to an engine, which Spark and processes run."""
 INDEX_ANSWERS = [
     ("sql", "select count(*) from topics"),
     ("store", "check"),
@@ -120,6 +153,20 @@ def damaged_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture
+def operations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kinds of operations that commands gave to the local engine."""
+    asked: list[str] = []
+    run = LocalEngine.run
+
+    def watched(engine: LocalEngine, operation: Any, pieces: Any, finished: Any) -> Any:  # Any: as LocalEngine.run
+        asked.append(type(operation).__name__)
+        return run(engine, operation, pieces, finished)
+
+    monkeypatch.setattr(LocalEngine, "run", watched)
+    return asked
+
+
 Answer = tuple[int, str, str]
 Alone = Callable[[Path, tuple[str, ...]], Answer]
 
@@ -149,40 +196,52 @@ def alone(cli: Cli, known_answers: dict[tuple[Path, tuple[str, ...]], Answer]) -
     return ask
 
 
+def _asked(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(topic for word in words for topic in (FEW_TOPICS if word == "--all-topics" else (word,)))
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("words", NEEDS_A_SCAN, ids=" ".join)
+@pytest.mark.parametrize("words", OF_OPERATIONS.values(), ids=OF_OPERATIONS)
 def test_spark_answers_as_one_process(
     cli: Cli, alone: Alone, demo_store: Path, damaged_store: Path, on_spark: list[int], words: tuple[str, ...]
 ) -> None:
-    few = tuple(topic for word in words for topic in (FEW_TOPICS if word == "--all-topics" else (word,)))
-    for store in (demo_store, damaged_store)[: 1 if "--time" in words else 2]:
-        answer = alone(store, few)
+    for store in (demo_store, damaged_store):
+        answer = alone(store, _asked(words))
         assert answer[0] in (0, 1, 5)
-        assert _answer(cli, store, few, "--spark") == answer
+        assert _answer(cli, store, _asked(words), "--spark") == answer
     assert on_spark
 
 
-@pytest.mark.parametrize("words", NEEDS_A_SCAN, ids=" ".join)
+@pytest.mark.parametrize("words", OF_OPERATIONS.values(), ids=OF_OPERATIONS)
 def test_processes_answer_as_one(
+    cli: Cli, alone: Alone, demo_store: Path, damaged_store: Path, operations: list[str], words: tuple[str, ...]
+) -> None:
+    for store in (demo_store, damaged_store):
+        assert _answer(cli, store, words, "--jobs", "2") == alone(store, words)
+    assert operations
+
+
+@pytest.mark.parametrize("words", NEEDS_A_SCAN, ids=" ".join)
+def test_every_command_asks_an_engine(
     cli: Cli,
     alone: Alone,
     demo_store: Path,
-    damaged_store: Path,
     monkeypatch: pytest.MonkeyPatch,
+    operations: list[str],
     words: tuple[str, ...],
 ) -> None:
-    stores = (demo_store, damaged_store)
-    answers = [alone(store, words) for store in stores]
-    asked: list[int] = []
-    run = LocalEngine.run
+    """With what an engine is given, as it would arrive in another process; all its operations are among those that every engine runs."""
+    run_here = LocalEngine._run_here
 
-    def watched(engine: LocalEngine, operation: Any, pieces: Any, finished: Any) -> Any:  # Any: as LocalEngine.run
-        asked.append(len(pieces))
-        return run(engine, operation, pieces, finished)
+    def arrived(
+        engine: LocalEngine, operation: Any, pieces: Any, finished: Any, jobs: int
+    ) -> Any:  # Any: as LocalEngine.run
+        return run_here(engine, *pickle.loads(pickle.dumps((operation, pieces))), finished)
 
-    monkeypatch.setattr(LocalEngine, "run", watched)
-    assert [_answer(cli, store, words, "--jobs", "2") for store in stores] == answers
-    assert asked, "--jobs was accepted and ignored"
+    monkeypatch.setattr(LocalEngine, "_run_in_processes", arrived)
+    assert _answer(cli, demo_store, words, "--jobs", "2") == alone(demo_store, words)
+    assert operations, "--jobs was accepted and ignored"
+    assert {*operations} <= {name.split()[0] for name in OF_OPERATIONS}
 
 
 def _command_of(words: tuple[str, ...]) -> str:
