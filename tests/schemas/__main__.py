@@ -16,7 +16,7 @@ from pulsar_admin import lookup, table
 from pulsar_admin.cli import run
 from pulsar_admin.options import Command
 from tests.schemas.inferring import Json
-from tests.schemas.recording import FILE, LEARNED, LINES, Seen, golden_policies, schemas_of
+from tests.schemas.recording import ASKED, FILE, LEARNED, LINES, Seen, golden_policies, schemas_of
 from tests.stores import imported
 from tests.test_docs import generate
 from tests.transcript.recording import record, transcripts
@@ -56,8 +56,8 @@ def main() -> None:
         for name, state in LEARNED:
             for line in LINES:
                 run(["--store", str(imported(name, state)), *line.split(), "-o", "json"])
-        for path in transcripts().values():
-            record(path.read_text())
+        for text in (*(path.read_text() for path in transcripts().values()), *ASKED.read_text().split("\n# ")[1:]):
+            record(text)
     changing = [path for path, command in found.items() if command.changes]
     FILE.write_text(text_of(schemas_of(seen, found, changing)))
     print(f"{FILE.name}: {FILE.stat().st_size:,} bytes, {len(found)} commands", *failed, sep="\n", file=sys.stderr)

@@ -18,6 +18,7 @@ from pulsar_admin.context import App
 from tests.schemas.inferring import Json, Shape
 
 FILE = Path(output.__file__).with_name("schemas.json")
+ASKED = Path(__file__).with_name("lines.txt")
 POLICIES = Path(__file__).parent.parent / "golden" / "policies.txt"
 PLAIN = "public/default/plain"
 BY_NAME = (

@@ -1,7 +1,10 @@
-"""What the command line says, recorded: about 300 command lines on golden data with their stdout, stderr and exit codes.
+"""What the command line says, recorded: a line of each command on golden data, screens, and errors, with stdout, stderr and exit codes.
 
 A characterisation test, no oracle. It shows that a change which was to keep behaviour kept it, and lets a reader of a diff
 see what an operator will see; whether an answer is *right*, the other tests say. What is known to be wrong is not recorded.
+
+Few lines say it: one of a kind of error, a short answer of each command, one of each format in a group. What only makes a state for
+the lines behind it ends in ``> /dev/null``, and what it prints is not recorded. Answers are tested elsewhere, help by its pages.
 
 ``python -m tests.transcript [NAME ...]`` records anew. One may, in a commit that says so, when the words or the shape of
 output were to change, and after reading every line of the diff; never to make a move of code pass.

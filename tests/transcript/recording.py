@@ -73,18 +73,22 @@ def _parsed(text: str) -> Line:
     return Line(text, tuple(words), settings, redirections)
 
 
-def record(text: str) -> str:
+Then = Callable[[Line, str], None]
+"""Told of a line of the program just after it ran, and of what it printed."""
+
+
+def record(text: str, then: Then = lambda line, said: None) -> str:
     """Return the transcript TEXT with what its command lines say now."""
     head = text.partition("$ ")[0]
     blocks = []
     with own_directory() as (directory, clock), ExitStack() as held:
         for line in lines_of(text):
             clock.start()
-            blocks.append(_record_line(line, directory, held))
+            blocks.append(_record_line(line, directory, held, then))
     return head + "\n".join(blocks)
 
 
-def _record_line(line: Line, directory: Path, held: ExitStack) -> str:
+def _record_line(line: Line, directory: Path, held: ExitStack, then: Then) -> str:
     block = [f"$ {line.text}\n"]
     if line.words:
         code, stdout, stderr = run_line(line, held)
@@ -92,6 +96,8 @@ def _record_line(line: Line, directory: Path, held: ExitStack) -> str:
         block += _shown(next(shown), "")
         block += _shown(next(shown), "! ")
         block += [f"? {code}\n"] if code else []
+        if line.words[0] == PROGRAM:
+            then(line, f"{stdout}\n{stderr}")
     return "".join(block)
 
 

@@ -4,7 +4,7 @@ other where one was."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, chdir
 from pathlib import Path
 
@@ -19,12 +19,12 @@ from tests.transcript.recording import PROGRAM, Line, lines_of, own_directory, r
 
 TRANSCRIPTS = transcripts()
 _GENERIC = ("--help", "-h", "--schema", "completion", "--version")
-"""What prints examples for everybody, or a script."""
+"""What prints examples for everybody, or a script; and so do other programs."""
 _NAMES_ELSEWHERE = ("--store", "--tables")
 
 
 def is_generic(line: Line) -> bool:
-    return any(word in _GENERIC for word in line.words)
+    return line.words[:1] != (PROGRAM,) or any(word in _GENERIC for word in line.words)
 
 
 def names_a_store(line: Line) -> bool:
@@ -33,7 +33,13 @@ def names_a_store(line: Line) -> bool:
 
 def named(line: Line) -> Line:
     """The line with the store that it works on named, as a path from where it runs."""
-    if line.words[0] != PROGRAM or is_generic(line) or names_a_store(line) or "PULSAR_ADMIN_STORE" in line.settings:
+    if (
+        not line.words
+        or line.words[0] != PROGRAM
+        or is_generic(line)
+        or names_a_store(line)
+        or "PULSAR_ADMIN_STORE" in line.settings
+    ):
         return line
     return replace(line, words=(PROGRAM, "--store", "pulsar-store", *line.words[1:]))
 
@@ -53,22 +59,12 @@ def previewing(words: list[str]) -> list[str]:
     return [*words, "--dry-run"] if changes and "--dry-run" not in words else words
 
 
-def printed_by(name: str, change: Callable[[Line], Line]) -> Iterator[tuple[Line, str]]:
-    """Run a transcript, its lines as CHANGE makes them, and yield each command that a line prints, once, just after it was printed."""
-    seen = set()
-    with own_directory() as (_, clock), ExitStack() as held:
-        for line in lines_of(TRANSCRIPTS[name].read_text()):
-            clock.start()
-            if not line.words:
-                continue
-            line = change(line)
-            _, stdout, stderr = run_line(line, held)
-            if line.words[0] != PROGRAM or is_generic(line):
-                continue
-            for command in printed_commands(stdout + "\n" + stderr):
-                if command not in seen:
-                    seen.add(command)
-                    yield line, command
+def new_commands(line: Line, said: str, seen: set[str]) -> Iterator[str]:
+    """Yield the commands that a line printed and no one before it."""
+    for command in () if is_generic(line) else printed_commands(said):
+        if command not in seen:
+            seen.add(command)
+            yield command
 
 
 def why_not(command: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -84,31 +80,30 @@ def why_not(command: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize("name", TRANSCRIPTS)
-def test_without_a_store_named_they_run_here(
-    name: str, damages_stores: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    failed = [
-        (line.text, command, why)
-        for line, command in printed_by(name, lambda line: line)
-        if (why := why_not(command, capsys))
-    ]
-    assert failed == []
-
-
-@pytest.mark.parametrize("name", TRANSCRIPTS)
 def test_with_a_store_named_they_run_anywhere(
     name: str, damages_stores: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failed = []
-    for line, command in printed_by(name, named):
-        words = words_of(command)
-        wants_none = words[0] in WITHOUT_STORE or "--help" in words
-        if not wants_none and names_a_store(line):
-            options = {word: words[place + 1] for place, word in enumerate(words) if word in _NAMES_ELSEWHERE}
-            if not any(os.path.isabs(value) or is_placeholder(value) for value in options.values()):
-                failed.append((line.text, command, "it names no store, or one from here"))
-                continue
-        with chdir(tmp_path):
-            if why := why_not(command, capsys):
-                failed.append((line.text, command, why))
+    """``test_says_what_it_said`` runs them where the lines do, without one."""
+    failed: list[tuple[str, str, str]] = []
+    seen: set[str] = set()
+    with own_directory() as (_, clock), ExitStack() as held:
+        for line in map(named, lines_of(TRANSCRIPTS[name].read_text())):
+            clock.start()
+            _, stdout, stderr = run_line(line, held) if line.words else (0, "", "")
+            for command in new_commands(line, f"{stdout}\n{stderr}", seen):
+                if why := _names_no_store(line, words_of(command)):
+                    failed.append((line.text, command, why))
+                    continue
+                with chdir(tmp_path):
+                    if why := why_not(command, capsys):
+                        failed.append((line.text, command, why))
     assert failed == []
+
+
+def _names_no_store(line: Line, words: list[str]) -> str:
+    """Return what is wrong with a printed command that only works where LINE ran; "": nothing."""
+    if words[0] in WITHOUT_STORE or "--help" in words or not names_a_store(line):
+        return ""
+    options = {word: words[place + 1] for place, word in enumerate(words) if word in _NAMES_ELSEWHERE}
+    is_named = any(os.path.isabs(value) or is_placeholder(value) for value in options.values())
+    return "" if is_named else "it names no store, or one from here"

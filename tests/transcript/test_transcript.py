@@ -12,6 +12,7 @@ from pulsar_admin.cli import TableGroup, root
 from pulsar_admin.config import FORMATS
 from pulsar_admin.errors import BUG, EXIT_CODES
 from tests.transcript.recording import PROGRAM, Line, lines_of, record, transcripts
+from tests.transcript.test_printed_commands import new_commands, why_not
 
 TRANSCRIPTS = transcripts()
 LINES = [
@@ -23,15 +24,25 @@ LINES = [
 
 
 @pytest.mark.parametrize("name", TRANSCRIPTS)
-def test_says_what_it_said(name: str, damages_stores: None) -> None:
+def test_says_what_it_said(name: str, damages_stores: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """And each command that a line prints can be typed as it stands, just after that, where the line ran."""
+    failed: list[tuple[str, str, str]] = []
+    seen: set[str] = set()
+
+    def type_printed(line: Line, said: str) -> None:
+        for command in new_commands(line, said, seen):
+            if why := why_not(command, capsys):
+                failed.append((line.text, command, why))
+
     recorded = TRANSCRIPTS[name].read_text()
-    diff = difflib.unified_diff(recorded.splitlines(), record(recorded).splitlines(), "recorded", "now", lineterm="")
-    text = "\n".join(diff)
+    now = record(recorded, type_printed)
+    text = "\n".join(difflib.unified_diff(recorded.splitlines(), now.splitlines(), "recorded", "now", lineterm=""))
     if text:
         pytest.fail(
             f"{name}: says something else; tests/transcript/__init__.py tells when to record anew\n{text}",
             pytrace=False,
         )
+    assert failed == []
 
 
 def _commands(group: TableGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
