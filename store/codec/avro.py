@@ -11,16 +11,20 @@ the process with it, its Python one raises RecursionError.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterator
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact
 from functools import partial
 from io import BytesIO
 from typing import Any
 
+from pulsar_admin.store.codec.given import levels
 from pulsar_admin.store.errors import EntryCorrupt, reason_of
 
 Schema = Any  # a parsed definition: a name, a dict or, for a union, a list
 
+DEPTH_MAX = 300
+"""How deep lists and objects of a definition may lie in each other, whatever the stack of an interpreter; a record in a record is three."""
 VALUES_PER_BYTE = 16
 """Values, also nulls and records, that a byte may stand for: a field that may be null is two in one byte."""
 
@@ -35,11 +39,8 @@ def avro_decoder(writer: bytes, reader: bytes | None = None) -> Callable[[bytes]
     RecursionError.
     """
     written = parse_definition(writer)
-    try:
-        unpaid = _Values(named_schemas(written)).unpaid(written)
-        is_recursive = _is_recursive(written, set())
-    except RecursionError as error:
-        raise EntryCorrupt("the AVRO definition of a schema is nested too deeply") from error
+    unpaid = _Values(named_schemas(written)).unpaid(written)
+    is_recursive = _is_recursive(written, set())
     if unpaid > len(writer):
         raise EntryCorrupt(f"the AVRO definition of a schema: its records make {unpaid} values of no bytes")
     _read_decimals()
@@ -62,6 +63,7 @@ def parse_definition(definition: bytes) -> Schema:
         schema = json.loads(definition)
         if isinstance(schema, dict):
             schema.pop("__fastavro_parsed", None)  # fastavro would believe it
+        deque(levels(schema, DEPTH_MAX), 0)
         parsed = parse_schema(schema)
         for part in _all_schemas(parsed):
             if isinstance(part, dict):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from pulsar_admin.store.errors import reason_of
@@ -98,17 +99,24 @@ def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:  # Any: JSON va
 
 
 def _check(value: object) -> None:
+    for level in levels(value, DEPTH_MAX):
+        for item in level:
+            if isinstance(item, str):
+                item.encode()  # UnicodeEncodeError is a ValueError
+
+
+def levels(value: object, most: int) -> Iterator[list[object]]:
+    """Yield VALUE, then what lies in it, and so on, names too; raises ValueError for lists and objects more than MOST deep."""
     level = [value]
-    for _ in range(DEPTH_MAX):
+    for _ in range(most):
+        yield level
         inner: list[object] = []
         for item in level:
             if isinstance(item, dict):
                 inner += [*item.keys(), *item.values()]
             elif isinstance(item, list):
                 inner += item
-            elif isinstance(item, str):
-                item.encode()  # UnicodeEncodeError is a ValueError
         level = inner
         if not level:
             return
-    raise ValueError(f"lists or objects are more than {DEPTH_MAX} deep")
+    raise ValueError(f"lists or objects are more than {most} deep")

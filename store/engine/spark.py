@@ -97,9 +97,7 @@ class SparkEngine(Struct):
         memory_bytes = self.memory_bytes  # not self: what the function below uses travels to executors
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            import gc
-
-            from pulsar_admin.store.engine.memory import bound_process
+            from pulsar_admin.store.engine.memory import bound_process, keep_loaded
             from pulsar_admin.store.engine.packed import pack_slice, row_of
 
             if memory_bytes is not None:
@@ -107,9 +105,7 @@ class SparkEngine(Struct):
             for batch in batches:
                 for index in batch.column(0).to_pylist():
                     yield row_of(index, pack_slice(operation, group[index], "lz4"))
-            if not gc.get_freeze_count():  # Spark collects after every task: 40 ms to look through loaded packages
-                gc.collect()
-                gc.freeze()
+            keep_loaded()
 
         frame = self.session.range(0, len(group), 1, len(group)).mapInArrow(work, from_arrow_schema(PACKED))
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -122,21 +122,22 @@ def export_iceberg(
     if folder.read(NAME) is not None:
         raise Refused(f"{folder.place} has tables without a catalogue ({NAME})", hint="name another directory")
     warehouse = open_warehouse(folder.place, request.catalog)
-    for table in tables:
-        find_rows(warehouse, table, cluster, identity)
-    folder.make()
-    with folder.locked(f".{word_of(cluster)}.lock"):
-        removed = left_by(folder, cluster)
-        for path in removed:
-            folder.remove(path)
-        run = Exporting(reader, folder, cluster, tables, now_ms, fail, engine, advance, request.payload)
-        folder.make(run.staging)
-        try:
-            made = make_tables(run)
-            done = [_commit_table(warehouse, run, made, table, identity) for table in tables]
-        finally:
-            with suppress(StoreError):
-                folder.remove(run.staging)
+    with closing(warehouse.catalog):
+        for table in tables:
+            find_rows(warehouse, table, cluster, identity)
+        folder.make()
+        with folder.locked(f".{word_of(cluster)}.lock"):
+            removed = left_by(folder, cluster)
+            for path in removed:
+                folder.remove(path)
+            run = Exporting(reader, folder, cluster, tables, now_ms, fail, engine, advance, request.payload)
+            folder.make(run.staging)
+            try:
+                made = make_tables(run)
+                done = [_commit_table(warehouse, run, made, table, identity) for table in tables]
+            finally:
+                with suppress(StoreError):
+                    folder.remove(run.staging)
     return TablesReport(folder.place, cluster, tuple(done), made.damaged, made.problems, tuple(removed))
 
 

@@ -7,6 +7,7 @@ import random
 import shutil
 import struct
 import warnings
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -198,7 +199,8 @@ def test_tables_of_an_incomplete_store_say_so_too(
         answer = cli(*words)
         assert (answer.exit_code, "from incomplete metadata" in answer.stderr) == (1, True), words
     assert cli("--store", tmp_path / "loaded", "topics", "list", "acme/orders").exit_code == 1
-    table = open_warehouse(str(ice)).catalog.load_table("pulsar.topics")
+    with closing(open_warehouse(str(ice)).catalog) as catalog:
+        table = catalog.load_table("pulsar.topics")
     assert table.current_snapshot().summary["pulsar-admin.incomplete"] == cluster["incomplete"]["topics"]
     alone.write_bytes(raw)
     assert cli("--store", store, "store", "refresh").exit_code == 0
