@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pulsar_admin.api.request import Moment
+from pulsar_admin.api.plan import Moment
 from pulsar_admin.api.session import Item, Result, Session, Time
 from pulsar_admin.broken import warn_of_broken, warn_of_broken_ledgers
 from pulsar_admin.store.errors import InvalidValue, StoreError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.store import Store as ApiStore
     from pulsar_admin.api.topic import Topic
     from pulsar_admin.confirm import Plan as Previewed
-    from pulsar_admin.context import App
+    from pulsar_admin.running import Running
     from pulsar_admin.store.db.environment import Store, Txn
     from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.model.copy_age import Now
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class CommandSession(Session):
     """The session of a running command. While a reader is open, all questions read its snapshot and scan with its engine."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: Running) -> None:
         self._app = app
         self._reader: EntryReader | None = None
         self._warned: set[TopicName] = set()

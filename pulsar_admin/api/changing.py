@@ -21,8 +21,8 @@ from pulsar_admin.api.given import (
     given_texts,
     whole_number,
 )
-from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, read_again, steps_of
-from pulsar_admin.api.request import Planner
+from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, steps_of
+from pulsar_admin.api.planner import Planner, read_again
 from pulsar_admin.api.session import Session, check_choice
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue
 from pulsar_admin.store.model.topics import select_topics

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from pulsar_admin.api.given import given_flag, given_flags, given_ledgers, given_text, given_texts
-from pulsar_admin.api.request import Planner
+from pulsar_admin.api.planner import Planner
 from pulsar_admin.api.session import Session, Time, check_choice
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.topics import read_topic, topics_bytes

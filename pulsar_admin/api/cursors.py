@@ -18,7 +18,7 @@ from pulsar_admin.api.given import (
     whole_number,
 )
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.request import Planner
+from pulsar_admin.api.planner import Planner
 from pulsar_admin.api.session import Place, Session, Time, check_choice, position_of
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.tree import read_node

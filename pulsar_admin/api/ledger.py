@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pulsar_admin.api.given import given_ledgers, whole_number
 from pulsar_admin.api.plan import Plan
+from pulsar_admin.api.planner import Planner
 from pulsar_admin.api.recovering import Recoveries
-from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Session
 from pulsar_admin.store.names import LONG_MAX
 

@@ -19,7 +19,7 @@ from pulsar_admin.api.given import (
     whole_number,
 )
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.request import Planner
+from pulsar_admin.api.planner import Planner
 from pulsar_admin.api.session import Place, Session, position_of
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import InvalidValue

@@ -17,8 +17,8 @@ from pulsar_admin.api.given import (
     whole_number,
 )
 from pulsar_admin.api.plan import Plan, plan_of
+from pulsar_admin.api.planner import Planner
 from pulsar_admin.api.policies import PolicyPlans, policy_named
-from pulsar_admin.api.request import Planner
 from pulsar_admin.api.session import Session, check_choice
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model.resources import (

@@ -1,24 +1,89 @@
-"""Plans: what would change, to be looked at, kept and applied. Imports nothing that changes a store: what reads imports this, too."""
+"""Plans: what would change, to be looked at, kept and applied, and as a value the call of the method that made one.
+
+Imports nothing that changes a store: what reads imports this, too.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from pulsar_admin.store.errors import InvalidValue, Refused
+from pulsar_admin.store.errors import Refused
+from pulsar_admin.store.names import (
+    NamespaceName,
+    Position,
+    TopicName,
+    TopicSelection,
+    parse_namespace,
+    parse_position,
+    parse_topic,
+)
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import ChangeReport
-    from pulsar_admin.api.request import Request
-    from pulsar_admin.api.session import Session
     from pulsar_admin.store.changes.plan import ChangeReport as Report
     from pulsar_admin.store.changes.plan import Plan as StorePlan
     from pulsar_admin.store.changes.plan import PlanFile, WritingPlan
     from pulsar_admin.store.db.environment import Store as StoreFile
     from pulsar_admin.store.db.environment import Txn
+
+CLASSES = {
+    "Cluster": "resources",
+    "Compaction": "compaction",
+    "Compactions": "compaction",
+    "Cursor": "cursors",
+    "Cursors": "cursors",
+    "KeptNacks": "nacks",
+    "Ledger": "ledger",
+    "Nacks": "nacks",
+    "Namespace": "namespace",
+    "Recoveries": "recovering",
+    "Resources": "resources",
+    "Store": "store",
+    "Topic": "topic",
+    "TopicPolicies": "policies",
+    "Transactions": "transactions",
+}
+"""What a plan file may call the methods of, and where it is."""
+
+
+class Moment(Struct, frozen=True):
+    """When a plan was made: the clock in epoch milliseconds, whether the caller named it, and the broker's interceptors in force."""
+
+    now_ms: int
+    is_given: bool
+    interceptors: tuple[str, ...] | None
+
+
+class Request(Struct, frozen=True):
+    """A call: the class and what it was made of, the method and what it was given, and when."""
+
+    of: type
+    made_of: tuple[Any, ...]
+    method: str
+    values: tuple[Any, ...]
+    options: Mapping[str, Any]
+    moment: Moment
+
+    def as_json(self) -> dict[str, Any]:  # Any: JSON
+        """Return it as JSON; raises ValueError for what no file can keep: an open stream."""
+        if self.of.__name__ not in CLASSES:
+            raise ValueError(f"a {self.of.__name__}")
+        return {
+            "of": self.of.__name__,
+            "madeOf": encode(self.made_of),
+            "method": self.method,
+            "values": encode(self.values),
+            "options": {name: encode(value) for name, value in self.options.items()},
+            "now": int(self.moment.now_ms),
+            "nowGiven": self.moment.is_given,
+            "interceptors": encode(self.moment.interceptors),
+        }
 
 
 class Plan(Struct, frozen=True):
@@ -104,31 +169,71 @@ def save_plan(plan: Plan, reports: tuple[Report, ...], path: Path) -> None:
     from pulsar_admin.store.files import write_new_file
 
     try:
-        found = _file_of(plan, reports)
+        found = file_of(plan, reports)
     except ValueError as error:
         raise Refused(f"a plan of {plan.command} is not kept: it was made from {error}", hint="apply it") from error
     write_new_file(path, found.dump())
 
 
-def _file_of(plan: Plan, reports: tuple[Report, ...]) -> PlanFile:
+def file_of(plan: Plan, reports: tuple[Report, ...]) -> PlanFile:
+    """Return what a file keeps of PLAN, which shows REPORTS; raises ValueError for an open stream."""
     from pulsar_admin.store.changes.plan import plan_file
 
     assert plan._request is not None  # each method that plans notes its call
     return plan_file(plan._plan, plan._state, reports, plan._request.as_json())
 
 
-def read_again(session: Session, path: Path) -> Plan:
-    """Return the plan of the file PATH, made again on SESSION; raises NotFound, InvalidValue, and StalePlan where it is another one now."""
-    from pulsar_admin.api.request import call_again
-    from pulsar_admin.store.changes.plan import WritingPlan, read_plan
+# -- calls ------------------------------------------------------------------------------------------------------------
 
-    kept = read_plan(path)
-    with session.opened() as store:
-        kept.check_store(store)
-    plan = call_again(session, kept.request, as_then=kept.steps is not None)
-    if plan.command != kept.command:
-        raise InvalidValue(f"the plan is of {kept.command!r}, and asks for {plan.command}", hint="make it again")
-    reports = shown_by(plan)
-    kept.check(_file_of(plan, reports))
-    steps = plan._plan
-    return replace(plan, _plan=replace(steps, shown=lambda: reports)) if isinstance(steps, WritingPlan) else plan
+
+def encode(value: Any) -> Any:  # Any: JSON, and what it stands for
+    """Return the JSON of VALUE, which a method was given; raises ValueError for what no file can keep."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, list):
+        return [encode(one) for one in value]
+    if isinstance(value, Mapping):
+        return {"object": {str(key): encode(one) for key, one in value.items()}}
+    for kind, to_json, _ in KINDS:
+        if isinstance(value, kind):
+            return {kind.__name__: to_json(value)}
+    raise ValueError(f"a {type(value).__name__}")
+
+
+def decode(value: Any) -> Any:  # Any: as above
+    """Return what VALUE, JSON of ``encode``, stands for; raises ValueError and TypeError."""
+    if isinstance(value, list):
+        return [decode(one) for one in value]
+    if isinstance(value, float):
+        raise ValueError("no method of ours is given a fraction")
+    if not isinstance(value, dict):
+        return value
+    ((name, inner),) = value.items()
+    if name == "object":
+        return {key: decode(one) for key, one in inner.items()}
+    (from_json,) = (from_json for kind, _, from_json in KINDS if kind.__name__ == name)
+    return from_json(inner)
+
+
+def _selection(inner: list[Any]) -> TopicSelection:  # Any: as above
+    from pulsar_admin.store.codec.given import text
+
+    topics, all_topics, pattern = inner
+    return TopicSelection(
+        tuple(map(parse_topic, topics)), all_topics is True, None if pattern is None else text(pattern, "pattern")
+    )
+
+
+KINDS: tuple[tuple[type, Callable[[Any], Any], Callable[[Any], Any]], ...] = (  # Any: of each kind its own
+    (tuple, lambda value: [encode(one) for one in value], lambda inner: tuple(map(decode, inner))),
+    (TopicName, str, parse_topic),
+    (NamespaceName, str, parse_namespace),
+    (TopicSelection, lambda value: [[*map(str, value.topics)], value.all_topics, value.pattern], _selection),
+    (Position, str, parse_position),
+    (Path, os.path.abspath, Path),
+    (datetime, datetime.isoformat, datetime.fromisoformat),
+    (timedelta, lambda value: value // timedelta(microseconds=1), lambda inner: timedelta(microseconds=inner)),
+)
+"""What JSON has no kind for: how it is written, and read back."""

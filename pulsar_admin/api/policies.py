@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pulsar_admin.api.given import Duration, duration_ms, given_flags, given_text, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.request import Planner
+from pulsar_admin.api.planner import Planner
 from pulsar_admin.api.session import Session, check_choice
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model.topics import select_topics

@@ -22,7 +22,7 @@ from pulsar_admin.api.given import (
 )
 from pulsar_admin.api.imports import given_parts
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.request import Planner
+from pulsar_admin.api.planner import Planner
 from pulsar_admin.api.session import Caller, Session, Time, check_choice
 from pulsar_admin.store.errors import InvalidValue, Refused, TopicNotFound
 from pulsar_admin.store.names import parse_namespace, parse_topic

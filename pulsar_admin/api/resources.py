@@ -17,7 +17,7 @@ from pulsar_admin.api.given import (
     whole_number,
 )
 from pulsar_admin.api.plan import Plan
-from pulsar_admin.api.request import Planner
+from pulsar_admin.api.planner import Planner
 from pulsar_admin.api.session import Session
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.names import parse_namespace

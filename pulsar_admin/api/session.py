@@ -13,8 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, get_args
 
 from pulsar_admin.api.given import given_spark, whole_number
-from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.request import Moment
+from pulsar_admin.api.plan import Moment, Plan, plan_of
 from pulsar_admin.broken import broken_texts, texts_of_broken
 from pulsar_admin.store.db.environment import Store as StoreFile
 from pulsar_admin.store.db.environment import Txn

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from pulsar_admin.api.given import Delay, delay_ms, given_flag, whole_number
 from pulsar_admin.api.plan import Plan
-from pulsar_admin.api.request import Planner
+from pulsar_admin.api.planner import Planner
 from pulsar_admin.api.session import Session
 from pulsar_admin.store.codec.transactions import TxnId
 from pulsar_admin.store.model.reader import EntryReader

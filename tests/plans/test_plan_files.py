@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.api.request import _CLASSES, Planner, _decode, _encode
+from pulsar_admin.api.plan import CLASSES, decode, encode
+from pulsar_admin.api.planner import Planner
 from pulsar_admin.store.changes.plan import read_change
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.names import EARLIEST, LATEST, parse_namespace, parse_topic, parse_topics
@@ -308,15 +309,15 @@ def test_text_says_where_the_plan_is(cli: Cli, store: Path, tmp_path: Path) -> N
     ],
 )
 def test_what_methods_are_given_is_kept_as_it_is(value: object) -> None:
-    found = _decode(json.loads(json.dumps(_encode(value))))
+    found = decode(json.loads(json.dumps(encode(value))))
     assert (found, type(found)) == (value, type(value))
 
 
 def test_every_class_whose_methods_plan_can_be_called_again() -> None:
     parts = {"Changes", "NamespaceResources", "PolicyPlans", "TopicPlans"}  # of classes that are in the table
-    for name, module in _CLASSES.items():
+    for name, module in CLASSES.items():
         assert issubclass(getattr(import_module(f"pulsar_admin.api.{module}"), name), Planner)
-    assert {cls.__name__ for cls in _all_subclasses(Planner)} - parts == set(_CLASSES)
+    assert {cls.__name__ for cls in _all_subclasses(Planner)} - parts == set(CLASSES)
 
 
 def _all_subclasses(cls: type) -> Iterator[type]:

@@ -1,0 +1,461 @@
+"""What a running command works with: settings, the store (opened when first used), scans, consent, many items, exit code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+from msgspec.structs import replace
+
+from pulsar_admin.config import Settings
+from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
+from pulsar_admin.global_options import GIVEN
+from pulsar_admin.results import Results
+from pulsar_admin.store.errors import IndexCorrupt, NotFound, SourceChanged, StoreError, Unsupported
+from pulsar_admin.store.wording import counted
+from pulsar_admin.typable import own_items
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pulsar_admin.confirm import Plan
+    from pulsar_admin.engine import Choice
+    from pulsar_admin.progress import Progress
+    from pulsar_admin.query import Query
+    from pulsar_admin.store.changes.plan import ChangeReport
+    from pulsar_admin.store.db.environment import Store
+    from pulsar_admin.store.engine.operation import Engine, FailedSlice
+    from pulsar_admin.store.model.copy_age import AsOf, Now
+    from pulsar_admin.store.model.reader import EntryReader
+
+INDEX_ANSWERS = "the index answers this: nothing was scanned"
+_PROBLEMS_SHOWN = 5
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Running(Results):
+    """One run of one command. Everything is opened when first asked for and closed at the end of the command."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._store: Store | None = None
+        self._lock: int | None = None
+        self._items = 0
+        self._problems = 0
+        self._failed_slices: list[FailedSlice] = []
+        self._misses = 0
+        self._out_of_memory = False
+        self._choice: Choice | None = None
+        self._as_of: AsOf | None = None
+        self._from_now: str | None = None
+        self._told_incomplete = False
+        self._told_altered = False
+        self.partial: list[StoreError] = []
+        """What answers lack; said when the command is over."""
+
+    @property
+    def clock_ms(self) -> int:
+        """The run's one "now" for what it writes, in epoch milliseconds: ``--now``, else the clock when the command started, which is a
+        ``FromNow``."""
+        if self.settings.now_given:
+            return self.settings.now_ms
+        from pulsar_admin.store.timespec import FromNow  # 1 ms, and no cold question asks
+
+        return FromNow(self.settings.now_ms)
+
+    @property
+    def now_ms(self) -> int:
+        """The run's one "now" for what it reads, in epoch milliseconds: ``--now``, else the time that the store is a copy of, else the
+        clock; raises StoreNotFound."""
+        return self.settings.now_ms if self.settings.now_given else self.now.time_ms
+
+    @property
+    def now(self) -> Now:
+        """The same, and what says it."""
+        from pulsar_admin.store.model.copy_age import Now
+
+        is_given = self.settings.now_given
+        return Now.of(None if is_given else self.as_of, self.settings.now_ms, is_given=is_given)
+
+    @property
+    def as_of(self) -> AsOf | None:
+        """The time that the store is a copy of; None where nothing tells it. Raises StoreNotFound."""
+        if self._as_of is None:
+            from pulsar_admin.store.model.copy_age import find_as_of
+
+            altered: list[bytes] = []
+            try:
+                with (self._store or self.store).read() as txn, txn.passing_altered(altered.append):
+                    self._as_of = find_as_of(txn)
+            except IndexCorrupt:
+                altered.append(b"")
+            if altered and not self._told_altered:  # a doctor has to go on past them
+                self._told_altered = True
+                self.warn(
+                    "rows of the store were altered, so the time that it is a copy of is not known (see: pulsar-admin store check)"
+                )
+                self.problems(1)
+        return self._as_of
+
+    @property
+    def store(self) -> Store:
+        """The store, open for reading; raises StoreNotFound. Writers go through ``apply`` or ``open_for_writing``.
+
+        With ``--wait`` a command that changes holds the writer lock from here on: what it plans on stays as it is.
+        """
+        if self._store is None:
+            if self.settings.wait_ms and self._is_changing():
+                self._hold_lock()
+            self._store = self._opened()
+            self._tell_now()
+            self._tell_incomplete()
+        return self._store
+
+    @property
+    def unindexed_store(self) -> Store:
+        """As ``store``, which here may be without index, too."""
+        if self._store is None:
+            self._store = self._opened(unindexed=True)
+            self._tell_incomplete()
+        return self._store
+
+    @property
+    def store_path(self) -> Path:
+        """Where the store is, for what needs its directory and not only what is in it."""
+        return self.settings.store
+
+    def _opened(self, *, unindexed: bool = False) -> Store:
+        from pulsar_admin.store.db.environment import open_store
+
+        return open_store(self.settings.store, unindexed=unindexed)
+
+    def close(self) -> None:
+        """Close the store; the next use of ``store`` opens it again."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def open_for_writing(self) -> Store:
+        """Close the store and open it for writing, for the caller to close; raises StoreBusy where --wait is over."""
+        from pulsar_admin.store.db.environment import open_store
+
+        self.close()  # LMDB forbids a process to open one environment twice
+        if self.settings.wait_ms:
+            self._hold_lock()
+        return open_store(self.settings.store, writable=True, lock=self._lock)
+
+    def end(self) -> None:
+        """Close the store and let other processes write it: the command is over."""
+        self.close_pager()
+        self.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _hold_lock(self) -> None:
+        from pulsar_admin.store.db.locks import take_writer_lock
+        from pulsar_admin.store.db.storeinfo import read_store_info
+
+        if self._lock is None:
+            read_store_info(self.settings.store)  # a wrong path gets no lock file
+            self._lock = take_writer_lock(self.settings.store, wait_ms=self.settings.wait_ms)
+
+    def _is_changing(self) -> bool:
+        """Whether the running command is one that changes the store, and is to do so now."""
+        command = click.get_current_context().command
+        return getattr(command, "changes", False) and not self.settings.dry_run and self.settings.plan is None
+
+    def parse_time(self, parse: Callable[..., object], text: str) -> object:
+        """Return what PARSE, of ``store.timespec``, makes of TEXT; of a time counted from now it is said, once, which now that is.
+
+        A change counts from the clock's, and gets a ``FromNow``: what it would do otherwise by the copy's own is refused.
+        """
+        from pulsar_admin.store.timespec import FromNow
+
+        found = parse(text, now_ms=self.clock_ms, tz=self.settings.tz)
+        if not isinstance(found, FromNow) or self.settings.now_given:
+            return int(found) if isinstance(found, FromNow) else found
+        self._from_now = text if self._from_now is None else self._from_now
+        if not getattr(click.get_current_context().command, "changes", False):
+            with suppress(
+                StoreError
+            ):  # without a store nothing but the clock says what now is; who needs one says that it is not there
+                found = parse(text, now_ms=self.now_ms, tz=self.settings.tz)
+        self._tell_now()
+        return found
+
+    def _tell_incomplete(self) -> None:
+        """Warn, once, where the metadata is incomplete, which any answer may be wrong for; the exit code becomes 1."""
+        if self._store is None or self._told_incomplete:
+            return
+        self._told_incomplete = True
+        from pulsar_admin.incomplete import incomplete_text
+
+        if text := incomplete_text(self._store):
+            self.warn(text)
+            self.problems(1)
+
+    def tell_incomplete_tables(self, reason: str) -> None:
+        """Warn where tables are of metadata that was not whole for REASON, "" where it was; the exit code becomes 1."""
+        if reason and not self._told_incomplete:
+            from pulsar_admin.incomplete import tables_text
+
+            self._told_incomplete = True
+            self.warn(tables_text(reason))
+            self.problems(1)
+
+    def _tell_now(self) -> None:
+        if self._from_now and self._store is not None:
+            from pulsar_admin.now import now_text
+
+            changes = getattr(click.get_current_context().command, "changes", False)
+            self.tell(now_text(self._from_now, self.clock_ms, self.as_of, changes=changes))
+            self._from_now = ""
+
+    @property
+    def query(self) -> Query | None:
+        """What is asked of rows; times in it count from the same now as the rows do."""
+        query = self.settings.query
+        if query is None or self._store is None:
+            return query
+        return replace(query, now_ms=self.now_ms)
+
+    # -- everything but the result ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def progress(self, total: int | None, unit: str, label: str, *, resumes: bool = False) -> Iterator[Progress]:
+        """Show progress on stderr while the block runs: ``with app.progress(size, "bytes", "scan") as bar``.
+
+        A block that Ctrl-C ends says how far it was, and how to go on: RESUMES where the same command does not begin again.
+        """
+        from pulsar_admin.progress import open_progress
+
+        with open_progress(self.settings.progress, total, unit, label, lambda: len(self._failed_slices)) as progress:
+            try:
+                yield progress
+            except KeyboardInterrupt:
+                progress.stop()
+                of_all = f" of {progress.total:,}" if progress.total else ""
+                again = "goes on where it was" if resumes else "begins again"
+                self.warn(f"{label}: stopped after {progress.done:,}{of_all} {unit}; the same command {again}")
+                raise
+
+    @contextmanager
+    def scan(self, reader: EntryReader, size_bytes: int, label: str, *, unused: str = INDEX_ANSWERS) -> Iterator[None]:
+        """Let what READER scans, about SIZE_BYTES, run on the engine that settings choose, with progress.
+
+        What cannot be read is left out, listed at the end, and makes the exit code 1. UNUSED: see ``bulk``.
+        """
+        with self.bulk(size_bytes, unused=unused) as engine, self.progress(size_bytes, "bytes", label) as progress:
+            reader.engine, reader.advance, reader.failed = engine, progress.advance, self._failed_slices
+            yield
+
+    @contextmanager
+    def bulk(self, size_bytes: int = 0, *, unused: str = INDEX_ANSWERS) -> Iterator[Engine | None]:
+        """Choose what runs a scan of about SIZE_BYTES: Spark with ``--spark``, started by the first slice; processes for
+        ``--jobs`` and for much data; else None: this process. Says afterwards when Spark was asked for and not needed, UNUSED
+        why, and which slices failed."""
+        from pulsar_admin.engine import choose_engine
+
+        with choose_engine(self.settings, size_bytes, self._failed_slices) as choice:
+            if choice.advice:
+                self.warn(choice.advice)
+            self._choice = choice
+            yield choice.engine
+        if choice.unused:
+            self.tell(f"{unused}, Spark was not started")
+        self._report_failed_slices()
+
+    def _report_failed_slices(self) -> None:
+        """List the slices without a result: the exit code is 1, or 8 where one did not fit into memory."""
+        from pulsar_admin.errors import failure_of
+
+        as_json = self.settings.output in ("json", "jsonl")
+        for failed in self._failed_slices:
+            failure_of(failed.error()).write(as_json=as_json)
+        self._problems += len(self._failed_slices)
+        self._out_of_memory |= any(failed.out_of_memory for failed in self._failed_slices)
+        self._failed_slices.clear()
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def confirm(self, plan: Plan) -> None:
+        """Return when PLAN may be applied; ``--dry-run`` and ``--plan`` show it, change nothing and end the command."""
+        if self.settings.dry_run or self.settings.plan is not None:
+            from pulsar_admin.api.plan import Plan as ApiPlan
+            from pulsar_admin.api.plan import save_plan, shown_by
+
+            if isinstance(plan, ApiPlan):
+                preview = shown_by(plan)
+                if self.settings.plan is not None:
+                    save_plan(plan, preview, self.settings.plan)
+                self.show(*preview)
+            else:
+                self.emit(plan.preview())
+            raise click.exceptions.Exit(self.exit_code)
+        from pulsar_admin.confirm import confirm_loss
+
+        confirm_loss(plan.loses, yes=self.settings.yes)
+
+    def show(self, *reports: ChangeReport) -> None:
+        """Write what a change did or would do: one object, or several; default: as text, several changes as a table."""
+        from pulsar_admin import output
+        from pulsar_admin.changes import SEVERAL, render_change
+
+        if len(reports) != 1:
+            self.emit_rows([own_items(document) for report in reports for document in report.documents()], SEVERAL)
+            return
+        (report,) = reports
+        form = self.settings.output or "plain"
+        documents = [*map(own_items, report.documents())]
+        if self._speaks_as_upstream() and not report.dry_run:
+            self._say_report(render_change(report, self.settings.plan))
+            return
+        style = output.Style(form, self.settings.color, (), render_change(report, self.settings.plan))
+        if form == "plain" or len(documents) == 1:
+            output.emit_document(self.writer, documents[0] if documents else {}, style)
+        else:
+            output.emit_records(self.writer, documents, style)
+
+    def _speaks_as_upstream(self) -> bool:
+        """Whether stdout is to be what upstream's command of this name prints."""
+        ctx = click.get_current_context()
+        if self.settings.output is not None or not getattr(ctx.command, "mirrors", False):
+            return False
+        from pulsar_admin.upstream_list import upstream_commands
+
+        return ctx.command_path.partition(" ")[2] in upstream_commands()
+
+    def _say_report(self, text: str) -> None:
+        if not self.settings.quiet:
+            from pulsar_admin.visible import write_error
+
+            write_error(text)
+
+    # -- many items, one exit code ------------------------------------------------------------------------------------
+
+    def each(
+        self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
+    ) -> Iterator[Result]:
+        """Yield WORK of every item. With several items an error is reported and the rest go on (exit code 1).
+
+        What breaks the engine ends the command: the rest would meet it, too. ALONE says whether an error ends the command
+        where ITEMS are a part, or all that is left, of what was asked for.
+        """
+        listed = list(items)
+        alone = len(listed) == 1 if alone is None else alone
+        for item in listed:
+            try:
+                result = work(item)
+            except StoreError as error:
+                if alone or (self._choice is not None and self._choice.broken is error):
+                    raise
+                self.fail(error)
+            else:
+                self._items += 1
+                yield result
+
+    def count_items(self, count: int) -> None:
+        """Count items that ``each`` would have yielded a result of, done elsewhere."""
+        self._items += count
+
+    def fail(self, error: StoreError) -> None:
+        """Report the error of one item among several on stderr and go on."""
+        from pulsar_admin.errors import failure_of
+
+        self.suggest(error)
+        self._failed.append(error)
+        failure_of(error).write(as_json=self.settings.output in ("json", "jsonl"))
+
+    def suggest(self, error: StoreError) -> None:
+        """Add to an ERROR what only the command line knows: names near one that is not there, or the command with each now."""
+        nows = error.context.pop("nows", None)
+        if isinstance(nows, list):
+            error.context["commands"] = [self._command_line("--now", now) for now in nows]
+        self._suggest_names(error)
+
+    def _command_line(self, *options: str) -> str:
+        """Return the line of the running command with OPTIONS: what ``typable`` adds is not among its words."""
+        import shlex  # no answer needs it
+
+        ctx = click.get_current_context()
+        own = ctx.command.own_words(ctx)  # type: ignore[attr-defined]  # a Command of pulsar_admin.options
+        flags, arguments = own[: own.index("--")], own[own.index("--") + 1 :]
+        words = (*flags, *self._how(), *options)
+        is_plain = not any(word.startswith("-") for word in arguments)
+        words = (*arguments, *words) if is_plain else (*words, "--", *arguments)
+        return shlex.join((*ctx.command_path.split(), *words))
+
+    def _how(self) -> Iterator[str]:
+        """Yield the global options of the command line that say how a change is made."""
+        given = click.get_current_context().meta.get(GIVEN, {})
+        for name in ("dry_run", "plan", "yes", "clock", "interceptors", "broker_conf"):
+            value = given.get(name)
+            if value is not None and value is not False:
+                yield f"--{name.replace('_', '-')}"
+                yield from () if value is True else (str(value),)
+
+    def _suggest_names(self, error: StoreError) -> None:
+        """Add to the hint of an ERROR about a name that is not there the names near it."""
+        if self._store is None or not isinstance(error, NotFound) or "near" in error.context:
+            return
+        from pulsar_admin.store.model.suggestions import near_names
+        from pulsar_admin.store.names import shell_word
+
+        with suppress(StoreError), self._store.read() as txn:
+            if near := near_names(txn, error):
+                error.context["near"] = near
+                error.hint = f"did you mean {' or '.join(map(shell_word, near))}? {error.hint}".strip()
+
+    def report(self, problems: Sequence[StoreError]) -> None:
+        """Say what could not be read and make the exit code 1; the first few in full, all of them counted.
+
+        What is wrong with a file as a whole is said once, whatever lies in it, and so is a format that is not known here.
+        """
+        alike: dict[object, list[StoreError]] = {}
+        for error in problems:
+            of_file = isinstance(error, SourceChanged) and error.context.get("path")
+            of_format = (
+                isinstance(error, Unsupported)
+                and "found" in error.context
+                and (error.code, str(error.context["found"]))
+            )
+            alike.setdefault(of_file or of_format or error.message, []).append(error)
+        for first, *more in islice(alike.values(), _PROBLEMS_SHOWN):
+            hint = f"; {first.hint}" if first.hint else ""
+            times = f" ({counted(1 + len(more), 'problem')}{hint})" if more else ""
+            self.warn(f"{first.message}{times}")
+        if len(alike) > _PROBLEMS_SHOWN:
+            self.warn(f"{counted(len(problems), 'problem')} in all; the first {_PROBLEMS_SHOWN} are shown")
+        self.problems(len(problems))
+
+    def problems(self, count: int) -> None:
+        """Count problems found in the data: any at all make the exit code 1."""
+        self._problems += count
+
+    def nothing_matches(self) -> None:
+        """Count a question that has no answer here: exit code 5 when no question had one."""
+        self._misses += 1
+
+    def _went_wrong(self) -> bool:
+        return self.exit_code != 0
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code so far."""
+        if self._out_of_memory:
+            return NO_ROOM
+        if self._failed and not self._items:
+            codes = {exit_code_of(error) for error in self._failed}
+            return codes.pop() if len(codes) == 1 else PROBLEMS
+        if self._problems or self._failed or self.partial:
+            return PROBLEMS
+        if self._misses:
+            return NOT_FOUND if self._misses >= self._items else PROBLEMS
+        return 0
