@@ -27,7 +27,7 @@ from pulsar_admin.store.db.blocks import (
     LedgerSums,
     block_key,
     block_of_key,
-    decode_times,
+    decode_sums,
     encode_times,
     ledger_key,
 )
@@ -62,7 +62,8 @@ class Indexer:
         self._copies = copies if copies is not None and copies.several else None
         self._txn = txn
         self._journals = frozenset(journals) | {log.file_id for log in iter_logs(txn) if log.kind == FileKind.JOURNAL}
-        self._lacs: dict[int, int] = {}
+        self._seen: dict[int, tuple[int, int]] = {}
+        """Of each ledger that got records the largest LAC, and the only block that got any, −1 where several did."""
         self._held = _held_entries() if has_copies(txn) else None
 
     def add(self, records: Records, file_id: int) -> None:
@@ -72,29 +73,31 @@ class Indexer:
     def merge(self, runs: Runs, file_id: int) -> None:
         """Index the runs of one batch of the file FILE_ID."""
         for run, starts in zip(runs.rows, runs.starts(), strict=True):
-            self._lacs[run.ledger_id] = max(run.max_lac, self._lacs.get(run.ledger_id, -1))
+            lac, block = self._seen.get(run.ledger_id, (-1, run.block))
+            self._seen[run.ledger_id] = max(run.max_lac, lac), block if block == run.block else -1
             key = block_key(run.ledger_id, run.block)
             part = _Part(runs, run, starts, file_id)
             if self._held is not None:
                 part.hold(self._held)
             before = self._txn.get("entries", key)
-            value = part.pack() if before is None else self._merge(Block(key, before), before, part)
+            value = part.pack() if before is None else self._merge(key, before, part)
             if value is not None:
                 self._txn.put("entries", key, value)
 
     def finish(self) -> None:
         """Write the time rows of every ledger that got records, and which file has which."""
-        index_ledger_times(self._txn, self._lacs)
+        self._txn.put_all("times", _iter_times(self._txn, self._seen))
         if self._held is not None:
             add_copies(self._txn, self._held)
 
-    def _merge(self, block: Block, value: bytes, part: _Part) -> bytes | None:
-        """Return the existing BLOCK, whose bytes are VALUE, with the records of PART; None when none of them changes it."""
-        if _is_logged(block, part, self._journals):
-            return None
-        grown = _append(block, value, part)
+    def _merge(self, key: bytes, value: bytes, part: _Part) -> bytes | None:
+        """Return the existing block, whose row is KEY and VALUE, with the records of PART; None when none of them changes it."""
+        grown = _append(value, part)
         if grown is not None:
             return grown
+        block = Block(key, value)
+        if _is_logged(block, part, self._journals):
+            return None
         header = block.header
         there = np.zeros(BLOCK_ENTRIES, bool)
         offsets = np.zeros(BLOCK_ENTRIES, "<u4")
@@ -239,14 +242,19 @@ def _is_logged(block: Block, part: _Part, journals: frozenset[int]) -> bool:
     return is_whole and part.file_id in journals and header.file_id not in journals
 
 
-def _append(block: Block, value: bytes, part: _Part) -> bytes | None:
+def _append(value: bytes, part: _Part) -> bytes | None:
     """Return block VALUE with the records of PART behind its own; None unless that is all it takes.
 
-    This is what the end of every batch of a scan meets: the rest of a block whose beginning was in the batch before.
+    This is what the end of every batch of a scan meets: the rest of a block whose beginning was in the batch before. Where many topics
+    take turns it is what nearly every record meets.
     """
-    run, header = part.run, block.header
+    run = part.run
+    if run.others or run.has_holes or len(value) < BLOCK_HEADER.size:
+        return None
+    header = BlockHeader._make(BLOCK_HEADER.unpack_from(value))
+    is_plain = not header.flags and header.entries and len(value) == BLOCK_HEADER.size + 8 * header.entries
     follows = run.first_slot == header.first_slot + header.entries
-    if header.flags or run.others or run.has_holes or header.file_id != part.file_id or not follows:
+    if not is_plain or header.file_id != part.file_id or not follows:
         return None
     grown = _joined(header, run, (run.length, run.messages, run.payload_bytes, run.broker_count, run.unframed))
     offsets = BLOCK_HEADER.size
@@ -285,18 +293,20 @@ def _wins(file_id: int, others: Array, journals: frozenset[int]) -> Array:
     return is_journal | (others <= file_id)
 
 
-def index_ledger_times(txn: Txn, lacs: dict[int, int]) -> None:
-    """Write the time rows of the ledgers in LACS (ledger → largest LAC seen now) from their location blocks."""
-    txn.put_all("times", _iter_times(txn, lacs))
-
-
-def _iter_times(txn: Txn, lacs: dict[int, int]) -> Iterator[tuple[bytes, bytes]]:
-    for ledger_id, lac in lacs.items():
+def _iter_times(txn: Txn, seen: dict[int, tuple[int, int]]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the time rows of the ledgers in SEEN (``Indexer``) from their location blocks."""
+    for ledger_id, (lac, number) in seen.items():
         key = ledger_key(ledger_id)
         before = txn.view("times", key)
+        is_alone = False
         if before is not None:
-            lac = max(lac, decode_times(ledger_id, before).sums.max_lac)
-        blocks = [(block_of_key(name)[1], Block(name, value)) for name, value in txn.items("entries", key)]
+            sums = decode_sums(ledger_id, before)
+            lac = max(lac, sums.max_lac)
+            is_alone = sums.first_block == number == sums.last_entry >> BLOCK_BITS
+        # Most ledgers have one block, and most records of many topics come one by one: no look for others then.
+        only = txn.get("entries", block_key(ledger_id, number)) if is_alone else None
+        rows = txn.items("entries", key) if only is None else ((block_key(ledger_id, number), only),)
+        blocks = [(block_of_key(name)[1], Block(name, value)) for name, value in rows]
         if blocks:
             yield key, _times_row(blocks, lac)
 
