@@ -17,7 +17,7 @@ from bench.nack_timers import CppTimer, DeadlineTimer, GoTimer, IntervalTimer, M
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.nacks.bitmaps import Int64s
 from pulsar_admin.store.nacks.buckets import check_precision_bits
-from pulsar_admin.store.nacks.rows import add_times, check_column
+from pulsar_admin.store.nacks.segments import add_times, check_column
 
 SAMPLES = 100
 """Points of the memory curve."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.nacks import NegativeAcksTracker
+    from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 
 NOW_MS = 1_700_000_000_000
 DELAY_MS = 3_600_000
@@ -55,7 +55,7 @@ def resident_bytes() -> int:
 
 def measure_size(entries: int, acknowledged_every: int, bits: int) -> Row:
     """Fill one tracker in this process, in the steps a consumer would, and measure it."""
-    from pulsar_admin.store.nacks import NegativeAcksTracker
+    from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 
     def fill(count: int) -> NegativeAcksTracker:
         tracker = NegativeAcksTracker(bits)
@@ -115,7 +115,7 @@ class Rates:
 
     def bulk(self, bits: int, delays: Any, order: Any = slice(None), size: int = 0) -> NegativeAcksTracker:
         """Track everything, SIZE entries a call (0: all at once)."""
-        from pulsar_admin.store.nacks import NegativeAcksTracker
+        from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 
         tracker = NegativeAcksTracker(bits)
         ledgers, ids, times = self.ledgers[order], self.ids[order], self.times[order]
@@ -126,7 +126,7 @@ class Rates:
 
     def single(self, bits: int, count: int) -> None:
         """Track COUNT entries one by one."""
-        from pulsar_admin.store.nacks import NegativeAcksTracker
+        from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
         from pulsar_admin.store.names import Position
 
         tracker = NegativeAcksTracker(bits)
@@ -135,7 +135,7 @@ class Rates:
 
     def measure(self, bits: int) -> Row:
         """Return entries a second of everything the tracker does in bulk."""
-        from pulsar_admin.store.nacks import NegativeAcksTracker
+        from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 
         serialized = self.bulk(bits, self.fixed).to_bytes()
         loaded = [NegativeAcksTracker.from_bytes(serialized) for _ in range(3)]
@@ -158,7 +158,7 @@ def due_costs(totals: tuple[int, ...]) -> list[Row]:
     """Microseconds of one ``due`` while TOTALS entries wait for later: with nothing due, and one bucket of 256."""
     import numpy as np
 
-    from pulsar_admin.store.nacks import NegativeAcksTracker
+    from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 
     rows = []
     for total in totals:

@@ -28,7 +28,6 @@ MAY_IMPORT = {
         "store/scan/datasource.py",
         "store/engine/spark.py",
         "store/engine/spark_session.py",
-        "store/engine/spark_workers.py",
     },
     "jinja2": {"pulsar_admin/page/rendering.py"},
     "rich": {"pulsar_admin/output.py", "pulsar_admin/plot.py", "pulsar_admin/progress.py"},

@@ -17,8 +17,7 @@ from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.db.environment import Store, create_store, open_store
 from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.engine.local import LocalEngine
-from pulsar_admin.store.engine.operation import Engine
-from pulsar_admin.store.engine.packed import pack_slice
+from pulsar_admin.store.engine.operation import Engine, pack_slice
 from pulsar_admin.store.index import build as indexing
 from pulsar_admin.store.index.build import Scanning, index_files, ledger_digests
 from pulsar_admin.store.kernels import records as kernel

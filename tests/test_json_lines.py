@@ -8,7 +8,7 @@ from base64 import b64encode
 import pyarrow as pa
 import pytest
 
-from pulsar_admin.store.dump.json_lines import json_lines
+from pulsar_admin.store.dump.tables import json_lines
 
 NASTY = ["", 'say "hi"', "back\\slash", "line\nfeed\ttab", "\x00\x1f\x7f", "é世\u2028😀", "}\n{", "null", None]
 PLAIN = ["", "a", "é世\u2028\x7f", "true", None, "x" * 300, "0", " ", "{}"]

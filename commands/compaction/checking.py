@@ -16,7 +16,7 @@ from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.compaction.verification import Verification
+    from pulsar_admin.store.compaction.forms import Verification
 
 _COLUMNS = (
     Column("TOPIC", "topic"),

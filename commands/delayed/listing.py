@@ -159,7 +159,7 @@ def _emit(app: App, documents: list[Json]) -> None:
 
 
 def _document(waiting: Waiting, now_ms: int) -> Json:
-    from pulsar_admin.store.delayed.status import due_counts
+    from pulsar_admin.store.delayed.summary import due_counts
 
     return {
         "topic": waiting.topic,

@@ -20,7 +20,7 @@ from pulsar_admin.store.errors import DiskFull, IndexCorrupt, InvalidValue, Topi
 from pulsar_admin.store.names import Position
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.delayed.replay import Replayed
+    from pulsar_admin.store.delayed.waiting import Replayed
 
 
 class ReplayOptions(Struct, frozen=True):
@@ -74,7 +74,7 @@ def replay(app: App, selection: TopicSelection, options: ReplayOptions) -> None:
 
 
 def _rows(app: App, selection: TopicSelection, options: ReplayOptions) -> Iterator[dict[str, Any]]:  # Any: JSON
-    from pulsar_admin.store.delayed.replay import iter_replay
+    from pulsar_admin.store.delayed.waiting import iter_replay
 
     with app.session.delayed(selection, options.subscription).waiting() as (_, found):
         waitings = list(noted(app, found))

@@ -26,7 +26,7 @@ from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.api.nacks import NackSizes
-    from pulsar_admin.store.nacks.measured import TopicNacks
+    from pulsar_admin.store.nacks.holes import TopicNacks
     from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
 
 Json = dict[str, Any]  # Any: JSON values

@@ -108,8 +108,8 @@ def register(spark: SparkSession) -> None:
     Filters are pushed down to it from then on. Raises MissingComponent, which names what the Python of the executors lacks; Refused for
     a session that was stopped.
     """
+    from pulsar_admin.store.engine.spark import probe_worker
     from pulsar_admin.store.engine.spark_session import has_executors, is_stopped, ship_code
-    from pulsar_admin.store.engine.spark_workers import probe_worker
     from pulsar_admin.store.errors import Refused
     from pulsar_admin.store.scan import datasource
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.plan import Plan
     from pulsar_admin.store.changes.plan import ChangeReport
+    from pulsar_admin.store.compaction.forms import Verification
     from pulsar_admin.store.compaction.last_id import LastId
     from pulsar_admin.store.compaction.occurrences import KeyHistory
     from pulsar_admin.store.compaction.reading import FoundInView
     from pulsar_admin.store.compaction.status import CompactionStatus
-    from pulsar_admin.store.compaction.verification import Verification
     from pulsar_admin.store.compaction.view import CompactedView
     from pulsar_admin.store.db.environment import Store as StoreFile
     from pulsar_admin.store.model.reader import EntryReader
@@ -240,6 +240,6 @@ def _find_in(reader: EntryReader, topic: TopicModel, view: CompactedView, time_m
         return bisect_view(reader, view, time_ms)
     if is_few(view_extent(reader.txn, topic, view), None):
         return find_in_view(reader, view, time_ms)
-    from pulsar_admin.store.compaction.published import find_published
+    from pulsar_admin.store.compaction.entries import find_published
 
     return find_published(reader, view, time_ms)

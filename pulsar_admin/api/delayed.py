@@ -38,9 +38,8 @@ from pulsar_admin.store.wording import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pulsar_admin.store.delayed.replay import Replayed
     from pulsar_admin.store.delayed.verify import Verified
-    from pulsar_admin.store.delayed.waiting import Waiting
+    from pulsar_admin.store.delayed.waiting import Replayed, Waiting
     from pulsar_admin.store.engine.operation import Engine
 
 
@@ -215,7 +214,7 @@ class Delayed:
 
         SINCE leaves out what is due before it. In memory are two partitions of time. The pace is the caller's.
         """
-        from pulsar_admin.store.delayed.replay import iter_replay
+        from pulsar_admin.store.delayed.waiting import iter_replay
 
         until_ms = self._session.time_ms(until)
         since_ms = None if since is None else self._session.time_ms(since)

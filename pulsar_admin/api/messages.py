@@ -203,7 +203,7 @@ class MessageQuery(Struct, frozen=True):
         if self.subscription is not None:
             return BacklogMessages(reader, topic, options, self.subscription, limit, problems)
         if self.match is not None:
-            from pulsar_admin.store.dump.searching import MatchingMessages
+            from pulsar_admin.store.dump.messages import MatchingMessages
 
             context = {"before": self.before, "after": self.after}
             return MatchingMessages(reader, topic, options, limit, problems, **context)

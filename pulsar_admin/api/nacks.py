@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.db.nacks import TrackerRow
     from pulsar_admin.store.model.reader import EntryReader
     from pulsar_admin.store.model.topics import Topic
-    from pulsar_admin.store.nacks.holes import NackedEntries
-    from pulsar_admin.store.nacks.measured import TopicNacks
+    from pulsar_admin.store.nacks.holes import NackedEntries, TopicNacks
     from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
 
 
@@ -159,7 +158,7 @@ class Nacks(KeptNacks):
 
         SOURCE: what errors call LINES. Raises as ``add``.
         """
-        from pulsar_admin.store.nacks.position_rows import iter_position_rows
+        from pulsar_admin.store.nacks.buckets import iter_position_rows
 
         given_flag("force", force)
         texts = (given_text("line", line) for line in given_items("lines", lines))
@@ -236,7 +235,7 @@ def nack_sizes(
     MEASURED, from ``Topic.measured_nacks``, gives what is None, and where nacks lie. Each ACKNOWLEDGED_EVERY-th entry is left out, 0:
     none. Raises InvalidValue.
     """
-    from pulsar_admin.store.nacks.measured import TopicNacks  # here: loads need no store
+    from pulsar_admin.store.nacks.holes import TopicNacks  # here: loads need no store
     from pulsar_admin.store.nacks.sizes import ENTRIES_PER_LEDGER, NackLoad, size_sample, size_table
 
     found = None if measured is None else given_object("measured", measured, TopicNacks)

@@ -393,7 +393,7 @@ class Namespace(NamespaceResources, PolicyPlans):
             plan = plan_enable(txn, self._name, rules, now_ms, split=split)
             if not split or not any(True for _ in iter_wide(txn, self._name, rules)):
                 return plan_of(plan, txn)
-            from pulsar_admin.store.delayed.split import plan_split
+            from pulsar_admin.store.delayed.build import plan_split
 
             return plan_of(plan_split(store, self._name, rules, plan.txn_id, now_ms), txn)
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.codec.schema import SchemaLocator
     from pulsar_admin.store.dump.finding import FindRule, FoundEntry
     from pulsar_admin.store.model.messages import LastMessageId
-    from pulsar_admin.store.nacks.measured import TopicNacks
+    from pulsar_admin.store.nacks.holes import TopicNacks
     from pulsar_admin.store.policies.in_force import PoliciesInForce
     from pulsar_admin.store.reports.describe import TopicDescription
     from pulsar_admin.store.reports.internal_info import InternalInfo
@@ -595,7 +595,7 @@ class Topic(TopicPlans):
         Raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound, InvalidValue (no times).
         """
         from pulsar_admin.store.model.cursors import read_cursor
-        from pulsar_admin.store.nacks.measured import read_topic_nacks
+        from pulsar_admin.store.nacks.holes import read_topic_nacks
 
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._name)

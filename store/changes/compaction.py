@@ -28,11 +28,9 @@ from pulsar_admin.store.changes.plan import (
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
-from pulsar_admin.store.compaction.detached import read_detached
-from pulsar_admin.store.compaction.forms import CompactionJob
-from pulsar_admin.store.compaction.keys import keys_for
-from pulsar_admin.store.compaction.phases import Compaction, CompactionRules
-from pulsar_admin.store.compaction.prepare import (
+from pulsar_admin.store.compaction.compactor import (
+    Compaction,
+    CompactionRules,
     Prepared,
     SourceOptions,
     loses_trimmed,
@@ -40,6 +38,9 @@ from pulsar_admin.store.compaction.prepare import (
     prepare,
     view_claims,
 )
+from pulsar_admin.store.compaction.floor import read_detached
+from pulsar_admin.store.compaction.forms import CompactionJob
+from pulsar_admin.store.compaction.keys import keys_for
 from pulsar_admin.store.compaction.view import CompactedView, find_compaction_cursor
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.owners import find_owners

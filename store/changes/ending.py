@@ -19,8 +19,8 @@ from pulsar_admin.store.changes.resources import plan_delete_cluster as plan_del
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.schema import decode_schema_locator
-from pulsar_admin.store.compaction import find_compacted_view
-from pulsar_admin.store.compaction.dropping import find_dropped_keys
+from pulsar_admin.store.compaction.reading import find_dropped_keys
+from pulsar_admin.store.compaction.view import find_compacted_view
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import OwnerKind, find_owners
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes

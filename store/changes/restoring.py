@@ -333,7 +333,7 @@ def _claims(reader: EntryReader, name: TopicName, owner: Owner, ledger_id: int) 
         case OwnerKind.COMPACTED:
             topic = read_topic(reader.txn, name)
             # It needs numpy, which a list of ledgers does not.
-            from pulsar_admin.store.compaction.prepare import view_claims
+            from pulsar_admin.store.compaction.compactor import view_claims
 
             claims = view_claims(topic, read_cursor(reader.txn, reader, topic, COMPACTION_CURSOR).mark_delete)
         case OwnerKind.BUCKET:

@@ -16,8 +16,8 @@ from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
 from pulsar_admin.store.codec.compression import LIMIT_BYTES, NONE, decompress
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.compaction.forms import RULE_4_0, RULE_4_2
+from pulsar_admin.store.compaction.heads import Transactions
 from pulsar_admin.store.compaction.last_id import check_indexes
-from pulsar_admin.store.compaction.tail import Transactions
 from pulsar_admin.store.compaction.view import CompactedView
 from pulsar_admin.store.errors import (
     EntryCorrupt,

@@ -1,8 +1,10 @@
-"""The forms of batches in compacted ledgers, and the rules for null values, by the brokers that write them."""
+"""The forms of batches in compacted ledgers, the rules for null values by the brokers that write them, and what a check finds."""
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from pulsar_admin.store.names import Position
 
 INDEXED, REDUCED, LEGACY = FORMATS = "indexed", "reduced", "legacy"
 """``legacy``: a placeholder, ``compacted_out``, for every message taken out (brokers before PIP-429). ``indexed``: the indexes of those
@@ -29,3 +31,54 @@ class CompactionJob(Struct, frozen=True):
     from_start: bool = False
     skip_damaged: bool = False
     everything: bool = False
+
+
+FINDINGS_MAX = 1000
+MISSING, STALE, DELETED, DIFFERS = "missing", "stale", "deleted", "differs"
+ORDER, INDEXES, DAMAGED, FOREIGN = "order", "indexes", "damaged", "foreign"
+
+
+class CompactionFinding(Struct, frozen=True):
+    """Something wrong with a compacted ledger; ``position`` is the original one, with the message's batch index."""
+
+    kind: str
+    position: Position | None
+    message: str
+
+
+class Verification(Struct):
+    """What was compared and found. ``trimmed_before``: the topic begins there, what lies before it could not be compared.
+
+    ``forms``: batches by form; ``nulls_kept`` and ``nulls_dropped``: messages that are null by the rule of 4.2 alone, in the ledger or not.
+    ``unchecked``: encrypted batches, whose keys nobody here can read. ``lost``: entries of the topic that cannot be read, so
+    that a finding may be due to them. ``findings`` are the first ones, ``total`` counts all.
+    """
+
+    ledger_id: int
+    horizon: Position
+    entries: int = 0
+    messages: int = 0
+    topic_entries: int = 0
+    topic_messages: int = 0
+    trimmed_before: Position | None = None
+    forms: dict[str, int] = field(default_factory=dict)
+    nulls_kept: int = 0
+    nulls_dropped: int = 0
+    unchecked: int = 0
+    keyless: int = 0
+    lost: int = 0
+    total: int = 0
+    findings: list[CompactionFinding] = field(default_factory=list)
+
+    @property
+    def rule(self) -> str | None:
+        """The rule for null values that made the ledger: of 4.0, of 4.2, "both" where it holds traces of either, None for no trace."""
+        if self.nulls_kept:
+            return "both" if self.nulls_dropped else RULE_4_0
+        return RULE_4_2 if self.nulls_dropped else None
+
+    def add(self, kind: str, position: Position | None, message: str) -> None:
+        """Note something wrong."""
+        self.total += 1
+        if len(self.findings) < FINDINGS_MAX:
+            self.findings.append(CompactionFinding(kind, position, message))

@@ -12,8 +12,7 @@ from itertools import chain, islice, pairwise
 from msgspec import Struct
 
 from pulsar_admin.store.codec.message import EntryHeader, is_batch, is_encrypted
-from pulsar_admin.store.compaction.heads import EntryHead, read_compacted_head
-from pulsar_admin.store.compaction.tail import TopicEnd, find_topic_end
+from pulsar_admin.store.compaction.heads import EntryHead, TopicEnd, find_topic_end, read_compacted_head
 from pulsar_admin.store.compaction.view import CompactedView, compacted_where, open_view, read_compacted_entry
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
 from pulsar_admin.store.model.reader import EntryReader

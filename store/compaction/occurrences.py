@@ -14,7 +14,7 @@ from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource
 from pulsar_admin.store.compaction.floor import readable_floor
 from pulsar_admin.store.compaction.forms import RULE_4_2
-from pulsar_admin.store.compaction.tail import has_transactions, read_transactions
+from pulsar_admin.store.compaction.heads import has_transactions, read_transactions
 from pulsar_admin.store.compaction.view import CompactedView
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.kernels import compaction as kernel

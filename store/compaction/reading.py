@@ -1,4 +1,4 @@
-"""The compacted view message by message, as a reader with read-compacted gets it, and the search in it by time.
+"""The compacted view message by message, as with read-compacted, the search in it by time, and the keys that go with its ledgers.
 
 Such a reader gets the entries of the compacted ledger, then goes on in the topic behind the last of them and behind the horizon
 (upstream ``CompactedTopicImpl.asyncReadEntriesOrWait``). Messages that compaction took out are left out, as Java clients do.
@@ -14,8 +14,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
 from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry
-from pulsar_admin.store.compaction.heads import read_compacted_head
-from pulsar_admin.store.compaction.tail import find_topic_end, rank_behind
+from pulsar_admin.store.compaction.heads import find_topic_end, rank_behind, read_compacted_head
 from pulsar_admin.store.compaction.view import CompactedView, find_compacted_view, read_compacted_entry
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
@@ -151,3 +150,41 @@ def read_published(reader: EntryReader, view: CompactedView, entry_id: int) -> t
     except EntryNotFound as error:
         raise EntryCorrupt(error.message, hint=error.hint, **error.context) from error
     return head.position, head.metadata.publish_time
+
+
+_READ_MAX = 20_000
+"""Entries of a topic and its view that are read for their keys."""
+
+
+class DroppedKeys(Struct, frozen=True):
+    """``of_view``: keys of which the compacted ledger has the latest message that is left; ``gone``: of which no ledger has it."""
+
+    of_view: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+def find_dropped_keys(reader: EntryReader, topic: Topic, view: CompactedView, kept: int) -> DroppedKeys | None:
+    """Return the keys that readers of TOPIC get no more without VIEW and the entries below rank KEPT; None: there is too much to read."""
+    horizon = topic.place(view.horizon)
+    if view.last_entry_id + 1 + topic.number_of_entries - min(horizon, kept) > _READ_MAX:
+        return None
+    compacted = CompactedReader(reader, ReadOptions(committed=False))
+    entries = (Position(view.ledger_id, entry_id) for entry_id in range(view.last_entry_id + 1))
+    of_view = _latest(compacted.iter_messages(entries))
+    plain = MessageReader(reader)
+    left = _latest(plain.iter_messages(map(topic.at_rank, range(kept, topic.number_of_entries))))
+    plain = MessageReader(reader)
+    gone = _latest(plain.iter_messages(map(topic.at_rank, range(horizon, kept))))
+    return DroppedKeys(
+        tuple(key for key, is_null in of_view.items() if not is_null and key not in gone and key not in left),
+        tuple(key for key, is_null in gone.items() if not is_null and key not in left),
+    )
+
+
+def _latest(messages: Iterable[Message]) -> dict[str, bool]:
+    """Return the keys of MESSAGES, and whether the latest message of each deletes it."""
+    found: dict[str, bool] = {}
+    for message in messages:
+        if message.key is not None:
+            found[message.key] = message.null_value or not message.payload
+    return found

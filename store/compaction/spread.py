@@ -15,8 +15,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from pulsar_admin.store.compaction.batches import MessageSource, decode_rows, drop_uncommitted, explode, transactional
-from pulsar_admin.store.compaction.facts import EntryFacts, Survey
-from pulsar_admin.store.compaction.keys import LatestKeys
+from pulsar_admin.store.compaction.keys import EntryFacts, LatestKeys, Survey
 from pulsar_admin.store.engine.operation import Engine
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.scan.arrow import packed_row

@@ -16,24 +16,26 @@ from msgspec import Struct
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource
-from pulsar_admin.store.compaction.facts import uuid_of
+from pulsar_admin.store.compaction.compactor import iter_facts
 from pulsar_admin.store.compaction.floor import readable_floor
-from pulsar_admin.store.compaction.forms import INDEXED, LEGACY, REDUCED, RULE_4_0
-from pulsar_admin.store.compaction.keys import LIMIT_KEYS, LatestKeys
-from pulsar_admin.store.compaction.last_id import check_indexes
-from pulsar_admin.store.compaction.surveying import iter_facts
-from pulsar_admin.store.compaction.tail import has_transactions, read_transactions
-from pulsar_admin.store.compaction.verification import (
+from pulsar_admin.store.compaction.forms import (
     DAMAGED,
     DELETED,
     DIFFERS,
     FOREIGN,
+    INDEXED,
     INDEXES,
+    LEGACY,
     MISSING,
     ORDER,
+    REDUCED,
+    RULE_4_0,
     STALE,
     Verification,
 )
+from pulsar_admin.store.compaction.heads import has_transactions, read_transactions
+from pulsar_admin.store.compaction.keys import LIMIT_KEYS, LatestKeys, uuid_of
+from pulsar_admin.store.compaction.last_id import check_indexes
 from pulsar_admin.store.compaction.view import CompactedView
 from pulsar_admin.store.errors import EntryCorrupt, StoreError
 from pulsar_admin.store.kernels import compaction as kernel

@@ -1,4 +1,4 @@
-"""Building the index of a topic and subscription: on from where it stands, in one transaction a subscription.
+"""Building the index of a topic and subscription, in one transaction a subscription; reading its partitions, and cutting them narrower.
 
 What is read: entries that wait and are not covered yet (behind the index cursor, or given back by a reset). What leaves: entries that
 are covered and no longer wait. Ledgers are written first; then one transaction makes them known together with the directory and
@@ -7,29 +7,103 @@ the index cursor, so a process killed at any instant leaves the index as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from itertools import groupby
+from itertools import groupby, islice
 
+import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedger, write_ledgers
-from pulsar_admin.store.changes.policies import find_rules
+from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedger, apply_written, write_ledgers
+from pulsar_admin.store.changes.plan import ChangeReport, Plan, SplitIndex, Step, WritingPlan
+from pulsar_admin.store.changes.policies import find_rules, plan_enable
 from pulsar_admin.store.codec.claims import COMPONENT
-from pulsar_admin.store.db.delayed import Index, Partition, find_index, put_index
-from pulsar_admin.store.db.delayed_entries import iter_encoded
+from pulsar_admin.store.db.delayed import Index, Partition, encode_index, find_index, index_key, iter_wide, put_index
+from pulsar_admin.store.db.delayed_entries import DelayedRows, decode_entry_rows, iter_encoded, join_rows
 from pulsar_admin.store.db.delayed_rules import DEFAULT_RULES, IndexRules
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.delayed.backlog import DelayScan, intervals_of, is_within, read_delayed
-from pulsar_admin.store.delayed.partitions import PartitionSource
-from pulsar_admin.store.delayed.runs import SortedRuns
-from pulsar_admin.store.errors import StalePlan
+from pulsar_admin.store.delayed.runs import SortedRuns, open_runs
+from pulsar_admin.store.errors import Corrupt, IndexCorrupt, NotFound, StalePlan
 from pulsar_admin.store.model.cursors import Cursor, Intervals, parts_of, pending_intervals, read_cursor, subtract
-from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.ledgers import find_times, iter_entry_ids
+from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
-from pulsar_admin.store.names import Position, TopicName
+from pulsar_admin.store.names import LONG_MAX, LONG_MIN, NamespaceName, Position, TopicName, shell_word
 from pulsar_admin.store.scan.integer_rows import RunFile
+
+
+class PartitionSource:
+    """The messages of one index, by due time; each partition is read from its ledgers when its time is asked for.
+
+    Partitions may overlap: those made before the granularity grew lie inside newer ones. One that is wider than what is asked
+    for is split: what is due at other times stays out.
+    """
+
+    def __init__(self, reader: EntryReader, index: Index) -> None:
+        self._reader = reader
+        self._index = index
+        self._partitions = sorted(index.partitions, key=lambda partition: partition.start_ms)
+        self._starts = [partition.start_ms for partition in self._partitions]
+        self._widest_ms = max((partition.width_ms for partition in self._partitions), default=0)
+
+    def load(self, start_ms: int, end_ms: int) -> DelayedRows:
+        """Return what is due from START_MS on, before END_MS, in order; raises IndexCorrupt for a ledger lost or damaged."""
+        low, high = bisect_left(self._starts, start_ms - self._widest_ms), bisect_left(self._starts, end_ms)
+        chosen = [part for part in self._partitions[low:high] if part.end_ms > start_ms]
+        rows = join_rows([rows for partition in chosen for rows in self.read(partition)])
+        edges = np.searchsorted(rows.times_ms, [max(start_ms, LONG_MIN), min(end_ms, LONG_MAX)]).tolist()
+        return rows.take(slice(*edges))
+
+    def next_time_ms(self, start_ms: int) -> int | None:
+        """Return when the first partition that ends behind START_MS begins, but not before START_MS; None: none does."""
+        for index in range(bisect_left(self._starts, start_ms - self._widest_ms), len(self._starts)):
+            if self._partitions[index].end_ms > start_ms:
+                return max(self._starts[index], start_ms)
+        return None
+
+    def read(self, partition: Partition) -> Iterator[DelayedRows]:
+        """Yield the rows of each entry of PARTITION; raises IndexCorrupt."""
+        for ledger_id, messages, _ in partition.ledgers:
+            found = 0
+            for rows in read_ledger_rows(self._reader, self._index, ledger_id):
+                found += len(rows)
+                yield rows
+            if found != messages:
+                raise _lost(self._index, ledger_id, f"it holds {found} messages, expected {messages}")
+
+    def all_rows(self) -> DelayedRows:
+        """Return everything in the index, in order."""
+        return join_rows(list(self.iter_rows()))
+
+    def iter_rows(self) -> Iterator[DelayedRows]:
+        """Yield everything in the index, entry by entry; raises IndexCorrupt."""
+        return (rows for partition in self._partitions for rows in self.read(partition))
+
+
+def read_ledger_rows(reader: EntryReader, index: Index, ledger_id: int) -> Iterator[DelayedRows]:
+    """Yield the rows of each entry of one ledger of INDEX; raises IndexCorrupt naming the ledger."""
+    if find_times(reader.txn, ledger_id) is None:
+        raise _lost(index, ledger_id, "it is not there")
+    for entry_id in iter_entry_ids(reader.txn, ledger_id):
+        try:
+            payload = reader.read(ledger_id, entry_id).payload
+            yield decode_entry_rows(payload, f"delayed index ledger {ledger_id}:{entry_id}")[1]
+        except (Corrupt, NotFound) as error:
+            raise _lost(index, ledger_id, error.message) from error
+
+
+def _lost(index: Index, ledger_id: int, why: str) -> IndexCorrupt:
+    return IndexCorrupt(
+        f"ledger {ledger_id} of the delayed index of {index.topic} {index.subscription}: {why}",
+        hint=f"make the index again: pulsar-admin delayed build {shell_word(index.topic)} -s {shell_word(index.subscription)} --rebuild",
+        ledgerId=ledger_id,
+        topic=str(index.topic),
+        subscription=index.subscription,
+    )
+
 
 _CLAIMS = {COMPONENT: b"delayed-message-index"}
 LEDGERS_MAX = 4
@@ -223,3 +297,63 @@ def result_of(draft: Draft, index: Index) -> BuildResult:
         draft.scan.missing,
         draft.scan.unreadable,
     )
+
+
+Drafts = Sequence[tuple[Index, Draft]]
+COMMAND = "namespaces enable-delayed-message"
+
+
+def plan_split(store: Store, namespace: NamespaceName, rules: IndexRules, txn_id: int, now_ms: int) -> WritingPlan:
+    """Plan enabling NAMESPACE by RULES and cutting the partitions that are wider, as one change on transaction TXN_ID."""
+
+    def draft(opened: Store, finish: Callable[[Drafts, Plan], ChangeReport]) -> tuple[ChangeReport, ...]:
+        with open_runs() as file:
+            with open_reader(opened) as reader:
+                plan = plan_enable(reader.txn, namespace, rules, now_ms, split=True)
+                indexes = list(iter_wide(reader.txn, namespace, rules))
+                drafts = [(index, draft_split(reader, index, rules, file)) for index in indexes]
+            part = replace(plan.parts[0], split=tuple(split_of(*one) for one in drafts))
+            return (finish(drafts, replace(plan, parts=(part,))),)
+
+    return WritingPlan(
+        COMMAND,
+        txn_id,
+        lambda: draft(store, lambda _, plan: plan.preview()),
+        lambda opened: draft(opened, lambda drafts, plan: apply_split(opened, drafts, plan, now_ms)),
+    )
+
+
+def draft_split(reader: EntryReader, index: Index, rules: IndexRules, file: RunFile) -> Draft:
+    """Return INDEX with its wide partitions cut by RULES; FILE takes the rows that memory does not. Raises IndexCorrupt, DiskFull."""
+    source = PartitionSource(reader, index)
+    draft = Draft(replace(index, rules=rules), DelayScan(reader), reader.txn.id, SortedRuns(file, rules), source=source)
+    for partition in index.partitions:
+        if partition.width_ms <= rules.granularity_ms:
+            draft.keeps[partition.start_ms] = partition
+            continue
+        for rows in source.read(partition):
+            draft.writes.add(rows)
+    draft.writes.flush()
+    return draft
+
+
+def split_of(index: Index, draft: Draft) -> SplitIndex:
+    """Return what a split does to INDEX."""
+    after = len(draft.keeps.keys() | draft.writes.counts.keys())
+    return SplitIndex(str(index.topic), index.subscription, index.messages, len(index.partitions), after)
+
+
+def apply_split(store: Store, drafts: Drafts, plan: Plan, now_ms: int) -> ChangeReport:
+    """Write the ledgers of DRAFTS, then apply PLAN and their directories in one transaction; return the report.
+
+    Undoing the change brings the old directories back: their ledgers stay. Raises StalePlan, DiskFull.
+    """
+    with write_ledgers(store, (ledger for _, draft in drafts for ledger in ledgers_of(draft))) as written:
+        ledgers = iter(written.ledgers)
+        steps = []
+        with store.read() as txn:
+            for index, draft in drafts:
+                new = written_index(draft, list(islice(ledgers, len(draft.writes.counts))))
+                key = index_key(index.topic, index.subscription)
+                steps.append(Step("delayed", key, txn.get("delayed", key), encode_index(new)))
+        return apply_written(written, replace(plan, steps=(*plan.steps, *steps)), now_ms)

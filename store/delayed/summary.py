@@ -1,4 +1,4 @@
-"""What a subscription waits for under the policy in force, and the sum of what is known of a delayed backlog."""
+"""What a subscription waits for under the policy in force, what TTL and quotas drop of it before it is due, and the sum."""
 
 from __future__ import annotations
 
@@ -8,18 +8,30 @@ from typing import Any
 from msgspec import Struct, field
 
 from pulsar_admin.store.changes.policies import DelayedPolicy, find_rules
+from pulsar_admin.store.codec.policies import EVICTION
 from pulsar_admin.store.db.delayed import find_index
 from pulsar_admin.store.delayed.backlog import intervals_of
-from pulsar_admin.store.delayed.status import due_counts, evicting_quotas
 from pulsar_admin.store.delayed.trackers import Tracker, estimate_trackers
 from pulsar_admin.store.delayed.waiting import Waiting, open_waiting, without_delay
 from pulsar_admin.store.facts.backlogs import TtlConflict, find_ttl_conflict
 from pulsar_admin.store.model.cursors import Cursor, pending_intervals, subtract
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
-from pulsar_admin.store.policies.in_force import DeliveryInForce, find_delivery, find_quotas
+from pulsar_admin.store.policies.in_force import DeliveryInForce, QuotaInForce, find_delivery, find_quotas
 from pulsar_admin.store.scan.integer_rows import RunFile
 from pulsar_admin.store.wording import counted
+
+
+def evicting_quotas(quotas: Mapping[str, QuotaInForce]) -> tuple[str, ...]:
+    """Return the types of the backlog QUOTAS in force that drop delayed messages as any others."""
+    return tuple(kind for kind, found in quotas.items() if found.quota.policy == EVICTION)
+
+
+def due_counts(waiting: Waiting, now_ms: int) -> dict[str, int]:
+    """Return how many messages are due now, within an hour, two hours and a day, and later."""
+    limits = {"now": 0, "within1h": 3_600_000, "within2h": 7_200_000, "within1d": 86_400_000}
+    counts: dict[str, Any] = {name: waiting.count_before(now_ms + ahead + 1) for name, ahead in limits.items()}
+    return {**counts, "later": waiting.messages - counts["within1d"]}
 
 
 class Delivery(Struct, frozen=True):

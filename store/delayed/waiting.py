@@ -1,8 +1,9 @@
-"""What a subscription waits for, by due time: from its index where that is current, else from the topic's own entries."""
+"""What a subscription waits for, by due time, from its index or the topic's own entries; and driving time wheels over it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from msgspec import Struct
@@ -12,11 +13,11 @@ from pulsar_admin.store.db.delayed import Index, find_index
 from pulsar_admin.store.db.delayed_entries import DelayedRows, join_rows, no_rows, sorted_rows
 from pulsar_admin.store.db.delayed_rules import IndexRules
 from pulsar_admin.store.delayed.backlog import DelayScan, intervals_of, read_delayed
-from pulsar_admin.store.delayed.build import rules_of
-from pulsar_admin.store.delayed.partitions import PartitionSource
+from pulsar_admin.store.delayed.build import PartitionSource, rules_of
 from pulsar_admin.store.delayed.runs import SortedRuns
-from pulsar_admin.store.delayed.wheel import Source
+from pulsar_admin.store.delayed.wheel import Dispatch, Source, TimeWheel
 from pulsar_admin.store.model.cursors import Cursor, parts_of, pending_intervals, subtract
+from pulsar_admin.store.model.messages import check_times
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN
@@ -135,3 +136,43 @@ def is_current(topic: Topic, cursor: Cursor, index: Index) -> bool:
     """Whether INDEX covers exactly the backlog of CURSOR."""
     pending, covered = pending_intervals(topic, cursor.state), intervals_of(topic, index.covered)
     return not subtract(pending, covered) and not subtract(covered, pending)
+
+
+class Replayed(Struct, frozen=True):
+    """One slot of one subscription's wheel."""
+
+    topic: str
+    subscription: str
+    dispatch: Dispatch
+
+
+class After(Struct, frozen=True):
+    """A source without what is due before ``start_ms``: how a replay goes on."""
+
+    source: Source
+    start_ms: int
+
+    def load(self, start_ms: int, end_ms: int) -> DelayedRows:
+        """Return what is due in that time."""
+        return self.source.load(max(start_ms, self.start_ms), max(end_ms, self.start_ms))
+
+    def next_time_ms(self, start_ms: int) -> int | None:
+        """Return a time at or before the next message's."""
+        return self.source.next_time_ms(max(start_ms, self.start_ms))
+
+
+def iter_replay(waitings: Iterable[Waiting], from_ms: int | None, until_ms: int) -> Iterator[Replayed]:
+    """Yield every slot due up to UNTIL_MS, in time order over all subscriptions; FROM_MS leaves out what is due before it.
+
+    In memory are two windows a subscription. Raises InvalidValue for times that are the wrong way round.
+    """
+    check_times(from_ms, until_ms)
+    streams = [_stream(number, waiting, from_ms, until_ms) for number, waiting in enumerate(waitings)]
+    for _, _, found in heapq.merge(*streams, key=lambda row: row[:2]):
+        yield found
+
+
+def _stream(number: int, waiting: Waiting, from_ms: int | None, until_ms: int) -> Iterator[tuple[int, int, Replayed]]:
+    source = waiting.source if from_ms is None else After(waiting.source, from_ms)
+    for dispatch in TimeWheel(waiting.rules, source).advance(until_ms):
+        yield dispatch.tick_ms, number, Replayed(waiting.topic, waiting.subscription, dispatch)

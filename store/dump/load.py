@@ -25,8 +25,7 @@ from pulsar_admin.store.codec.interceptors import InterceptorChain, open_chain
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.dump.rows import EntryRows, ledger_runs
-from pulsar_admin.store.dump.source import Source
+from pulsar_admin.store.dump.source import EntryRows, Source, ledger_runs
 from pulsar_admin.store.errors import InvalidValue, Refused
 from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.model.reader import EntryReader, open_reader

@@ -21,7 +21,7 @@ class DumpOptions(Struct, frozen=True):
 
     ``redact``: messages as ``store.model.redaction`` shows them.
     ``stripped``: entries without broker entry metadata, as a client receives them. ``committed`` and ``markers`` are those of
-    ``ReadOptions``, ``only`` and ``match`` those of ``store.dump.columns.DumpColumns``. ``view``: its compacted ledger instead of the
+    ``ReadOptions``, ``only`` and ``match`` those of ``store.dump.tables.DumpColumns``. ``view``: its compacted ledger instead of the
     window's positions. ``whole``: a chunk without the ones before it is damage, wherever the window begins. ``profile``: the
     names and types of another tool's columns, its value among them, as raw bytes with ``payload``.
     """

@@ -1,4 +1,4 @@
-"""Reading dumps of level ``entries`` back: every topic's entries in order, from Parquet or JSON lines, in bounded memory.
+"""Reading dumps of level ``entries`` back: every topic's entries in order, as columns, from Parquet or JSON lines, in bounded memory.
 
 The days of a topic are files of their own; a skewed clock scatters neighbours over them. They are merged by position.
 """
@@ -9,7 +9,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Iterable, Iterator
 from hashlib import file_digest, sha256
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote
@@ -23,11 +23,87 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.changes.log_writer import ENTRY_MAX_BYTES
 from pulsar_admin.store.codec.given import integer, json_object, text
 from pulsar_admin.store.dump.files import MANIFEST
-from pulsar_admin.store.dump.rows import EntryRows, merged
 from pulsar_admin.store.errors import Corrupt, InvalidValue, LimitExceeded, NotFound, reason_of
 from pulsar_admin.store.kernels.sha1 import sha1_spans
 from pulsar_admin.store.names import INT_MAX
 from pulsar_admin.store.scan.arrow import numbers_of
+
+
+class EntryRows(Struct):
+    """Entries of one topic in order, as columns; ``data[starts[i]:][:sizes[i]]`` is the payload."""
+
+    ledger_ids: Array  # i64
+    entry_ids: Array  # i64
+    messages: Array  # i64
+    closed_ms: Array  # i64, 0 while the ledger was open
+    data: Array  # u8
+    starts: Array  # i64
+    sizes: Array  # i64
+    where: str  # the file, for messages
+
+    def __len__(self) -> int:
+        return len(self.ledger_ids)
+
+    def slice(self, low: int, high: int) -> EntryRows:
+        """Return rows LOW to HIGH (excluded); ``data`` is shared."""
+        part = slice(low, high)
+        return EntryRows(
+            self.ledger_ids[part],
+            self.entry_ids[part],
+            self.messages[part],
+            self.closed_ms[part],
+            self.data,
+            self.starts[part],
+            self.sizes[part],
+            self.where,
+        )
+
+
+def ledger_runs(rows: EntryRows) -> Iterator[EntryRows]:
+    """Cut ROWS where the ledger changes."""
+    cuts = (np.flatnonzero(rows.ledger_ids[1:] != rows.ledger_ids[:-1]) + 1).tolist()
+    for low, high in pairwise([0, *cuts, len(rows)]):
+        yield rows.slice(low, high)
+
+
+def merged(streams: list[Iterator[EntryRows]]) -> Iterator[EntryRows]:
+    """Merge streams that are each in order by position."""
+    if len(streams) == 1:
+        yield from streams[0]
+        return
+    heads = [(rows, stream) for stream in streams if (rows := next(stream, None)) is not None]
+    while heads:
+        bound = min((int(rows.ledger_ids[-1]), int(rows.entry_ids[-1])) for rows, _ in heads)
+        taken: list[EntryRows] = []
+        following: list[tuple[EntryRows, Iterator[EntryRows]]] = []
+        for rows, stream in heads:
+            before = (rows.ledger_ids < bound[0]) | ((rows.ledger_ids == bound[0]) & (rows.entry_ids <= bound[1]))
+            count = int(before.sum())
+            if count:
+                taken.append(rows.slice(0, count))
+            rest = rows.slice(count, len(rows)) if count < len(rows) else next(stream, None)
+            if rest is not None:
+                following.append((rest, stream))
+        yield _joined(taken)
+        heads = following
+
+
+def _joined(parts: list[EntryRows]) -> EntryRows:
+    """Put parts together in the order of their positions."""
+    if len(parts) == 1:
+        return parts[0]
+    bases = np.cumsum([0, *(len(part.data) for part in parts)])
+    columns = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("ledger_ids", "entry_ids", "messages", "closed_ms", "sizes")
+    }
+    starts = np.concatenate([part.starts + base for part, base in zip(parts, bases, strict=False)])
+    order = np.lexsort((columns["entry_ids"], columns["ledger_ids"]))
+    sizes = columns.pop("sizes")[order]
+    data = np.concatenate([part.data for part in parts])
+    ledger_ids, entry_ids, messages, closed_ms = (column[order] for column in columns.values())
+    return EntryRows(ledger_ids, entry_ids, messages, closed_ms, data, starts[order], sizes, parts[0].where)
+
 
 Json = dict[str, Any]  # Any: JSON values
 

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct, field
 
-from pulsar_admin.store.dump.columns import DumpColumns, Finish
-from pulsar_admin.store.dump.tables import ENTRY_SCHEMA, EntryColumns, entry_batch
+from pulsar_admin.store.dump.tables import ENTRY_SCHEMA, DumpColumns, EntryColumns, Finish, entry_batch
 from pulsar_admin.store.engine.memory import give_back
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.scan.entries import TimeRange, WindowScan, within

@@ -1,10 +1,14 @@
-"""Dumped rows as Arrow batches, as JSON lines, and their days. Format: docs/formats/dump.md."""
+"""Dumped rows: the columns of both levels, as Arrow batches and as JSON lines, and their days. Format: docs/formats/dump.md.
+
+A column becomes texts of its values; the lines are these joined. Texts that JSON has to escape, and what is not a number or plain
+text, are made by ``json`` itself.
+"""
 
 from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -17,14 +21,205 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.value import json_text as json_text_of
 from pulsar_admin.store.codec.value import plain
 from pulsar_admin.store.db.clocks import Clock
-from pulsar_admin.store.dump.columns import HELPERS
-from pulsar_admin.store.dump.json_lines import compact, json_lines
 from pulsar_admin.store.kernels.messages import HEAD, read_heads
 from pulsar_admin.store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from pulsar_admin.store.kernels.sha1 import sha1_spans
+from pulsar_admin.store.model.schemas import TopicSchemas
 from pulsar_admin.store.names import LONG_MIN
-from pulsar_admin.store.scan.arrow import column, nullable, numbers_of, scalar, spans_array
+from pulsar_admin.store.scan.arrow import column, nullable, numbers_of, scalar, spans_array, strings
+from pulsar_admin.store.scan.messages import UNDECIDED, Match, message_schema, schema_of
 from pulsar_admin.store.scan.places import EntryBatch
+from pulsar_admin.store.scan.typed_values import KnownColumns
+
+_VALUE_FIELDS = (("schemaVersion", pa.int64()), ("value", pa.string()), ("valueError", pa.string()))
+HELPERS = (
+    pa.field("publishTime", pa.int64()),
+    pa.field("brokerTime", pa.int64()),
+    pa.field("valueError", pa.string()),
+)
+"""Behind another tool's columns: a row's times, which say its day, and why there is no value. Nobody sees them."""
+Finish = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+class DumpColumns(Struct, frozen=True):
+    """Which columns, of one topic. ``schemas``: its schemas when values are decoded, as JSON text; ``markers``: they are rows.
+
+    ``compacted``: the entries are a compacted ledger's. ``only``: these columns, of those that need no schema; empty: all.
+    ``match``: only what it looks for, and, marked in a column of its own, what nobody can tell of. ``known``: another tool's
+    columns instead, and HELPERS.
+    """
+
+    payload: bool = False
+    schemas: TopicSchemas | None = None
+    markers: bool = False
+    only: tuple[str, ...] = ()
+    compacted: bool = False
+    match: Match | None = None
+    known: KnownColumns | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a dump."""
+        if self.known is not None:
+            return pa.schema([*self.known.schema, *HELPERS])
+        schema = schema_of(self.only) if self.only else self._whole_schema
+        return schema if self.match is None else schema.append(pa.field(UNDECIDED, pa.bool_()))
+
+    @property
+    def _whole_schema(self) -> pa.Schema:
+        fields = list(message_schema(payload=self.payload, markers=self.markers))
+        return pa.schema(fields + [pa.field(*field) for field in (_VALUE_FIELDS if self.schemas else ())])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns to read them from, names of ``store.scan.messages``."""
+        if self.known is not None:
+            return (*self.known.needs, "publishTime", "brokerTime")
+        names = self.only or message_schema(payload=self.payload, markers=self.markers).names
+        if self.schemas is not None:
+            from pulsar_admin.store.scan.typed_values import NEEDS
+
+            names = (*names, *NEEDS)
+        return (*names, *(self.match.needs if self.match else ()))
+
+    def screened(self, entries: EntryBatch) -> EntryBatch:
+        """Return ENTRIES without those in which is nothing to look for."""
+        return entries if self.match is None or self.compacted else self.match.screened(entries)
+
+    def unwrap(self, entries: EntryBatch) -> EntryBatch:
+        """Return ENTRIES, or of a compacted ledger's the topic's entries in them."""
+        if not self.compacted:
+            return entries
+        from pulsar_admin.store.compaction.entries import unwrapped
+
+        return unwrapped(entries)
+
+    def finisher(self) -> Finish:
+        """Return what makes batches of the columns ``names`` batches of ``schema``."""
+        if self.known is not None:
+            return self._known_finisher(self.known)
+        if self.schemas is None and self.match is None:
+            return lambda batches: iter(batches)
+        read = self._values()
+        schema, match = self.schema, self.match
+
+        def finish(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                if match is not None:
+                    batch = batch.filter(column(match.mask(batch)))
+                made = read(batch)
+                if match is not None:
+                    found, undecided = match.settle(batch, made.get("value"), made.get("valueError"))
+                    made[UNDECIDED] = column(undecided)
+                columns = [made[name] if name in made else batch.column(name) for name in schema.names]
+                whole = pa.RecordBatch.from_arrays(columns, schema=schema)
+                yield whole if match is None else whole.filter(column(found | undecided))
+
+        return finish
+
+    def _known_finisher(self, known: KnownColumns) -> Finish:
+        convert, schema = known.converter(), self.schema
+
+        def finish(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                made, errors = convert(batch)
+                columns = [*made.columns, batch.column("publishTime"), batch.column("brokerTime"), errors]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+        return finish
+
+    def _values(self) -> Callable[[pa.RecordBatch], dict[str, pa.Array]]:
+        """Return what makes the values of a batch of messages, and why there are none, where they are decoded."""
+        if self.schemas is None:
+            return lambda batch: {}
+        from pulsar_admin.store.scan.typed_values import ValueColumns, Values
+
+        values = ValueColumns(Values({"": self.schemas}))
+
+        def read(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+            found = values.read(batch, [""] * len(batch), whole=True)
+            return {"value": found["value"], "valueError": found["value_error"]}
+
+        return read
+
+
+Json = Any  # Any: a JSON value
+_ESCAPED = r'["\\\x00-\x1f]'
+_TEXT = pa.large_string()
+
+
+def json_lines(topic: str, batch: pa.RecordBatch, quiet: Iterable[str]) -> str:
+    """Return the rows of BATCH, each behind TOPIC, a line each; columns in QUIET are left out of a row where they are null."""
+    lead = f'{{"topic":{compact(topic)}'
+    parts: list[Any] = [scalar(lead, _TEXT)]  # Any: scalars and columns
+    for field, cells in zip(batch.schema, batch.columns, strict=True):
+        key = f',"{field.name}":'
+        texts = _texts(field.name, cells)
+        if field.name not in quiet:
+            parts += [scalar(key, _TEXT), pc.fill_null(texts, scalar("null", _TEXT))]
+        elif texts.null_count < len(texts):
+            there = pc.binary_join_element_wise(scalar(key, _TEXT), texts, scalar("", _TEXT))
+            parts.append(pc.fill_null(there, scalar("", _TEXT)))
+    lines = pc.binary_join_element_wise(*parts, scalar("}\n", _TEXT), scalar("", _TEXT))
+    _, ends, data = lines.buffers()
+    first, last = np.frombuffer(ends, np.int64)[[lines.offset, lines.offset + len(lines)]].tolist()
+    return str(memoryview(data)[first:last], "utf-8")
+
+
+def _texts(name: str, column: pa.Array) -> pa.Array:
+    """Return the JSON of each value of COLUMN, null for null."""
+    kind = column.type
+    if name == "value":
+        return _each(column, lambda text: compact(json.loads(text)))
+    if name == "sha1":
+        return _hex(column)
+    if pa.types.is_map(kind):
+        return _maps(column)
+    if pa.types.is_dictionary(kind):
+        return _texts(name, column.dictionary).take(column.indices)
+    if pa.types.is_boolean(kind):
+        return pc.if_else(column, scalar("true", _TEXT), scalar("false", _TEXT))
+    if pa.types.is_integer(kind):
+        return column.cast(_TEXT)
+    if pa.types.is_binary(kind):
+        return _each(column, lambda value: f'"{b64encode(value).decode()}"')
+    if pc.any(pc.match_substring_regex(column, _ESCAPED)).as_py():
+        return _each(column, compact)
+    quote = scalar('"', _TEXT)
+    return pc.binary_join_element_wise(quote, column.cast(_TEXT), quote, scalar("", _TEXT))
+
+
+def _each(column: pa.Array, text_of: Callable[[Any], str]) -> pa.Array:  # Any: a value of the column
+    return strings([None if value is None else text_of(value) for value in column.to_pylist()], _TEXT)
+
+
+def _maps(column: pa.Array) -> pa.Array:
+    """Return maps as objects; those of a batch are mostly all empty."""
+    ends = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1]
+    if ends[0] == ends[-1]:
+        return pa.repeat(scalar("{}", _TEXT), len(column))
+    return _each(column, lambda pairs: compact(dict(pairs)))
+
+
+def _hex(column: pa.Array) -> pa.Array:
+    """Return 20-byte digests in hex; a column without nulls, all of its buffer."""
+    if column.null_count:
+        return _each(column, lambda value: f'"{value.hex()}"')
+    width = column.type.byte_width
+    data = np.frombuffer(column.buffers()[1], np.uint8)[column.offset * width :][: len(column) * width]
+    texts = np.full((len(column), 2 * width + 2), ord('"'), np.uint8)
+    texts[:, 1:-1] = _HEX[data].reshape(len(column), 2 * width)
+    offsets = np.arange(len(column) + 1, dtype=np.int64) * (2 * width + 2)
+    return pa.Array.from_buffers(_TEXT, len(column), [None, pa.py_buffer(offsets), pa.py_buffer(texts)])
+
+
+_HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint8).reshape(256, 2)
+
+
+def compact(value: Json) -> str:
+    """Return VALUE as JSON without blanks."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
 
 DAY_MS = 86_400_000
 LINES = 1 << 12  # in one piece of JSON text

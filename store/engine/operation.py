@@ -1,10 +1,11 @@
-"""What engines run, what runs it, and what they say of it."""
+"""What engines run, what runs it, what they say of it, and a slice's result as bytes, which a process or executor sends back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
@@ -56,3 +57,53 @@ class Engine(Protocol):
 
     def run(self, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
         """Yield (slice, its result) in any order."""
+
+
+class Packed(NamedTuple):
+    """The Arrow IPC stream of a result (bytes or a buffer of Arrow's), or why there is none; ``out_of_memory``: that was why."""
+
+    result: bytes | pa.Buffer | None
+    reason: str | None = None
+    out_of_memory: bool = False
+
+
+PACKED = pa.schema(
+    [("slice", pa.int64()), ("result", pa.binary()), ("reason", pa.string()), ("out_of_memory", pa.bool_())]
+)
+"""An answer as a row, for an engine that knows only rows."""
+
+
+def pack_slice(operation: Operation, piece: FileRange, compression: str | None = None) -> Packed:
+    """Run OPERATION on PIECE and return its result, or why there is none."""
+    try:
+        table = pa.Table.from_batches(operation.run(piece), schema=operation.schema)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+            writer.write_table(table)
+        del table
+        return Packed(sink.getvalue())
+    except (StoreError, OSError) as error:
+        return Packed(None, str(error))
+    except (MemoryError, SystemError) as error:  # numpy's and Arrow's too; SystemError: numba's, when it compiles
+        return Packed(None, f"out of memory: {error}" if str(error) else "out of memory", True)
+
+
+def unpack_slice(operation: Operation, result: bytes | pa.Buffer) -> pa.Table:
+    """Return the table in RESULT, of which it uses the memory where nothing is compressed."""
+    return pa.ipc.open_stream(result).read_all() if result else operation.schema.empty_table()
+
+
+def row_of(index: int, packed: Packed) -> pa.RecordBatch:
+    """Return slice INDEX's answer as a row of PACKED; the result's memory is used, not copied."""
+    result = pa.nulls(1, pa.binary())
+    if packed.result is not None:
+        ends = pa.py_buffer(np.array([0, len(packed.result)], np.int32))
+        result = pa.Array.from_buffers(pa.binary(), 1, [None, ends, pa.py_buffer(packed.result)])
+    return pa.RecordBatch.from_arrays([[index], result, [packed.reason], [packed.out_of_memory]], schema=PACKED)
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[int, Packed]]:
+    """Yield (slice, its answer) of rows of PACKED; results use the memory of BATCH."""
+    index, result, reason, out_of_memory = batch.columns
+    for row in range(len(batch)):
+        yield index[row].as_py(), Packed(result[row].as_buffer(), reason[row].as_py(), out_of_memory[row].as_py())

@@ -1,4 +1,4 @@
-"""The Spark engine: the slices and operations of this package, run by executors.
+"""The Spark engine: the slices and operations of this package, run by executors; and what the Python of these lacks.
 
 Executors read entry logs only, never LMDB. Works with a classic session and with Spark Connect.
 """
@@ -8,24 +8,121 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from importlib.metadata import PackageNotFoundError, version
+from sys import executable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec import Struct, field
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql.functions import udf
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pulsar_admin.store.engine.operation import FailedSlice, Finished, Operation, Results
-from pulsar_admin.store.engine.packed import PACKED, Packed, rows_of, unpack_slice
+from pulsar_admin.store.engine.operation import (
+    PACKED,
+    FailedSlice,
+    Finished,
+    Operation,
+    Packed,
+    Results,
+    rows_of,
+    unpack_slice,
+)
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.engine.spark_errors import job_error
 from pulsar_admin.store.engine.spark_session import core_count
-from pulsar_admin.store.engine.spark_workers import lacking_packages
 from pulsar_admin.store.errors import LimitExceeded, MissingComponent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_DISTRIBUTION = "pulsar-admin-toolkit"
+NEEDED = {
+    "numpy": "numpy",
+    "pyarrow": "pyarrow",
+    "numba": "numba",
+    "cramjam": "cramjam",
+    "google_crc32c": "google-crc32c",
+    "lmdb": "lmdb",  # imported with what else reads entries, never opened there
+    "google.protobuf.message": "protobuf",  # Spark's own jar, which is on a worker's path, has a directory google/protobuf
+}
+"""Module → package of everything that a slice needs on an executor."""
+
+
+class WorkerPython(Struct, frozen=True):
+    """The Python of a worker: ``name`` and version, the modules that it lacks, and the version of our own packages there."""
+
+    name: str
+    missing: tuple[str, ...]
+    ours: str
+
+    @property
+    def has_our_code(self) -> bool:
+        """Whether our packages are installed there as here: they need not travel, and their compiled code is kept."""
+        return self.ours == _version(_DISTRIBUTION)
+
+    @property
+    def lacking(self) -> MissingComponent | None:
+        """The error that names all that the worker lacks; None where it lacks nothing."""
+        if not self.missing:
+            return None
+        packages = [NEEDED[name] for name in self.missing]
+        install = " ".join(f"{package}=={_version(package)}" for package in packages)
+        return MissingComponent(
+            f"a Spark worker lacks a package: no {', '.join(packages)} in {self.name}",
+            hint=f"in the Python of every worker: pip install {install}; or name another one with --spark-conf "
+            f"spark.pyspark.python=/path; for a session of your own set PYSPARK_PYTHON before it starts (here: {executable})",
+            packages=packages,
+            python=self.name,
+        )
+
+
+def probe_worker(session: SparkSession) -> WorkerPython | None:
+    """Return what the Python of a worker of SESSION has; None where it says nothing."""
+    modules = tuple(NEEDED)
+    distribution = _DISTRIBUTION
+
+    def probe(_: int) -> str:  # with the standard library alone
+        import sys
+        from importlib import import_module, metadata
+
+        missing = []
+        for name in modules:
+            try:
+                import_module(name)
+            except ImportError:
+                missing.append(name)
+        try:
+            ours = metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            ours = ""
+        return "\n".join([f"{sys.executable}, Python {sys.version_info[0]}.{sys.version_info[1]}", ours, *missing])
+
+    try:
+        row = session.range(1).select(udf(probe, "string", useArrow=False)("id")).first()
+    except PySparkException:
+        return None
+    if row is None:
+        return None
+    python, ours, *missing = str(row[0]).split("\n")
+    return WorkerPython(python, tuple(missing), ours)
+
+
+def lacking_packages(session: SparkSession) -> MissingComponent | None:
+    """Return the error that names all that a worker of SESSION lacks; None where it lacks nothing, or says nothing."""
+    found = probe_worker(session)
+    return None if found is None else found.lacking
+
+
+def _version(package: str) -> str:
+    """Return the version that is installed here, which is one that works together."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "*"
+
 
 JOB_SLICES = 4  # results come a job at a time: few, so that progress moves
 JOBS_IN_FLIGHT = 16  # what waits on the driver, and what is lost when it is killed; on a large cluster more
@@ -98,7 +195,7 @@ class SparkEngine(Struct):
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             from pulsar_admin.store.engine.memory import bound_process, keep_loaded
-            from pulsar_admin.store.engine.packed import pack_slice, row_of
+            from pulsar_admin.store.engine.operation import pack_slice, row_of
 
             if memory_bytes is not None:
                 bound_process(memory_bytes)

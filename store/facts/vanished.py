@@ -218,7 +218,7 @@ def _detached(reader: EntryReader, orphans: Iterable[_Orphan]) -> Iterable[Detac
 
 
 def _view(reader: EntryReader, name: TopicName, one: _Orphan) -> DetachedView:
-    from pulsar_admin.store.compaction.detached import unfit_text  # a store without such a ledger needs none of it
+    from pulsar_admin.store.compaction.floor import unfit_text  # a store without such a ledger needs none of it
 
     try:
         unfit = unfit_text(reader, read_topic(reader.txn, name), one.ledger_id)
@@ -229,8 +229,8 @@ def _view(reader: EntryReader, name: TopicName, one: _Orphan) -> DetachedView:
 
 def keys_of_view_alone(reader: EntryReader, view: DetachedView) -> tuple[str, ...] | Unknown:
     """Return the keys of VIEW that the ledgers of its topic do not have."""
-    from pulsar_admin.store.compaction.detached import read_detached
-    from pulsar_admin.store.compaction.dropping import find_dropped_keys
+    from pulsar_admin.store.compaction.floor import read_detached
+    from pulsar_admin.store.compaction.reading import find_dropped_keys
 
     try:
         topic = read_topic(reader.txn, view.name)

@@ -1,9 +1,17 @@
-"""Which entries of a topic to track: positions that were named, and the acknowledgement holes of a subscription."""
+"""Which entries of a topic to track, positions named or holes between acknowledgements, and what a topic's own tell the planner.
+
+The index knows the smallest and largest time of each block of up to 1,024 entries; an entry's time is taken from its place
+between them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.errors import EntryNotFound, InvalidValue
@@ -13,6 +21,11 @@ from pulsar_admin.store.names import LONG_MAX, Position
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
+
+    from pulsar_admin.store.db.blocks import Block
+    from pulsar_admin.store.db.environment import Txn
+    from pulsar_admin.store.model.cursors import Cursor
+    from pulsar_admin.store.nacks.bitmaps import Int64s
 
 
 class NackedEntries:
@@ -69,3 +82,132 @@ def hole_intervals(topic: Topic, state: CursorState) -> Intervals:
         return ()
     start = topic.place(state.mark_delete)
     return subtract(((start, deleted[-1][1]),), deleted)
+
+
+SAMPLE_LIMIT = 500_000
+"""Entries looked at; of a longer topic the first ones."""
+
+_TAIL = 0.01  # of the entries, at each end: clocks that are far off say nothing about a rate
+
+
+class TopicNacks(Struct, frozen=True):
+    """What a topic says about its nacks. ``entries_per_second`` is None when all entries have one time.
+
+    ``holes``: entries not acknowledged with an acknowledged one behind them; ``nacked_share``: their part of the entries
+    between the mark-delete and the last of those. Without holes the columns hold all entries and the share is 1.
+    """
+
+    entries: int
+    messages: int
+    entries_per_second: float | None
+    entries_per_ledger: int
+    holes: int
+    nacked_share: float
+    ledger_ids: Int64s
+    entry_ids: Int64s
+    times_ms: Int64s
+
+    @property
+    def batch_size(self) -> int:
+        """Messages an entry, rounded."""
+        return max(1, round(self.messages / self.entries)) if self.entries else 1
+
+    @property
+    def nacked_entries_per_second(self) -> float | None:
+        """Entries that are nacked a second, None when all have one time."""
+        return None if self.entries_per_second is None else self.entries_per_second * self.nacked_share
+
+
+def read_topic_nacks(txn: Txn, topic: Topic, cursor: Cursor | None) -> TopicNacks:
+    """Return what TOPIC and the holes of CURSOR say; raises InvalidValue for a topic without an indexed entry that has a time."""
+    from pulsar_admin.store.model.cursors import extent_of
+
+    whole = ((0, topic.number_of_entries),)
+    holes = hole_intervals(topic, cursor.state) if cursor is not None else ()
+    all_columns = _columns(txn, topic, whole)
+    if not len(all_columns[2]):
+        raise InvalidValue(
+            f"{topic.name} has no entry with a time: it says nothing about a rate",
+            hint="give --rate",
+            topic=str(topic.name),
+        )
+    ledgers, entries, times = _columns(txn, topic, holes) if holes else all_columns
+    count = sum(end - start for start, end in holes)
+    return TopicNacks(
+        entries=topic.number_of_entries,
+        messages=extent_of(txn, topic, whole).messages,
+        entries_per_second=_rate(all_columns[2]),
+        entries_per_ledger=max(ledger.entries for ledger in topic.ledgers),
+        holes=count,
+        nacked_share=_share(topic, cursor, holes, count),
+        ledger_ids=ledgers,
+        entry_ids=entries,
+        times_ms=times,
+    )
+
+
+def _share(topic: Topic, cursor: Cursor | None, holes: Intervals, count: int) -> float:
+    if cursor is None or not holes:
+        return 1.0
+    # Behind the last hole there is a deleted entry, so the region ends behind it.
+    mark = cursor.state.mark_delete
+    start = topic.place(mark)
+    end = max(topic.place(upper) for _, upper in cursor.state.ranges)
+    return count / max(end - start, 1)
+
+
+def _rate(times_ms: Int64s) -> float | None:
+    """Return entries a second over all but the outermost entries."""
+    import numpy as np
+
+    ordered = np.sort(times_ms)
+    cut = int(len(ordered) * _TAIL)
+    kept = ordered[cut : len(ordered) - cut]
+    span_ms = int(kept[-1] - kept[0])
+    return (len(kept) - 1) * 1000 / span_ms if span_ms > 0 else None
+
+
+def _columns(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> tuple[Int64s, Int64s, Int64s]:
+    """Return ledger id, entry id and time (ms) of the entries in INTERVALS that have a time, ``SAMPLE_LIMIT`` at most."""
+    import numpy as np
+
+    none = np.empty(0, dtype=np.int64)
+    parts = [(none, none, none)]
+    left = SAMPLE_LIMIT
+    for ledger_id, ids, times in _iter_parts(txn, topic, intervals):
+        ids, times = ids[:left], times[:left]
+        parts.append((np.full(len(ids), ledger_id, dtype=np.int64), ids, times))
+        left -= len(ids)
+        if left <= 0:
+            break
+    ledgers, entries, all_times = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return ledgers, entries, all_times
+
+
+def _iter_parts(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> Iterator[tuple[int, Int64s, Int64s]]:
+    from pulsar_admin.store.model.ledgers import iter_blocks
+
+    for start, end in intervals:
+        for ledger_id, first, last in iter_ledger_parts(topic, start, end):
+            for block in takewhile(partial(_begins_by, last), iter_blocks(txn, ledger_id, first)):
+                ids, times = _block_times(block)
+                wanted = (ids >= first) & (ids <= last)
+                yield ledger_id, ids[wanted], times[wanted]
+
+
+def _begins_by(last_entry: int, block: Block) -> bool:
+    return block.entry_id(0) <= last_entry
+
+
+def _block_times(block: Block) -> tuple[Int64s, Int64s]:
+    """Return the entry ids of BLOCK and their times; nothing when none has one."""
+    import numpy as np
+
+    low, high = block.header.auto_min_ms, block.header.auto_max_ms
+    if low > high:
+        none = np.empty(0, dtype=np.int64)
+        return none, none
+    slots = np.array(block.slots(), dtype=np.int64)
+    ids = slots + (block.entry_id(0) - int(slots[0]))
+    place = np.arange(len(ids)) / max(len(ids) - 1, 1)
+    return ids, np.maximum(low + (place * (high - low)).astype(np.int64), 0)

@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 _PROGRAM = """
 import hashlib, json, resource, sys
 from pathlib import Path
-from pulsar_admin.store.compaction.phases import Compaction, CompactionRules
-from pulsar_admin.store.compaction.prepare import SourceOptions, prepare
+from pulsar_admin.store.compaction.compactor import Compaction, CompactionRules
+from pulsar_admin.store.compaction.compactor import SourceOptions, prepare
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.names import parse_topic

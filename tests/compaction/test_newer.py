@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
+from pulsar_admin.store.compaction.compactor import Compaction, CompactionRules, SourceOptions, prepare
 from pulsar_admin.store.compaction.last_id import find_last_id
-from pulsar_admin.store.compaction.phases import Compaction, CompactionRules
-from pulsar_admin.store.compaction.prepare import SourceOptions, prepare
 from pulsar_admin.store.compaction.status import read_status
 from pulsar_admin.store.compaction.view import find_compacted_view
 from pulsar_admin.store.db.environment import open_store

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pulsar_admin as pa
-from pulsar_admin.store.compaction.phases import Compaction, CompactionRules
-from pulsar_admin.store.compaction.prepare import SourceOptions, prepare
+from pulsar_admin.store.compaction.compactor import Compaction, CompactionRules, SourceOptions, prepare
 from pulsar_admin.store.compaction.reading import iter_view
 from pulsar_admin.store.compaction.view import find_compacted_view, open_view
 from pulsar_admin.store.db.environment import open_store

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pulsar_admin.store.codec.cursor import CursorInfo
-from pulsar_admin.store.compaction import verification as kinds
-from pulsar_admin.store.compaction.verification import Verification
+from pulsar_admin.store.compaction import forms as kinds
+from pulsar_admin.store.compaction.forms import Verification
 from pulsar_admin.store.compaction.verify import verify_view
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.reader import open_reader

@@ -16,7 +16,7 @@ from pulsar_admin.store.db.delayed import Index, encode_index, index_key
 from pulsar_admin.store.db.delayed_rules import IndexRules, encode_rules, rules_key
 from pulsar_admin.store.db.environment import Store, open_store
 from pulsar_admin.store.delayed import build as building
-from pulsar_admin.store.delayed.partitions import PartitionSource
+from pulsar_admin.store.delayed.build import PartitionSource
 from pulsar_admin.store.errors import IndexCorrupt, Unsupported
 from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.reader import open_reader

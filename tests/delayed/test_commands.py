@@ -15,8 +15,8 @@ from pulsar_admin.store.changes.plan import ChangePart, Plan, apply_plan, put_va
 from pulsar_admin.store.codec.cursor import decode_cursor_info, encode_cursor_info
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.delayed.buckets import iter_buckets
 from pulsar_admin.store.delayed.runs import open_runs
+from pulsar_admin.store.delayed.trackers import iter_buckets
 from pulsar_admin.store.delayed.waiting import open_waiting
 from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.reader import open_reader

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pulsar_admin.store.db.delayed_entries import DelayedRows
-from pulsar_admin.store.delayed.places import Places, distinct
+from pulsar_admin.store.delayed.verify import Places, distinct
 
 Row = tuple[int, int, int]
 LEDGERS = (3, 10, 11, 2**40)

@@ -7,8 +7,15 @@ from typing import Any
 from pulsar_admin.store.db.delayed import Index, find_index
 from pulsar_admin.store.db.delayed_entries import DelayedRows
 from pulsar_admin.store.db.environment import Store
-from pulsar_admin.store.delayed.build import Wanted, apply_draft, draft_index, finish_draft, read_drafts, result_of
-from pulsar_admin.store.delayed.partitions import PartitionSource
+from pulsar_admin.store.delayed.build import (
+    PartitionSource,
+    Wanted,
+    apply_draft,
+    draft_index,
+    finish_draft,
+    read_drafts,
+    result_of,
+)
 from pulsar_admin.store.delayed.runs import open_runs
 from pulsar_admin.store.model.cursors import iter_backlog, read_cursor
 from pulsar_admin.store.model.reader import open_reader

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pulsar_admin.store.errors import Corrupt, StoreError, Unsupported
-from pulsar_admin.store.nacks import NegativeAcksTracker
+from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 from pulsar_admin.store.names import Position
 
 RUN_OF_256 = "0100000000000000000000003b300000010100ff0001007011ff00"  # ids 70000-70255, as Java wrote it

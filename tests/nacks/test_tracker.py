@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from pulsar_admin.store.errors import InvalidValue, StoreError
-from pulsar_admin.store.nacks import NegativeAcksTracker
 from pulsar_admin.store.nacks.buckets import DEFAULT_PRECISION_BITS, trim_lower_bits
-from pulsar_admin.store.nacks.tracker import UNKNOWN_PARTITION
+from pulsar_admin.store.nacks.tracker import UNKNOWN_PARTITION, NegativeAcksTracker
 from pulsar_admin.store.names import LONG_MAX, Position
 
 NOW = 1_700_000_000_000

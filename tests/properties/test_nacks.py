@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_admin.store.nacks import NegativeAcksTracker, segments, tracker
-from pulsar_admin.store.nacks.due import DueNacks
+from pulsar_admin.store.nacks import segments, tracker
+from pulsar_admin.store.nacks.tracker import DueNacks, NegativeAcksTracker
 from pulsar_admin.store.names import LONG_MAX, Position
 
 Nack = tuple[int, tuple[int, int]]

@@ -11,9 +11,9 @@ import pytest
 
 from pulsar_admin.store.codec.value import ValueSchema
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.dump.columns import HELPERS
 from pulsar_admin.store.dump.job import Dumped, iter_batches
 from pulsar_admin.store.dump.options import DumpOptions
+from pulsar_admin.store.dump.tables import HELPERS
 from pulsar_admin.store.errors import Unsupported
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.schemas import TopicSchemas

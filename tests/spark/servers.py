@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from importlib.metadata import distribution
 from pathlib import Path
 
-from pulsar_admin.store.engine.spark_workers import NEEDED
+from pulsar_admin.store.engine.spark import NEEDED
 
 
 def free_port() -> int:

@@ -13,9 +13,8 @@ import pytest
 from msgspec.structs import asdict
 
 from pulsar_admin.store.compaction.batches import MessageSource
+from pulsar_admin.store.compaction.compactor import Compaction, CompactionRules, SourceOptions, prepare
 from pulsar_admin.store.compaction.keys import Latest
-from pulsar_admin.store.compaction.phases import Compaction, CompactionRules
-from pulsar_admin.store.compaction.prepare import SourceOptions, prepare
 from pulsar_admin.store.compaction.verify import verify_view
 from pulsar_admin.store.compaction.view import find_compacted_view
 from pulsar_admin.store.db.environment import open_store

@@ -21,8 +21,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.db.environment import DATABASES, open_store
 from pulsar_admin.store.engine import spark as engine_on_spark
 from pulsar_admin.store.engine.local import LocalEngine
-from pulsar_admin.store.engine.operation import Engine
-from pulsar_admin.store.engine.packed import Packed
+from pulsar_admin.store.engine.operation import Engine, Packed
 from pulsar_admin.store.engine.slices import Cut, FileRange, local_files, plan_slices
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan import operations

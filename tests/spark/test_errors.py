@@ -70,7 +70,7 @@ _NO_ROOM = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker:
 ImportError: libarrow_substrait.so.2600: failed to map segment from shared object
 """
 _BUG = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
-  File "store/engine/packed.py", line 41, in pack_slice
+  File "store/engine/operation.py", line 41, in pack_slice
     except MemoryError as error:
 RuntimeError: odd
 """

@@ -17,7 +17,7 @@ SLOWLY = """
 import sys
 if any(word in " ".join(sys.orig_argv) for word in ("pulsar-admin", "forkserver", "pyspark")):
     import time
-    import pulsar_admin.store.engine.packed as packed
+    import pulsar_admin.store.engine.operation as packed
     pack = packed.pack_slice
     def pack_slowly(*arguments):
         time.sleep(0.7)

@@ -12,9 +12,9 @@ import pytest
 
 import pulsar_admin
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.dump.columns import HELPERS
 from pulsar_admin.store.dump.job import Dumped, iter_batches
 from pulsar_admin.store.dump.options import DumpOptions
+from pulsar_admin.store.dump.tables import HELPERS
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, read_topic

@@ -1,4 +1,4 @@
-"""The first entry of a large compacted ledger published at or after a time: the same function here, in processes and on Spark."""
+"""Entries of a compacted ledger as what is in them, and the first of many that was published at or after a time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,27 @@ from msgspec import Struct
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.compaction.reading import FoundInView, read_published
-from pulsar_admin.store.compaction.unwrap import unwrapped
 from pulsar_admin.store.compaction.view import CompactedView, parts_of_view
-from pulsar_admin.store.kernels.records import UNFRAMED
+from pulsar_admin.store.kernels import compaction as kernel
+from pulsar_admin.store.kernels.records import RECORD, UNFRAMED, read_payloads
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.operations import PlacesOperation, PlainFiles, run_places
-from pulsar_admin.store.scan.places import Places, PlacesReader, doubtful
+from pulsar_admin.store.scan.places import EntryBatch, Places, PlacesReader, doubtful
+
+_BEFORE_BYTES = 4 + 32  # size field and header of an entry, which are in front of what is in it
+
+
+def unwrapped(entries: EntryBatch) -> EntryBatch:
+    """Return ENTRIES, a compacted ledger's, as the topic's entries in them; what is not a compacted entry is empty, and no message."""
+    found = np.zeros(len(entries), kernel.ENTRY)
+    begins = entries.offsets + _BEFORE_BYTES + entries.rows["digest_bytes"]
+    kernel.read_entries(entries.data, begins, entries.offsets + 4 + entries.held, True, False, found)
+    starts = np.where(found["kind"] == kernel.BROKEN, found["end"], found["start"])
+    rows = np.zeros(len(entries), RECORD)
+    read_payloads(entries.data, starts, found["end"], rows)
+    offsets = starts - _BEFORE_BYTES
+    return EntryBatch(found["ledger_id"], found["entry_id"], entries.data, offsets, found["end"] - offsets - 4, rows)
 
 
 class FindPublished(Struct, PlacesOperation, frozen=True):
