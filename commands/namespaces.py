@@ -1,14 +1,31 @@
-"""``namespaces list``, ``topics``, ``policies``."""
+"""``namespaces``: made, their topics and cursors, and what is stored of them; ``commands.policies`` has the policies."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import click
 
 from pulsar_admin.context import App
-from pulsar_admin.options import NAMESPACE, command, pass_app
+from pulsar_admin.options import NAMESPACE, ParsedType, command, pass_app
 from pulsar_admin.store.changes.policies import shown_policies
-from pulsar_admin.store.errors import MetadataCorrupt, NamespaceNotFound
+from pulsar_admin.store.changes.resources import properties_of
+from pulsar_admin.store.codec.java import java_split, java_text
+from pulsar_admin.store.db.delayed_rules import parse_width_ms
+from pulsar_admin.store.errors import (
+    AlreadyExists,
+    InvalidValue,
+    MetadataCorrupt,
+    NamespaceNotFound,
+    NeedsBroker,
+    Refused,
+    ResourceNotFound,
+    StalePlan,
+    SubscriptionNotFound,
+)
 from pulsar_admin.store.names import NamespaceName
+from pulsar_admin.upstream import mirrored
 
 
 @command(
@@ -64,3 +81,489 @@ def policies(app: App, namespace: NamespaceName) -> None:
     """Show the policies of a namespace as they are stored."""
     with app.session.read() as txn:
         app.emit(shown_policies(txn, namespace))
+
+
+_BUNDLE_OPTION = click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="Only topics in this bundle.")
+
+
+@command(
+    "clear-backlog",
+    changes=True,
+    mirrors=True,
+    examples=[
+        "pulsar-admin namespaces clear-backlog public/default --dry-run",
+        "pulsar-admin namespaces clear-backlog public/default -s expire-me",
+    ],
+    output="One change: before and after of every subscription, what is skipped, and the undo command.",
+    errors=[NamespaceNotFound, SubscriptionNotFound, Refused, StalePlan],
+)
+@click.argument("namespace", type=NAMESPACE)
+@click.option("-s", "--sub", "subscription", help="Only this subscription.")
+@_BUNDLE_OPTION
+@click.option(
+    "-force",
+    "--force",
+    is_flag=True,
+    help="Accepted for scripts: no question is asked, because the change can be undone.",
+)
+@pass_app
+def clear_backlog(
+    app: App, namespace: NamespaceName, subscription: str | None, bundle: str | None, force: bool
+) -> None:
+    """Skip the whole backlog of a namespace's subscriptions.
+
+    System topics and the cursors of compaction and deduplication are not changed.
+    """
+    app.change(app.session.namespace(namespace).clear_backlog(subscription, bundle=bundle))
+
+
+@command(
+    "unsubscribe",
+    changes=True,
+    mirrors=True,
+    examples=["pulsar-admin namespaces unsubscribe public/default -s expire-me"],
+    output="One change: where the subscription stood in every topic, its backlog, and the undo command.",
+    errors=[NamespaceNotFound, SubscriptionNotFound, Refused, StalePlan],
+)
+@click.argument("namespace", type=NAMESPACE)
+@click.option("-s", "--sub", "subscription", required=True, help="The subscription.")
+@_BUNDLE_OPTION
+@pass_app
+def unsubscribe(app: App, namespace: NamespaceName, subscription: str, bundle: str | None) -> None:
+    """Remove a subscription from every topic of a namespace that has it.
+
+    Undo brings all of them back as they were.
+    """
+    app.change(app.session.namespace(namespace).unsubscribe(subscription, bundle=bundle))
+
+
+WIDTH = ParsedType("width", parse_width_ms, "WIDTH")
+_CHANGE = "The change: both parts of the policy before and after, times in ms, warnings, and the undo command."
+
+
+@command(
+    "enable-delayed-message",
+    changes=True,
+    examples=[
+        "pulsar-admin namespaces enable-delayed-message acme/delayed -p 5m -t 2s --dry-run",
+        "pulsar-admin namespaces enable-delayed-message public/default",
+    ],
+    output=_CHANGE,
+    errors=[NamespaceNotFound, InvalidValue, Refused, MetadataCorrupt, StalePlan],
+)
+@click.argument("namespace", type=NAMESPACE)
+@click.option(
+    "-p",
+    "--time-partition-granularity",
+    "granularity_ms",
+    type=WIDTH,
+    default="5m",
+    show_default=True,
+    help="Width of a partition of the index by due time: 30s, 5m, 1h, 3d, 2w. May grow, never shrink.",
+)
+@click.option(
+    "-t",
+    "--tick-duration",
+    "tick_ms",
+    type=WIDTH,
+    help="Width of a tick of the time wheel: 500ms, 1s, 5m; at most the granularity [1s; longer where ticks would be too many].",
+)
+@click.option(
+    "--split",
+    is_flag=True,
+    help="Let the granularity shrink: the partitions of indexes are cut anew.",
+)
+@pass_app
+def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int | None, split: bool) -> None:
+    """Enable delayed messages for all topics of a namespace.
+
+    Also sets Pulsar's own policy (active, tickTime) and keeps its maximum delay. Warns of a TTL or backlog quota that
+    would drop messages before they are due.
+    """
+    app.change(app.session.namespace(namespace).enable_delayed(granularity_ms, tick_ms, split=split))
+
+
+@command(
+    "disable-delayed-message",
+    changes=True,
+    examples=["pulsar-admin namespaces disable-delayed-message acme/delayed --dry-run"],
+    output=_CHANGE,
+    errors=[NamespaceNotFound, MetadataCorrupt, StalePlan],
+)
+@click.argument("namespace", type=NAMESPACE)
+@pass_app
+def disable(app: App, namespace: NamespaceName) -> None:
+    """Disable delayed messages for all topics of a namespace: a broker delivers everything at once."""
+    app.change(app.session.namespace(namespace).disable_delayed())
+
+
+_HELPS = {
+    "clusters": "Clusters, separated by commas; without them the one that the store is of.",
+    "force": "Also the topics in it; a broker needs forceDeleteNamespaceAllowed for that.",
+    "bundles": "How many bundles; 0: four.",
+    "bundle": "The bundle, LOWER_UPPER, such as 0x00000000_0x40000000.",
+    "bundle_type": "LARGEST: the bundle with most topics.",
+    "unload": "Of brokers alone: they do so when they start.",
+    "split_algorithm_name": "range_equally_divide (the default), topic_count_equally_divide or specified_positions_divide.",
+    "split_boundaries": "Where specified_positions_divide splits; may be repeated.",
+    "topic_list": "Only this topic, or the partitions of it; may be repeated.",
+    "properties": "KEY=VALUE; may be repeated.",
+    "key": "Name of the property.",
+    "value": "Value of the property.",
+    "role": "The role.",
+    "roles": "Roles, separated by commas, in place of those that there are.",
+    "actions": "What it may do in place of what it might: produce, consume, functions, sources, sinks, packages.",
+    "subscription": "The subscription.",
+    "group": "The anti-affinity group.",
+    "tenant": "Whose namespaces.",
+    "cluster": "The cluster; what others know is not here.",
+    "primary_group": "Groups of bookies that keep its data, separated by commas.",
+    "secondary_group": "Groups where the primary ones are too small, separated by commas.",
+    "migrated": "It is migrated; without this it is not.",
+}
+_READS: Any = {"helps": _HELPS, "errors": [NamespaceNotFound, MetadataCorrupt]}  # Any: keywords of click
+_SETS: Any = {
+    "helps": _HELPS,
+    "changes": True,
+    "errors": [NamespaceNotFound, InvalidValue, MetadataCorrupt],
+}
+_PERMISSION: Any = {
+    "helps": _HELPS,
+    "changes": True,
+    "errors": [NamespaceNotFound, InvalidValue, ResourceNotFound],
+}
+
+
+# -- made, and their bundles ------------------------------------------------------------------------------------------
+
+
+@mirrored(
+    "namespaces create",
+    changes=True,
+    helps=_HELPS,
+    examples=["pulsar-admin namespaces create acme/new --bundles 8 --dry-run"],
+    errors=[NamespaceNotFound, AlreadyExists, Refused, InvalidValue],
+)
+def create(app: App, namespace: NamespaceName, clusters: tuple[str, ...], bundles: int) -> None:
+    """Make a namespace."""
+    app.change(app.session.api.create_namespace(str(namespace), clusters=clusters, bundles=bundles))
+
+
+@mirrored(
+    "namespaces list-cluster",
+    examples=[],
+    elsewhere=["pulsar-admin namespaces list-cluster acme/standalone"],
+    output="Names, one a line.",
+    errors=[InvalidValue, ResourceNotFound],
+    hidden=True,
+)
+def list_cluster(app: App, params: str) -> None:
+    """List the namespaces of TENANT/CLUSTER that have a cluster in their name."""
+    tenant, slash, cluster = params.partition("/")
+    if not slash or "/" in cluster:
+        raise InvalidValue("Parameter format is incorrect", hint="write TENANT/CLUSTER", value=params)
+    app.answer(app.session.resources.cluster(cluster).namespaces(tenant))
+
+
+@mirrored(
+    "namespaces delete",
+    changes=True,
+    helps=_HELPS,
+    examples=["pulsar-admin namespaces delete acme/iot --force --dry-run"],
+    errors=[NamespaceNotFound, Refused],
+)
+def delete(app: App, namespace: NamespaceName, force: bool) -> None:
+    """Delete a namespace without topics; with --force also its topics, subscriptions, ledgers and schemas.
+
+    Undo restores all of it until it is exported.
+    """
+    app.change(app.session.api.delete_namespace(str(namespace), force=force))
+
+
+@mirrored("namespaces bundles", examples=["pulsar-admin namespaces bundles acme/iot"], **_READS)
+def show_bundles(app: App, namespace: NamespaceName) -> None:
+    """Show the bounds of a namespace's bundles."""
+    app.answer(app.session.namespace(namespace).bundles())
+
+
+@mirrored(
+    "namespaces split-bundle",
+    changes=True,
+    helps=_HELPS,
+    examples=["pulsar-admin namespaces split-bundle acme/iot --bundle-type LARGEST --dry-run"],
+    errors=[NamespaceNotFound, InvalidValue, NeedsBroker],
+)
+def split_bundle(
+    app: App,
+    namespace: NamespaceName,
+    bundle: str | None,
+    bundle_type: str | None,
+    unload: bool,
+    split_algorithm_name: str | None,
+    split_boundaries: tuple[str, ...],
+) -> None:
+    """Split a bundle of a namespace."""
+    plan = app.session.namespace(namespace).split_bundle(
+        bundle,
+        bundle_type=bundle_type,
+        algorithm=split_algorithm_name or "range_equally_divide",
+        boundaries=_numbers(split_boundaries),
+    )
+    app.change(plan)
+
+
+def _numbers(texts: tuple[str, ...]) -> Iterator[int]:
+    try:
+        yield from map(int, texts)
+    except ValueError as error:
+        raise InvalidValue(
+            f"--split-boundaries: {', '.join(texts)} is not a long", hint="write decimal numbers"
+        ) from error
+
+
+@mirrored(
+    "namespaces get-topic-positions",
+    examples=["pulsar-admin namespaces get-topic-positions acme/iot --bundle 0x00000000_0xffffffff"],
+    **_READS,
+)
+def topic_positions(app: App, namespace: NamespaceName, bundle: str | None, topic_list: tuple[str, ...]) -> None:
+    """Show the hashes of the persistent topics in a bundle."""
+    if bundle is None:
+        raise InvalidValue("Must pass one of the params: --bundle ")
+    app.answer(app.session.namespace(namespace).topic_hashes(bundle, topic_list))
+
+
+# -- properties -------------------------------------------------------------------------------------------------------
+
+
+@mirrored("namespaces get-properties", examples=["pulsar-admin namespaces get-properties acme/iot"], **_READS)
+def get_properties(app: App, namespace: NamespaceName) -> None:
+    """Show the properties of a namespace."""
+    app.answer(app.session.namespace(namespace).properties())
+
+
+@mirrored(
+    "namespaces get-property",
+    examples=[],
+    elsewhere=["pulsar-admin namespaces get-property acme/iot -k owner"],
+    **_READS,
+)
+def get_property(app: App, namespace: NamespaceName, key: str) -> None:
+    """Show a property of a namespace, null if it does not exist."""
+    app.answer(app.session.namespace(namespace).properties().get(key))
+
+
+@mirrored(
+    "namespaces set-property",
+    examples=["pulsar-admin namespaces set-property acme/iot -k owner -v ops --dry-run"],
+    **_SETS,
+)
+def set_property(app: App, namespace: NamespaceName, key: str, value: str) -> None:
+    """Set a property of a namespace."""
+    if not key or not value:
+        raise InvalidValue("--key, --value: neither may be empty", hint="set-properties takes an empty value")
+    app.change(app.session.namespace(namespace).set_property(key, value))
+
+
+@mirrored(
+    "namespaces set-properties",
+    examples=["pulsar-admin namespaces set-properties acme/iot -p owner=ops --dry-run"],
+    **_SETS,
+)
+def set_properties(app: App, namespace: NamespaceName, properties: tuple[str, ...]) -> None:
+    """Set properties of a namespace and keep the others."""
+    app.change(app.session.namespace(namespace).set_properties(properties_of(properties)))
+
+
+@mirrored(
+    "namespaces remove-property",
+    examples=[],
+    elsewhere=["pulsar-admin namespaces remove-property acme/iot -k owner"],
+    **{**_SETS, "output": "The value that it had, or null."},
+)
+def remove_property(app: App, namespace: NamespaceName, key: str) -> None:
+    """Remove a property of a namespace."""
+    value = app.session.namespace(namespace).properties().get(key)
+    app.change(app.session.namespace(namespace).remove_property(key))
+    if app.settings.output is None:
+        app.answer(value)
+
+
+@mirrored(
+    "namespaces clear-properties", examples=["pulsar-admin namespaces clear-properties acme/iot --dry-run"], **_SETS
+)
+def clear_properties(app: App, namespace: NamespaceName) -> None:
+    """Remove all properties of a namespace."""
+    app.change(app.session.namespace(namespace).clear_properties())
+
+
+# -- permissions ------------------------------------------------------------------------------------------------------
+
+
+@mirrored("namespaces permissions", examples=[], elsewhere=["pulsar-admin namespaces permissions acme/iot"], **_READS)
+def permissions(app: App, namespace: NamespaceName) -> None:
+    """Show the permissions of roles on a namespace."""
+    app.answer_map(app.session.namespace(namespace).permissions(), java_text)
+
+
+@mirrored(
+    "namespaces grant-permission",
+    examples=["pulsar-admin namespaces grant-permission acme/iot --role app --actions produce,consume --dry-run"],
+    **_PERMISSION,
+)
+def grant(app: App, namespace: NamespaceName, role: str, actions: tuple[str, ...]) -> None:
+    """Grant a role permissions on a namespace, replacing those it had."""
+    app.change(app.session.namespace(namespace).grant_permission(role, actions))
+
+
+@mirrored(
+    "namespaces revoke-permission",
+    examples=["pulsar-admin namespaces revoke-permission acme/iot --role app --dry-run"],
+    **_PERMISSION,
+)
+def revoke(app: App, namespace: NamespaceName, role: str) -> None:
+    """Revoke a role's permissions on a namespace."""
+    app.change(app.session.namespace(namespace).revoke_permission(role))
+
+
+@mirrored(
+    "namespaces subscription-permission",
+    examples=[],
+    elsewhere=["pulsar-admin namespaces subscription-permission acme/iot"],
+    **_READS,
+)
+def subscription_permissions(app: App, namespace: NamespaceName) -> None:
+    """Show the roles of each subscription that is restricted to some roles."""
+    app.answer_map(app.session.namespace(namespace).subscription_permissions(), java_text)
+
+
+@mirrored(
+    "namespaces grant-subscription-permission",
+    examples=["pulsar-admin namespaces grant-subscription-permission acme/iot -s workers --roles app --dry-run"],
+    **_PERMISSION,
+)
+def grant_subscription(app: App, namespace: NamespaceName, subscription: str, roles: tuple[str, ...]) -> None:
+    """Restrict a subscription name in a namespace to some roles."""
+    app.change(app.session.namespace(namespace).grant_subscription_permission(subscription, roles))
+
+
+@mirrored(
+    "namespaces revoke-subscription-permission",
+    examples=[],
+    elsewhere=["pulsar-admin namespaces revoke-subscription-permission acme/iot -s workers --role app"],
+    **_PERMISSION,
+)
+def revoke_subscription(app: App, namespace: NamespaceName, subscription: str, role: str) -> None:
+    """Revoke a role's access to a subscription; without any role left, all roles may use it again."""
+    app.change(app.session.namespace(namespace).revoke_subscription_permission(subscription, role))
+
+
+# -- clusters ---------------------------------------------------------------------------------------------------------
+
+
+@mirrored(
+    "namespaces get-allowed-clusters",
+    examples=[],
+    elsewhere=["pulsar-admin namespaces get-allowed-clusters acme/iot"],
+    **_READS,
+)
+def allowed_clusters(app: App, namespace: NamespaceName) -> None:
+    """List the clusters that a namespace may replicate to; an empty list means those of its tenant."""
+    app.answer(app.session.namespace(namespace).allowed_clusters())
+
+
+@mirrored(
+    "namespaces set-allowed-clusters",
+    examples=["pulsar-admin namespaces set-allowed-clusters acme/iot --clusters standalone --dry-run"],
+    **{**_SETS, "errors": [NamespaceNotFound, Refused]},
+)
+def set_allowed_clusters(app: App, namespace: NamespaceName, clusters: str) -> None:
+    """Set the clusters that a namespace may replicate to."""
+    app.change(app.session.namespace(namespace).set_allowed_clusters(java_split(clusters)))
+
+
+# -- what one cluster alone knows -------------------------------------------------------------------------------------
+
+
+@mirrored(
+    "namespaces get-anti-affinity-group",
+    examples=["pulsar-admin namespaces get-anti-affinity-group acme/iot"],
+    **_READS,
+)
+def anti_affinity(app: App, namespace: NamespaceName) -> None:
+    """Show the anti-affinity group of a namespace, an empty line if it has none."""
+    app.answer(app.session.namespace(namespace).anti_affinity_group() or "")
+
+
+@mirrored(
+    "namespaces set-anti-affinity-group",
+    examples=["pulsar-admin namespaces set-anti-affinity-group acme/iot --group heavy --dry-run"],
+    **_SETS,
+)
+def set_anti_affinity(app: App, namespace: NamespaceName, group: str) -> None:
+    """Put a namespace into a group whose members brokers keep apart."""
+    app.change(app.session.namespace(namespace).set_anti_affinity_group(group))
+
+
+@mirrored(
+    "namespaces delete-anti-affinity-group",
+    examples=["pulsar-admin namespaces delete-anti-affinity-group acme/iot --dry-run"],
+    **_SETS,
+)
+def delete_anti_affinity(app: App, namespace: NamespaceName) -> None:
+    """Take a namespace out of its anti-affinity group."""
+    app.change(app.session.namespace(namespace).delete_anti_affinity_group())
+
+
+@mirrored(
+    "namespaces get-anti-affinity-namespaces",
+    examples=[],
+    elsewhere=["pulsar-admin namespaces get-anti-affinity-namespaces --tenant acme --cluster standalone --group heavy"],
+    **{**_READS, "errors": [ResourceNotFound, InvalidValue]},
+)
+def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: str) -> None:
+    """List the namespaces of a tenant in an anti-affinity group."""
+    if tenant is None:
+        raise InvalidValue("Tenant should not be null")
+    app.answer(app.session.resources.cluster(cluster).anti_affinity_namespaces(tenant, group))
+
+
+@mirrored(
+    "namespaces get-bookie-affinity-group",
+    examples=[],
+    elsewhere=["pulsar-admin namespaces get-bookie-affinity-group acme/iot"],
+    **_READS,
+)
+def bookie_affinity(app: App, namespace: NamespaceName) -> None:
+    """Show the bookie groups that store a namespace's data, null if all do."""
+    app.answer(app.session.namespace(namespace).bookie_affinity_group())
+
+
+@mirrored(
+    "namespaces set-bookie-affinity-group",
+    examples=["pulsar-admin namespaces set-bookie-affinity-group acme/iot --primary-group fast --dry-run"],
+    **_SETS,
+)
+def set_bookie_affinity(app: App, namespace: NamespaceName, primary_group: str, secondary_group: str | None) -> None:
+    """Restrict a namespace's data to some bookie groups."""
+    app.change(app.session.namespace(namespace).set_bookie_affinity_group(primary_group, secondary_group))
+
+
+@mirrored(
+    "namespaces delete-bookie-affinity-group",
+    examples=["pulsar-admin namespaces delete-bookie-affinity-group acme/iot --dry-run"],
+    **_SETS,
+)
+def delete_bookie_affinity(app: App, namespace: NamespaceName) -> None:
+    """Let all bookies store a namespace's data."""
+    app.change(app.session.namespace(namespace).delete_bookie_affinity_group())
+
+
+@mirrored(
+    "namespaces update-migration-state",
+    examples=["pulsar-admin namespaces update-migration-state acme/iot --migrated --dry-run"],
+    **_SETS,
+)
+def update_migration(app: App, namespace: NamespaceName, migrated: bool) -> None:
+    """Set whether a namespace is migrated to the target of its cluster."""
+    app.change(app.session.namespace(namespace).set_migrated(migrated))

@@ -111,15 +111,15 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Check the store: files, index, owners, audit log, and whether metadata, ledgers and cursors agree.",
         ),
         "refresh": Row(
-            "pulsar_admin.commands.store.refreshing:refresh",
+            "pulsar_admin.commands.store.importing:refresh",
             "Bring the store up to date with the directory it was imported from.",
         ),
         "index": Row(
-            "pulsar_admin.commands.store.refreshing:index",
+            "pulsar_admin.commands.store.importing:index",
             "Rebuild the location and time index from the files and compare it with the existing one.",
         ),
         "annotate": Row(
-            "pulsar_admin.commands.store.annotate:annotate",
+            "pulsar_admin.commands.store.history:annotate",
             "Write the first and last publish time (PIP-345) of closed ledgers into their topics' metadata.",
         ),
         "usage": Row(
@@ -127,19 +127,19 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Show what uses the disk, what is dead, and what garbage collection would free.",
         ),
         "preflight": Row(
-            "pulsar_admin.commands.store.preflight:preflight",
+            "pulsar_admin.commands.store.recover:preflight",
             "Show what bookies would delete if they started with this metadata.",
         ),
         "reclaim": Row(
-            "pulsar_admin.commands.store.reclaim:reclaim",
+            "pulsar_admin.commands.store.bookie_disks:reclaim",
             "Free the disks of a stopped, full bookie: garbage collection and compaction of its entry logs.",
         ),
         "salvage": Row(
-            "pulsar_admin.commands.store.salvage:salvage",
+            "pulsar_admin.commands.store.bookie_disks:salvage",
             "Rebuild the index of a stopped bookie, and truncate a journal that prevents it from starting.",
         ),
         "clone": Row(
-            "pulsar_admin.commands.store.clone:clone",
+            "pulsar_admin.commands.store.export:clone",
             "Write the store's cluster as one standalone directory that can be started.",
         ),
         "history": Row(
@@ -151,7 +151,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Show the differences between the metadata of two stores, or of two moments, by topic.",
         ),
         "bundle": Row(
-            "pulsar_admin.commands.store.bundle:bundle",
+            "pulsar_admin.commands.store.export:bundle",
             "Write metadata, index and findings into FILE, to share with others.",
         ),
         "log": Row(
@@ -172,7 +172,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "pulsar_admin.commands.store.clusters:cluster",
             "Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.",
         ),
-        "bundle": Row("pulsar_admin.commands.store.bundle:import_bundle", "Make a store of the incident bundle FILE."),
+        "bundle": Row("pulsar_admin.commands.store.export:import_bundle", "Make a store of the incident bundle FILE."),
         "tables": Row(
             "pulsar_admin.commands.store.tables:import_tables",
             "Make a store of the tables that `store export tables` wrote.",
@@ -188,7 +188,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Add the cluster's metadata to a store that has only bookies.",
         ),
         "offload": Row(
-            "pulsar_admin.commands.store.offloads:add_offload",
+            "pulsar_admin.commands.store.clusters:add_offload",
             "Add ledgers that were offloaded to tiered storage to the store.",
         ),
     },
@@ -216,7 +216,9 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "pulsar_admin.commands.topics.internals:partitioned_stats_internal",
             "Show the ledgers and cursors of every partition of a topic.",
         ),
-        "info-internal": Row("pulsar_admin.commands.topics.info:info_internal", "Show the stored metadata of a topic."),
+        "info-internal": Row(
+            "pulsar_admin.commands.topics.stats:info_internal", "Show the stored metadata of a topic."
+        ),
         "subscriptions": Row(
             "pulsar_admin.commands.topics.listing:subscriptions", "List the subscriptions of a topic."
         ),
@@ -225,7 +227,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Explain why a subscription is where it is, or why bytes stay on disk.",
         ),
         "describe": Row(
-            "pulsar_admin.commands.topics.describing:describe", "Show everything known about a topic on one screen."
+            "pulsar_admin.commands.topics.listing:describe", "Show everything known about a topic on one screen."
         ),
         "subscription-history": Row(
             "pulsar_admin.commands.topics.ack_history:subscription_history",
@@ -246,17 +248,17 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Show the first messages of a subscription's backlog.",
         ),
         "read": Row(
-            "pulsar_admin.commands.topics.read:read",
+            "pulsar_admin.commands.topics.messages:read",
             "Read the messages of a topic: batches split, chunks joined, payloads decompressed.",
         ),
         "search": Row(
-            "pulsar_admin.commands.topics.search:search",
+            "pulsar_admin.commands.topics.messages:search",
             "Search the messages of topics: by key, property, producer, time, payload or value.",
         ),
         "get-backlog-size": Row(
-            "pulsar_admin.commands.topics.backlog:get_backlog_size", "Show how many bytes follow a position."
+            "pulsar_admin.commands.topics.stats:get_backlog_size", "Show how many bytes follow a position."
         ),
-        "analyze-backlog": Row("pulsar_admin.commands.topics.backlog:analyze", "Count a subscription's backlog."),
+        "analyze-backlog": Row("pulsar_admin.commands.topics.stats:analyze", "Count a subscription's backlog."),
         "find-by-time": Row(
             "pulsar_admin.commands.topics.find:find_by_time",
             "Find the first entry at or after a point in time.",
@@ -270,7 +272,8 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Show the id of the entry with an index assigned by the broker.",
         ),
         "find-by-index": Row(
-            "pulsar_admin.commands.topics.index:find_by_index", "Find a message by the index assigned by the broker."
+            "pulsar_admin.commands.topics.message_id:find_by_index",
+            "Find a message by the index assigned by the broker.",
         ),
         "dump": Row(
             "pulsar_admin.commands.topics.dumping:dump", "Write messages or entries of topics as JSON lines or Parquet."
@@ -285,7 +288,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "pulsar_admin.commands.topics.clocks:timeline", "Plot how many entries, messages and bytes arrived when."
         ),
         "reset-cursor": Row(
-            "pulsar_admin.commands.topics.reset:reset_cursor",
+            "pulsar_admin.commands.topics.cursors:reset_cursor",
             "Move a subscription so that redelivery starts at a time or a position.",
         ),
         "expire": Row(
@@ -308,22 +311,24 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "pulsar_admin.commands.topics.cursors:create_subscription", "Create a subscription at a position."
         ),
         "unsubscribe": Row("pulsar_admin.commands.topics.cursors:unsubscribe", "Remove a subscription."),
-        "create": Row("pulsar_admin.commands.topics.making:create", "Create a topic without partitions."),
+        "create": Row("pulsar_admin.commands.topics.lifecycle:create", "Create a topic without partitions."),
         "create-partitioned-topic": Row(
-            "pulsar_admin.commands.topics.making:create_partitioned", "Create a partitioned topic and its partitions."
+            "pulsar_admin.commands.topics.lifecycle:create_partitioned",
+            "Create a partitioned topic and its partitions.",
         ),
         "create-missed-partitions": Row(
-            "pulsar_admin.commands.topics.making:create_missed", "Create the missing partitions of a partitioned topic."
+            "pulsar_admin.commands.topics.lifecycle:create_missed",
+            "Create the missing partitions of a partitioned topic.",
         ),
         "update-partitioned-topic": Row(
-            "pulsar_admin.commands.topics.making:update_partitioned", "Add partitions to a partitioned topic."
+            "pulsar_admin.commands.topics.lifecycle:update_partitioned", "Add partitions to a partitioned topic."
         ),
         "create-shadow-topic": Row(
-            "pulsar_admin.commands.topics.making:create_shadow",
+            "pulsar_admin.commands.topics.lifecycle:create_shadow",
             "Create a shadow topic: it shows the entries of another topic and has its own subscriptions.",
         ),
         "get-shadow-source": Row(
-            "pulsar_admin.commands.topics.making:get_shadow_source", "Show the source topic of a shadow topic."
+            "pulsar_admin.commands.topics.lifecycle:get_shadow_source", "Show the source topic of a shadow topic."
         ),
         "get-properties": Row("pulsar_admin.commands.topics.properties:get", "Show the properties of a topic."),
         "update-properties": Row(
@@ -360,46 +365,46 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "pulsar_admin.commands.topics.status:offload_status", "Show whether ledgers of a topic are being offloaded."
         ),
         "terminate": Row(
-            "pulsar_admin.commands.topics.ending:terminate", "Terminate a topic: no more messages can be added."
+            "pulsar_admin.commands.topics.lifecycle:terminate", "Terminate a topic: no more messages can be added."
         ),
         "partitioned-terminate": Row(
-            "pulsar_admin.commands.topics.ending:partitioned_terminate",
+            "pulsar_admin.commands.topics.lifecycle:partitioned_terminate",
             "Terminate all partitions of a topic: no more messages can be added.",
         ),
         "trim-topic": Row(
-            "pulsar_admin.commands.topics.ending:trim",
+            "pulsar_admin.commands.topics.lifecycle:trim",
             "Delete the ledgers of a topic that every subscription has consumed and retention does not keep, except the last one.",
         ),
         "truncate": Row(
-            "pulsar_admin.commands.topics.ending:truncate",
+            "pulsar_admin.commands.topics.lifecycle:truncate",
             "Move every subscription of a topic to its end and delete its ledgers except the last one, regardless of retention.",
         ),
         "undelete": Row(
-            "pulsar_admin.commands.topics.undelete:undelete",
+            "pulsar_admin.commands.topics.lifecycle:undelete",
             "Restore deleted topics, or trimmed parts of topics, if bookies still have the entries.",
         ),
         "restore": Row(
-            "pulsar_admin.commands.topics.undelete:restore",
+            "pulsar_admin.commands.topics.lifecycle:restore",
             "Restore a topic as it was at a point in time: its ledgers, and its subscriptions at their positions.",
         ),
         "delete": Row(
-            "pulsar_admin.commands.topics.ending:delete",
+            "pulsar_admin.commands.topics.lifecycle:delete",
             "Delete a topic with its subscriptions, ledgers, schema and policies.",
         ),
         "delete-partitioned-topic": Row(
-            "pulsar_admin.commands.topics.ending:delete_partitioned",
+            "pulsar_admin.commands.topics.lifecycle:delete_partitioned",
             "Delete a partitioned topic and its partitions with their subscriptions, ledgers, schema and policies.",
         ),
         "permissions": Row(
-            "pulsar_admin.commands.topics.permissions:permissions",
+            "pulsar_admin.commands.topics.properties:permissions",
             "Show the permissions of roles on a topic: its own, and those of its namespace.",
         ),
         "grant-permission": Row(
-            "pulsar_admin.commands.topics.permissions:grant",
+            "pulsar_admin.commands.topics.properties:grant",
             "Grant a role permissions on a topic, replacing those it had on the topic.",
         ),
         "revoke-permission": Row(
-            "pulsar_admin.commands.topics.permissions:revoke",
+            "pulsar_admin.commands.topics.properties:revoke",
             "Revoke a role's permissions on a topic; those on the namespace are kept.",
         ),
     },
@@ -434,122 +439,112 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "topics": Row("pulsar_admin.commands.namespaces:topics", "List the topics of a namespace.", ("destinations",)),
         "list-cluster": Row(
-            "pulsar_admin.commands.namespaces_resources:list_cluster",
+            "pulsar_admin.commands.namespaces:list_cluster",
             "List the namespaces of TENANT/CLUSTER that have a cluster in their name.",
         ),
         "policies": Row(
             "pulsar_admin.commands.namespaces:policies", "Show the policies of a namespace as they are stored."
         ),
         "clear-backlog": Row(
-            "pulsar_admin.commands.namespaces_cursors:clear_backlog",
+            "pulsar_admin.commands.namespaces:clear_backlog",
             "Skip the whole backlog of a namespace's subscriptions.",
         ),
         "unsubscribe": Row(
-            "pulsar_admin.commands.namespaces_cursors:unsubscribe",
+            "pulsar_admin.commands.namespaces:unsubscribe",
             "Remove a subscription from every topic of a namespace that has it.",
         ),
         "enable-delayed-message": Row(
-            "pulsar_admin.commands.namespaces_delayed:enable", "Enable delayed messages for all topics of a namespace."
+            "pulsar_admin.commands.namespaces:enable", "Enable delayed messages for all topics of a namespace."
         ),
         "disable-delayed-message": Row(
-            "pulsar_admin.commands.namespaces_delayed:disable",
+            "pulsar_admin.commands.namespaces:disable",
             "Disable delayed messages for all topics of a namespace: a broker delivers everything at once.",
         ),
-        "create": Row("pulsar_admin.commands.namespaces_resources:create", "Make a namespace."),
+        "create": Row("pulsar_admin.commands.namespaces:create", "Make a namespace."),
         "delete": Row(
-            "pulsar_admin.commands.namespaces_resources:delete",
+            "pulsar_admin.commands.namespaces:delete",
             "Delete a namespace without topics; with --force also its topics, subscriptions, ledgers and schemas.",
         ),
-        "bundles": Row(
-            "pulsar_admin.commands.namespaces_resources:show_bundles", "Show the bounds of a namespace's bundles."
-        ),
-        "split-bundle": Row(
-            "pulsar_admin.commands.namespaces_resources:split_bundle", "Split a bundle of a namespace."
-        ),
+        "bundles": Row("pulsar_admin.commands.namespaces:show_bundles", "Show the bounds of a namespace's bundles."),
+        "split-bundle": Row("pulsar_admin.commands.namespaces:split_bundle", "Split a bundle of a namespace."),
         "get-topic-positions": Row(
-            "pulsar_admin.commands.namespaces_resources:topic_positions",
+            "pulsar_admin.commands.namespaces:topic_positions",
             "Show the hashes of the persistent topics in a bundle.",
         ),
-        "get-properties": Row(
-            "pulsar_admin.commands.namespaces_resources:get_properties", "Show the properties of a namespace."
-        ),
+        "get-properties": Row("pulsar_admin.commands.namespaces:get_properties", "Show the properties of a namespace."),
         "get-property": Row(
-            "pulsar_admin.commands.namespaces_resources:get_property",
+            "pulsar_admin.commands.namespaces:get_property",
             "Show a property of a namespace, null if it does not exist.",
         ),
-        "set-property": Row(
-            "pulsar_admin.commands.namespaces_resources:set_property", "Set a property of a namespace."
-        ),
+        "set-property": Row("pulsar_admin.commands.namespaces:set_property", "Set a property of a namespace."),
         "set-properties": Row(
-            "pulsar_admin.commands.namespaces_resources:set_properties",
+            "pulsar_admin.commands.namespaces:set_properties",
             "Set properties of a namespace and keep the others.",
         ),
-        "remove-property": Row(
-            "pulsar_admin.commands.namespaces_resources:remove_property", "Remove a property of a namespace."
-        ),
+        "remove-property": Row("pulsar_admin.commands.namespaces:remove_property", "Remove a property of a namespace."),
         "clear-properties": Row(
-            "pulsar_admin.commands.namespaces_resources:clear_properties", "Remove all properties of a namespace."
+            "pulsar_admin.commands.namespaces:clear_properties", "Remove all properties of a namespace."
         ),
         "permissions": Row(
-            "pulsar_admin.commands.namespaces_resources:permissions", "Show the permissions of roles on a namespace."
+            "pulsar_admin.commands.namespaces:permissions", "Show the permissions of roles on a namespace."
         ),
         "grant-permission": Row(
-            "pulsar_admin.commands.namespaces_resources:grant",
+            "pulsar_admin.commands.namespaces:grant",
             "Grant a role permissions on a namespace, replacing those it had.",
         ),
         "revoke-permission": Row(
-            "pulsar_admin.commands.namespaces_resources:revoke", "Revoke a role's permissions on a namespace."
+            "pulsar_admin.commands.namespaces:revoke", "Revoke a role's permissions on a namespace."
         ),
         "subscription-permission": Row(
-            "pulsar_admin.commands.namespaces_resources:subscription_permissions",
+            "pulsar_admin.commands.namespaces:subscription_permissions",
             "Show the roles of each subscription that is restricted to some roles.",
         ),
         "grant-subscription-permission": Row(
-            "pulsar_admin.commands.namespaces_resources:grant_subscription",
+            "pulsar_admin.commands.namespaces:grant_subscription",
             "Restrict a subscription name in a namespace to some roles.",
         ),
         "revoke-subscription-permission": Row(
-            "pulsar_admin.commands.namespaces_resources:revoke_subscription",
+            "pulsar_admin.commands.namespaces:revoke_subscription",
             "Revoke a role's access to a subscription; without any role left, all roles may use it again.",
         ),
         "get-allowed-clusters": Row(
-            "pulsar_admin.commands.namespaces_resources:allowed_clusters",
+            "pulsar_admin.commands.namespaces:allowed_clusters",
             "List the clusters that a namespace may replicate to; an empty list means those of its tenant.",
         ),
         "set-allowed-clusters": Row(
-            "pulsar_admin.commands.namespaces_resources:set_allowed_clusters",
+            "pulsar_admin.commands.namespaces:set_allowed_clusters",
             "Set the clusters that a namespace may replicate to.",
         ),
         "get-anti-affinity-group": Row(
-            "pulsar_admin.commands.namespaces_resources:anti_affinity",
+            "pulsar_admin.commands.namespaces:anti_affinity",
             "Show the anti-affinity group of a namespace, an empty line if it has none.",
         ),
         "set-anti-affinity-group": Row(
-            "pulsar_admin.commands.namespaces_resources:set_anti_affinity",
+            "pulsar_admin.commands.namespaces:set_anti_affinity",
             "Put a namespace into a group whose members brokers keep apart.",
         ),
         "delete-anti-affinity-group": Row(
-            "pulsar_admin.commands.namespaces_resources:delete_anti_affinity",
+            "pulsar_admin.commands.namespaces:delete_anti_affinity",
             "Take a namespace out of its anti-affinity group.",
         ),
         "get-anti-affinity-namespaces": Row(
-            "pulsar_admin.commands.namespaces_resources:anti_affinity_namespaces",
+            "pulsar_admin.commands.namespaces:anti_affinity_namespaces",
             "List the namespaces of a tenant in an anti-affinity group.",
         ),
         "get-bookie-affinity-group": Row(
-            "pulsar_admin.commands.namespaces_resources:bookie_affinity",
+            "pulsar_admin.commands.namespaces:bookie_affinity",
             "Show the bookie groups that store a namespace's data, null if all do.",
         ),
         "set-bookie-affinity-group": Row(
-            "pulsar_admin.commands.namespaces_resources:set_bookie_affinity",
+            "pulsar_admin.commands.namespaces:set_bookie_affinity",
             "Restrict a namespace's data to some bookie groups.",
         ),
         "delete-bookie-affinity-group": Row(
-            "pulsar_admin.commands.namespaces_resources:delete_bookie_affinity",
+            "pulsar_admin.commands.namespaces:delete_bookie_affinity",
             "Let all bookies store a namespace's data.",
         ),
         "update-migration-state": Row(
-            "pulsar_admin.commands.namespaces_resources:update_migration",
+            "pulsar_admin.commands.namespaces:update_migration",
             "Set whether a namespace is migrated to the target of its cluster.",
         ),
     },
@@ -738,7 +733,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Compact topics: keep the latest message of every key in a new compacted ledger.",
         ),
         "explain": Row(
-            "pulsar_admin.commands.compaction.explaining:explain",
+            "pulsar_admin.commands.compaction.checking:explain",
             "Show every message of a key, whether compaction keeps it, and why.",
         ),
         "verify": Row(
@@ -756,37 +751,33 @@ COMMANDS: dict[str, dict[str, Row]] = {
     },
     "delayed": {
         "build": Row(
-            "pulsar_admin.commands.delayed.building:build",
+            "pulsar_admin.commands.delayed:build",
             "Build the index of delayed messages, or bring it up to date.",
         ),
         "due": Row(
-            "pulsar_admin.commands.delayed.listing:due",
+            "pulsar_admin.commands.delayed:due",
             "List the delayed messages that a broker would dispatch up to a point in time.",
         ),
-        "histogram": Row(
-            "pulsar_admin.commands.delayed.listing:histogram", "Plot how many delayed messages fall due when."
-        ),
+        "histogram": Row("pulsar_admin.commands.delayed:histogram", "Plot how many delayed messages fall due when."),
         "replay": Row(
-            "pulsar_admin.commands.delayed.replaying:replay",
+            "pulsar_admin.commands.delayed:replay",
             "Replay delayed messages in the order in which a broker would dispatch them and, with --speed, at its pace.",
         ),
         "status": Row(
-            "pulsar_admin.commands.delayed.inspecting:status",
+            "pulsar_admin.commands.delayed:status",
             "Show the delayed backlog of subscriptions, its cost, and what a TTL or quota drops before it is due.",
         ),
         "verify": Row(
-            "pulsar_admin.commands.delayed.inspecting:verify",
+            "pulsar_admin.commands.delayed:verify",
             "Compare a broker's bucket snapshots and our index with the topic's entries and acknowledgements.",
         ),
     },
     "nacks": {
-        "add": Row("pulsar_admin.commands.nacks.keeping:add", "Track entries of a subscription for later redelivery."),
-        "due": Row(
-            "pulsar_admin.commands.nacks.due:due", "List the negative acks that are due, and optionally pop them."
-        ),
-        "stats": Row("pulsar_admin.commands.nacks.due:stats", "Count the negative acks kept for each subscription."),
+        "add": Row("pulsar_admin.commands.nacks:add", "Track entries of a subscription for later redelivery."),
+        "due": Row("pulsar_admin.commands.nacks:due", "List the negative acks that are due, and optionally pop them."),
+        "stats": Row("pulsar_admin.commands.nacks:stats", "Count the negative acks kept for each subscription."),
         "plan": Row(
-            "pulsar_admin.commands.nacks.planning:plan",
+            "pulsar_admin.commands.nacks:plan",
             "Show what negative acks cost at every precision, before one is set as negativeAckPrecisionBitCnt.",
         ),
     },

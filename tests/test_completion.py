@@ -205,6 +205,6 @@ def test_a_cold_completion_imports_no_command_and_nothing_heavy(store: Path) -> 
     )
     loaded = set(done.stderr.splitlines()[-1].split("\0"))
     assert (
-        not {"numpy", "pyarrow", "rich", "pulsar_admin.commands.topics.find", "pulsar_admin.commands.topics.read"}
+        not {"numpy", "pyarrow", "rich", "pulsar_admin.commands.topics.find", "pulsar_admin.commands.topics.messages"}
         & loaded
     )

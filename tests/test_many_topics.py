@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_admin.commands.topics import describing
+from pulsar_admin.commands.topics import listing
 from pulsar_admin.spool import CellSpool, PackedCells
 from pulsar_admin.store.facts import spread
 from pulsar_admin.store.reports import overview
@@ -29,7 +29,7 @@ def _spread_over_processes(monkeypatch: pytest.MonkeyPatch) -> list[PackedCells]
     found: list[PackedCells] = []
     add = CellSpool.add_packed
     monkeypatch.setattr(spread, "MANY_NODES", 1)
-    monkeypatch.setattr(describing, "_PART", 4)
+    monkeypatch.setattr(listing, "_PART", 4)
     monkeypatch.setattr(CellSpool, "add_packed", lambda self, some: (found.append(some), add(self, some)))
     return found
 
@@ -88,5 +88,5 @@ def _timeless(text: str) -> str:
 def test_json_that_is_written_as_it_comes_is_the_same(form: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     store = imported("small", "mutated")
     held = _said(cli, store, "-o", form)
-    monkeypatch.setattr(describing, "_HELD_TOPICS", 1)
+    monkeypatch.setattr(listing, "_HELD_TOPICS", 1)
     assert _said(cli, store, "-o", form) == held

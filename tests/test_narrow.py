@@ -6,11 +6,10 @@ import pytest
 from rich.cells import cell_len
 
 from pulsar_admin.columns import Column
-from pulsar_admin.commands import ledgers
+from pulsar_admin.commands import delayed, ledgers
 from pulsar_admin.commands.compaction import reading
-from pulsar_admin.commands.delayed import inspecting
 from pulsar_admin.commands.store import usage
-from pulsar_admin.commands.topics import backlog, internals, stats
+from pulsar_admin.commands.topics import internals, stats
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN
 from pulsar_admin.narrow import choose_layout, fold
 from pulsar_admin.output import render_table
@@ -79,11 +78,11 @@ def test_names_are_folded_where_no_column_can_go() -> None:
 
 LISTS = {
     "store usage": usage._BY_TOPIC,
-    "topics stats": (TOPIC_COLUMN, *stats._COLUMNS),
+    "topics stats": (TOPIC_COLUMN, *stats._STATS_COLUMNS),
     "topics stats-internal": (TOPIC_COLUMN, *internals._STATS_COLUMNS),
-    "topics get-backlog-size": backlog._SIZE_COLUMNS,
+    "topics get-backlog-size": stats._SIZE_COLUMNS,
     "ledgers list": ledgers._LIST_COLUMNS,
-    "delayed status": inspecting._STATUS_COLUMNS,
+    "delayed status": delayed._STATUS_COLUMNS,
     "compaction status": reading._STATUS_COLUMNS,
 }
 

@@ -10,8 +10,7 @@ from msgspec import Struct
 from pulsar_admin.api.messages import MessageQuery, messages_of
 from pulsar_admin.columns import Column, alarm
 from pulsar_admin.commands.topics.answers import answer_each, selected
-from pulsar_admin.commands.topics.printout import emit_messages, message_columns
-from pulsar_admin.commands.topics.values import redact_option, value_option
+from pulsar_admin.commands.topics.printout import emit_messages, message_columns, redact_option, value_option
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.numbers import whole

@@ -1,25 +1,34 @@
-"""``store export``: into a Pulsar data directory, a live ZooKeeper ensemble, or a snapshot of one."""
+"""``store export``: into a data directory, a live ZooKeeper ensemble or a snapshot of one; ``store clone`` and ``store bundle``."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import TOPIC, command, pass_app
 from pulsar_admin.store.errors import (
     AlreadyExists,
+    DiskFull,
+    InvalidValue,
     LimitExceeded,
     MetadataCorrupt,
+    NotWritable,
     Refused,
     SourceBusy,
+    SourceChanged,
     SourceNotFound,
     StalePlan,
+    StoreBusy,
+    StoreNotFound,
+    TopicNotFound,
     Unsupported,
 )
 from pulsar_admin.store.model.publish_times import FORMS, Form
+from pulsar_admin.store.names import TopicName
 
 client_option = click.option(
     "--zookeeper-client",
@@ -113,3 +122,78 @@ def zookeeper_snapshot(app: App, directory: Path, force: bool) -> None:
     to all. New ledger ids continue above all known ones.
     """
     app.emit(app.session.api.export_snapshot(directory, force=force))
+
+
+@command(
+    "clone",
+    changes=True,
+    no_plan="a clone is not kept as a plan",
+    examples=["pulsar-admin store clone copy --boot-at /pulsar/data --dry-run"],
+    elsewhere=["pulsar-admin store clone copy --topic acme/orders/parts --cluster prod=lab --boot-at /lab/pulsar"],
+    output="Where it starts and as what; topics, ledgers, entries and bytes; entries that are missing, by ledger; how to start it.",
+    errors=[AlreadyExists, InvalidValue, Refused, TopicNotFound, StalePlan, SourceChanged],
+)
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--boot-at", type=click.Path(path_type=Path), metavar="PATH", help="Where DIRECTORY will be when it starts."
+)
+@click.option("--topic", "topics", type=TOPIC, multiple=True, help="Clone only this topic; repeatable.")
+@click.option("--cluster", default="", metavar="NAME[=NEW]", help="The name of this cluster, also in the clone.")
+@click.option("--bookie-id", default="127.0.0.1:3181", show_default=True, metavar="HOST:PORT", help="The bookie's id.")
+@pass_app
+def clone(app: App, directory: Path, topics: tuple[TopicName, ...], **where: Any) -> None:  # Any: the options above
+    """Write the store's cluster as one standalone directory that can be started.
+
+    All entries are on one bookie, which is the ensemble of every ledger; cookies, instance id and bookie are new, and
+    other clusters get addresses that do not exist. A bookie's cookie contains its path: start the clone at --boot-at
+    (by default DIRECTORY). With --topic, only that topic is cloned, with its schema, its namespace's policies and the
+    system topics. The original is not changed.
+    """
+    app.emit(app.session.api.clone(directory, topics=[*map(str, topics)], **where))
+
+
+_PATH = click.Path(path_type=Path)
+
+
+@command(
+    "bundle",
+    examples=["pulsar-admin store bundle incident.bundle"],
+    elsewhere=["pulsar-admin store bundle incident.bundle --names names.json"],
+    output="What is in the bundle, where the names are, and what store check finds, by its codes.",
+    errors=[StoreNotFound, AlreadyExists, InvalidValue, StoreBusy, DiskFull, NotWritable],
+    uses=["now"],
+)
+@click.argument("file", type=_PATH)
+@click.option("--names", "names_file", type=_PATH, metavar="FILE", help="The file of names [FILE.names.json].")
+@pass_app
+def bundle(app: App, file: Path, names_file: Path | None) -> None:
+    """Write metadata, index and findings into FILE, to share with others.
+
+    Names of tenants, namespaces, topics, subscriptions, producers, roles, clusters, bookies, hosts and directories, and
+    property values, are replaced by pseudonyms; payloads and keys of messages are never included. The file of names
+    maps them back: keep it. With the file of an earlier bundle, names get the same pseudonyms again.
+    """
+    app.emit(app.session.api.write_bundle(file, names=names_file))
+
+
+@command(
+    "bundle",
+    examples=[],
+    elsewhere=["pulsar-admin --store incident store import bundle incident.bundle"],
+    output="What the bundle held, and whether store check finds what it found where the bundle was made.",
+    errors=[SourceNotFound, AlreadyExists, MetadataCorrupt, Unsupported, DiskFull, NotWritable],
+    uses=["now"],
+)
+@click.argument("file", type=_PATH)
+@pass_app
+def import_bundle(app: App, file: Path) -> None:
+    """Make a store of the incident bundle FILE.
+
+    It answers every question that needs only metadata and the index. Entries cannot be read: their files are empty,
+    with the original sizes.
+    """
+    from pulsar_admin.api.imports import store_of_bundle
+
+    done = store_of_bundle(app.session, file, app.store_path)
+    app.problems(not done["sameFindings"])
+    app.emit(done)

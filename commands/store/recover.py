@@ -1,20 +1,247 @@
-"""``store recover``."""
+"""``store preflight`` and ``store recover``."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from pulsar_admin.columns import Column, alarm, size_text
 from pulsar_admin.commands.mending import accept_option
+from pulsar_admin.commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
 from pulsar_admin.context import App
-from pulsar_admin.options import command, pass_app
-from pulsar_admin.store.errors import MetadataCorrupt, Refused, StalePlan, StoreNotFound, Unsupported
+from pulsar_admin.options import ParsedType, command, pass_app
+from pulsar_admin.store.errors import (
+    InvalidValue,
+    MetadataCorrupt,
+    MissingComponent,
+    Refused,
+    SourceNotFound,
+    StalePlan,
+    StoreNotFound,
+    Unsupported,
+)
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.api.recovering import RecoveryLevel
+    from pulsar_admin.store.recovery.broker_forecast import BrokerForecast
+    from pulsar_admin.store.recovery.preflight import ClusterParts, Preflight
+
+
+_PATH = click.Path(path_type=Path)
+_TOPICS_SHOWN = 10
+_BOOKIES = (
+    Column("BOOKIE", lambda row: row.bookie),
+    Column("LEDGERS", lambda row: row.holds.ledgers, "number", sums=True),
+    Column("GO", lambda row: row.loses.ledgers, "number", tone=alarm, sums=True),
+    Column("ENTRIES", lambda row: row.loses.entries, "number", drop=1, sums=True),
+    Column("BYTES", lambda row: row.loses.bytes, "bytes", tone=alarm, sums=True),
+    Column("PERCENT", lambda row: f"{row.percent:.1f}"),
+    Column("LOGS AT ONCE", lambda row: row.at_once.logs, "number", drop=2),
+)
+_LEDGERS = (
+    Column("BOOKIE", lambda row: row.bookie),
+    Column("LEDGER", lambda row: row.ledger_id),
+    Column("WHY", lambda row: row.reason),
+    Column("TOPIC", lambda row: row.topic),
+)
+
+
+def _percent(text: str) -> object:
+    from pulsar_admin.store.recovery.preflight import parse_percent
+
+    return parse_percent(text)
+
+
+@command(
+    "preflight",
+    examples=[
+        "pulsar-admin store preflight",
+        "pulsar-admin store preflight --no-metadata",
+        "pulsar-admin store preflight --max-loss 5 -o json",
+    ],
+    elsewhere=[
+        "pulsar-admin store preflight --zookeeper zk1:2181 --bookie-conf conf/bookkeeper.conf --max-loss 5",
+        "pulsar-admin store preflight --zookeeper /backup/zookeeper --bookie /disks/bk1/ledgers0,/disks/bk1/journal0",
+        "pulsar-admin store preflight --no-metadata --bookie-conf conf/bookkeeper.conf",
+    ],
+    output="What goes: of each bookie ledgers, entries, bytes, why, and which entry logs; topics; ids that would be given twice. Exit code "
+    "3 when a bookie loses more than --max-loss.",
+    errors=[
+        InvalidValue,
+        Refused,
+        SourceNotFound,
+        StoreNotFound,
+        Unsupported,
+        MetadataCorrupt,
+        MissingComponent,
+    ],
+)
+@click.option(
+    "--zookeeper", metavar="PLACE", help="ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT]."
+)
+@root_options
+@zookeeper_client
+@click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper.")
+@click.option("--no-metadata", is_flag=True, help="An empty metadata store, instead of --zookeeper or the store's.")
+@click.option("--bookie", "bookies", multiple=True, metavar="[ID=]DIR,DIR", help="A bookie's directories; repeatable.")
+@conf_options
+@click.option(
+    "--max-loss",
+    "limit",
+    type=ParsedType("percent", _percent, "PERCENT"),
+    help="Exit with 3 if a bookie loses a larger share of its bytes.",
+)
+@click.option(
+    "--list", "listing", is_flag=True, help="List the ledgers that each bookie would delete, instead of sums."
+)
+@click.option("--brokers", is_flag=True, help="Also what brokers would delete: consumed, expired, inactive.")
+@click.option(
+    "--broker-conf", "conf", type=_PATH, metavar="FILE", help="The brokers' broker.conf, instead of Pulsar's defaults."
+)
+@pass_app
+def preflight(app: App, limit: float | None, listing: bool, **options: Any) -> None:  # Any: the options above
+    """Show what bookies would delete if they started with this metadata.
+
+    After `gcWaitTime` (15 minutes), a bookie deletes every ledger that the metadata does not list, whatever the reason.
+    This simulates that first garbage collection from index files and metadata; nothing is changed. By default the
+    metadata is the store's, including its changes, and the bookies are those it was imported from, with their current
+    disks. With --brokers, or for metadata without bookies: what brokers delete when they load every topic before any
+    client connects.
+    """
+    from pulsar_admin.api.recovering import forecast_of
+    from pulsar_admin.store.recovery.preflight import check_loss, iter_lost
+
+    brokers, conf = options.pop("brokers"), options.pop("conf")
+    if listing and limit is not None:
+        raise click.UsageError("--list has no sums: leave out --max-loss")
+    if not listing and options["no_metadata"] and (brokers or conf):
+        raise click.UsageError("an empty metadata store has no topics: leave out --brokers")
+    parts = _parts(app, **options)
+    if listing:
+        app.emit_rows(iter_lost(parts.known, parts.bookies), _LEDGERS)
+        return
+    forecast = forecast_of(app.session, parts, brokers, conf)
+    app.emit(forecast, plain=render_preflight)
+    check_loss(forecast, limit)
+
+
+def _parts(
+    app: App,
+    zookeeper: str | None,
+    client: Path | None,
+    metadata: Path | None,
+    no_metadata: bool,
+    bookies: tuple[str, ...],
+    chroot: str | None,
+    ledgers_root: str | None,
+    **confs: Any,  # Any: of ``conf_options``
+) -> ClusterParts:
+    from pulsar_admin.api.given import wanted_of
+    from pulsar_admin.api.recovering import parts_given, parts_of_store
+
+    given = bookies_of(bookies, **confs)
+    places = [place for place in (zookeeper, metadata) if place]
+    if len(places) + no_metadata > 1:
+        raise click.UsageError("name one of --zookeeper, --metadata and --no-metadata")
+    if given and not (places or no_metadata):
+        raise click.UsageError("name the metadata of these bookies with --zookeeper, --metadata or --no-metadata")
+    if not places and not given:
+        return parts_of_store(app.session, empty=no_metadata)
+    return parts_given(places[0] if places else None, given, client, wanted_of(chroot, ledgers_root))
+
+
+def render_preflight(found: Preflight) -> str:
+    """Return FOUND as a screen of text."""
+    from pulsar_admin.output import render_table
+
+    lines = [f"metadata: {found.metadata}: {counted(found.metadata_ledgers, 'ledger')}", ""]
+    if found.bookies:
+        lines += [render_table(found.bookies, _BOOKIES).rstrip("\n"), ""]
+    lines += [line for one in found.bookies if one.refuses for line in (f"{one.bookie} does not start: {one.refuses}",)]
+    lines += _reason_lines(found) + _log_lines(found) + _topic_lines(found) + _id_lines(found)
+    lines += [] if found.brokers is None else _broker_lines(found.brokers)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _reason_lines(found: Preflight) -> list[str]:
+    from pulsar_admin.store.recovery.preflight import REASONS
+
+    lines = []
+    for reason, text in REASONS.items():
+        shares = [one.reasons[reason] for one in found.bookies if reason in one.reasons]
+        if shares:
+            copies, size = sum(share.ledgers for share in shares), sum(share.bytes for share in shares)
+            lines.append(f"{counted(copies, 'copy of a ledger', 'copies of ledgers')}, {size_text(size)}: {text}")
+    if not lines and found.bookies:
+        lines = ["nothing goes"]
+    return lines
+
+
+def _log_lines(found: Preflight) -> list[str]:
+    lines = []
+    for name, text in (
+        ("at_once", "entry logs that go at once, whole"),
+        ("minor", "entry logs that wait for minor compaction (every hour)"),
+        ("major", "entry logs that wait for major compaction (every day)"),
+        ("kept", "entry logs that are more than half alive, which no compaction reaches"),
+    ):
+        rows = [getattr(one, name) for one in found.bookies]
+        count, size = sum(row.logs for row in rows), sum(row.bytes for row in rows)
+        if count:
+            lines.append(f"{text}: {count:,}, {size_text(size)}")
+    return lines
+
+
+def _topic_lines(found: Preflight) -> list[str]:
+    if not found.topics:
+        return []
+    shown = found.topics[:_TOPICS_SHOWN]
+    lines = [
+        "",
+        f"the metadata names what goes in {counted(found.topic_count, 'topic or cursor', 'topics or cursors')}:",
+    ]
+    lines += [f"  {row.topic}: {counted(row.ledgers, 'ledger')}, {size_text(row.bytes)}" for row in shown]
+    return lines + (["  …"] if found.topic_count > len(shown) else [])
+
+
+def _id_lines(found: Preflight) -> list[str]:
+    ids = found.ids
+    largest = f"the largest is {max(ids.largest_on_disk, ids.largest_in_metadata)}"
+    if ids.next_id is None:
+        return [f"the next ledger id is not known; {largest}"]
+    text = f"the next ledger id is {ids.next_id}; {largest}"
+    return [text if not ids.twice else f"{text}: {counted(ids.twice, 'id')} in use would be given twice"]
+
+
+def _broker_lines(found: BrokerForecast) -> list[str]:
+    lines = [
+        "",
+        f"brokers that load all {counted(found.topics, 'topic')} ({size_text(found.bytes)}) before any client connects:",
+    ]
+    for text, part in (
+        ("delete for inactivity", found.inactive),
+        ("trim what everybody has consumed", found.trimmed),
+        (f"expire by TTL {counted(found.expires, 'entry', 'entries')} of subscriptions, and trim", found.expired),
+    ):
+        sums = f"{counted(part.ledgers, 'ledger')} of {counted(part.topics, 'topic')}, {size_text(part.bytes)}"
+        lines.append(f"  {text}: {sums if part.topics else 'nothing'}")
+    if found.unread_cursors:
+        lines.append(
+            f"  {counted(found.unread_cursors, 'cursor')} taken to stand where their metadata says: their ledgers were not read"
+        )
+    for row in found.rows[:_TOPICS_SHOWN]:
+        what = (
+            f"deleted after {row.after_seconds} s"
+            if row.inactive
+            else f"{counted(row.trimmed_ledgers + row.expired_ledgers, 'ledger')}"
+        )
+        lines.append(f"  {row.topic}: {what}, {size_text(row.lost_bytes)}")
+    return lines + (["  …"] if len(found.rows) > _TOPICS_SHOWN else [])
+
 
 _LEVELS = ("A", "B", "C")
 

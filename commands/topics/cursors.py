@@ -1,23 +1,44 @@
-"""``topics skip``, ``clear-backlog``, ``create-subscription`` and ``unsubscribe``."""
+"""``topics skip``, ``clear-backlog``, ``create-subscription``, ``unsubscribe`` and ``reset-cursor``."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import click
 
+from pulsar_admin.commands.mending import zookeeper_option
+from pulsar_admin.commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW
+from pulsar_admin.commands.topics.moving import read_lines, shown_path, topics_or_file
 from pulsar_admin.context import App
-from pulsar_admin.numbers import whole
-from pulsar_admin.options import POSITION, TopicSelection, command, pass_app, subscription_option, topics_argument
+from pulsar_admin.numbers import INTEGER, whole
+from pulsar_admin.options import (
+    POSITION,
+    TIME_OR_AGO,
+    TopicSelection,
+    command,
+    pass_app,
+    subscription_option,
+    topics_argument,
+)
+from pulsar_admin.store.changes.resets import EXACT
 from pulsar_admin.store.errors import (
     AlreadyExists,
     EntryNotFound,
     InvalidValue,
     LedgerNotFound,
+    NothingMatches,
     Refused,
     StalePlan,
     SubscriptionNotFound,
     TopicNotFound,
 )
 from pulsar_admin.store.names import Position
+from pulsar_admin.store.search.expiry import BROKER
+
+if TYPE_CHECKING:
+    from pulsar_admin.api.plan import Plan
+
 
 _MOVED = "The change: position before and after, what is skipped, what a broker may then delete, and its undo command."
 _FORCE = click.option("--force", is_flag=True, help="Also move the cursors of compaction and deduplication.")
@@ -129,3 +150,108 @@ def unsubscribe(app: App, selection: TopicSelection, subscription: str, force: b
     it was.
     """
     app.change(app.session.cursors(selection, subscription).delete(force=force))
+
+
+Options = dict[str, Any]  # Any: keywords of Cursors.reset
+
+_HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
+
+
+@command(
+    "reset-cursor",
+    changes=True,
+    mirrors=True,
+    uses=["clock", "now"],
+    examples=[
+        "pulsar-admin topics reset-cursor public/default/plain -s half -m 9:3 --dry-run",
+        "pulsar-admin topics reset-cursor public/default/plain -s half -t 2026-11-20T00:00:00Z",
+        "pulsar-admin topics reset-cursor public/default/plain -s half --shift-by -100",
+        "pulsar-admin topics reset-cursor public/default/plain -s half --to-subscription holes",
+        "pulsar-admin topics reset-cursor public/default/plain -s half --as-of metadata",
+        "pulsar-admin topics reset-cursor --all-topics -s reset-me -t 2026-11-20T00:00:00Z",
+    ],
+    elsewhere=["pulsar-admin topics reset-cursor --from-file changes.jsonl"],
+    output="The change: position before and after, what is replayed and what is skipped, and its undo command.",
+    errors=[TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, NothingMatches, Refused, StalePlan],
+)
+@topics_or_file
+@click.option("-s", "--subscription", help="The subscription; rows of --from-file may name their own.")
+@click.option("-t", "--time", type=TIME_OR_AGO, help="To this time: an age (3h), or a point in time.")
+@click.option("-m", "--messageId", "to", type=POSITION, help="To this position, earliest or latest.")
+@click.option("--shift-by", type=INTEGER, metavar="±N", help="N entries forward, or backward if negative.")
+@click.option("--to-subscription", "like", metavar="OTHER", help="To where OTHER stands, with its acknowledgements.")
+@click.option(
+    "--as-of", metavar="TIME|STATE", help="To its position at that time, or in STATE of subscription-history."
+)
+@click.option(
+    "--if-unsure",
+    type=click.Choice(["refuse", "redeliver", "skip", "oldest", "newest"]),
+    metavar="[refuse|redeliver|skip]",
+    default="refuse",
+    show_default=True,
+    help="If --as-of may mean several states: redeliver what any of them had left, or skip what any had acknowledged.",
+)
+@zookeeper_option
+@click.option(
+    "-e", "--exclude-reset-position", "exclude", is_flag=True, help="Start after the position instead of at it."
+)
+@click.option(
+    "--rule",
+    type=click.Choice([EXACT, BROKER]),
+    default=EXACT,
+    show_default=True,
+    help="exact: the first entry at or after the time; a position must exist. broker: what a live broker does.",
+)
+@BROKER_VERSION
+@MAX_CLOCK_SKEW
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also do what is refused otherwise: move to the end, into lost entries, the broker's own cursors or (-m) a damaged one.",
+)
+@pass_app
+def reset_cursor(
+    app: App, selection: TopicSelection, subscription: str | None, from_file: Path | None, **options: Any
+) -> None:  # Any: of Cursors.reset
+    """Move a subscription so that redelivery starts at a time or a position.
+
+    By time, this is the first entry at or after it, exactly (--clock chooses the clock); if there is none, the reset
+    would skip everything and is refused. Individual acknowledgements are cleared. Several topics, all partitions, or
+    the rows of a file are one change: all or nothing.
+    """
+    options |= {"clock": app.settings.clock, "zookeeper": options.pop("directories")}
+    places = [key for key in ("to", "time", "shift_by", "like") if options[key] is not None]
+    if options["as_of"] is not None and (places or options["exclude"] or from_file is not None):
+        raise InvalidValue("--as-of says where to: leave out -t, -m, -e, --shift-by, --to-subscription and --from-file")
+    if from_file is not None:
+        app.change(_plan_rows(app, from_file, subscription, options, places))
+        return
+    if options["as_of"] is None:
+        _choose_place(app, options)
+    if subscription is None:
+        raise click.UsageError("Missing option '-s' / '--subscription'.", click.get_current_context())
+    app.change(app.session.cursors(selection, subscription).reset(**options))
+
+
+def _choose_place(app: App, options: Options) -> None:
+    """Leave one place in OPTIONS; raises InvalidValue. A position wins over a time: CmdTopics 4.0.8 looks at --time only without it."""
+    given = (options["to"] is not None or options["time"] is not None, options["shift_by"] is not None, options["like"])
+    if sum(map(bool, given)) > 1:
+        raise InvalidValue("only one of --time or --messageId, --shift-by and --to-subscription can be meant")
+    if not any(given):
+        raise InvalidValue(
+            "Either Timestamp (--time) or messageId (--messageId) has to be provided to reset cursor",
+            hint="for example: -t 3h, -m 10:4, --shift-by -100, or --to-subscription OTHER",
+        )
+    if options["to"] is not None and options["time"] is not None:
+        options["time"] = None
+        app.warn("--time is left out where --messageId is given, as in pulsar-admin")
+
+
+def _plan_rows(app: App, path: Path, subscription: str | None, options: Options, places: list[str]) -> Plan:
+    if places or options["exclude"]:
+        raise InvalidValue(
+            "with --from-file the rows say where to: leave out -t, -m, -e, --shift-by and --to-subscription"
+        )
+    how = {key: options[key] for key in _HOW}
+    return app.session.api.reset_cursors(read_lines(path), subscription, source=shown_path(path), **how)

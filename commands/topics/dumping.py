@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from pulsar_admin.commands.topics.values import open_with, private_key_option, redact_option
+from pulsar_admin.commands.topics.printout import open_with, private_key_option, redact_option
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import (

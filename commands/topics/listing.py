@@ -1,21 +1,305 @@
-"""``topics list``, ``list-partitioned-topics``, ``get-partitioned-topic-metadata``, ``subscriptions``."""
+"""What there is: ``topics list``, ``describe``, ``subscriptions``, ``list-partitioned-topics`` and the metadata of partitions."""
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
 
-from pulsar_admin.columns import Column
-from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, choose, emit_answers
-from pulsar_admin.commands.topics.describing import emit_subscriptions, quick_option
+from pulsar_admin.columns import Column, render_cell, size_text, telling, times_shown_in
+from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, choose, emit_answers, size_of
 from pulsar_admin.context import App
+from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
-from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound
-from pulsar_admin.store.model.topics import iter_all_namespaces, select_partitioned
-from pulsar_admin.store.names import NamespaceName, in_hash_order
+from pulsar_admin.spool import CellSpool, PackedCells
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, StoreError, TopicNotFound
+from pulsar_admin.store.model.cursors import is_subscription, iter_cursor_names
+from pulsar_admin.store.model.topics import iter_all_namespaces, partition_count, select_partitioned
+from pulsar_admin.store.names import NamespaceName, TopicName, in_hash_order
+from pulsar_admin.store.timespec import format_age_ms
+from pulsar_admin.store.wording import counted, shown_zone
+from pulsar_admin.visible import clean_text
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from pulsar_admin.store.facts.topics import TopicFacts
+    from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.reports.describe import TopicDescription
+    from pulsar_admin.store.reports.subscriptions import Asked, SubscriptionFacts
+
+
+_TOGETHER = 256
+"""Topics that are read at once."""
+_HELD_TOPICS = 20_000
+"""Topics of which no JSON is written before all of it is known: that of more is written as it comes, as it would not fit into memory."""
+_PART = 8 * _TOGETHER
+"""Topics that one process gets at once."""
+
+quick_option = click.option(
+    "--quick", is_flag=True, help="Read no entries: leaves out the age of the oldest one and delayed messages."
+)
+
+
+def subscription_columns(now_ms: int) -> tuple[Column, ...]:
+    """Return the columns of a table of ``SubscriptionFacts``; ages are those at NOW_MS."""
+    return (
+        Column("SUBSCRIPTION", "subscription"),
+        Column("POSITION", _position_text),
+        Column("BACKLOG", "backlog_entries", "number"),
+        Column("MESSAGES", "backlog_messages", "number", drop=3),
+        Column("OLDEST", "oldest_position", drop=4),
+        Column("AGE", lambda row: None if row.oldest_publish_ms is None else now_ms - row.oldest_publish_ms, "age"),
+        Column("ACK HOLES", "ack_holes", "number"),
+        Column("ACKED BEHIND", "acknowledged_entries", "number", drop=2),
+        Column("DELAYED", lambda row: row.delayed and row.delayed.entries, "number"),
+        Column("NEXT DUE", lambda row: row.delayed and row.delayed.next_due_ms, "time", drop=1),
+        Column("TTL", _ttl_text),
+        Column("CURSOR", "source", drop=5),
+    )
+
+
+def _position_text(row: SubscriptionFacts) -> str:
+    stored = row.stored_mark_delete
+    return str(row.mark_delete) if stored is None else f"{row.mark_delete} (stored: {stored})"
+
+
+def _ttl_text(row: SubscriptionFacts) -> str | None:
+    ttl = row.ttl
+    return None if ttl is None or ttl.seconds <= 0 else f"{format_age_ms(ttl.seconds * 1000)} ({ttl.source})"
+
+
+class _Part(Struct, frozen=True):
+    """Topics whose cells another process may make: what is asked of them, and how it is shown."""
+
+    names: tuple[TopicName, ...]
+    asked: Asked
+    now_ms: int
+    bare: bool
+    zone: tzinfo | None
+
+
+def _spool(now_ms: int, *, bare: bool) -> CellSpool:
+    """Return a spool for the cells of ``SubscriptionFacts``; BARE: see ``Column.cell``."""
+    return CellSpool((TOPIC_COLUMN, *subscription_columns(now_ms)), bare=bare)
+
+
+def _make_cells(reader: EntryReader, part: _Part) -> PackedCells | None:
+    """Return the cells of all subscriptions of PART, None where anything is to be told beside them."""
+    from pulsar_admin.store.reports.subscriptions import iter_facts, prepare_facts
+
+    problems: list[StoreError] = []
+    with times_shown_in(part.zone), _spool(part.now_ms, bare=part.bare) as cells:
+        for start in range(0, len(part.names), _TOGETHER):
+            some = part.names[start : start + _TOGETHER]
+            prepared = prepare_facts(reader, some, part.asked)
+            try:
+                cells.add([one for name in some for one in iter_facts(prepared[name], part.asked, problems.append)])
+            except (StoreError, KeyError):  # who is not prepared is told of one by one
+                return None
+            if problems:
+                return None
+        try:
+            reader.txn.check_met()
+        except StoreError:  # an altered row, which this process cannot tell of
+            return None
+        return cells.packed()
+
+
+def _add_cells(app: App, reader: EntryReader, names: Sequence[TopicName], cells: CellSpool, *, quick: bool) -> None:
+    """Add the cells of all subscriptions of topics to CELLS, of very many made in several processes."""
+    from pulsar_admin.store.facts.spread import Spread, others_that_pay
+    from pulsar_admin.store.reports.subscriptions import Asked
+
+    others = 0 if app.settings.spark else others_that_pay(reader.txn, app.settings.jobs)
+    if not others:
+        cells.add(_each_facts(app, reader, names, quick=quick))
+        return
+    asked = Asked.of(app.now_ms, quick=quick)
+    several = [names[start : start + _PART] for start in range(0, len(names), _PART)]
+    parts = [_Part(tuple(some), asked, app.now_ms, cells.bare, shown_zone.get()) for some in several]
+    with Spread(reader, _make_cells, parts, others) as results:
+        for some, packed in zip(several, results, strict=True):
+            if packed is not None:
+                cells.add_packed(packed)
+                app.count_items(len(some))
+                continue
+            cells.add(_each_facts(app, reader, some, quick=quick))
+
+
+def _each_facts(
+    app: App, reader: EntryReader, names: Sequence[TopicName], *, quick: bool
+) -> Iterator[SubscriptionFacts]:
+    """Yield the facts of the subscriptions of topics; of several topics they are read for a part at once."""
+    from pulsar_admin.store.reports.subscriptions import Asked, iter_facts, prepare_facts
+
+    asked = Asked.of(app.now_ms, quick=quick)
+    prepared: dict[TopicName, TopicFacts] = {}
+
+    def read(name: TopicName) -> Sequence[SubscriptionFacts]:
+        found = prepared.pop(name, None)
+        if found is None:
+            return app.session.topic(name).subscription_facts(quick=quick)
+        problems: list[StoreError] = []
+        facts = [*iter_facts(found, asked, problems.append)]
+        app.session.partial(problems)
+        return facts
+
+    for start in range(0, len(names), _TOGETHER):
+        some = names[start : start + _TOGETHER]
+        if len(some) > 1:
+            prepared = prepare_facts(reader, some, asked)
+        yield from chain.from_iterable(app.each(some, read, alone=len(names) == 1))
+
+
+def _read_bytes(app: App, reader: EntryReader, names: Iterable[TopicName]) -> int:
+    """Return how many bytes at most are read: each subscription's backlog by itself."""
+    sizes = ((name, size_of(reader, [name])) for name in names)
+    return sum(size * _count_subscriptions(app, reader, name) for name, size in sizes if size)
+
+
+def _count_subscriptions(app: App, reader: EntryReader, name: TopicName) -> int:
+    if partition_count(reader.txn, name):
+        return len(app.session.topic(name).subscriptions())
+    return sum(map(is_subscription, iter_cursor_names(reader.txn, name)))
+
+
+def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> None:
+    """Emit what there is to know of the subscriptions meant by SELECTION, a row each."""
+    columns = subscription_columns(app.now_ms)
+    with _spool(app.now_ms, bare=app.settings.output not in (None, "table")) as cells:
+        facts: list[SubscriptionFacts] = []
+        with app.session.reader() as reader:
+            chosen = choose(app, reader.txn, selection)
+            with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "subscriptions"):
+                is_json = app.settings.output in ("json", "jsonl")
+                if app.query is not None or is_json:
+                    each = _each_facts(app, reader, chosen.names, quick=quick)
+                    if is_json and app.query is None and len(chosen.names) > _HELD_TOPICS:
+                        app.emit_rows(each)
+                        return
+                    facts = [*each]
+                else:
+                    _add_cells(app, reader, chosen.names, cells, quick=quick)
+        rows: Iterable[object] = cells.rows()
+        told = cells.telling()
+        if facts:
+            rows, told = facts, (TOPIC_COLUMN, *telling(columns, facts))
+        app.emit_rows(rows, told if chosen.several else told[1:])
+
+
+@command(
+    "describe",
+    examples=[
+        "pulsar-admin topics describe public/default/plain",
+        "pulsar-admin topics describe acme/orders/compacted --quick -o json",
+    ],
+    output="Size and times, the policies that are set and where, schema, compaction, a line a subscription, a line a ledger. "
+    "Columns that say nothing are left out; -o json has everything.",
+    errors=[TopicNotFound, MetadataCorrupt],
+    uses=["now", "spark"],
+)
+@topics_argument
+@quick_option
+@pass_app
+def describe(app: App, selection: TopicSelection, quick: bool) -> None:
+    """Show everything known about a topic on one screen.
+
+    The age of a backlog is that of its first unacknowledged entry, by publish time. ACK HOLES are gaps before entries
+    that were acknowledged individually; ACKED BEHIND counts those entries. DELAYED entries wait for their time if
+    delayed delivery is enabled: their headers are read. Policies that are not set are left out: a store does not
+    contain a broker's defaults.
+    """
+    with app.session.reader() as reader:
+        chosen = choose(app, reader.txn, selection)
+        with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "describe"):
+            found = [one for _, one in chosen.each(app, lambda name: app.session.topic(name).describe(quick=quick))]
+    emit_descriptions(app, found, several=chosen.several)
+
+
+def emit_descriptions(app: App, found: Sequence[TopicDescription], *, several: bool) -> None:
+    """Emit what was FOUND: text one below the other, or one document, an array where SEVERAL topics were asked for."""
+    form = app.settings.output
+    if form in (None, "plain"):
+        for index, one in enumerate(found):
+            app.writer.write("\n" if index else "")
+            _show(app, one)
+    elif several or form == "csv":
+        app.emit_rows(found, _TOPIC_COLUMNS)
+    else:
+        for one in found:
+            app.emit(one)
+
+
+_TOPIC_COLUMNS = (
+    TOPIC_COLUMN,
+    Column("STATE", "state"),
+    Column("ENTRIES", "entries", "number"),
+    Column("BYTES", "size_bytes", "number"),
+    Column("FIRST PUBLISHED", "first_publish_ms", "time"),
+    Column("LAST PUBLISHED", "last_publish_ms", "time"),
+    Column("SUBSCRIPTIONS", lambda row: len(row.subscriptions), "number"),
+    Column("LEDGERS", lambda row: len(row.ledgers), "number"),
+)
+_LEDGER_COLUMNS = (
+    Column("LEDGER", "ledger_id", "id"),
+    Column("STATE", "state"),
+    Column("ENTRIES", "entries", "number"),
+    Column("SIZE", "size_bytes", "size"),
+    Column("FIRST PUBLISHED", "begin_publish_ms", "time"),
+    Column("LAST PUBLISHED", "end_publish_ms", "time"),
+    Column("CLOSED", "closed_ms", "time", drop=1),
+)
+_LEDGERS_SHOWN = 20
+
+
+def _show(app: App, one: TopicDescription) -> None:
+    rows = [f"{name:<12}{clean_text(text)}" for name, text in _facts(one, app.now_ms)]
+    app.writer.write("\n".join([clean_text(str(one.topic)), *rows]) + "\n")
+    if one.subscriptions:
+        app.writer.write("\n")
+        app.emit_table(one.subscriptions, telling(subscription_columns(app.now_ms), one.subscriptions))
+    shown = one.ledgers[-_LEDGERS_SHOWN:]
+    if shown:
+        app.writer.write("\n")
+        app.emit_table(shown, telling(_LEDGER_COLUMNS, shown))
+    if len(one.ledgers) > len(shown):
+        app.writer.write(f"the last {len(shown)} of {counted(len(one.ledgers), 'ledger')}; -o json has all\n")
+
+
+def _facts(one: TopicDescription, now_ms: int) -> Iterator[tuple[str, str]]:
+    yield "state", f"{one.state}, made {render_cell(one.created_ms, 'time')}, last entry {one.last_confirmed}"
+    amounts = f"{counted(one.entries, 'entry')}, {counted(one.messages, 'message')}, {size_text(one.size_bytes)}"
+    yield "size", f"{amounts} in {counted(len(one.ledgers), 'ledger')}"
+    if one.last_publish_ms is not None:
+        first, last = render_cell(one.first_publish_ms, "time"), render_cell(one.last_publish_ms, "time")
+        yield "published", f"{first} to {last} ({_ago(one.last_publish_ms, now_ms)})"
+    yield from zip_longest(("policies",), _policies(one), fillvalue="")
+    if one.schema is not None:
+        yield "schema", f"{one.schema.type}, version {one.schema.version} of {counted(one.schema.versions, 'version')}"
+    if one.compaction is not None:
+        since = f"{counted(one.compaction.entries_since, 'entry')} since"
+        yield "compaction", f"through {one.compaction.horizon}, {since}"
+        for problem in one.compaction.problems:
+            yield "", problem
+    for key, value in sorted(one.properties.items()):
+        yield "property", f"{key}={value}"
+
+
+def _ago(time_ms: int, now_ms: int) -> str:
+    text = render_cell(now_ms - time_ms, "age")
+    return text if time_ms > now_ms else f"{text} ago"
+
+
+def _policies(one: TopicDescription) -> Iterable[str]:
+    if one.policies is None:
+        return ["cannot be read"]
+    if not one.policies:
+        return ["none is set: a broker's defaults"]
+    return [f"{row.name} {dump_json(to_json(row.value), pretty=False)} ({row.source})" for row in one.policies]
 
 
 class ListOptions(Struct, frozen=True):

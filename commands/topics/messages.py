@@ -1,26 +1,60 @@
-"""``topics last-message-id``, ``get-message-by-id``, ``examine-messages``, ``peek-messages``."""
+"""Messages: ``topics read``, ``search``, ``last-message-id``, ``get-message-by-id``, ``examine-messages``, ``peek-messages``."""
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pulsar_admin.api.messages import MessageQuery, Messages, messages_of
 from pulsar_admin.columns import Column
-from pulsar_admin.commands.topics.answers import answer, choose
-from pulsar_admin.commands.topics.printout import SEPARATOR, Printing, columns_for, message_columns, render_message
-from pulsar_admin.commands.topics.values import open_with, private_key_option, redact_option, value_line, value_option
-from pulsar_admin.context import App
+from pulsar_admin.commands.topics.answers import answer, choose, size_of
+from pulsar_admin.commands.topics.printout import (
+    SEPARATOR,
+    Printing,
+    columns_for,
+    emit_messages,
+    message_columns,
+    open_with,
+    private_key_option,
+    redact_option,
+    render_message,
+    value_line,
+    value_option,
+)
+from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.numbers import INTEGER, whole
-from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
-from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, NothingMatches, SubscriptionNotFound, TopicNotFound
+from pulsar_admin.options import (
+    POSITION,
+    TIME,
+    ParsedType,
+    TopicSelection,
+    command,
+    gather,
+    pass_app,
+    subscription_option,
+    topics_argument,
+)
+from pulsar_admin.store.errors import (
+    EntryCorrupt,
+    EntryNotFound,
+    InvalidValue,
+    NothingMatches,
+    SubscriptionNotFound,
+    TopicNotFound,
+)
 from pulsar_admin.store.model.messages import find_topic_of, nth_position, redacted
+from pulsar_admin.store.model.schemas import PathTest, parse_path_test
 from pulsar_admin.store.names import Position
 from pulsar_admin.visible import clean_text
+
+if TYPE_CHECKING:
+    from pulsar_admin.store.scan.messages import Match
+
 
 _ID_COLUMNS = (
     Column("LEDGER", "ledgerId", "id"),
@@ -240,3 +274,215 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
                 for sentence in why_nothing_is_given(reader, name, subscription, app.now_ms):
                     app.warn(f"{subscription} of {name}: {sentence}")
     app.report(found.problems)
+
+
+class ReadRequest(Struct, frozen=True):
+    """Which part of the topic, and what of its messages."""
+
+    first: Position | None
+    last: Position | None
+    start_ms: int | None
+    end_ms: int | None
+    key: str | None
+    limit: int | None
+    payload: bool
+    value: bool
+    redact: bool
+    private_keys: tuple[Path, ...]
+    uncommitted: bool
+    markers: bool
+
+
+@command(
+    "read",
+    uses=["clock", "spark"],
+    examples=[
+        "pulsar-admin topics read public/default/plain -n 5",
+        "pulsar-admin topics read public/default/batched --from 8:0:3 --to 8:0:6 -o jsonl",
+        "pulsar-admin topics read acme/iot/skewed --start-time 2026-11-21T09:23:18Z --end-time 2026-11-21T09:23:19Z",
+        "pulsar-admin topics read acme/orders/compacted --key k0003 --payload -o jsonl",
+        "pulsar-admin topics read public/default/avro --value -n 3",
+    ],
+    output="One row per message: position, times, key, producer, sequence id, properties, size and SHA-1 of the payload. Entries "
+    "that cannot be read are passed over, named on stderr and make the exit code 1; so are values that cannot be decoded.",
+    errors=[TopicNotFound, InvalidValue],
+)
+@topics_argument
+@click.option("--from", "first", type=POSITION, help="From this position on; latest is the last entry.")
+@click.option("--to", "last", type=POSITION, help="Through this position.")
+@click.option("--start-time", "start_ms", type=TIME, help="Messages at or after this time.")
+@click.option("--end-time", "end_ms", type=TIME, help="Messages before this time.")
+@click.option("--key", help="Messages with this key.")
+@click.option("-n", "--limit", type=whole(), help="At most this many messages per topic.")
+@click.option("--payload", is_flag=True, help="Also payloads, in base64.")
+@value_option
+@redact_option
+@private_key_option
+@click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
+@click.option("--markers", is_flag=True, help="Also markers, the broker's own entries.")
+@gather(ReadRequest)
+@pass_app
+def read(app: App, selection: TopicSelection, options: ReadRequest) -> None:
+    """Read the messages of a topic: batches split, chunks joined, payloads decompressed.
+
+    Times are exact even if clocks run backwards: every message whose own time is in the window, in topic order. --clock
+    chooses the clock: auto (broker time if the entry has one, otherwise publish time), publish, broker, or event.
+    Encrypted payloads are shown as stored, or with --private-key as the consumer with that key reads them.
+    """
+    columns = message_columns(payload=options.payload, value=options.value, markers=options.markers)
+    bounds = options.start_ms, options.end_ms, options.first, options.last
+    window = app.session.window(*bounds, clock=app.settings.clock, key=options.key)
+    query = MessageQuery(window, columns, limit=options.limit, each=True, uncommitted=options.uncommitted)
+    with app.session.reader() as reader:
+        open_with(reader, options.private_keys)
+        chosen = choose(app, reader.txn, selection)
+        found = messages_of(app.session, lambda txn: chosen.names, query)
+        size_bytes = 0 if options.limit is not None else size_of(reader, chosen.names)
+        with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
+            emit_messages(app, found, several=chosen.several, value=options.value, hide=options.redact)
+    app.report(found.problems)
+
+
+def _property(text: str) -> tuple[str, str | None]:
+    name, given, value = text.partition("=")
+    if not name:
+        raise InvalidValue(f"{text!r} names no property", hint="write NAME=VALUE, or NAME for any value")
+    return name, value if given else None
+
+
+_PATH = ParsedType("path", parse_path_test, "PATH[=VALUE]")
+_PROPERTY = ParsedType("property", _property, "NAME[=VALUE]")
+
+
+class SearchRequest(Struct, frozen=True):
+    """What is looked for, where, and what is shown of it."""
+
+    keys: tuple[str, ...]
+    key_prefix: str | None
+    properties: tuple[tuple[str, str | None], ...]
+    producer: str | None
+    sequence_id: int | None
+    texts: tuple[str, ...]
+    regex: str | None
+    ignore_case: bool
+    paths: tuple[PathTest, ...]
+    first: Position | None
+    last: Position | None
+    start_ms: int | None
+    end_ms: int | None
+    limit: int | None
+    before: int | None
+    after: int | None
+    around: int | None
+    payload: bool
+    value: bool
+    redact: bool
+    private_keys: tuple[Path, ...]
+    uncommitted: bool
+
+
+_MARK = Column("", lambda row: "" if row.context else "*")
+
+
+@command(
+    "search",
+    uses=["clock", "spark"],
+    examples=[
+        "pulsar-admin topics search acme/orders/compacted --key k0003",
+        "pulsar-admin topics search --pattern 'public/default/*' --property i=7 -n 4",
+        "pulsar-admin topics search public/default/avro --json-path '$.id>=18' -o jsonl",
+        "pulsar-admin topics search public/default/batched --regex '^.{0,9}[0-9]{2}' -n 1 -C 2",
+    ],
+    output="One row per message, as `topics read` shows it, in the order of the topics. With -A, -B or -C also those around it, "
+    "and a star in front of what was found (JSON: the others have `context`). What cannot be read, and what is encrypted "
+    "and may be what is looked for, is counted on stderr and makes the exit code 1.",
+    errors=[TopicNotFound, InvalidValue, NothingMatches],
+)
+@topics_argument
+@click.option("--key", "keys", multiple=True, help="Messages with this key; if repeated, any of them.")
+@click.option("--key-prefix", help="Messages whose key starts with this.")
+@click.option(
+    "--property", "properties", type=_PROPERTY, multiple=True, help="Messages with this property; may be repeated."
+)
+@click.option("--producer", help="Messages of the producer with this name.")
+@click.option("--sequence-id", type=whole(), help="Messages with this sequence id.")
+@click.option("--text", "texts", multiple=True, help="Payloads that contain this text; if repeated, any of them.")
+@click.option("--regex", metavar="REGEX", help="Payloads that match this regular expression (RE2).")
+@click.option("-i", "--ignore-case", is_flag=True, help="Ignore case in --text and --regex.")
+@click.option(
+    "--json-path", "paths", type=_PATH, multiple=True, help="Values that satisfy this test, for example $.order.id=42."
+)
+@click.option("--from", "first", type=POSITION, help="From this position on; latest is the last entry.")
+@click.option("--to", "last", type=POSITION, help="Through this position.")
+@click.option("--start-time", "start_ms", type=TIME, help="Messages at or after this time.")
+@click.option("--end-time", "end_ms", type=TIME, help="Messages before this time.")
+@click.option("-n", "--limit", type=whole(1), help="Stop after this many messages, over all topics.")
+@click.option("-B", "--before", type=whole(0, 10_000), help="Also this many messages before each.")
+@click.option("-A", "--after", type=whole(0, 10_000), help="Also this many messages after each.")
+@click.option("-C", "--context", "around", type=whole(0, 10_000), help="Also this many messages on either side.")
+@click.option("--payload", is_flag=True, help="Also payloads, in base64.")
+@value_option
+@redact_option
+@private_key_option
+@click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
+@gather(SearchRequest)
+@pass_app
+def search(app: App, selection: TopicSelection, options: SearchRequest) -> None:
+    """Search the messages of topics: by key, property, producer, time, payload or value.
+
+    All given conditions must hold. --text and --regex search the payload, and with --value also the value decoded by
+    the topic's schema, as it is shown; --json-path searches that value, or a JSON payload that was sent without a
+    schema. Batches are split, chunks joined, payloads decompressed. Times use --clock: auto, publish, broker or event.
+    Exit code 5 if nothing is found.
+    """
+    query = _search_query(app, options)
+    with app.session.reader() as reader:
+        open_with(reader, options.private_keys)
+        chosen = choose(app, reader.txn, selection)
+        found = messages_of(app.session, lambda txn: chosen.names, query)
+        with app.scan(reader, size_of(reader, chosen.names), "search", unused=FEW_MESSAGES):
+            rows = map(redacted, found.records()) if options.redact else found.records()
+            first = list(islice(rows, 1))
+            if first or found.problems or app.exit_code:
+                app.emit_rows(chain(first, rows), _columns(app, query, several=chosen.several), live=True)
+    app.report(found.problems)
+    if not first and app.exit_code == 0:  # else it may be in what could not be read
+        raise NothingMatches("no message matches", hint=_hint(options))
+
+
+def _hint(options: SearchRequest) -> str:
+    if options.uncommitted:
+        return "look into other topics, or at other times"
+    return "--uncommitted looks into messages of open and aborted transactions, too"
+
+
+def _columns(app: App, query: MessageQuery, *, several: bool) -> tuple[Column, ...]:
+    columns = columns_for(app.settings.output, several=several, value="value" in query.columns)
+    return (_MARK, *columns) if query.before or query.after else columns
+
+
+def _search_query(app: App, options: SearchRequest) -> MessageQuery:
+    match = _match(options)
+    bounds = options.start_ms, options.end_ms, options.first, options.last
+    window = app.session.window(*bounds, clock=app.settings.clock)
+    before, after = (options.around if side is None else side for side in (options.before, options.after))
+    columns = message_columns(payload=options.payload, value=options.value or match.needs_value)
+    query = MessageQuery(window, columns, limit=options.limit, uncommitted=options.uncommitted, match=match)
+    return replace(query, before=before or 0, after=after or 0)
+
+
+def _match(options: SearchRequest) -> Match:
+    from pulsar_admin.store.scan.messages import Match
+
+    return Match(
+        keys=options.keys,
+        key_prefix=options.key_prefix,
+        properties=options.properties,
+        producer=options.producer,
+        sequence_id=options.sequence_id,
+        texts=options.texts,
+        regex=options.regex,
+        ignore_case=options.ignore_case,
+        in_value=options.value,
+        paths=options.paths,
+    ).check()

@@ -1,4 +1,4 @@
-"""``topics stats``, ``topics partitioned-stats``."""
+"""Numbers of a topic: ``topics stats``, ``partitioned-stats``, ``info-internal``, ``get-backlog-size``, ``analyze-backlog``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,24 @@ import click
 from msgspec import Struct
 
 from pulsar_admin.columns import Column, caution
-from pulsar_admin.commands.topics.answers import answer, answer_partitioned
+from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answer, answer_partitioned, choose, emit_answers
+from pulsar_admin.commands.topics.internals import explain_option
 from pulsar_admin.context import App
-from pulsar_admin.options import TopicSelection, command, gather, pass_app, redact_properties_option, topics_argument
-from pulsar_admin.store.errors import MetadataCorrupt, TopicNotFound
+from pulsar_admin.jsonify import dump_gson
+from pulsar_admin.options import (
+    POSITION,
+    TopicSelection,
+    command,
+    gather,
+    pass_app,
+    redact_properties_option,
+    subscription_option,
+    topics_argument,
+)
+from pulsar_admin.store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
+from pulsar_admin.store.names import Position
 
-_COLUMNS = (
+_STATS_COLUMNS = (
     Column("BYTES", "storageSize", "bytes", sums=True),
     Column("BACKLOG BYTES", "backlogSize", "bytes", tone=caution, sums=True),
     Column("SUBSCRIPTIONS", lambda row: len(row["subscriptions"]), "number", drop=1),
@@ -76,7 +88,7 @@ class TopicOptions(Struct, frozen=True):
 def stats(app: App, selection: TopicSelection, options: TopicOptions, precise: bool) -> None:
     """Show the size of a topic and the backlog of its subscriptions."""
     wanted = {"earliest_time": options.earliest, "backlog_size": options.sizes, "newer_keys": options.explain}
-    answer(app, selection, lambda topic: topic.stats(**wanted), _COLUMNS, redact=options.redact)
+    answer(app, selection, lambda topic: topic.stats(**wanted), _STATS_COLUMNS, redact=options.redact)
 
 
 class PartitionedOptions(Struct, frozen=True):
@@ -112,4 +124,123 @@ def partitioned_stats(app: App, selection: TopicSelection, options: PartitionedO
         "earliest_time": options.earliest,
         "backlog_size": options.sizes,
     }
-    answer_partitioned(app, selection, lambda topic: topic.partitioned_stats(**wanted), _COLUMNS, redact=options.redact)
+    answer_partitioned(
+        app, selection, lambda topic: topic.partitioned_stats(**wanted), _STATS_COLUMNS, redact=options.redact
+    )
+
+
+def _time_ms(text: str) -> int:
+    """Return the time of upstream's text, which has as many digits of a second as are not 0."""
+    from pulsar_admin.store.timespec import parse_time
+
+    return parse_time(text, now_ms=0)
+
+
+_INFO_COLUMNS = (
+    Column("VERSION", "version", "id", drop=1),
+    Column("CREATED", lambda row: _time_ms(row["creationDate"]), "time"),
+    Column("MODIFIED", lambda row: _time_ms(row["modificationDate"]), "time", drop=2),
+    Column("LEDGERS", lambda row: len(row["ledgers"]), "number"),
+    Column("CURSORS", lambda row: len(row["cursors"]), "number"),
+)
+
+
+def _emit(app: App, info: object) -> None:
+    """Write INFO as upstream does, which prints this command's answer by Gson and every other's by Jackson."""
+    app.emit(info, plain=None if app.settings.output else dump_gson(info))
+
+
+@command(
+    "info-internal",
+    examples=[
+        "pulsar-admin topics info-internal acme/iot/skewed",
+        "pulsar-admin topics info-internal acme/orders/parts",
+        "pulsar-admin topics info-internal --all-topics -o table",
+    ],
+    output="The stored metadata of the topic and its cursors with upstream's keys; of a partitioned topic `partitions`: name → "
+    "the same.",
+    errors=[TopicNotFound, MetadataCorrupt],
+)
+@topics_argument
+@explain_option
+@pass_app
+def info_internal(app: App, selection: TopicSelection, explained: bool) -> None:
+    """Show the stored metadata of a topic.
+
+    A cursor with a cursorsLedgerId is not at the markDelete shown here: use stats-internal.
+    """
+    with app.session.read() as txn:
+        chosen = choose(app, txn, selection)
+        found = list(chosen.each(app, lambda name: app.session.topic(name).internal_info(publish_times=explained)))
+    if selection.single is not None and selection.single not in chosen.names:
+        _emit(app, {"version": 0, "partitions": {str(name): info for name, info in found}})
+    elif chosen.several or app.settings.output == "csv":
+        emit_answers(app, found, _INFO_COLUMNS, several=chosen.several)
+    else:
+        _emit(app, found[0][1])
+
+
+_SIZE_COLUMNS = (TOPIC_COLUMN, Column("BACKLOG BYTES", "backlogSize", "bytes", tone=caution, sums=True))
+
+
+@command(
+    "get-backlog-size",
+    examples=[
+        "pulsar-admin topics get-backlog-size public/default/plain",
+        "pulsar-admin topics get-backlog-size public/default/plain -m 9:3",
+        "pulsar-admin topics get-backlog-size --pattern 'acme/*' -o jsonl",
+    ],
+    output="Bytes after the position, estimated as the broker does. Several topics: one row each.",
+    errors=[TopicNotFound, MetadataCorrupt],
+)
+@topics_argument
+@click.option(
+    "-m",
+    "--messageId",
+    "position",
+    type=POSITION,
+    default="-1:-1",
+    help="Count from after this position [the whole topic].",
+)
+@pass_app
+def get_backlog_size(app: App, selection: TopicSelection, position: Position) -> None:
+    """Show how many bytes follow a position."""
+    with app.session.read() as txn:
+        chosen = choose(app, txn, selection)
+        sizes = list(chosen.each(app, lambda name: app.session.topic(name).backlog_size(position)))
+    if chosen.several:
+        app.emit_rows(({"topic": str(name), "backlogSize": size} for name, size in sizes), _SIZE_COLUMNS)
+    else:
+        app.emit(sizes[0][1])
+
+
+_ANALYSIS_COLUMNS = (
+    Column("ENTRIES", "entries", "number"),
+    Column("MESSAGES", "messages", "number"),
+    Column("FIRST", "firstMessageId"),
+    Column("LAST", "lastMessageId"),
+)
+
+
+@command(
+    "analyze-backlog",
+    examples=[
+        "pulsar-admin topics analyze-backlog public/default/plain -s holes",
+        "pulsar-admin topics analyze-backlog public/default/batched -s batch-holes -p earliest",
+    ],
+    output="Entries and messages left, first and last of them, with upstream's keys. Nothing is capped: `aborted` is false.",
+    errors=[TopicNotFound, SubscriptionNotFound, MetadataCorrupt],
+    uses=["spark"],
+)
+@topics_argument
+@subscription_option
+@click.option("-p", "--position", type=POSITION, help="Count from here, even before the mark-delete position.")
+@pass_app
+def analyze(app: App, selection: TopicSelection, subscription: str, position: Position | None) -> None:
+    """Count a subscription's backlog.
+
+    Individually deleted entries are left out; acknowledgements inside a batch are not subtracted, as the broker does. An entry
+    whose bytes are lost counts as one message and makes the exit code 1.
+    """
+    with app.bulk():
+        answer(app, selection, lambda topic: topic.cursor(subscription).analyze(position), _ANALYSIS_COLUMNS)

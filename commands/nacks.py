@@ -1,33 +1,232 @@
-"""``nacks plan``: what tracking negative acks costs at every precision."""
+"""``nacks add``, ``due`` and ``stats``, of what is kept for scripts; ``nacks plan``: what tracking costs at every precision."""
 
 from __future__ import annotations
 
 import math
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
 
+from pulsar_admin.api.nacks import Nacks
 from pulsar_admin.columns import Column, size_text
+from pulsar_admin.commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, NUMBER, whole
-from pulsar_admin.options import DURATION, SIZE, TOPIC, command, gather, pass_app
+from pulsar_admin.options import DURATION, POSITION, SIZE, TOPIC, command, gather, pass_app, subscription_option
 from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.plot import Chart, line_chart, save_chart
-from pulsar_admin.store.errors import AlreadyExists, InvalidValue, MissingComponent, SubscriptionNotFound, TopicNotFound
+from pulsar_admin.store.errors import (
+    AlreadyExists,
+    ChangeNotFound,
+    EntryNotFound,
+    IndexCorrupt,
+    InvalidValue,
+    MissingComponent,
+    NothingMatches,
+    Refused,
+    StalePlan,
+    StoreBusy,
+    SubscriptionNotFound,
+    TopicNotFound,
+)
 from pulsar_admin.store.nacks.buckets import MIN_NACK_DELAY_MS
-from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.names import Position, TopicName
 from pulsar_admin.store.timespec import format_duration_ms
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.nacks import NackSizes
+    from pulsar_admin.api.nacks import KeptNacks, NackSizes
     from pulsar_admin.store.nacks.holes import TopicNacks
+    from pulsar_admin.store.nacks.kept import KeptGroup
     from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
+
+
+# -- add --------------------------------------------------------------------------------------------------------------
+
+
+class AddRequest(Struct, frozen=True):
+    """What to track, and for how long."""
+
+    delay_ms: int
+    positions: tuple[Position, ...]
+    from_file: Path | None
+    holes: bool
+    bits: int | None
+    force: bool
+
+
+@command(
+    "add",
+    changes=True,
+    uses=["now", "wait"],
+    examples=[
+        "pulsar-admin nacks add public/default/plain -s holes --delay 1h --holes",
+        "pulsar-admin nacks add public/default/plain -s half --delay 10m 29:20 29:21:3 --bits 10",
+    ],
+    elsewhere=["pulsar-admin nacks add public/default/plain -s half --delay 10m --from-file positions.jsonl"],
+    output="The change: how many entries wait for the subscription, when the first is due, how many are new, and the undo command.",
+    errors=[TopicNotFound, SubscriptionNotFound, EntryNotFound, InvalidValue, Refused, StoreBusy, StalePlan],
+)
+@click.argument("topic", type=TOPIC)
+@click.argument("positions", type=POSITION, nargs=-1)
+@subscription_option
+@click.option("--delay", "delay_ms", type=DURATION, required=True, help="Due this long from now.")
+@click.option(
+    "--from-file",
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="FILE",
+    help="A position a line; - is stdin.",
+)
+@click.option("--holes", is_flag=True, help="The subscription's own acknowledgement holes.")
+@click.option("--bits", type=INTEGER, help="Precision bits, 0 to 62 [the subscription's; 8 when it is new].")
+@click.option("--force", is_flag=True, help="Also accept positions and subscriptions that the store does not know.")
+@gather(AddRequest)
+@pass_app
+def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> None:
+    """Track entries of a subscription for later redelivery.
+
+    They are kept as bitmaps by time bucket and ledger, as in PIP-393: never due later than asked, and earlier by less
+    than 2^bits ms. Batch indexes are dropped. An entry that is added again with another delay is due both times.
+    --holes: the entries between the mark-delete position and the last individually deleted one that are not deleted.
+    Lines of the file are LEDGER:ENTRY or the output of `topics read -o jsonl` and `nacks due`, optionally with a
+    "delay" of their own. Changes of one subscription are undone latest first.
+    """
+    lines = _check_sources(options)
+    nacks = Nacks(app.session, topic, subscription)
+    delay_ms, bits = options.delay_ms, options.bits
+    if options.holes:
+        plan = nacks.add_holes(delay_ms, precision_bits=bits)
+    elif options.from_file is not None:
+        source = shown_path(options.from_file)
+        plan = nacks.add_lines(lines, delay_ms, source=source, precision_bits=bits, force=options.force)
+    else:
+        plan = nacks.add(options.positions, delay_ms, precision_bits=bits, force=options.force)
+    app.change(plan)
+
+
+def _check_sources(options: AddRequest) -> list[str]:
+    """Return the lines of the file; raises a usage error unless there is exactly one source of positions."""
+    if bool(options.positions) + (options.from_file is not None) + options.holes != 1:
+        raise click.UsageError("name positions, or give --from-file FILE, or --holes", click.get_current_context())
+    return [] if options.from_file is None else read_lines(options.from_file)
+
+
+DUE_COLUMNS = (
+    Column("DUE", "dueTime", "time"),
+    Column("TOPIC", "topic"),
+    Column("SUBSCRIPTION", "subscription"),
+    Column("LEDGER", "ledgerId", "id"),
+    Column("ENTRY", "entryId", "id"),
+)
+STATS_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("SUBSCRIPTION", "subscription"),
+    Column("BITS", "precision_bits", "id"),
+    Column("ENTRIES", "entries", "number", sums=True),
+    Column("DUE", "due_entries", "number"),
+    Column("LEDGERS", "ledgers", "number", drop=3),
+    Column("BUCKETS", "buckets", "number", drop=2),
+    Column("BITMAPS", "bitmaps", "number", drop=1),
+    Column("BYTES", "size_bytes", "bytes", drop=5, sums=True),
+    Column("NEXT", "next_deadline_ms", "time"),
+    Column("LAST", "last_deadline_ms", "time", drop=4),
+)
+
+
+# -- due --------------------------------------------------------------------------------------------------------------
+
+
+class DueRequest(Struct, frozen=True):
+    """Whose nacks, and what to do with them."""
+
+    topics: tuple[TopicName, ...]
+    subscription: str | None
+    pop: bool
+    popped: int | None
+
+
+@command(
+    "due",
+    changes=True,
+    uses=["now", "wait"],
+    examples=[],
+    elsewhere=[
+        "pulsar-admin nacks due",
+        "pulsar-admin nacks due public/default/plain -s holes --pop --wait 30s -o jsonl",
+        "pulsar-admin nacks due --popped 17",
+    ],
+    output="One row an entry, in order of time: topic, subscription, position, when it was due and, with --pop, the change.",
+    errors=[TopicNotFound, ChangeNotFound, NothingMatches, StoreBusy, StalePlan, IndexCorrupt],
+)
+@click.argument("topics", type=TOPIC, nargs=-1)
+@click.option("-s", "--subscription", help="Only this subscription.")
+@click.option("--pop", is_flag=True, help="Also remove them, in one change that records them.")
+@click.option("--popped", type=whole(1), metavar="CHANGE", help="Show again what this change popped.")
+@gather(DueRequest)
+@pass_app
+def due(app: App, options: DueRequest) -> None:
+    """List the negative acks that are due, and optionally pop them.
+
+    Whole buckets are listed, of the named subscriptions or all; buckets that are not due are not read. --pop removes
+    what it lists in the same transaction that records it: if a job is killed before it used its list, `nacks due
+    --popped CHANGE` prints it again, and `store undo CHANGE` puts it back. Nothing being due is not an error.
+    """
+    nacks = app.session.nacks(options.topics, options.subscription)
+    if options.popped is not None:
+        _emit_due(app, nacks.due_groups(popped=options.popped), options.popped)
+    elif options.pop:
+        _pop(app, nacks)
+    elif app.settings.plan is not None:
+        raise click.UsageError("--plan: only with --pop", click.get_current_context())
+    else:
+        _emit_due(app, nacks.due_groups())
+
+
+def _pop(app: App, nacks: KeptNacks) -> None:
+    with app.session.read():
+        groups, plan = list(nacks.due_groups()), nacks.pop()
+    app.confirm(plan)
+    (report,) = app.apply(plan)
+    _emit_due(app, groups, report.number)
+
+
+def due_rows(groups: Iterable[KeptGroup], change: int | None) -> Iterator[dict[str, Any]]:  # Any: JSON
+    """Yield one row an entry; CHANGE is the change that popped it."""
+    for group in groups:
+        head = {"topic": group.topic, "subscription": group.subscription, "ledgerId": group.ledger_id}
+        tail: dict[str, Any] = {"dueTime": group.due_ms} | ({} if change is None else {"change": change})
+        for entry_id in group.entry_ids:
+            yield head | {"entryId": entry_id} | tail
+
+
+def _emit_due(app: App, groups: Iterable[KeptGroup], change: int | None = None) -> None:
+    columns = DUE_COLUMNS if change is None else (*DUE_COLUMNS, Column("CHANGE", "change", "id"))
+    app.emit_rows(due_rows(groups, change), columns)
+
+
+# -- stats ------------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "stats",
+    uses=["now", "wait"],
+    examples=[],
+    elsewhere=["pulsar-admin nacks stats", "pulsar-admin nacks stats public/default/plain -s holes -o json"],
+    output="One row per subscription: precision, entries waiting and due, ledgers, buckets, bitmaps, bytes, first and last deadline.",
+    errors=[TopicNotFound, IndexCorrupt],
+)
+@click.argument("topics", type=TOPIC, nargs=-1)
+@click.option("-s", "--subscription", help="Only this subscription.")
+@pass_app
+def stats(app: App, topics: tuple[TopicName, ...], subscription: str | None) -> None:
+    """Count the negative acks kept for each subscription."""
+    app.emit_rows(app.session.nacks(topics, subscription).stats(), STATS_COLUMNS)
+
 
 Json = dict[str, Any]  # Any: JSON values
 

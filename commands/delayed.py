@@ -1,0 +1,480 @@
+"""Commands on delayed messages: the index, what is due when, replay, and what a real broker kept."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from msgspec import Struct
+
+from pulsar_admin.columns import Column, alarm, caution, time_text, zone_name
+from pulsar_admin.context import App
+from pulsar_admin.jsonify import to_json
+from pulsar_admin.numbers import NUMBER
+from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, gather, pass_app, topics_argument
+from pulsar_admin.pictures import picture_option, require_plot
+from pulsar_admin.progress import Progress
+from pulsar_admin.store.errors import (
+    AlreadyExists,
+    DiskFull,
+    IndexCorrupt,
+    InvalidValue,
+    MetadataCorrupt,
+    MissingComponent,
+    StoreBusy,
+    TopicNotFound,
+    Unsupported,
+)
+from pulsar_admin.store.names import LONG_MAX, LONG_MIN, Position
+from pulsar_admin.store.timespec import format_duration_ms
+from pulsar_admin.store.wording import counted, plural
+from pulsar_admin.visible import clean_document
+
+if TYPE_CHECKING:
+    from pulsar_admin.plot import Chart
+    from pulsar_admin.store.delayed.waiting import Replayed, Waiting
+    from pulsar_admin.store.model.reader import EntryReader
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
+UNKNOWN_TYPE = "whether a subscription is Shared or Key_Shared is not on disk; Exclusive and Failover ignore delays"
+
+
+def delaying(function: Function) -> Function:
+    """Add topics and ``-s/--subscription NAME``, handed over as ``selection`` and ``subscription`` (None: all that may delay)."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:  # Any: click calls it
+        return function(*args, **kwargs)
+
+    option = click.option("-s", "--subscription", help="Only this subscription [every one that may delay].")
+    return topics_argument(option(wrapper))  # type: ignore[return-value]
+
+
+def noted(app: App, waitings: Iterable[Waiting]) -> Iterator[Waiting]:
+    """Yield WAITINGS; with --verbose say of each that has no index, and what is not known."""
+    for waiting in waitings:
+        if waiting.index is None:
+            app.note(
+                f"{waiting.topic} {waiting.subscription}: no current index, its entries are read: see delayed build"
+            )
+        yield waiting
+    app.note(UNKNOWN_TYPE)
+
+
+_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("SUBSCRIPTION", "subscription"),
+    Column("CURSOR", "cursor", drop=3),
+    Column("MESSAGES", "messages", "number"),
+    Column("ADDED", "added", "number"),
+    Column("REMOVED", "removed", "number"),
+    Column("PARTITIONS", "partitions", "number", drop=1),
+    Column("BYTES", "bytes", "bytes", drop=2, sums=True),
+)
+
+
+class BuildOptions(Struct, frozen=True):
+    """What to build."""
+
+    subscription: str | None
+    rebuild: bool
+
+
+@command(
+    "build",
+    examples=[
+        "pulsar-admin delayed build acme/delayed/reminders",
+        "pulsar-admin delayed build --all-topics --rebuild -o jsonl",
+        "pulsar-admin delayed build acme/delayed/reminders --dry-run",
+    ],
+    elsewhere=["pulsar-admin delayed build --all-topics --spark"],
+    output="A row a subscription: the index cursor, messages held, added and removed, partitions, bytes at rest.",
+    errors=[TopicNotFound, IndexCorrupt, Unsupported, StoreBusy, DiskFull],
+    uses=["dry_run", "spark"],
+    no_plan="an index is not kept as a plan: it is derived, and built again at any time",
+)
+@delaying
+@click.option("--rebuild", is_flag=True, help="Rebuild the index from scratch.")
+@gather(BuildOptions)
+@pass_app
+def build(app: App, selection: TopicSelection, options: BuildOptions) -> None:
+    """Build the index of delayed messages, or bring it up to date.
+
+    Every durable subscription except the broker's own gets an index: the disk does not record whether it is Shared, and
+    Exclusive and Failover subscriptions ignore delays. The build continues from the index cursor and removes
+    acknowledged messages, in one transaction per subscription. The entries of many subscriptions are read together,
+    with --spark on Spark.
+    """
+    dry = app.settings.dry_run
+    found = app.session.delayed(selection, options.subscription).build(rebuild=options.rebuild, dry_run=dry)
+    rows = [{**to_json(result), "dryRun": dry} for result in found]
+    app.note(UNKNOWN_TYPE)
+    app.emit_rows(rows, _COLUMNS)
+
+
+Json = dict[str, Any]  # Any: JSON values
+_COLUMNS_MAX = 60
+
+REPLAY_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("SUBSCRIPTION", "subscription"),
+    Column("DELIVER AT", "deliverAt", "time"),
+    Column("MESSAGE ID", lambda row: f"{row['ledgerId']}:{row['entryId']}"),
+)
+DUE_COLUMNS = (*REPLAY_COLUMNS, Column("DUE", "dueTime", "time", drop=1))
+HISTOGRAM_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("SUBSCRIPTION", "subscription"),
+    Column("FROM", "start", "time"),
+    Column("WIDTH", "width", "duration"),
+    Column("MESSAGES", "messages", "number"),
+)
+
+
+@command(
+    "due",
+    examples=[
+        "pulsar-admin delayed due acme/delayed/reminders -s workers --end-time 2026-11-22T00:00:00Z",
+        "pulsar-admin delayed due --all-topics --end-time 2100-01-01T00:00:00Z -o jsonl",
+    ],
+    output="One row per message, in order of dispatch: topic, subscription (null: the topic has none), the tick in which it is "
+    "dispatched, the exact time it asks for (dueTime, null where the entry is lost), and its id.",
+    errors=[TopicNotFound, InvalidValue, IndexCorrupt, DiskFull],
+    uses=["now", "spark"],
+)
+@delaying
+@click.option(
+    "--end-time",
+    "until_ms",
+    cls=AliasedOption,
+    aliases=["--until"],
+    type=TIME,
+    default="now",
+    show_default=True,
+    help="Messages due up to this time.",
+)
+@pass_app
+def due(app: App, selection: TopicSelection, subscription: str | None, until_ms: int) -> None:
+    """List the delayed messages that a broker would dispatch up to a point in time.
+
+    Listed by subscription, from the index if it is current, otherwise from the topic's entries. If the policy in force
+    disables delays, everything is due now. Exclusive and Failover subscriptions ignore delays, but the disk does not
+    record the type of a subscription.
+    """
+    with app.session.delayed(selection, subscription).waiting() as (reader, found):
+        app.emit_rows((row for waiting in noted(app, found) for row in _due(reader, waiting, until_ms)), DUE_COLUMNS)
+
+
+def _due(reader: EntryReader, waiting: Waiting, until_ms: int) -> Iterator[Json]:
+    from pulsar_admin.store.delayed.backlog import read_due_times
+
+    for rows in waiting.iter_rows(LONG_MIN, min(until_ms + 1, LONG_MAX)):
+        exact = read_due_times(reader, rows)
+        for time_ms, *place in zip(
+            rows.times_ms.tolist(), rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True
+        ):
+            row = message_row(waiting.topic, waiting.subscription, time_ms, Position(*place))
+            yield {**row, "dueTime": exact.get((place[0], place[1]))}
+
+
+def message_row(topic: str, subscription: str, time_ms: int, position: Position) -> Json:
+    """Return one message as a row."""
+    return {
+        "topic": topic,
+        "subscription": subscription or None,
+        "deliverAt": time_ms,
+        "ledgerId": position.ledger_id,
+        "entryId": position.entry_id,
+    }
+
+
+# -- histogram --------------------------------------------------------------------------------------------------------
+
+
+class HistogramOptions(Struct, frozen=True):
+    """What to draw, and where."""
+
+    subscription: str | None
+    png: Path | None
+
+
+@command(
+    "histogram",
+    examples=[
+        "pulsar-admin delayed histogram acme/delayed/reminders -s workers --now 2026-11-21T09:30:00Z",
+        "pulsar-admin delayed histogram acme/delayed/reminders -o json",
+    ],
+    elsewhere=["pulsar-admin delayed histogram --all-topics --png delayed.png"],
+    output="A plot; as json how many are due now, in 1 h, 2 h, 1 day and later, and the partitions; else the partitions.",
+    errors=[TopicNotFound, IndexCorrupt, AlreadyExists, InvalidValue, DiskFull, MissingComponent],
+    uses=["now", "spark"],
+)
+@delaying
+@picture_option("png")
+@gather(HistogramOptions)
+@pass_app
+def histogram(app: App, selection: TopicSelection, options: HistogramOptions) -> None:
+    """Plot how many delayed messages fall due when."""
+    require_plot(app.settings.output)
+    with app.session.delayed(selection, options.subscription).waiting() as (_, found):
+        documents = [_document(waiting, app.now_ms) for waiting in noted(app, found)]
+    if options.png is not None and documents:
+        from pulsar_admin.plot import save_chart
+
+        save_chart(options.png, [_chart(documents)], f"Delayed messages by due time ({zone_name()})")
+    _emit(app, documents)
+
+
+def _emit(app: App, documents: list[Json]) -> None:
+    if app.settings.output == "json":
+        app.emit(documents[0] if len(documents) == 1 else documents)
+    elif app.settings.output in (None, "plain"):
+        app.emit(_text(clean_document(documents)))
+    else:
+        rows = (
+            {"topic": document["topic"], "subscription": document["subscription"], **row}
+            for document in documents
+            for row in document["partitions"]
+        )
+        app.emit_rows(rows, HISTOGRAM_COLUMNS)
+
+
+def _document(waiting: Waiting, now_ms: int) -> Json:
+    from pulsar_admin.store.delayed.summary import due_counts
+
+    return {
+        "topic": waiting.topic,
+        "subscription": waiting.subscription or None,
+        "messages": waiting.messages,
+        "due": due_counts(waiting, now_ms),
+        "partitions": [
+            {"start": load.start_ms, "width": load.width_ms, "messages": load.messages} for load in waiting.loads
+        ],
+    }
+
+
+def _text(documents: list[Json]) -> str:
+    if not documents:
+        return "No delayed messages are waiting."
+    from pulsar_admin.plot import bar_chart
+
+    lines = []
+    for document in documents:
+        due_by = document["due"]
+        whose = document["subscription"] or "(no subscription)"
+        lines.append(
+            f"{document['topic']} {whose}: {document['messages']:,} delayed messages are waiting; due now "
+            f"{due_by['now']:,}, within 1 h {due_by['within1h']:,}, 2 h {due_by['within2h']:,}, "
+            f"1 day {due_by['within1d']:,}, later {due_by['later']:,}"
+        )
+    return "\n".join([*lines, bar_chart(_chart(documents), height=11), f"Times are {zone_name()}."])
+
+
+def _chart(documents: list[Json]) -> Chart:
+    """Return messages by due time, partitions drawn together so that they fit."""
+    from pulsar_admin.plot import Chart
+
+    rows = [row for document in documents for row in document["partitions"]]
+    first = min(row["start"] for row in rows)
+    last = max(row["start"] for row in rows)
+    narrow = min(row["width"] for row in rows)
+    width = narrow * -(-((last - first) // narrow + 1) // _COLUMNS_MAX)
+    counts = [0] * ((last - first) // width + 1)
+    for row in rows:
+        counts[(row["start"] - first) // width] += row["messages"]
+    labels = [time_text(first + index * width)[5:16].replace("T", " ") for index in range(len(counts))]
+    return Chart(f"messages per {format_duration_ms(width)}", labels, {"messages": counts}, "messages", bars=True)
+
+
+class ReplayOptions(Struct, frozen=True):
+    """What to replay, and how fast. ``speed``: seconds of due time a second; None: at once."""
+
+    subscription: str | None
+    from_ms: int | None
+    until_ms: int
+    speed: float | None
+
+
+@command(
+    "replay",
+    examples=["pulsar-admin delayed replay acme/delayed/reminders -s workers --end-time 2026-11-22T00:00:00Z -o jsonl"],
+    elsewhere=[
+        "pulsar-admin delayed replay acme/delayed/reminders --start-time 2026-11-21T10:00:00Z --end-time +1d --speed 60"
+    ],
+    output="One line per message, in order of time over all subscriptions: topic, subscription, tick, message id.",
+    errors=[TopicNotFound, InvalidValue, IndexCorrupt, DiskFull],
+    uses=["now", "progress", "spark"],
+)
+@delaying
+@click.option(
+    "--start-time",
+    "from_ms",
+    cls=AliasedOption,
+    aliases=["--from-time"],
+    type=TIME,
+    help="Messages due at or after this time [the first message].",
+)
+@click.option(
+    "--end-time",
+    "until_ms",
+    cls=AliasedOption,
+    aliases=["--until"],
+    type=TIME,
+    required=True,
+    help="Messages due up to this time.",
+)
+@click.option("--speed", type=NUMBER, help="Seconds of due time per second; 1 is real time [no pacing].")
+@gather(ReplayOptions)
+@pass_app
+def replay(app: App, selection: TopicSelection, options: ReplayOptions) -> None:
+    """Replay delayed messages in the order in which a broker would dispatch them and, with --speed, at its pace.
+
+    At most two partitions per subscription are in memory. Ctrl-C stops between two ticks and prints how to continue.
+    """
+    if options.speed is not None and not 0 < options.speed < float("inf"):
+        raise InvalidValue(f"--speed {options.speed} must be above 0", hint="1 is real time; without it all at once")
+    app.emit_rows(_rows(app, selection, options), REPLAY_COLUMNS)
+
+
+def _rows(app: App, selection: TopicSelection, options: ReplayOptions) -> Iterator[dict[str, Any]]:  # Any: JSON
+    from pulsar_admin.store.delayed.waiting import iter_replay
+
+    with app.session.delayed(selection, options.subscription).waiting() as (_, found):
+        waitings = list(noted(app, found))
+        total = sum(waiting.count_before(options.until_ms + 1) for waiting in waitings)
+        slots = iter_replay(waitings, options.from_ms, options.until_ms)
+        with app.progress(total, "messages", "delayed replay") as bar:
+            yield from _paced(app, slots, options, bar)
+
+
+def _paced(
+    app: App, slots: Iterator[Replayed], options: ReplayOptions, bar: Progress
+) -> Iterator[dict[str, Any]]:  # Any: JSON
+    pace: _Pace | None = None
+    done_ms: int | None = None
+    try:
+        for found in slots:
+            tick_ms, rows = found.dispatch.tick_ms, found.dispatch.rows
+            if options.speed is not None:
+                pace = pace or _Pace(tick_ms if options.from_ms is None else options.from_ms, options.speed)
+                pace.wait_for(tick_ms)
+            for place in zip(rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True):
+                yield message_row(found.topic, found.subscription, tick_ms, Position(*place))
+            bar.advance(len(rows))
+            done_ms = tick_ms
+    except KeyboardInterrupt:
+        # The tick may belong to several subscriptions: it is given again rather than left out.
+        at = options.from_ms if done_ms is None else done_ms
+        app.warn("stopped; continue with --start-time " + ("the same" if at is None else time_text(at)))
+        raise
+
+
+class _Pace:
+    """Maps due time to the clock."""
+
+    def __init__(self, start_ms: int, speed: float) -> None:
+        self._start_ms = start_ms
+        self._speed = speed
+        self._began = time.monotonic()
+
+    def wait_for(self, tick_ms: int) -> None:
+        """Return when TICK_MS has come."""
+        due = self._began + (tick_ms - self._start_ms) / 1000 / self._speed
+        while (left := due - time.monotonic()) > 0:
+            time.sleep(min(left, 3600.0))
+
+
+_STATUS_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("SUBSCRIPTION", "subscription"),
+    Column("ACTIVE", lambda row: row.policy["active"], drop=2),
+    Column("WAITING", "messages", "number", sums=True),
+    Column("DUE NOW", lambda row: row.due["now"], "number", tone=caution, sums=True),
+    Column("FIRST", "first_due_ms", "time", drop=6),
+    Column("LAST", "last_due_ms", "time", drop=3),
+    Column("INDEX CURSOR", lambda row: row.index and row.index.cursor, drop=5),
+    Column("LAG", lambda row: row.index and row.index.lag_entries, "number", drop=4, tone=caution),
+    Column("BYTES/MESSAGE", lambda row: row.index and row.index.bytes_per_message, "number", drop=1),
+    Column(
+        "TTL DROPS", lambda row: row.ttl_conflict and row.ttl_conflict.messages, "number", drop=7, tone=alarm, sums=True
+    ),
+)
+_VERIFY_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("SUBSCRIPTION", "subscription"),
+    Column("WAITING", "waiting", "number"),
+    Column("BUCKETS", "buckets", "number", drop=1),
+    Column("IN BUCKETS", "in_buckets", "number", drop=2),
+    Column("IN NONE", "outside", "number", drop=3),
+    Column("STALE", "stale", "number"),
+    Column("INDEXED", "indexed", "number"),
+    Column("PROBLEMS", "problems", "number"),
+)
+
+
+@command(
+    "status",
+    examples=[
+        "pulsar-admin delayed status acme/delayed/reminders",
+        "pulsar-admin delayed status acme/delayed/reminders -s workers -o json",
+    ],
+    output="Policy, messages that wait, the index and its lag, what real trackers would need, and TTL and quota conflicts.",
+    errors=[TopicNotFound, IndexCorrupt, MetadataCorrupt, DiskFull],
+    uses=["now", "spark"],
+)
+@delaying
+@pass_app
+def status(app: App, selection: TopicSelection, subscription: str | None) -> None:
+    """Show the delayed backlog of subscriptions, its cost, and what a TTL or quota drops before it is due.
+
+    Memory and rebuild time of the brokers' trackers are estimates; docs/howto/delayed-messages.md explains them.
+    """
+    rows = []
+    with app.session.scan() as reader:
+        for topic, cursor in app.session.delayed(selection, subscription).cursors(reader, unsubscribed=True):
+            found = app.session.topic(topic.name).delayed(cursor.name or None).status()
+            if (conflict := found.ttl_conflict) is not None and conflict.messages:
+                app.warn(
+                    f"{topic.name} {cursor.name}: the TTL of {conflict.ttl_seconds} s drops "
+                    f"{counted(conflict.messages, 'message')} before {plural(conflict.messages, 'it is', 'they are')} "
+                    f"due: {', '.join(map(str, conflict.first))}"
+                )
+            if found.subscription or found.messages:
+                rows.append(found)
+    app.note(UNKNOWN_TYPE)
+    app.emit_rows(rows, _STATUS_COLUMNS)
+
+
+@command(
+    "verify",
+    examples=["pulsar-admin delayed verify acme/delayed/reminders", "pulsar-admin delayed verify --all-topics -o json"],
+    output="A row a subscription: what waits, what buckets and index hold, findings. Exit code 1 when there is a problem.",
+    errors=[TopicNotFound, MetadataCorrupt],
+    uses=["spark"],
+)
+@delaying
+@pass_app
+def verify(app: App, selection: TopicSelection, subscription: str | None) -> None:
+    """Compare a broker's bucket snapshots and our index with the topic's entries and acknowledgements.
+
+    A message in no bucket is only a note: the bucket of the newest ledgers exists only in the broker's memory, and
+    messages that were due when the broker read them need none. Missing or damaged bucket ledgers, duplicates, different
+    times and leaked bucket ledgers are problems.
+    """
+    from pulsar_admin.store.delayed.verify import iter_leaked_buckets
+
+    with app.session.scan() as reader:
+        chosen = list(app.session.delayed(selection, subscription).cursors(reader))
+        rows = [app.session.topic(topic.name).delayed(cursor.name).verify() for topic, cursor in chosen]
+        rows += iter_leaked_buckets(reader, frozenset(topic.name for topic, _ in chosen))
+    for row in rows:
+        for finding in row.findings:
+            say = app.warn if finding.severity == "problem" else app.note
+            say(f"{row.topic} {row.subscription}: {finding.message}")
+        app.problems(row.problems)
+    app.emit_rows(rows, _VERIFY_COLUMNS)

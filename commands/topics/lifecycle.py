@@ -1,0 +1,367 @@
+"""Topics created, ended and brought back: ``topics create``, ``terminate``, ``truncate``, ``delete``, ``undelete`` and their kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pulsar_admin.columns import Column
+from pulsar_admin.commands.mending import gaps_option, zookeeper_option
+from pulsar_admin.commands.topics.moving import read_lines
+from pulsar_admin.context import App
+from pulsar_admin.options import NAMESPACE, TIME_POINT, TOPIC, command, pass_app
+from pulsar_admin.store.errors import (
+    AlreadyExists,
+    InvalidValue,
+    NamespaceNotFound,
+    Refused,
+    SourceNotFound,
+    StalePlan,
+    TopicNotFound,
+)
+from pulsar_admin.store.names import NamespaceName, TopicName, parse_topic
+from pulsar_admin.upstream import mirrored
+
+if TYPE_CHECKING:
+    from pulsar_admin.api.plan import Plan
+
+
+_METADATA = {"metadata": "A property, KEY=VALUE; repeat it."}
+_NOTHING = "Nothing, like pulsar-admin; the change and its undo command are on stderr."
+
+
+def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
+    """Return KEY=VALUE texts as a map (upstream ``CmdBase.parseListKeyValueMap``); raises InvalidValue."""
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise InvalidValue(f"Invalid key value pair '{pair}', valid format like 'a=b'.", value=pair)
+        found[key] = value
+    return found
+
+
+@mirrored(
+    "topics create",
+    changes=True,
+    examples=["pulsar-admin topics create public/default/made -m owner=billing"],
+    output=_NOTHING,
+    errors=[AlreadyExists, NamespaceNotFound, InvalidValue, StalePlan],
+    helps=_METADATA,
+)
+def create(app: App, topic: TopicName, metadata: tuple[str, ...]) -> None:
+    """Create a topic without partitions.
+
+    It has no ledger until a broker loads it.
+    """
+    app.change(app.session.api.create_topic(str(topic), properties=parse_pairs(metadata)))
+
+
+@mirrored(
+    "topics create-partitioned-topic",
+    changes=True,
+    examples=["pulsar-admin topics create-partitioned-topic public/default/made -p 4"],
+    output=_NOTHING,
+    errors=[AlreadyExists, NamespaceNotFound, InvalidValue, StalePlan],
+    helps={**_METADATA, "partitions": "How many partitions."},
+)
+def create_partitioned(app: App, topic: TopicName, partitions: int, metadata: tuple[str, ...]) -> None:
+    """Create a partitioned topic and its partitions."""
+    app.change(app.session.api.create_topic(str(topic), partitions=partitions, properties=parse_pairs(metadata)))
+
+
+@mirrored(
+    "topics create-missed-partitions",
+    changes=True,
+    examples=["pulsar-admin topics create-missed-partitions acme/orders/parts"],
+    output=_NOTHING,
+    errors=[TopicNotFound, StalePlan],
+)
+def create_missed(app: App, topic: TopicName) -> None:
+    """Create the missing partitions of a partitioned topic."""
+    app.change(app.session.topic(topic).create_missed_partitions())
+
+
+@mirrored(
+    "topics update-partitioned-topic",
+    changes=True,
+    examples=["pulsar-admin topics update-partitioned-topic acme/orders/parts -p 8"],
+    output=_NOTHING,
+    errors=[InvalidValue, Refused, StalePlan],
+    helps={
+        "partitions": "How many partitions it is to have; never fewer than now.",
+        "update_local_only": "Accepted and ignored: a store is of one cluster.",
+        "force": "Accepted and ignored: partitions that are there already are kept in any case.",
+    },
+)
+def update_partitioned(app: App, topic: TopicName, partitions: int, update_local_only: bool, force: bool) -> None:
+    """Add partitions to a partitioned topic.
+
+    The new ones get the subscriptions of the first partition, at their end. Keys map to other partitions from then on.
+    """
+    app.change(app.session.topic(topic).set_partitions(partitions))
+
+
+@mirrored(
+    "topics create-shadow-topic",
+    changes=True,
+    examples=["pulsar-admin topics create-shadow-topic public/default/shadow -s public/default/plain"],
+    output=_NOTHING,
+    errors=[AlreadyExists, NamespaceNotFound, TopicNotFound, StalePlan],
+    helps={"source": "The topic whose entries it shows.", "properties": "A property, KEY=VALUE; repeat it."},
+)
+def create_shadow(app: App, topic: TopicName, source: str, properties: dict[str, str]) -> None:
+    """Create a shadow topic: it shows the entries of another topic and has its own subscriptions."""
+    app.change(app.session.api.create_shadow_topic(str(topic), source, properties=properties))
+
+
+@mirrored(
+    "topics get-shadow-source",
+    examples=(),
+    elsewhere=["pulsar-admin topics get-shadow-source public/default/shadow"],
+    output="The topic's name, or `null`.",
+    errors=[TopicNotFound],
+)
+def get_shadow_source(app: App, topic: TopicName) -> None:
+    """Show the source topic of a shadow topic."""
+    app.answer(app.session.topic(topic).shadow_source())
+
+
+_ENDED = "Nothing, like pulsar-admin; the change, what a broker then deletes, and the undo command are on stderr."
+_DELETES = {
+    "force": "Also a log of transactions, and where parts of its metadata cannot be read: what they name stays.",
+    "delete_schema": "Accepted and ignored: the schema always goes, as with a broker.",
+}
+
+
+@mirrored(
+    "topics terminate",
+    changes=True,
+    examples=["pulsar-admin topics terminate public/default/plain"],
+    output="The position of the last entry, in a sentence.",
+    errors=[TopicNotFound, Refused, StalePlan],
+)
+def terminate(app: App, topic: TopicName) -> None:
+    """Terminate a topic: no more messages can be added."""
+    plan = app.session.topic(topic).terminate()
+    ((_, end),) = _ends(plan)
+    app.change(plan)
+    app.answer_change(f"Topic successfully terminated at {end}:-1")
+
+
+@mirrored(
+    "topics partitioned-terminate",
+    changes=True,
+    examples=["pulsar-admin topics partitioned-terminate acme/orders/parts"],
+    output="A sentence a partition, with the position of its last entry.",
+    errors=[TopicNotFound, Refused, StalePlan],
+)
+def partitioned_terminate(app: App, topic: TopicName) -> None:
+    """Terminate all partitions of a topic: no more messages can be added."""
+    plan = app.session.topic(topic).terminate(partitioned=True)
+    ends = _ends(plan)
+    app.change(plan)
+    app.answer_change([f"Topic {name} successfully terminated at {end}:-1" for name, end in ends])
+
+
+def _ends(plan: Plan) -> list[tuple[str | None, str]]:
+    return [(part.topic, (part.after or {})["terminatedPosition"]) for part in plan.preview().parts]
+
+
+@mirrored(
+    "topics trim-topic",
+    changes=True,
+    examples=["pulsar-admin topics trim-topic public/default/plain"],
+    output=_ENDED,
+    errors=[TopicNotFound, StalePlan],
+)
+def trim(app: App, topic: TopicName) -> None:
+    """Delete the ledgers of a topic that every subscription has consumed and retention does not keep, except the last
+    one.
+    """
+    app.change(app.session.topic(topic).trim())
+
+
+@mirrored(
+    "topics truncate",
+    changes=True,
+    examples=["pulsar-admin topics truncate public/default/plain"],
+    output=_ENDED,
+    errors=[TopicNotFound, Refused, StalePlan],
+)
+def truncate(app: App, topic: TopicName) -> None:
+    """Move every subscription of a topic to its end and delete its ledgers except the last one, regardless of
+    retention.
+    """
+    app.change(app.session.topic(topic).truncate())
+
+
+@mirrored(
+    "topics delete",
+    changes=True,
+    texts=["topic"],
+    examples=["pulsar-admin topics delete public/default/plain", "pulsar-admin topics delete -r 'public/default/.*'"],
+    output=_ENDED,
+    errors=[TopicNotFound, Refused, InvalidValue, StalePlan],
+    helps={
+        **_DELETES,
+        "r": "TOPIC is an expression that full names in its namespace match.",
+        "from_file": "TOPIC is a file of names, one a line.",
+    },
+)
+def delete(app: App, topic: str, force: bool, delete_schema: bool, r: bool, from_file: bool) -> None:
+    """Delete a topic with its subscriptions, ledgers, schema and policies.
+
+    Undo restores all of it until it is exported. Several topics are one change.
+    """
+    if r and from_file:
+        raise InvalidValue("Could not apply regex when read topics from file.")
+    names = read_lines(Path(topic)) if from_file else _matching(app, topic) if r else [topic]
+    app.change(app.session.api.delete_topics(*names, force=force))
+
+
+@mirrored(
+    "topics delete-partitioned-topic",
+    changes=True,
+    examples=["pulsar-admin topics delete-partitioned-topic acme/orders/parts"],
+    output=_ENDED,
+    errors=[TopicNotFound, Refused, StalePlan],
+    helps=_DELETES,
+)
+def delete_partitioned(app: App, topic: TopicName, force: bool, delete_schema: bool) -> None:
+    """Delete a partitioned topic and its partitions with their subscriptions, ledgers, schema and policies.
+
+    Undo restores all of it until it is exported.
+    """
+    app.change(app.session.api.delete_topics(str(topic), partitioned=True, force=force))
+
+
+def _matching(app: App, expression: str) -> list[str]:
+    """Return the topics in the namespace of EXPRESSION that it matches whole, as upstream's ``topics list`` names them."""
+    base = parse_topic(expression)
+    return [name for name in app.session.api.topics(str(base.namespace)) if re.fullmatch(str(base), name)]
+
+
+_TO = click.option("--to", metavar="TOPIC", type=TOPIC, help="The name for one restored topic [TOPIC-restored].")
+_COPY = click.option(
+    "--copy", is_flag=True, help="Copy the entries into new ledgers if bookies no longer know the old ones."
+)
+_HOLD = click.option(
+    "--hold",
+    metavar="NAME",
+    default="restored",
+    show_default=True,
+    help="The subscription that retains entries that no other one does; '' for none.",
+)
+_GONE = (
+    Column("TOPIC", "topic"),
+    Column("DELETED", "deleted_ms", "time"),
+    Column("LEDGERS", "ledgers", "number"),
+    Column("HERE", "here", "number"),
+    Column("ENTRIES HERE", "entries", "number"),
+)
+
+
+@command(
+    "undelete",
+    changes=True,
+    examples=[],
+    elsewhere=[
+        "pulsar-admin topics undelete",
+        "pulsar-admin topics undelete public/default/orders --dry-run",
+        "pulsar-admin topics undelete --namespace acme/orders --in-place --zookeeper /copy/zk2",
+    ],
+    output="The change: each topic with its ledgers, entries and what is lost of them range by range, and where each subscription stands. "
+    "Without topics, one row per topic: when it was deleted (- for one that is there), the ledgers that it no longer lists, and how "
+    "many of them, with how many entries, are here.",
+    errors=[TopicNotFound, NamespaceNotFound, AlreadyExists, Refused, SourceNotFound, InvalidValue, StalePlan],
+)
+@click.argument("topics", type=TOPIC, nargs=-1)
+@click.option(
+    "--namespace",
+    "namespaces",
+    type=NAMESPACE,
+    multiple=True,
+    help="Every deleted topic of it, its policies and its tenant; repeatable.",
+)
+@_TO
+@click.option("--in-place", is_flag=True, help="Restore under the original name; existing data is kept.")
+@click.option("--trimmed", is_flag=True, help="For a deleted topic, also the ledgers that were trimmed before.")
+@gaps_option
+@click.option(
+    "--by-evidence", is_flag=True, help="Without ZooKeeper's history: group ledgers by the contents of their entries."
+)
+@_COPY
+@_HOLD
+@zookeeper_option
+@pass_app
+def undelete(
+    app: App,
+    topics: tuple[TopicName, ...],
+    namespaces: tuple[NamespaceName, ...],
+    to: TopicName | None,
+    directories: tuple[str, ...],
+    by_evidence: bool,
+    **options: Any,  # Any: of Store.undelete
+) -> None:
+    """Restore deleted topics, or trimmed parts of topics, if bookies still have the entries.
+
+    The topic is taken from ZooKeeper's snapshots and transaction logs: its ledgers with their metadata, its
+    subscriptions at their positions, partitions, schema, properties, policies. It is restored as TOPIC-restored,
+    because data may have been deleted deliberately. Without such a history, --by-evidence uses producers' sequences and
+    other contents of entries, without subscriptions; ledgers without a name become lost-and-found/ledgers/from-LEDGER.
+    For an existing topic, trimmed ledgers are restored. A ledger ends before its first lost entry. Ledgers that are
+    still referenced are refused, because one topic would delete them for the other.
+    """
+    if to is not None and (options["in_place"] or namespaces or len(topics) != 1):
+        raise click.UsageError("--to names one topic that comes back, without --in-place.")
+    where: dict[str, Any] = {"zookeeper": directories, "by_evidence": by_evidence}  # Any: of Store.undelete
+    if topics or namespaces:
+        back = options | where | {"namespaces": [*map(str, namespaces)], "to": to and str(to)}
+        app.change(app.session.api.undelete(*map(str, topics), **back))
+        return
+    if options["in_place"] or app.settings.plan is not None:
+        raise click.UsageError(
+            "Name topics, or --namespace; without both and without --in-place and --plan they are listed."
+        )
+    app.emit_rows(app.session.api.deleted_topics(**where), _GONE)
+    app.tell("show what would be restored: pulsar-admin topics undelete TOPIC --dry-run")
+
+
+@command(
+    "restore",
+    changes=True,
+    examples=[],
+    elsewhere=[
+        "pulsar-admin topics restore public/default/orders --at 2026-11-21T09:30:00Z --dry-run",
+        "pulsar-admin topics restore public/default/orders --at now-2h --in-place",
+    ],
+    output="The change: the topic with its ledgers and entries of then, and where each subscription stood.",
+    errors=[TopicNotFound, NamespaceNotFound, AlreadyExists, Refused, SourceNotFound, InvalidValue, StalePlan],
+)
+@click.argument("topic", type=TOPIC)
+@click.option("--at", "at_ms", type=TIME_POINT, required=True, help="As it was at that time.")
+@_TO
+@click.option(
+    "--in-place", is_flag=True, help="Restore in the topic itself: nothing is deleted, subscriptions move back."
+)
+@_COPY
+@_HOLD
+@zookeeper_option
+@pass_app
+def restore(
+    app: App, topic: TopicName, at_ms: int, to: TopicName | None, directories: tuple[str, ...], **options: Any
+) -> None:
+    """Restore a topic as it was at a point in time: its ledgers, and its subscriptions at their positions.
+
+    Taken from ZooKeeper's snapshots and transaction logs, and for subscriptions also from their cursor ledgers: if
+    several states may have been in force, consumers get what any of them had left, so that nothing is lost. The
+    result is TOPIC-restored, which ends with the last entry of that time; ledgers that a topic still references are
+    copied. --in-place restores trimmed ledgers and sets the subscriptions; newer data is kept.
+    """
+    back = options | {"to": to and str(to), "zookeeper": directories}
+    app.change(app.session.api.restore(str(topic), at=at_ms, **back))
