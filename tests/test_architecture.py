@@ -156,10 +156,10 @@ def _nodes_below(tree: ast.AST) -> list[ast.AST]:
 
 
 @cache
-def imports_of(module: str) -> list[tuple[str, int]]:
-    """Return (dotted name, line) of every import, also those inside functions; those for type checkers left out."""
+def imports_of(module: str, *, for_types: bool = False) -> list[tuple[str, int]]:
+    """Return (dotted name, line) of every import, also those inside functions; those for type checkers only if FOR_TYPES."""
     nodes = nodes_of(module)
-    checked = [node for node in nodes if isinstance(node, ast.If) and _is_for_type_checkers(node)]
+    checked = [] if for_types else [n for n in nodes if isinstance(n, ast.If) and _is_for_type_checkers(n)]
     left_out = {inner for node in checked for inner in _nodes_below(node)}
     found = []
     for node in nodes:
@@ -275,10 +275,15 @@ def _imports_between_packages() -> Iterator[tuple[str, str, str]]:
 
 
 def test_modules_are_acyclic() -> None:
-    """No module imports one that needs it, inside functions neither."""
+    """No module imports one that needs it, neither inside functions nor for its types alone."""
     names = {module.removesuffix(".py").removesuffix("/__init__").replace("/", "."): module for module in MODULES}
     needs = {
-        own: {found for name, _ in imports_of(module) for found in (name, name.rpartition(".")[0]) if found in names}
+        own: {
+            found
+            for name, _ in imports_of(module, for_types=True)
+            for found in (name, name.rpartition(".")[0])
+            if found in names
+        }
         for own, module in names.items()
     }
     for own, others in needs.items():  # a package's mark is no import of what is in it
