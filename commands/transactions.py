@@ -42,7 +42,9 @@ def _of_topic(app: App, topic: str) -> TopicTransactions:
 
 
 def _of_cursor(app: App, topic: str, subscription: str) -> CursorTransactions:
-    return app.session.topic(parse_topic(topic)).cursor(subscription).transactions()
+    from pulsar_admin.api.transactions import CursorTransactions
+
+    return CursorTransactions(app.session, parse_topic(topic), subscription)
 
 
 @mirrored(

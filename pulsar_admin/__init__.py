@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         StoreError,
         StoreNotFound,
         SubscriptionNotFound,
+        TenantNotFound,
         TopicNotFound,
         UndoConflict,
     )
@@ -143,6 +144,7 @@ _HOMES = {
     "StoreBusy": _ERRORS,
     "StoreNotFound": _ERRORS,
     "SubscriptionNotFound": _ERRORS,
+    "TenantNotFound": _ERRORS,
     "TopicNotFound": _ERRORS,
     "UndoConflict": _ERRORS,
 }
@@ -198,6 +200,7 @@ __all__ = [
     "StoreError",
     "StoreNotFound",
     "SubscriptionNotFound",
+    "TenantNotFound",
     "Topic",
     "TopicNotFound",
     "TopicPolicies",

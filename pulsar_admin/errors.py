@@ -58,6 +58,7 @@ EXIT_CODES: dict[type[errors.StoreError], int] = {
     errors.StoreNotFound: NOT_FOUND,
     errors.SourceNotFound: NOT_FOUND,
     errors.NamespaceNotFound: NOT_FOUND,
+    errors.TenantNotFound: NOT_FOUND,
     errors.ResourceNotFound: NOT_FOUND,
     errors.TopicNotFound: NOT_FOUND,
     errors.SubscriptionNotFound: NOT_FOUND,

@@ -116,6 +116,12 @@ class NamespaceNotFound(NotFound):
     code = "namespace-not-found"
 
 
+class TenantNotFound(NamespaceNotFound):
+    """No such tenant."""
+
+    code = "tenant-not-found"
+
+
 class ResourceNotFound(NotFound):
     """No such cluster, failure domain, resource group, isolation policy, bookie or setting."""
 

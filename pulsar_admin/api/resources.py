@@ -50,7 +50,7 @@ class Resources(Planner):
         return tuple(self._session.ask(list_tenants))
 
     def tenant(self, name: str) -> Json:
-        """Return the ``adminRoles`` and ``allowedClusters`` of a tenant; raises NamespaceNotFound."""
+        """Return the ``adminRoles`` and ``allowedClusters`` of a tenant; raises TenantNotFound."""
         from pulsar_admin.store.model.resources import TENANT, read_tenant
 
         return TENANT.show(self._session.ask(read_tenant, given_text("tenant", name)))

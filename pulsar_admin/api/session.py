@@ -360,6 +360,11 @@ class Session(Caller):
             yield store
 
 
+_LEAST_SECONDS, _LEAST_MS = 10**8, 10**11
+"""Ints between these are seconds since 1970, of the years from 1973 on, where milliseconds are wanted: there they would be before 1974."""
+_YEAR_MS = 31_556_952_000
+
+
 def time_ms_of(value: Time, now_ms: int) -> int:
     """Return VALUE in epoch milliseconds; raises InvalidValue, also for a datetime without a zone."""
     from pulsar_admin.store.timespec import MAX_TIME_MS, FromNow, parse_time_or_ago
@@ -376,6 +381,12 @@ def time_ms_of(value: Time, now_ms: int) -> int:
         found = (value - _EPOCH) // _MS
     elif type(value) is int:
         found = value
+        if _LEAST_SECONDS <= value < _LEAST_MS:
+            raise InvalidValue(
+                f"time {value} counts seconds: as milliseconds it would be in {1970 + value // _YEAR_MS}",
+                hint=f"give milliseconds: {value}000; or datetime.fromtimestamp({value}, timezone.utc)",
+                value=value,
+            )
     else:
         raise InvalidValue(
             f"{value!r} is not a time", hint='give a datetime, "3h", "2024-05-01T09:00:00Z", or epoch ms'

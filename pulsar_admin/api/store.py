@@ -34,7 +34,7 @@ from pulsar_admin.api.transfers import Dumps, Transfers
 from pulsar_admin.incomplete import incomplete_text
 from pulsar_admin.store.db.environment import open_store as open_store_file
 from pulsar_admin.store.db.tree import Node, iter_children, read_node
-from pulsar_admin.store.errors import InvalidValue, TopicNotFound
+from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model.topics import (
     check_namespace,
     count_topics,
@@ -136,22 +136,30 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
-    def topics(self, pattern: str | None = None, *, system: bool = False) -> tuple[str, ...]:
-        """Return the names of all topics, partitions one by one, or of those that match PATTERN (a glob, or a namespace).
+    def topics(
+        self, namespace: str | None = None, *, pattern: str | None = None, system: bool = False
+    ) -> tuple[str, ...]:
+        """Return the names of all topics, partitions one by one, or of those of a namespace (``tenant/namespace``), or of a pattern.
 
-        Without a pattern, SYSTEM adds system topics.
+        A pattern is a glob over whole names, with or without ``persistent://``, and matches no system topic: ``acme/*``. Otherwise
+        ``system`` adds the system topics. Raises NamespaceNotFound, TopicNotFound where no topic matches the pattern, InvalidValue.
         """
         given_flags(system=system)
         if pattern is not None:
-            given_text("pattern", pattern)
+            if namespace is not None or system:
+                raise InvalidValue("a pattern is given alone, without namespace and system")
+            with self._session.read() as txn:
+                return tuple(map(str, select_topics(txn, TopicSelection(pattern=given_text("pattern", pattern)))))
         with self._session.read() as txn:
-            if pattern is None or pattern.removeprefix("persistent://").count("/") == 1:
-                chosen = iter_all_namespaces(txn) if pattern is None else iter((parse_namespace(pattern),))
-                return tuple(name for one in chosen for name in iter_topic_texts(txn, one, system=system))
-            try:
-                return tuple(map(str, select_topics(txn, TopicSelection(pattern=pattern))))
-            except TopicNotFound:
-                return ()
+            if namespace is None:
+                chosen = iter_all_namespaces(txn)
+            else:
+                if set(given_text("namespace", namespace)) & set("*?["):
+                    raise InvalidValue(f"{namespace!r} is a pattern", hint=f"write topics(pattern={namespace!r})")
+                name = parse_namespace(namespace)
+                check_namespace(txn, name)
+                chosen = iter((name,))
+            return tuple(name for one in chosen for name in iter_topic_texts(txn, one, system=system))
 
     def topic(self, name: str) -> Topic:
         """Return the topic NAME: ``persistent://t/ns/topic``, ``t/ns/topic``, or ``topic`` of public/default.

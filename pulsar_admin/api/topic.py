@@ -654,12 +654,15 @@ class Topic(TopicPlans):
         return found
 
     def cursor(self, name: str) -> Cursor:
-        """Return the cursor of the subscription NAME, of a partitioned topic those of all partitions together.
+        """Return the cursor of the subscription ``name``, of a partitioned topic those of all partitions together.
 
-        Whether it is there is seen when it is used: SubscriptionNotFound.
+        Raises SubscriptionNotFound where no partition has it; what is left of a deleted one: ``Store.cursors(…).histories()``.
         """
         from pulsar_admin.api.cursors import Cursor
+        from pulsar_admin.store.model.cursors import check_subscription
 
+        with self._session.read() as txn:
+            check_subscription(txn, self._name, given_text("subscription", name))
         return Cursor(self._session, self._name, name)
 
     def create_subscription(
@@ -674,7 +677,9 @@ class Topic(TopicPlans):
 
         Raises AlreadyExists, LedgerNotFound, EntryNotFound, InvalidValue, Refused.
         """
-        return self.cursor(name).create(start=start, replicated=replicated, properties=properties)
+        from pulsar_admin.api.cursors import Cursor
+
+        return Cursor(self._session, self._name, name).create(start=start, replicated=replicated, properties=properties)
 
 
 class SchemaVersion(Struct, frozen=True):

@@ -39,10 +39,10 @@ from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.errors import (
     AlreadyExists,
     InvalidValue,
-    NamespaceNotFound,
     NeedsBroker,
     Refused,
     ResourceNotFound,
+    TenantNotFound,
     TopicNotFound,
     reason_of,
 )
@@ -159,9 +159,9 @@ def plan_update_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Se
 
 
 def check_tenant_deletable(txn: Txn, tenant: str, *, force: bool) -> list[NamespaceName]:
-    """Return the namespaces that go with TENANT; raises NamespaceNotFound, and Refused where there are some without FORCE."""
+    """Return the namespaces that go with TENANT; raises TenantNotFound, and Refused where there are some without FORCE."""
     if find_json(txn, tenant_path(tenant)) is None:
-        raise NamespaceNotFound("Tenant doesn't exist", tenant=tenant)
+        raise TenantNotFound("Tenant doesn't exist", tenant=tenant)
     namespaces = list(iter_namespaces(txn, tenant))
     if namespaces and not force:
         names = ", ".join(map(str, namespaces[:3]))

@@ -24,7 +24,7 @@ from pulsar_admin.store.errors import (
 )
 from pulsar_admin.store.model.ledgers import find_metadata, find_sums, iter_blocks_of, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, check_namespace, iter_topics, rank_of, read_topic
+from pulsar_admin.store.model.topics import Topic, check_namespace, expand_topic, iter_topics, rank_of, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, shell_word
 
 COMPACTION_CURSOR = "__compaction"
@@ -92,17 +92,27 @@ def is_consumed(cursor: str) -> bool:
     return is_subscription(cursor) and cursor != COMPACTION_CURSOR
 
 
+def check_subscription(txn: Txn, name: TopicName, subscription: str) -> None:
+    """Raise SubscriptionNotFound unless the topic ``name``, or a partition of it, has the cursor ``subscription``."""
+    if all(find_node(txn, one.cursor_path(subscription)) is None for one in expand_topic(txn, name)):
+        raise _not_found(name, subscription)
+
+
+def _not_found(topic: TopicName, subscription: str) -> SubscriptionNotFound:
+    return SubscriptionNotFound(
+        f"topic {topic} has no subscription {subscription!r}",
+        hint=f"list them with: pulsar-admin topics subscriptions {shell_word(topic)}",
+        topic=str(topic),
+        subscription=subscription,
+    )
+
+
 def read_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Cursor:
     """Return the cursor NAME of TOPIC; raises SubscriptionNotFound, MetadataCorrupt."""
     path = topic.name.cursor_path(name)
     node = find_node(txn, path)
     if node is None:
-        raise SubscriptionNotFound(
-            f"topic {topic.name} has no subscription {name!r}",
-            hint=f"list them with: pulsar-admin topics subscriptions {shell_word(topic.name)}",
-            topic=str(topic.name),
-            subscription=name,
-        )
+        raise _not_found(topic.name, name)
     return cursor_of(txn, reader, topic, name, node)
 
 

@@ -24,7 +24,7 @@ from pulsar_admin.store.codec.ledgermetadata import COOKIES
 from pulsar_admin.store.codec.policies import JsonObject, decode_json_object
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
-from pulsar_admin.store.errors import InvalidValue, NamespaceNotFound, ResourceNotFound
+from pulsar_admin.store.errors import InvalidValue, NamespaceNotFound, ResourceNotFound, TenantNotFound
 from pulsar_admin.store.model.topics import iter_namespaces, iter_topics
 from pulsar_admin.store.names import NamespaceName, TopicName
 
@@ -121,18 +121,18 @@ def list_tenants(txn: Txn) -> list[str]:
 
 
 def list_namespaces(txn: Txn, tenant: str) -> list[NamespaceName]:
-    """Return the namespaces of TENANT, in order; raises NamespaceNotFound with upstream's words where there is no such tenant."""
+    """Return the namespaces of TENANT, in order; raises TenantNotFound with upstream's words where there is no such tenant."""
     names = list(iter_namespaces(txn, tenant))
     if not names and find_node(txn, tenant_path(tenant)) is None:
-        raise NamespaceNotFound("Tenant not found", hint=f"tenants: {', '.join(list_tenants(txn))}", tenant=tenant)
+        raise TenantNotFound("Tenant not found", hint=f"tenants: {', '.join(list_tenants(txn))}", tenant=tenant)
     return names
 
 
 def read_tenant(txn: Txn, tenant: str) -> JsonObject:
-    """Return a tenant as stored; raises NamespaceNotFound, MetadataCorrupt."""
+    """Return a tenant as stored; raises TenantNotFound, MetadataCorrupt."""
     found = find_json(txn, tenant_path(tenant))
     if found is None:
-        raise NamespaceNotFound("Tenant does not exist", tenant=tenant)
+        raise TenantNotFound("Tenant does not exist", tenant=tenant)
     return found
 
 

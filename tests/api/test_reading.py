@@ -39,8 +39,10 @@ def test_topics_and_namespaces(store: pa.Store) -> None:
     recorded = {f"persistent://{name}" for name in oracle("small")["topics"]}
     assert recorded <= set(store.topics())
     assert store.topics("acme/iot") == ("persistent://acme/iot/skewed", "persistent://acme/iot/skewed-batched")
-    assert store.topics("acme/iot/*-batched") == ("persistent://acme/iot/skewed-batched",)
-    assert store.topics("acme/nothing/*") == ()
+    assert store.topics(pattern="acme/iot/*-batched") == ("persistent://acme/iot/skewed-batched",)
+    assert set(store.topics(pattern="acme/*")) == {
+        name for name in store.topics() if name.startswith("persistent://acme/")
+    }
     assert {"acme/iot", "public/default"} <= set(store.namespaces())
     assert set(store.namespaces("public")) == {"public/default"}
     with pytest.raises(pa.NamespaceNotFound):
@@ -51,9 +53,33 @@ def test_what_is_not_there_is_said_when_it_is_named(store: pa.Store) -> None:
     with pytest.raises(pa.TopicNotFound):
         store.topic("public/default/none")
     with pytest.raises(pa.SubscriptionNotFound):
-        store.topic("plain").cursor("none").state()
+        store.topic("plain").cursor("none")
+    with pytest.raises(pa.SubscriptionNotFound):
+        store.topic("acme/orders/parts").cursor("none")
+    with pytest.raises(pa.TenantNotFound):
+        store.tenant("none")
+    with pytest.raises(pa.NamespaceNotFound):
+        store.topics("nope/ns")
+    with pytest.raises(pa.TopicNotFound):
+        store.topics(pattern="acme/nothing/*")
+    for wrong in ("acme", "acme/iot/*", ""):
+        with pytest.raises(pa.InvalidValue):
+            store.topics(wrong)
+    with pytest.raises(pa.InvalidValue, match="alone"):
+        store.topics("acme/iot", pattern="acme/*")
     with pytest.raises(pa.StoreNotFound):
         pa.open_store("/nowhere")
+
+
+@pytest.mark.parametrize("seconds", [10**8, 1_795_252_993, 10**11 - 1])
+def test_seconds_are_no_milliseconds(store: pa.Store, seconds: int) -> None:
+    with pytest.raises(pa.InvalidValue, match=r"counts seconds: as milliseconds it would be in 197[0-3]"):
+        store.topic("plain").find(seconds)
+
+
+@pytest.mark.parametrize("time_ms", [0, 10**8 - 1, 10**11])
+def test_milliseconds_of_long_ago_go_on(store: pa.Store, time_ms: int) -> None:
+    assert store.topic("plain").find(time_ms).position == store.topic("plain").find(0).position
 
 
 def test_subscriptions_are_those_of_the_broker(store: pa.Store) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import tree_key
-from pulsar_admin.store.errors import NamespaceNotFound
+from pulsar_admin.store.errors import TenantNotFound
 from pulsar_admin.store.names import parse_namespace
 from tests.conftest import Cli
 from tests.stores import copied, imported
@@ -32,7 +32,7 @@ def test_policies_equal_the_broker(world: str, cli: Cli) -> None:
 
 def test_errors(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
     result = cli("--store", demo_store, "namespaces", "list", "nobody", "-o", "json")
-    assert (result.exit_code, result.error["code"]) == (5, NamespaceNotFound.code)
+    assert (result.exit_code, result.error["code"]) == (5, TenantNotFound.code)
     assert "acme" in result.error["hint"]
     assert cli("--store", demo_store, "namespaces", "policies", "acme/none").exit_code == 5
     assert cli("--store", demo_store, "namespaces", "topics", "acme/none").exit_code == 5
