@@ -79,16 +79,13 @@ def _plan_swap(txn: Txn, command: str, swap: LedgerSwap, new_ledger: tuple[Step,
     old = swap.old_ledger_id
     warnings = swap.warnings
     if old is not None and find_node(txn, ledger_path(old)) is not None:
-        others = [owner for owner in find_owners(txn, old) if (owner.kind, owner.topic) != _owner(swap.topic)]
+        own = ("compacted", str(swap.topic.name))
+        others = [owner for owner in find_owners(txn, old) if (owner.kind, owner.topic) != own]
         if others:
             warnings += (f"ledger {old} stays: {others[0].kind} of {others[0].topic} references it too",)
         else:
             steps.append(delete_step(txn, ledger_path(old)))
     return Plan(command, txn.id, tuple(steps), (part,), warnings=warnings)
-
-
-def _owner(topic: Topic) -> tuple[str, str]:
-    return "compacted", str(topic.name)
 
 
 def _swap_part(swap: LedgerSwap) -> ChangePart:

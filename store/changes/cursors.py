@@ -150,7 +150,11 @@ def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> ChangePar
     replayed = extent_of_messages(reader, move.topic, subtract(after, before))
     skipped = extent_of_messages(reader, move.topic, subtract(before, after))
     is_lost = is_unreadable(move.cursor)
-    stood = state_json(move.topic, move.cursor.state) | _stored_json(move.cursor) | _view_json(move, move.cursor.state)
+    stood = (
+        state_json(move.topic, move.cursor.state)
+        | ({} if move.cursor.ahead is None else {"storedMarkDeletePosition": str(move.cursor.ahead)})
+        | _view_json(move, move.cursor.state)
+    )
     return ChangePart(
         topic=str(move.topic.name),
         subscription=move.cursor.name,
@@ -164,7 +168,9 @@ def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> ChangePar
         expiry=move.expiry,
         warnings=(
             *((_guard_text(move.cursor),) if move.is_forced else ()),
-            *_source_warnings(move, _absent(txn, move.cursor)),
+            *_source_warnings(
+                move, absent_of(txn, move.cursor.info.cursors_ledger_id) if move.cursor.is_incomplete else ()
+            ),
             *move.warnings,
             *(
                 chunk_warnings(reader, move.topic, move.state)
@@ -175,19 +181,10 @@ def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> ChangePar
     )
 
 
-def _stored_json(cursor: Cursor) -> dict[str, str]:
-    """Return the position that is stored where that is ahead of the topic."""
-    return {} if cursor.ahead is None else {"storedMarkDeletePosition": str(cursor.ahead)}
-
-
 def _view_json(move: CursorMove, state: CursorState) -> dict[str, int | None]:
     """Return the compacted ledger of STATE where MOVE gives it another one or none."""
     before, after = (one.properties.get(COMPACTED_LEDGER) for one in (move.cursor.state, move.state))
     return {} if before == after else {"compactedLedger": state.properties.get(COMPACTED_LEDGER)}
-
-
-def _absent(txn: Txn, cursor: Cursor) -> tuple[str, ...]:
-    return absent_of(txn, cursor.info.cursors_ledger_id) if cursor.is_incomplete else ()
 
 
 def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:

@@ -463,7 +463,9 @@ class Match(Struct, frozen=True):
         """Return ENTRIES without those whose bytes show that no match is in them."""
         if not self._needles or not len(entries):
             return entries
-        hits = np.concatenate([_places(entries.data, needle) for needle in self._needles])
+        hits = np.concatenate(
+            [np.fromiter(_iter_places(entries.data.tobytes(), needle), np.int64) for needle in self._needles]
+        )
         order = np.argsort(entries.offsets)
         starts = entries.offsets[order]
         owners = np.searchsorted(starts, hits, "right") - 1
@@ -556,11 +558,6 @@ class Match(Struct, frozen=True):
 def _bytes(text: str) -> bytes:
     """Return TEXT as it was typed: what is not UTF-8 on a command line is a surrogate in Python."""
     return text.encode("utf-8", "surrogateescape")
-
-
-def _places(data: Array, needle: bytes) -> Array:
-    """Return where NEEDLE is in DATA."""
-    return np.fromiter(_iter_places(data.tobytes(), needle), np.int64)
 
 
 def _iter_places(data: bytes, needle: bytes) -> Iterator[int]:

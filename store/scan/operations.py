@@ -214,7 +214,11 @@ def entry_column(name: str, records: Records) -> pa.Array:
     if name == "payload_bytes":
         return column(np.maximum(records["size"] - 32 - records["digest_bytes"], 0).astype(np.int32))
     if name in _TIME_COLUMNS:
-        return _time_column(records, name)
+        source, flag, wanted = _TIME_COLUMNS[name]
+        values = records[source]
+        there = records["flags"] & flag == wanted if flag else values != 0
+        there &= (values >= 0) & (values <= MAX_TIME_MS)
+        return nullable(np.where(there, values, 0) * 1000, there).view(TIME)
     return column(records[name].astype(ENTRY_SCHEMA.field(name).type.to_pandas_dtype()))
 
 
@@ -223,14 +227,6 @@ _TIME_COLUMNS = {
     "broker_time": ("broker_ms", *_THERE["broker_ms"]),
     "deliver_at_time": ("deliver_at_ms", 0, 0),
 }
-
-
-def _time_column(records: Records, name: str) -> pa.Array:
-    source, flag, wanted = _TIME_COLUMNS[name]
-    values = records[source]
-    there = (records["flags"] & flag) == wanted if flag else values != 0
-    there &= (values >= 0) & (values <= MAX_TIME_MS)
-    return nullable(np.where(there, values, 0) * 1000, there).view(TIME)
 
 
 _TIMES = {
@@ -514,12 +510,9 @@ class ReadHeads(Struct, PlacesOperation, frozen=True):
 
     def values(self, places: Places, files: PlainFiles) -> Iterable[bytes]:
         batch = PlacesReader(files, self.heads, self.digests).read_places(places)
-        kept = _heads_only(batch) if self.heads else _rows_only(batch)
+        nothing = np.zeros(0, np.uint8)
+        kept = _heads_only(batch) if self.heads else (batch.rows, nothing, nothing, nothing)
         return (part.tobytes() for part in kept)
-
-
-def _rows_only(batch: EntryBatch) -> tuple[Array, ...]:
-    return batch.rows, np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 def _heads_only(batch: EntryBatch) -> tuple[Array, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from glob import glob
@@ -88,7 +88,14 @@ def source_files(paths: str | Sequence[str], *, recursive: bool = False) -> list
     paths means no file.
     """
     parts = split_paths(paths) if isinstance(paths, str) else paths
-    each = [{path: size for one in alternatives(part) for path, size in _list(one, recursive)} for part in parts]
+    each = [
+        {
+            path: size
+            for one in alternatives(part)
+            for path, size in (_list_url(one, recursive) if is_url(one) else _list_local(one, recursive))
+        }
+        for part in parts
+    ]
     empty = [part for part, files in zip(parts, each, strict=True) if not files]
     if empty or not parts:
         raise SourceNotFound(
@@ -126,10 +133,6 @@ def alternatives(pattern: str) -> list[str]:
                 f"{pattern} means more than {_ALTERNATIVES_MAX:,} globs", hint="write * in place of some of its braces"
             )
     return [*dict.fromkeys(found)]
-
-
-def _list(part: str, recursive: bool) -> Iterable[tuple[str, int]]:
-    return _list_url(part, recursive) if is_url(part) else _list_local(part, recursive)
 
 
 def _list_local(part: str, recursive: bool) -> Iterator[tuple[str, int]]:

@@ -131,7 +131,8 @@ class Shapes:
         if self._columns > _MAX_COLUMNS:
             raise Unsupported(f"the schema makes more than {_MAX_COLUMNS} columns", hint="read its values as JSON")
         if isinstance(schema, list):
-            return self._union(schema, around)
+            held = [part for part in schema if part != "null"]
+            return self.of(held[0], around) if len(held) == 1 else self.union(held, around)
         if isinstance(schema, str):
             if schema in around:
                 return self.recursive(schema)
@@ -154,10 +155,6 @@ class Shapes:
     def union(self, held: list[Schema], around: tuple[str, ...]) -> Shape:
         """Return the shape of a union of HELD, several types, null left out."""
         return _AS_JSON
-
-    def _union(self, schema: list[Schema], around: tuple[str, ...]) -> Shape:
-        held = [part for part in schema if part != "null"]
-        return self.of(held[0], around) if len(held) == 1 else self.union(held, around)
 
     def _record(self, schema: Schema, around: tuple[str, ...]) -> Shape:
         inside = (*around, schema["name"])
@@ -360,7 +357,12 @@ class ValueColumns:
 
     def __init__(self, values: Values) -> None:
         self._kind = values.kind
-        self._readers = {topic: _reader(schemas, values) for topic, schemas in values.schemas.items()}
+        self._readers = {
+            topic: ValueReader(
+                schemas, TypedValues(values.newest, values.shapes).value if values.typed else PlainValues().text
+            )
+            for topic, schemas in values.schemas.items()
+        }
         self._unknown = ValueReader(TopicSchemas(), PlainValues().text)
 
     def read(self, batch: pa.RecordBatch, topics: Sequence[str | None], *, whole: bool = False) -> dict[str, pa.Array]:
@@ -376,10 +378,6 @@ class ValueColumns:
         values, errors = zip(*found, strict=True) if found else ((), ())
         column = strings(values, self._kind) if self._kind == pa.string() else pa.array(values, self._kind)
         return {"value": column, "value_error": strings(errors, pa.string())}
-
-
-def _reader(schemas: TopicSchemas, values: Values) -> ValueReader:
-    return ValueReader(schemas, TypedValues(values.newest, values.shapes).value if values.typed else PlainValues().text)
 
 
 # -- connector shapes --------------------------------------------------------------------------------------------------
@@ -659,14 +657,9 @@ def _key_bytes(batch: pa.RecordBatch, topic: TopicName) -> pa.Array:
     return pa.array(found, pa.binary())
 
 
-def _pairs(batch: pa.RecordBatch) -> list[list[tuple[str, str]]]:
-    found: list[list[tuple[str, str]]] = batch.column("properties").to_pylist()
-    return found
-
-
 def _properties(batch: pa.RecordBatch, topic: TopicName) -> pa.Array:
     """Return properties, a name that is there twice once: its last value counts."""
-    pairs = _pairs(batch)
+    pairs: list[list[tuple[str, str]]] = batch.column("properties").to_pylist()
     if all(len(dict(row)) == len(row) for row in pairs):
         return batch.column("properties")
     return pa.array([list(dict(row).items()) for row in pairs], _PROPERTIES)

@@ -166,18 +166,17 @@ def _present(scan: FileScan, piece: FileRange) -> Iterator[Array]:
     """Yield the records of SCAN that the store knows: a file may have grown since; raises SourceNotFound for one not seen here."""
     try:
         for records in scan.batches():
-            known = records[records["offset"] + 4 + records["size"] <= piece.end] if _is_last(piece) else records
+            known = (
+                records[records["offset"] + 4 + records["size"] <= piece.end]
+                if isinstance(piece, LastRange)
+                else records
+            )
             if len(known):
                 yield known
     except SourceChanged as error:
         if os.path.exists(piece.path):
             raise
         raise unseen(piece.path) from error
-
-
-def _is_last(piece: FileRange) -> bool:
-    """Whether nothing of its file behind PIECE is read."""
-    return isinstance(piece, LastRange)
 
 
 class LastRange(FileRange, frozen=True):
@@ -552,7 +551,10 @@ class MessageFiles(Struct, frozen=True):
                 rows = records.rows[part]
                 entries = PlacesReader(files, False, None).read_places(_places(rows, records.origins[part]))
                 for batch in reader.rows([entries], "", problems):
-                    at = np.searchsorted(entry_keys(rows["ledger_id"], rows["entry_id"]), _keys_of(batch))
+                    at = np.searchsorted(
+                        entry_keys(rows["ledger_id"], rows["entry_id"]),
+                        entry_keys(*(batch.column(name).to_numpy() for name in ("ledger_id", "entry_id"))),
+                    )
                     yield _whole(batch, cluster, paths.take(pa.array(records.origins[part][at])))
 
 
@@ -595,10 +597,6 @@ def _places(rows: Array, files: Array) -> Places:
         rows["size"].astype(np.uint32),
         rows["digest_bytes"].astype(np.int64),
     )
-
-
-def _keys_of(batch: pa.RecordBatch) -> Array:
-    return entry_keys(*(batch.column(name).to_numpy() for name in ("ledger_id", "entry_id")))
 
 
 def _whole(batch: pa.RecordBatch, cluster: str, paths: pa.Array) -> pa.RecordBatch:

@@ -221,7 +221,11 @@ def make_tables(run: Exporting) -> MadeTables:
     if scans and "ledgers" not in small:
         small.append("ledgers")  # it names the topics
     for table in small:
-        made.parts[table] = _write_small(run, table)
+        directory = f"{run.staging}/{table}"
+        run.folder.make(directory)
+        batches = iter_table(run.reader, table, run.cluster, run.fail)
+        stem, incomplete = f"{directory}/part-{run.token}", why_incomplete(run.reader.txn)
+        made.parts[table] = tuple(write_parts(run.folder, stem, TABLES[table], batches, incomplete=incomplete))
     if scans:
         how = replace(
             _making(run),
@@ -240,14 +244,6 @@ def make_tables(run: Exporting) -> MadeTables:
 def _making(run: Exporting) -> Making:
     incomplete = why_incomplete(run.reader.txn)
     return Making(run.folder, run.staging, run.cluster, run.token, run.engine, run.advance, incomplete=incomplete)
-
-
-def _write_small(run: Exporting, table: str) -> tuple[TableFile, ...]:
-    directory = f"{run.staging}/{table}"
-    run.folder.make(directory)
-    batches = iter_table(run.reader, table, run.cluster, run.fail)
-    stem, incomplete = f"{directory}/part-{run.token}", why_incomplete(run.reader.txn)
-    return tuple(write_parts(run.folder, stem, TABLES[table], batches, incomplete=incomplete))
 
 
 def commit_tables(

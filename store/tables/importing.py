@@ -23,7 +23,7 @@ from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.blocks import BLOCK_BITS, block_key
 from pulsar_admin.store.db.bodies import body_key
 from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
-from pulsar_admin.store.db.files import FileMode, LogFile, iter_logs, put_log
+from pulsar_admin.store.db.files import FileMode, iter_logs, put_log
 from pulsar_admin.store.db.storeinfo import StoreState
 from pulsar_admin.store.db.tree import Node, row_of
 from pulsar_admin.store.errors import Corrupt, InvalidValue, NotFound, SourceChanged, SourceNotFound, Unsupported
@@ -226,14 +226,10 @@ def _place_logs(store: Store, origin: Path, path: Path, result: TablesImported) 
 
     def put(txn: Txn) -> None:
         for log in logs:
-            put_log(txn, _referenced(log))
+            put_log(txn, log if log.mode is FileMode.OWN else replace(log, mode=FileMode.REFERENCED))
 
     store.write(put)
     return {log.path: log.file_id for log in logs}
-
-
-def _referenced(log: LogFile) -> LogFile:
-    return log if log.mode is FileMode.OWN else replace(log, mode=FileMode.REFERENCED)
 
 
 def _bodies(table: pa.Table) -> list[Row]:

@@ -147,13 +147,9 @@ def _micros(ms: int | None) -> int | None:
     return ms * 1000 if ms and 0 < ms <= MAX_TIME_MS else None
 
 
-def _names(txn: Txn, topics: Topics) -> Iterable[TopicName]:
-    return iter_topics(txn) if topics is None else topics
-
-
 def _iter_read(txn: Txn, topics: Topics, fail: Fail) -> Iterator[tuple[TopicName, Topic | None]]:
     """Yield the topics meant, None for one that cannot be read."""
-    for name in _names(txn, topics):
+    for name in iter_topics(txn) if topics is None else topics:
         try:
             yield name, read_topic(txn, name)
         except StoreError as error:

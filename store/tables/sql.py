@@ -278,7 +278,9 @@ class Database:
                 if name.lower().startswith("duckdb_"):
                     self._make_all()
                 if name.lower() not in _FUNCTIONS:
-                    raise Refused(f"{name}(…): a statement here reads no files and calls only {_function_names()}")
+                    raise Refused(
+                        f"{name}(…): a statement here reads no files and calls only {', '.join(sorted(_FUNCTIONS))}"
+                    )
             elif node.get("type") == "BASE_TABLE" and not node["schema_name"]:
                 name = str(node["table_name"])
                 if "/" in name and named.setdefault(name.lower(), name) != name:
@@ -356,10 +358,6 @@ _WHAT_IS_A_TABLE = (
 )
 _HOW_TO_PIVOT = "PIVOT names its columns: select * from (pivot TABLE on COLUMN in ('a', 'b') using count(*))"
 _WHAT_IS_ALLOWED = "write a SELECT, or WITH, FROM, VALUES, DESCRIBE, SUMMARIZE, SHOW TABLES, EXPLAIN"
-
-
-def _function_names() -> str:
-    return ", ".join(sorted(_FUNCTIONS))
 
 
 def _is_unicode(text: str) -> bool:
