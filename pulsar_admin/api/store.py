@@ -249,7 +249,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         LedgerNotFound (one of LEDGERS).
         """
         from pulsar_admin.store.reports.ledgers import iter_missing, read_missing
-        from pulsar_admin.store.transfer.survey import find_gone
+        from pulsar_admin.store.transfer.cataloguing import find_gone
 
         ledgers = given_ledgers(ledgers)
         with self._session.read() as txn:

@@ -66,8 +66,8 @@ class Transfers:
         counts what a person has to look at. Raises NotWritable, Refused, SourceNotFound, SourceChanged, DiskFull.
         """
         from pulsar_admin.store.sources.cluster import read_stored_layout
+        from pulsar_admin.store.transfer.cataloguing import survey_files
         from pulsar_admin.store.transfer.refresh import RefreshOptions, refresh_store
-        from pulsar_admin.store.transfer.survey import survey_files
 
         given_flags(forget=forget, verify=verify)
         with self._session.writing() as store:
@@ -87,7 +87,7 @@ class Transfers:
         ledgers_root: str | None = None,
     ) -> ImportPreview:
         """Return what ``add_parts`` would read: metadata nodes, files, bytes; raises what it raises before it writes."""
-        from pulsar_admin.store.transfer.adding import preview_add
+        from pulsar_admin.store.transfer.refresh import preview_add
 
         layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
         with self._session.opened() as store:
@@ -109,8 +109,8 @@ class Transfers:
         One that was stopped goes on when it is called again, or with ``refresh``. Raises what ``import_cluster`` and ``refresh`` raise.
         """
         from pulsar_admin.store.db.files import FileMode
-        from pulsar_admin.store.transfer.adding import add_sources
         from pulsar_admin.store.transfer.imports import ImportOptions, layout_bytes
+        from pulsar_admin.store.transfer.refresh import add_sources
 
         given_flags(verify=verify)
         check_choice("mode", mode, Mode)

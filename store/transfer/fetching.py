@@ -68,8 +68,15 @@ def _fetch(part: str, into: Path) -> list[str]:
         folders[folder] = None
         for directory in (into, place, folder, *([] if found.chunks else [target])):
             create_directory(directory, exist_ok=True)
-        if found.chunks and (found.name in _SMALL or not _is_there(target, found.size_bytes)):
-            _write(target, found.chunks)
+        if found.chunks and (
+            found.name in _SMALL or not (target.is_file() and target.stat().st_size == found.size_bytes)
+        ):
+            unfinished = target.with_name(f".{target.name}.unfinished")
+            remove_file(unfinished)
+            with create_file(unfinished) as out:
+                for chunk in found.chunks:
+                    out.write(chunk)
+            rename(unfinished, target)
     if not folders:
         raise SourceNotFound(
             f"{part} holds no file of a bookie: expected files such as 0.log or 17f3a.txn, found none",
@@ -77,19 +84,6 @@ def _fetch(part: str, into: Path) -> list[str]:
             path=part,
         )
     return [str(folder) for folder in folders]
-
-
-def _is_there(target: Path, size_bytes: int) -> bool:
-    return target.is_file() and target.stat().st_size == size_bytes
-
-
-def _write(target: Path, chunks: Iterator[bytes]) -> None:
-    unfinished = target.with_name(f".{target.name}.unfinished")
-    remove_file(unfinished)
-    with create_file(unfinished) as out:
-        for chunk in chunks:
-            out.write(chunk)
-    rename(unfinished, target)
 
 
 def _is_wanted(name: str) -> bool:

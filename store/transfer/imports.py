@@ -1,6 +1,7 @@
 """``store import``: a Pulsar data directory, or the parts of a cluster → tree, catalogue, location and time index.
 
-The sources are only read.
+The sources are only read. What is needed of metadata nodes later is noted while they are written: there may be millions, and to read
+them again is a fifth of an import. Findings of which others may come are told at once.
 
 When an import is stopped the same command goes on behind what was committed last (``store.index.build``).
 """
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
 from pulsar_admin.store.db.blocks import decode_entry_count, ledger_key, ledger_of_key
 from pulsar_admin.store.db.bookies import decode_bookie, encode_bookie
 from pulsar_admin.store.db.entry_files import FileState, file_state
@@ -32,11 +34,12 @@ from pulsar_admin.store.db.files import (
 from pulsar_admin.store.db.locks import writer_lock
 from pulsar_admin.store.db.next_ledger_id import put_given_meanwhile, put_next_ledger_id
 from pulsar_admin.store.db.storeinfo import StoreState, check_new_store, read_store_info
-from pulsar_admin.store.db.tree import Row
+from pulsar_admin.store.db.tree import Row, path_and_value
 from pulsar_admin.store.db.unserved import Marks
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged
+from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.files import PRIVATE_DIRECTORY
-from pulsar_admin.store.index.build import Advance, Scanning
+from pulsar_admin.store.index.build import Advance, Scanning, SeenDigests
 from pulsar_admin.store.index.unserved import index_unserved
 from pulsar_admin.store.model.copy_age import AsOf, put_as_of
 from pulsar_admin.store.model.coverage import (
@@ -44,17 +47,18 @@ from pulsar_admin.store.model.coverage import (
     find_absent_bookies,
     find_absent_journals,
     index_absent_bookies,
+    members_of,
 )
-from pulsar_admin.store.model.references import make_owners
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.references import NAMING_PREFIXES, References, make_owners
+from pulsar_admin.store.rules.leading import LEADING
 from pulsar_admin.store.scan.files import LedgerDigests
 from pulsar_admin.store.sources.bookies import files_of, foreign_ids, journal_marks, size_of
 from pulsar_admin.store.sources.given import missing_directories
 from pulsar_admin.store.sources.layout import Layout
 from pulsar_admin.store.sources.nodes import MetadataDirectory, iter_source_rows
-from pulsar_admin.store.transfer.copy_time import read_as_of
-from pulsar_admin.store.transfer.leading import leading_findings
+from pulsar_admin.store.transfer.copy_time import NewestNode, read_as_of
 from pulsar_admin.store.transfer.reading import Reading, read_disks
-from pulsar_admin.store.transfer.seen_nodes import SeenNodes
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
@@ -458,3 +462,43 @@ def _check_goes_on(store: Store, *, index: bool) -> None:
 def count_entries(txn: Txn) -> int:
     """Return how many different entries the index holds."""
     return sum(decode_entry_count(ledger_of_key(key), row) for key, row in txn.items("times"))
+
+
+def leading_findings(store: Store) -> dict[str, str]:
+    """Return code → what is said of each leading finding about STORE."""
+    with open_reader(store) as reader:
+        facts = ClusterFacts(store, reader)
+        found = (finding for rule in LEADING for finding in rule.judge(facts))
+        return {one.code: f"{one.where}: {one.message}. {one.hint}" for one in found}
+
+
+_LEDGERS = f"{LEDGERS_ROOT}/".encode()
+_NAMING = tuple(prefix.encode() for prefix in NAMING_PREFIXES)
+
+
+class SeenNodes:
+    """Of the nodes that were watched: the newest; digest types of ledgers; bookies in their ensembles; who names ledgers."""
+
+    def __init__(self, read_ms: int) -> None:
+        self.newest = NewestNode(read_ms)
+        self.digests = SeenDigests()
+        self.members: set[str] = set()
+        self.references = References()
+
+    def watch(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield the rows, of nodes, and look at each."""
+        see_newest, see_reference = self.newest.see, self.references.see
+        for row in rows:
+            key, value = row
+            see_newest(value)
+            if key.startswith(_LEDGERS):
+                self._see_ledger(*path_and_value(key, value))
+            elif key.startswith(_NAMING):
+                see_reference(*path_and_value(key, value))
+            yield row
+
+    def _see_ledger(self, path: str, value: bytes) -> None:
+        ledger_id = ledger_id_of_path(path)
+        if ledger_id is not None:
+            self.digests.see(ledger_id, path, value)
+            self.members |= members_of(path, value)

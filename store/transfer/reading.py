@@ -27,8 +27,16 @@ from pulsar_admin.store.sources.bookies import BookieFile, iter_links, iter_no_f
 from pulsar_admin.store.sources.layout import Layout
 from pulsar_admin.store.sources.rocksdb import locked_by
 from pulsar_admin.store.sources.storage import DATABASES
-from pulsar_admin.store.transfer.cataloguing import catalogue_new, delete_logs, file_modes, is_sealed, place, put_logs
-from pulsar_admin.store.transfer.survey import Survey, survey_files
+from pulsar_admin.store.transfer.cataloguing import (
+    Survey,
+    catalogue_new,
+    delete_logs,
+    file_modes,
+    is_sealed,
+    place,
+    put_logs,
+    survey_files,
+)
 from pulsar_admin.store.wording import counted, listed, plural
 
 ROUNDS = 10

@@ -1,16 +1,21 @@
-"""``store refresh``: bring a store up to date with the directory it was imported from.
+"""``store refresh``: bring a store up to date with the directory it was imported from. ``store add``: a part of a cluster comes to a store
+that has others.
 
 Entry logs and journals are append-only: a file that grew is read from where the last scan ended, a new one from its beginning.
 A metadata node that was not changed in the store takes the source's state; one that was keeps the store's, and is named when the
 source changed it, too. What an export in place of this store left there that was stopped is not a change of the source's. A file that
 is gone is forgotten when none of its entries is needed any more (a flushed journal, a compacted entry log); else it is named and its
 entries stay in the index, unless ``forget`` says otherwise.
+
+What is added becomes a source, and the store is refreshed. A source is marked in ``store.json`` until all of it is there: what was
+stopped goes on with the same command, or with the next refresh.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,18 +26,31 @@ from msgspec.structs import replace
 from pulsar_admin.store.changes.plan import append_change
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
 from pulsar_admin.store.codec.ledgermetadata import INSTANCE_ID
+from pulsar_admin.store.db.backups import keep_hint
 from pulsar_admin.store.db.blocks import Block, ledger_of_key
 from pulsar_admin.store.db.bookies import UNFINISHED, iter_imported_bookies
 from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.export_intent import find_exported_zxid, intended_rows
 from pulsar_admin.store.db.files import (
     METADATA_FILE_ID,
+    WHOLE_METADATA,
+    Damage,
     LogFile,
+    clear_damage,
     iter_damage,
     iter_differing,
     iter_logs,
+    put_damage,
 )
-from pulsar_admin.store.db.next_ledger_id import UNFINISHED_REFRESH, find_given_meanwhile, put_given_meanwhile
-from pulsar_admin.store.db.tree import iter_nodes
+from pulsar_admin.store.db.next_ledger_id import (
+    UNFINISHED_REFRESH,
+    find_given_meanwhile,
+    put_given_meanwhile,
+    put_next_ledger_id,
+)
+from pulsar_admin.store.db.rows import altered_row
+from pulsar_admin.store.db.tree import Node, Row, decode_node, find_node, iter_nodes
+from pulsar_admin.store.errors import IndexCorrupt, Refused
 from pulsar_admin.store.files import scratch_directory
 from pulsar_admin.store.index.build import Advance, Scanning, ledger_digests
 from pulsar_admin.store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
@@ -43,25 +61,38 @@ from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.reports.replicas import find_underreplicated
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
 from pulsar_admin.store.sources.bookies import find_strangers, foreign_ids, journal_marks
-from pulsar_admin.store.sources.cluster import check_instance, check_known, read_stored_layout
+from pulsar_admin.store.sources.cluster import (
+    check_addable,
+    check_instance,
+    check_known,
+    read_stored_layout,
+    without_known,
+)
 from pulsar_admin.store.sources.layout import Layout
-from pulsar_admin.store.transfer.cataloguing import delete_logs
+from pulsar_admin.store.sources.nodes import MetadataDirectory, Source, iter_source_rows
+from pulsar_admin.store.sources.zookeeper import is_zookeeper, newest_zxid
+from pulsar_admin.store.transfer.cataloguing import Survey, delete_logs, survey_files
 from pulsar_admin.store.transfer.copy_time import NewestNode, read_as_of
 from pulsar_admin.store.transfer.imports import (
+    ImportOptions,
+    ImportPreview,
     Warn,
     absent_texts,
     as_read,
+    check_outside,
     count_entries,
+    leading_findings,
     next_id_meanwhile,
+    preview_of,
+    source_place,
+    source_rows,
 )
-from pulsar_admin.store.transfer.leading import leading_findings
 from pulsar_admin.store.transfer.reading import grown, read_disks
-from pulsar_admin.store.transfer.refresh_tree import NewTree, put_tree_facts, read_altered, read_tree
-from pulsar_admin.store.transfer.survey import Survey, survey_files
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import Engine
+
 
 _Held = Mapping[str, Mapping[bytes, "np.ndarray[Any, Any]"]]
 """Path → key of a location block → the slots (u16) of its entries there."""
@@ -154,7 +185,7 @@ class RefreshPreview(Struct, frozen=True):
 def preview_refresh(store: Store) -> RefreshPreview:
     """Return what ``refresh_store`` would read; raises what it raises before it writes."""
     survey = survey_files(store, read_stored_layout(store.info))
-    lost, elsewhere = find_lost(store, survey)
+    lost, elsewhere = _find_lost(store, survey)
     return RefreshPreview(
         str(store.path),
         [str(file.path) for file in survey.new],
@@ -217,7 +248,7 @@ def refresh_store(
         if result.changes or was_stopped:
             _finish(store, txn, options, result, tree)
         else:
-            put_tree_facts(txn, tree)
+            _put_tree_facts(txn, tree)
         if as_of is not None:
             put_as_of(txn, as_of)
 
@@ -233,7 +264,7 @@ def refresh_store(
     return result
 
 
-def _newest_node_ms(txn: Txn, options: RefreshOptions, tree: NewTree) -> int:
+def _newest_node_ms(txn: Txn, options: RefreshOptions, tree: _NewTree) -> int:
     """Return the newest modification of a node that the source changed; where that is not known, of one that is the source's."""
     newest = NewestNode(options.now_ms)
     if (
@@ -341,7 +372,7 @@ def _settle_sources(store: Store, layout: Layout, warn: Warn) -> None:
             warn(text)
 
 
-def _warn_of_metadata(result: RefreshResult, tree: NewTree, warn: Warn) -> None:
+def _warn_of_metadata(result: RefreshResult, tree: _NewTree, warn: Warn) -> None:
     if result.stopped_export:
         warn(
             f"an export in place was stopped when it had written {counted(len(result.stopped_export), 'metadata node')} of"
@@ -360,7 +391,7 @@ def _begin(txn: Txn) -> None:
     txn.put("state", UNFINISHED_REFRESH, b"")
 
 
-def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResult, tree: NewTree) -> None:
+def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResult, tree: _NewTree) -> None:
     _take_tree(store, txn, tree)
     txn.delete("state", UNFINISHED_REFRESH)
     put_refreshed(txn, options.now_ms)
@@ -368,7 +399,7 @@ def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResu
     append_change(txn, options.now_ms, "store add" if is_adding else "store refresh", (_report(result),))
 
 
-def _take_tree(store: Store, txn: Txn, tree: NewTree) -> None:
+def _take_tree(store: Store, txn: Txn, tree: _NewTree) -> None:
     """Take over what the source changed; the owners of ledgers follow."""
     for key, row in tree.rows.items():
         if row is None:
@@ -378,7 +409,7 @@ def _take_tree(store: Store, txn: Txn, tree: NewTree) -> None:
         txn.delete("base", key)
     if tree.rows:
         _begin(txn)
-    put_tree_facts(txn, tree)
+    _put_tree_facts(txn, tree)
     index_owners(store, txn)
     index_absent_bookies(store, txn, foreign_ids(txn, iter_imported_bookies(store.info)))
 
@@ -402,7 +433,7 @@ def _read_files(
     options: RefreshOptions,
     result: RefreshResult,
     advance: Advance,
-    tree: NewTree,
+    tree: _NewTree,
     warn: Warn,
 ) -> None:
     with store.read() as txn:
@@ -437,7 +468,7 @@ def _forget(store: Store, layout: Layout, options: RefreshOptions, result: Refre
         with store.read() as txn:
             result.lost, result.elsewhere = _split_held(txn, held)
         return
-    result.lost, result.elsewhere = find_lost(store, survey, verify=options.verify, engine=options.engine)
+    result.lost, result.elsewhere = _find_lost(store, survey, verify=options.verify, engine=options.engine)
     if result.elsewhere:
         warn(
             "the index names files that are gone where other files have the entries, too: bring the files back, or read the"
@@ -447,7 +478,7 @@ def _forget(store: Store, layout: Layout, options: RefreshOptions, result: Refre
         store.write(lambda txn: delete_logs(txn, useless))
 
 
-def find_lost(
+def _find_lost(
     store: Store, survey: Survey, *, verify: bool = True, engine: Engine | None = None
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return path → entries of the files of SURVEY that are gone: those in no file that is here, and those in another one, too.
@@ -511,3 +542,224 @@ def _files_here(txn: Txn, survey: Survey) -> Iterator[LogFile]:
 def _may_hold(log: LogFile, store: Store, ledgers: Iterable[int]) -> bool:
     """Whether LOG may have entries of LEDGERS; only a sealed entry log says which it has."""
     return not log.sealed or not read_ledger_sizes(log.locate(store.path)).keys().isdisjoint(ledgers)
+
+
+def preview_add(store: Store, layout: Layout) -> ImportPreview:
+    """Return what adding LAYOUT to STORE would read; raises what ``add_sources`` raises before it writes."""
+    layout = without_known(store.info, layout)
+    rows = _added_rows(store, layout, ImportOptions())
+    with store.read() as txn:
+        node = find_node(txn, INSTANCE_ID)
+        check_known(find_strangers(txn, read_stored_layout(store.info, rows).bookies), rows)
+    check_instance(layout, [] if node is None else [node])
+    return preview_of(layout, store.path)
+
+
+def add_sources(
+    store: Store, layout: Layout, options: ImportOptions, advance: Advance, warn: Warn = lambda text: None
+) -> RefreshResult:
+    """Add the parts of LAYOUT to STORE (open for writing), or finish an addition of the same ones that was stopped.
+
+    Raises Refused for what the store has already or what is of another cluster, AlreadyExists where the store lies in one of them.
+    """
+    rows = _added_rows(store, without_known(store.info, layout), options)
+    return refresh_store(
+        store, RefreshOptions(options.verify, False, options.now_ms, options.engine, rows), advance, warn
+    )
+
+
+def _added_rows(store: Store, layout: Layout, options: ImportOptions) -> tuple[dict[str, Any], ...]:  # Any: JSON
+    rows = source_rows(layout, options)
+    begun = {source_place(source) for source in store.info.sources if UNFINISHED in source}
+    begun &= {source_place(row) for row in rows}
+    check_outside(store.path, layout)
+    check_addable(
+        replace(
+            store.info, sources=tuple(source for source in store.info.sources if source_place(source) not in begun)
+        ),
+        layout,
+    )
+    return tuple(row | {UNFINISHED: True} for row in rows if source_place(row) not in begun)
+
+
+_Rows = Mapping[bytes, bytes | None]
+
+
+class _NewTree(Struct):
+    """What the source's metadata changes. ``rows``: key → row, None: no more there; ``damage``: its nodes' damage, None: all of it is as
+    it was; ``next_ledger_id``: which it gives next, None: not known; ``unknown``: what became wrong with it as a whole since it was read
+    last. ``conflicts``, ``stopped_export``: paths, as of ``RefreshResult``."""
+
+    rows: dict[bytes, bytes | None] = field(default_factory=dict)
+    damage: tuple[Damage, ...] | None = None
+    next_ledger_id: int | None = None
+    unknown: tuple[str, ...] = ()
+    added: int = 0
+    updated: int = 0
+    removed: int = 0
+    undecodable_values: int = 0
+    conflicts: list[str] = field(default_factory=list)
+    stopped_export: list[str] = field(default_factory=list)
+
+    def nodes(self, prefix: str) -> Iterator[Node]:
+        """Yield the nodes that are new or changed and whose path begins with PREFIX."""
+        nodes = (decode_node(key, row) for key, row in self.rows.items() if row is not None)
+        return (node for node in nodes if node.path.startswith(prefix))
+
+
+def read_tree(txn: Txn, layout: Layout) -> _NewTree:
+    """Compare the nodes of the source with the store's.
+
+    Where anything became wrong with the source's metadata as a whole no node is taken: of a tree that lost changes nobody knows
+    which nodes are new and which were deleted.
+    """
+    known = {damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)}
+    if layout.metadata is None:
+        return _NewTree()
+    _check_not_older(txn, layout.metadata)
+    next_ids: list[int] = []
+    whole, items = _split_damage(iter_source_rows(layout.metadata, next_ids.append))
+    unknown = tuple(one.reason for one in whole if one.reason not in known and not one.costs_nothing)
+    if unknown:
+        return _NewTree(unknown=unknown, undecodable_values=len(unknown))
+    ours = intended_rows(txn)
+    tree = _NewTree()
+    damages: list[Damage] = []
+    seen: set[bytes] = set()
+    for item in chain(whole, items):
+        if isinstance(item, Damage):
+            damages.append(item)
+        else:
+            seen.add(_compare_node(txn, item, ours, tree))
+    late = tuple(one.reason for one in damages if one.offset >= WHOLE_METADATA and not one.costs_nothing)
+    if unknown := tuple(reason for reason in late if reason not in known):
+        return _NewTree(unknown=unknown, undecodable_values=len(unknown))
+    tree.damage = tuple(damages)
+    tree.undecodable_values = sum(not damage.costs_nothing for damage in damages)
+    tree.next_ledger_id = next_ids[-1] if next_ids else None
+    for key, _ in txn.items("tree"):
+        if key not in seen:
+            _compare_gone(txn, key, ours, tree)
+    return tree
+
+
+def read_altered(txn: Txn, layout: Layout) -> dict[bytes, bytes | None]:
+    """Return what the altered rows of ``tree`` are in the source: key → row, None: an altered key, which no node has.
+
+    Raises IndexCorrupt where one of them may be a node that the store changed, or one that the source does not tell: it is not
+    known what such a node was.
+    """
+    altered: list[bytes] = []
+    with txn.passing_altered(altered.append):
+        here = {key for key, _ in txn.items("tree")}
+    if not altered:
+        return {}
+    if layout.metadata is None:
+        raise _not_there(txn, altered[0], "no metadata was imported")
+    _check_not_older(txn, layout.metadata)
+    changed = {key for key, _ in txn.items("base")}
+    rows: dict[bytes, bytes | None] = dict.fromkeys(altered)
+    is_whole = True
+    for item in iter_source_rows(layout.metadata):
+        if isinstance(item, Damage):
+            is_whole &= item.costs_nothing
+        elif item[0] not in here and item[0] not in changed:
+            rows[item[0]] = item[1]
+    for key in altered:
+        # A key that no node of the source has may be that of a node which the store changed or made, altered.
+        if key in changed or (rows[key] is None and not changed <= here):
+            raise _not_there(txn, key, "it may be a node that was changed in this store")
+        if rows[key] is None and not is_whole:
+            raise _not_there(txn, key, f"{layout.metadata.name} is damaged")
+    return rows
+
+
+def _not_there(txn: Txn, key: bytes, why: str) -> IndexCorrupt:
+    error = altered_row(txn.store.path, "tree", key)
+    return IndexCorrupt(
+        f"{error.message}, and the source does not tell what it was: {why}",
+        hint=keep_hint(txn.store.path),
+        **error.context,
+    )
+
+
+def _check_not_older(txn: Txn, metadata: Source) -> None:
+    """Raise Refused for the files of a ZooKeeper that end before what the store exported into the live ensemble."""
+    exported = find_exported_zxid(txn)
+    if exported and isinstance(metadata, MetadataDirectory) and is_zookeeper(metadata.path):
+        found = max(map(newest_zxid, metadata.directories))
+        if found < exported:
+            raise Refused(
+                f"{metadata.name} ends with transaction {found:#x}; this store has exported {exported:#x} since: to take over what is there"
+                " would take that back",
+                hint="copy the ensemble's version-2 again",
+            )
+
+
+def _put_tree_facts(txn: Txn, tree: _NewTree) -> None:
+    """Write what is wrong with the source's metadata, and the ledger id that it gives next, unless all of it is as it was."""
+    if tree.damage is not None:
+        put_next_ledger_id(txn, tree.next_ledger_id)
+        clear_damage(txn, METADATA_FILE_ID)
+        for damage in tree.damage:
+            put_damage(txn, damage)
+
+
+def _split_damage(items: Iterator[Row | Damage]) -> tuple[list[Damage], Iterator[Row | Damage]]:
+    """Return the damage of files as a whole, which comes first, and the rest of ITEMS."""
+    whole: list[Damage] = []
+    for item in items:
+        if not isinstance(item, Damage) or item.offset < WHOLE_METADATA:
+            return whole, chain((item,), items)
+        whole.append(item)
+    return whole, iter(())
+
+
+def _compare_node(txn: Txn, item: Row, ours: _Rows, tree: _NewTree) -> bytes:
+    """Add a node of the source to TREE unless the store has or changed it, or itself wrote it there (OURS); return its key."""
+    key, row = item
+    now, base = txn.get("tree", key), txn.get("base", key)
+    imported = now if base is None else (base or None)
+    if row == imported:
+        return key
+    if _is_written(key, row, ours.get(key)):
+        tree.stopped_export.append(decode_node(key, row).path)
+        return key
+    if base is not None and not _same_value(key, now, base):
+        tree.conflicts.append(decode_node(key, row).path)
+        return key
+    tree.rows[key] = row
+    if now is None:
+        tree.added += 1
+    else:
+        tree.updated += 1
+    return key
+
+
+def _is_written(key: bytes, row: bytes, ours: bytes | None) -> bool:
+    """Whether ROW is what OURS was to become: value and version; a ZooKeeper gives a node times of its own."""
+    if ours is None:
+        return False
+    there, wanted = decode_node(key, row), decode_node(key, ours)
+    return (there.stat.version, there.value) == (wanted.stat.version, wanted.value)
+
+
+def _compare_gone(txn: Txn, key: bytes, ours: _Rows, tree: _NewTree) -> None:
+    """Add a node that the source has no more to TREE, unless the store made or changed it, or itself deleted it there (OURS)."""
+    now, base = txn.get("tree", key), txn.get("base", key)
+    if base and key in ours and ours[key] is None:
+        tree.stopped_export.append(key.decode("utf-8", "replace"))
+        return
+    if base is not None and not _same_value(key, now, base):
+        if base:
+            tree.conflicts.append(key.decode("utf-8", "replace"))
+        return
+    tree.rows[key] = None
+    tree.removed += 1
+
+
+def _same_value(key: bytes, now: bytes | None, base: bytes) -> bool:
+    """Whether the store's node has the value of the source's (an empty BASE: it has none there)."""
+    if not now or not base:
+        return not now and not base
+    return decode_node(key, now).value == decode_node(key, base).value

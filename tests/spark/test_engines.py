@@ -29,8 +29,8 @@ from pulsar_admin.store.scan.operations import ReadEntries, ReadMessages, ScanOp
 from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA
 from pulsar_admin.store.sources.cluster import make_layout, open_metadata
 from pulsar_admin.store.sources.given import GivenBookie
-from pulsar_admin.store.transfer.adding import add_sources
 from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
+from pulsar_admin.store.transfer.refresh import add_sources
 from tests.stores import import_standalone
 from tests.worlds import oracle, world
 
