@@ -23,7 +23,7 @@ _INSTRUMENTED = [
 _INSTRUMENTED += [
     "pulsar_admin.store.db.tree",
     "pulsar_admin.store.codec.given",
-    "pulsar_admin.commands.topics.resets_file",
+    "pulsar_admin.store.changes.resets",
     "pulsar_admin.config",
 ]
 

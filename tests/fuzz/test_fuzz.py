@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import random
 from itertools import islice
 
@@ -43,3 +44,10 @@ def test_every_target_has_inputs_and_every_input_a_target() -> None:
     assert {folder.name for folder in REGRESSIONS.iterdir()} <= set(TARGETS)
     files = [file for folder in (CORPUS, REGRESSIONS) for file in folder.rglob("*") if file.is_file()]
     assert sum(file.stat().st_size for file in files) < 2 << 20
+
+
+def test_what_is_instrumented_is_there() -> None:
+    from tests.fuzz.one import _INSTRUMENTED
+
+    for name in _INSTRUMENTED:
+        assert importlib.util.find_spec(name), name
