@@ -24,7 +24,7 @@ from pulsar_admin.store.names import Position
 from pulsar_admin.store.policies.in_force import find_message_ttl
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
+    pass
 
 
 # -- delayed messages -------------------------------------------------------------------------------------------------
@@ -316,15 +316,11 @@ def extent_of_messages(reader: EntryReader, topic: Topic, intervals: Intervals) 
     if not 0 < extent.entries <= _FEW:
         return extent
     edges = [read_header(reader, topic, rank) for rank in sorted({intervals[0][0], intervals[-1][1] - 1})]
-    if not any(header is not None and _is_no_message(header.metadata) for header in edges):
+    heads = [header.metadata for header in edges if header is not None]
+    if not any(is_marker(metadata) or metadata.num_chunks_from_msg > 1 for metadata in heads):
         return extent
     try:
         found = read_contents(reader, topic, intervals, 0)
     except StoreError:
         return extent
     return replace(extent, messages=extent.messages - found.markers - found.parts)
-
-
-def _is_no_message(metadata: MessageMetadata) -> bool:
-    """Whether an entry is a marker, or a part of a message."""
-    return is_marker(metadata) or metadata.num_chunks_from_msg > 1

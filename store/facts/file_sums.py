@@ -82,7 +82,7 @@ class _UsualBlocks:
 
     def __init__(self, txn: Txn, file_bytes: Mapping[int, int]) -> None:
         self._file_bytes = file_bytes
-        self._times = _TimeRows(txn)
+        self._times = _OneBlockTimes(txn)
 
     def find(self, rows: Sequence[Row], before: bytes, after: bytes) -> _UsualRows | None:
         """Return which of ROWS are usual, and what they have; None where none may be. BEFORE, AFTER: the keys of the rows around them."""
@@ -137,7 +137,7 @@ class _UsualBlocks:
         return right & (total - head_bytes * entries == heads["payload_bytes"]), total + 4 * entries
 
 
-class _TimeRows:
+class _OneBlockTimes:
     """The time rows of one block, by ledger, as words: the row without the automatic clock has that of publishing in its place."""
 
     def __init__(self, txn: Txn) -> None:
@@ -347,27 +347,27 @@ def _sum_files(txn: Txn, advance: Callable[[int], None] = lambda count: None) ->
     return sums.by_file
 
 
-class Share(Struct):
+class LedgerShare(Struct):
     """What the location index has of one ledger in one file; ``bytes``: of its records, with their size fields."""
 
     entries: int = 0
     bytes: int = 0
 
 
-def read_shares(txn: Txn) -> dict[int, dict[int, Share]]:
+def read_shares(txn: Txn) -> dict[int, dict[int, LedgerShare]]:
     """Return file id → ledger id → what the location index has of it there; raises IndexCorrupt."""
-    shares: dict[int, dict[int, Share]] = {}
+    shares: dict[int, dict[int, LedgerShare]] = {}
     for key, row in txn.items("entries"):
         block = Block(key, row)
         for file_id, records, size_bytes in block.iter_parts():
-            share = shares.setdefault(file_id, {}).setdefault(block.ledger_id, Share())
+            share = shares.setdefault(file_id, {}).setdefault(block.ledger_id, LedgerShare())
             share.entries += records
             share.bytes += size_bytes
     return shares
 
 
 def read_file_sizes(
-    store: Store, txn: Txn, shares: Mapping[int, Mapping[int, Share]]
+    store: Store, txn: Txn, shares: Mapping[int, Mapping[int, LedgerShare]]
 ) -> Iterator[tuple[LogFile, Mapping[int, int]]]:
     """Yield every file with the record bytes of each ledger in it, all copies; SHARES: those of ``read_shares``."""
     for log in iter_logs(txn):

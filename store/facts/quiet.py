@@ -47,18 +47,18 @@ class PlainNodes(NamedTuple):
     cursors: Sequence[tuple[str, PlainCursor]]
 
 
-class _Kept(dict[str, PlainNodes]):
+class _PlainNodesByPath(dict[str, PlainNodes]):
     """By path, in a snapshot of which both are asked."""
 
 
 def keep_plain_nodes(txn: Txn) -> None:
     """Have ``find_plain_nodes`` keep what it finds in the snapshot of TXN, for who asks of all topics again."""
-    txn.memo[_Kept] = _Kept()
+    txn.memo[_PlainNodesByPath] = _PlainNodesByPath()
 
 
 def find_plain_nodes(txn: Txn, path: str) -> PlainNodes | None:
     """Return what the nodes at the managed ledger PATH say; None where one has more to say, and of a topic that is compacted."""
-    kept: _Kept | None = txn.memo.get(_Kept)
+    kept: _PlainNodesByPath | None = txn.memo.get(_PlainNodesByPath)
     if kept is not None and path in kept:
         return kept[path]
     node = None if len(path) > _PATH_MAX else txn.view("tree", tree_key(path))

@@ -93,12 +93,10 @@ class Spread(Generic[Part, Result]):
         for index, part in enumerate(self._parts):
             self._hand_out(index)
             while index not in self._done and any(index in helper.given for helper in self._team):
-                if self._is_answered() or not self._work_ahead(index):
+                is_answered = any(helper.given and helper.connection.poll() for helper in self._team)
+                if is_answered or not self._work_ahead(index):
                     self._hear()
             yield self._done.pop(index) if index in self._done else self._work(self._reader, part)
-
-    def _is_answered(self) -> bool:
-        return any(helper.given and helper.connection.poll() for helper in self._team)
 
     def _work_ahead(self, asked: int) -> bool:
         """Do here the next part that no process was given, if it is near, instead of waiting for the one that is ASKED for."""

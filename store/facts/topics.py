@@ -133,7 +133,7 @@ def _read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
 # -- a subscription ---------------------------------------------------------------------------------------------------
 
 
-class Loss(Struct, frozen=True):
+class BacklogLoss(Struct, frozen=True):
     """The first entries of a backlog that no broker can read, in the ledger ``broken``: the run from ``first`` to ``last``.
 
     ``end``: the rank behind that run; ``entries``: all of the backlog that this ledger lost; ``entries_before``: of the backlog before it.
@@ -294,7 +294,7 @@ class SubscriptionFacts:
     # -- what cannot be read ------------------------------------------------------------------------------------------
 
     @fact
-    def loss(self) -> Loss | None:
+    def loss(self) -> BacklogLoss | None:
         """The first entries of the backlog that no broker can read: a broker gets so far."""
         topic, pending = self.of.topic, self.pending
         for broken in self.of.broken if pending else ():
@@ -304,7 +304,7 @@ class SubscriptionFacts:
             if hit:
                 start, end = hit[0]
                 before = sum(min(stop, start) - low for low, stop in pending if low < start)
-                return Loss(broken, topic.at_rank(start), topic.at_rank(end - 1), end, _count(hit), before)
+                return BacklogLoss(broken, topic.at_rank(start), topic.at_rank(end - 1), end, _count(hit), before)
         return None
 
     @fact

@@ -158,19 +158,15 @@ class UnknownValues(Struct, frozen=True):
 def unknown_values(txn: Txn) -> tuple[UnknownValues, ...]:
     """Return the values that say more than is known here, by structure."""
     found: dict[str, tuple[set[str], int, str]] = {}
-    for path, value in _nodes(txn):
-        structure, what = unknown_in(path, value)
+    for key, row in iter_unusual(txn):
+        if not key.startswith(_ROOTS):
+            continue
+        node = decode_node(key, row)
+        structure, what = unknown_in(node.path, node.value)
         if what:
-            names, nodes, first = found.get(structure, (set(), 0, path))
+            names, nodes, first = found.get(structure, (set(), 0, node.path))
             found[structure] = names | set(what), nodes + 1, first
     return tuple(
         UnknownValues(structure, tuple(sorted(names)), nodes, first)
         for structure, (names, nodes, first) in sorted(found.items())
     )
-
-
-def _nodes(txn: Txn) -> Iterator[tuple[str, bytes]]:
-    for key, row in iter_unusual(txn):
-        if key.startswith(_ROOTS):
-            node = decode_node(key, row)
-            yield node.path, node.value

@@ -89,7 +89,7 @@ class Vanished(Struct, frozen=True):
     owners: Mapping[int, str] = field(default_factory=dict)
 
 
-class _Orphan(Struct, frozen=True):
+class _LedgerOfGoneNode(Struct, frozen=True):
     """A ledger that names the node ``owner``; ``name``: the topic of that, None where it is of no topic that this version reads."""
 
     owner: str
@@ -130,7 +130,7 @@ def _find(reader: EntryReader) -> Vanished:
         one.owner for one in absent if txn.get("base", tree_key(one.owner))
     }  # a change of this store did it
     owners = {one.ledger_id: one.owner for one in absent if one.owner not in deleted_here.union(last)}
-    gone: dict[TopicName, list[_Orphan]] = defaultdict(list)
+    gone: dict[TopicName, list[_LedgerOfGoneNode]] = defaultdict(list)
     bare: dict[TopicName, list[int]] = defaultdict(list)
     for one in absent:
         if one.name is not None and one.is_of_messages and one.entries:
@@ -159,7 +159,7 @@ def _find(reader: EntryReader) -> Vanished:
     return Vanished(tuple(topics), views, schemas, frozenset(kept), frozenset(owners), owners)
 
 
-def _iter_orphans(reader: EntryReader) -> Iterable[_Orphan]:
+def _iter_orphans(reader: EntryReader) -> Iterable[_LedgerOfGoneNode]:
     """Yield the listed ledgers that nothing references and that name an owner."""
     txn = reader.txn
     for ledger_id in loose_of(txn, sorted_ledger_ids(txn)):
@@ -176,7 +176,9 @@ def _iter_orphans(reader: EntryReader) -> Iterable[_Orphan]:
             is_of_messages = TOPIC_KEY in custom and CURSOR_KEY not in custom
             component, is_of_schema = custom.get(COMPONENT), SCHEMA_KEY in custom
             name, size_bytes = claimed_topic(custom), ledger.size_bytes
-            yield _Orphan(owner, name, ledger_id, component, is_of_messages, is_of_schema, entries, size_bytes)
+            yield _LedgerOfGoneNode(
+                owner, name, ledger_id, component, is_of_messages, is_of_schema, entries, size_bytes
+            )
 
 
 def _last_values(reader: EntryReader, paths: Collection[str]) -> Mapping[str, bytes]:
@@ -204,9 +206,9 @@ def _listed_in(value: bytes | None, name: TopicName) -> frozenset[int] | None:
     return None
 
 
-def _detached(reader: EntryReader, orphans: Iterable[_Orphan]) -> Iterable[DetachedView]:
+def _detached(reader: EntryReader, orphans: Iterable[_LedgerOfGoneNode]) -> Iterable[DetachedView]:
     """Yield of each topic that is there and names none its newest compacted ledger that could be named again, else the newest."""
-    found: dict[TopicName, list[_Orphan]] = defaultdict(list)
+    found: dict[TopicName, list[_LedgerOfGoneNode]] = defaultdict(list)
     for one in orphans:
         if one.name and one.component == COMPACTED_COMPONENT and one.entries:
             found[one.name].append(one)
@@ -217,7 +219,7 @@ def _detached(reader: EntryReader, orphans: Iterable[_Orphan]) -> Iterable[Detac
         yield max(views, key=lambda view: (not view.unfit, view.ledger_id))
 
 
-def _view(reader: EntryReader, name: TopicName, one: _Orphan) -> DetachedView:
+def _view(reader: EntryReader, name: TopicName, one: _LedgerOfGoneNode) -> DetachedView:
     from pulsar_admin.store.compaction.floor import unfit_text  # a store without such a ledger needs none of it
 
     try:

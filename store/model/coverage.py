@@ -665,7 +665,7 @@ def _ranges_of(entry_ids: Array) -> tuple[tuple[int, int], ...]:
     return tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
-class Gap(Struct, frozen=True):
+class EntryGap(Struct, frozen=True):
     """Entries ``first`` to ``last``, both included, that no file has. ``bookies``: those not imported that should have them; where
     there are none, the entries are lost."""
 
@@ -674,7 +674,7 @@ class Gap(Struct, frozen=True):
     bookies: tuple[str, ...]
 
 
-def iter_entry_gaps(txn: Txn, ledger: Ledger, ranges: Sequence[tuple[int, int]]) -> Iterator[Gap]:
+def iter_entry_gaps(txn: Txn, ledger: Ledger, ranges: Sequence[tuple[int, int]]) -> Iterator[EntryGap]:
     """Yield RANGES, which no file has of LEDGER's entries, by who should have them; take as many as are needed: striped gaps are many."""
     if ledger.metadata is None:
         return
@@ -712,19 +712,19 @@ def absent_of(txn: Txn, ledger_id: int) -> tuple[str, ...]:
     return tuple(sorted(absent.intersection(ensemble_bookies(metadata)))) if metadata is not None else ()
 
 
-def _split(stripe: Stripe, absent: frozenset[str]) -> Iterator[Gap]:
+def _split(stripe: Stripe, absent: frozenset[str]) -> Iterator[EntryGap]:
     """Yield the entries of STRIPE in runs that ABSENT bookies should have, or none of them."""
     size = len(stripe.members)
     lacking = [tuple(sorted(absent.intersection(stripe.write_set(residue)))) for residue in range(size)]
     if all(lacking) or not any(lacking):
-        yield Gap(stripe.first, stripe.last, tuple(sorted({bookie for some in lacking for bookie in some})))
+        yield EntryGap(stripe.first, stripe.last, tuple(sorted({bookie for some in lacking for bookie in some})))
         return
     first = stripe.first
     while first <= stripe.last:
         last = first
         while last < stripe.last and bool(lacking[(last + 1) % size]) == bool(lacking[first % size]):
             last += 1
-        yield Gap(
+        yield EntryGap(
             first, last, tuple(sorted({b for entry_id in range(first, last + 1) for b in lacking[entry_id % size]}))
         )
         first = last + 1
@@ -1032,7 +1032,11 @@ def find_absent_journals(store: Store, txn: Txn) -> AbsentJournals | None:
     journals, disks = {log.disk for log in logs if log.kind == FileKind.JOURNAL}, {log.disk for log in logs}
     # One of which no file is catalogued was left out as another cluster's.
     bookies = (b for b in iter_imported_bookies(store.info, whole=True) if not disks.isdisjoint(_disk_names(b)))
-    absent = tuple(_journal_dirs(bookie) for bookie in bookies if journals.isdisjoint(_disk_names(bookie)))
+    absent = tuple(
+        ", ".join(map(str, bookie.journal_dirs)) or bookie.name
+        for bookie in bookies
+        if journals.isdisjoint(_disk_names(bookie))
+    )
     ledgers = sum(_may_lack_entries(txn, ledger_id) for ledger_id in iter_ledger_ids(txn)) if absent else 0
     return AbsentJournals(absent, ledgers) if ledgers else None
 
@@ -1041,11 +1045,6 @@ def _disk_names(bookie: Bookie) -> Iterator[str]:
     """Yield what ``LogFile.disk`` is of the bookie's files."""
     yield bookie.bookie_id
     yield from map(str, bookie.directories)
-
-
-def _journal_dirs(bookie: Bookie) -> str:
-    """Return where its journals would be."""
-    return ", ".join(map(str, bookie.journal_dirs)) or bookie.name
 
 
 def _may_lack_entries(txn: Txn, ledger_id: int) -> bool:

@@ -192,18 +192,14 @@ def read_cursor_ledger(txn: Txn, reader: EntryReader, ledger_id: int) -> tuple[C
     skipped = 0
     for newest in range(last, -1, -1):
         try:
-            state = decode_cursor_ledger(_payloads(reader, ledger_id, newest), f"cursor ledger {ledger_id}:{newest}")
+            payloads = (bytes(reader.read(ledger_id, entry_id).payload) for entry_id in range(newest, -1, -1))
+            state = decode_cursor_ledger(payloads, f"cursor ledger {ledger_id}:{newest}")
         except (EntryNotFound, EntryCorrupt):
             skipped += 1
             continue
         if state is not None:
             return state, skipped
     return None, skipped
-
-
-def _payloads(reader: EntryReader, ledger_id: int, newest: int) -> Iterator[bytes]:
-    for entry_id in range(newest, -1, -1):
-        yield bytes(reader.read(ledger_id, entry_id).payload)
 
 
 def _recovered(topic: Topic, cursor: Cursor) -> Cursor:

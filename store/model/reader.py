@@ -53,7 +53,9 @@ class EntryReader:
         digest_type, password = self._digest(ledger_id)
         where = f"{self.files.name(place[0])} @ {place[1]:#x}"
         try:
-            entry = decode_entry(self._record(ledger_id, entry_id, place), digest_type, where=where, password=password)
+            kept = self._kept(ledger_id, entry_id, place)
+            record = self.files.read_record(place) if kept is None else memoryview(kept)[4:]
+            entry = decode_entry(record, digest_type, where=where, password=password)
         except EntryCorrupt as error:
             raise EntryCorrupt(error.message, hint=self._elsewhere(ledger_id), **error.context) from error
         if (entry.ledger_id, entry.entry_id) != (ledger_id, entry_id):
@@ -62,10 +64,6 @@ class EntryReader:
                 hint="the file changed since import; run: pulsar-admin store check --deep",
             )
         return entry
-
-    def _record(self, ledger_id: int, entry_id: int, place: tuple[int, int, int]) -> memoryview:
-        kept = self._kept(ledger_id, entry_id, place)
-        return self.files.read_record(place) if kept is None else memoryview(kept)[4:]
 
     def read_head(self, ledger_id: int, entry_id: int, place: tuple[int, int, int], length: int) -> bytes:
         """Return the first LENGTH bytes of the record at PLACE, from its size field on."""

@@ -45,17 +45,13 @@ class Fields(Struct, frozen=True):
         """Return FOUND as upstream prints it."""
         values = ((key, found.get(key)) for key in self.defaults)
         full = ((key, self.defaults[key] if value is None else value) for key, value in values)
-        return {key: self.shown.get(key, _same)(value) for key, value in full if value is not None}
+        return {key: self.shown[key](value) if key in self.shown else value for key, value in full if value is not None}
 
     def replace(self, found: Mapping[str, Any] | None, new: Mapping[str, Any]) -> JsonObject:
         """Return what is stored in place of FOUND to say NEW and the defaults: keys that upstream does not know stay."""
         unknown = {key: value for key, value in (found or {}).items() if key not in self.defaults}
         full = {key: new.get(key, default) for key, default in self.defaults.items()}
         return {**{key: value for key, value in full.items() if value is not None}, **unknown}
-
-
-def _same(value: Any) -> Any:  # Any: a JSON value
-    return value
 
 
 def as_set(value: Any) -> Any:  # Any: a JSON value

@@ -245,8 +245,8 @@ class PathTest(Struct, frozen=True):
             return True
         wanted = _parsed(self.wanted)
         if self.sign not in _ORDERS:
-            same = _same(found, wanted) or found == self.wanted
-            return same == (self.sign == "=")
+            is_same = found == wanted and isinstance(found, bool) == isinstance(wanted, bool)
+            return (is_same or found == self.wanted) == (self.sign == "=")
         order = _ORDERS[self.sign]
         if isinstance(found, str):
             return order(found, wanted if isinstance(wanted, str) else self.wanted)
@@ -308,7 +308,3 @@ def _parsed(text: str) -> object:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _same(found: object, wanted: object) -> bool:
-    return found == wanted and isinstance(found, bool) == isinstance(wanted, bool)

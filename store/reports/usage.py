@@ -16,7 +16,7 @@ from pulsar_admin.store.codec.entrylog import HEADER_BYTES
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.facts.counts import iter_leftovers
-from pulsar_admin.store.facts.file_sums import Share, read_file_sizes, read_shares
+from pulsar_admin.store.facts.file_sums import LedgerShare, read_file_sizes, read_shares
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
 from pulsar_admin.store.model.ledger_owners import all_owners
 from pulsar_admin.store.model.ledgers import has_node
@@ -127,15 +127,15 @@ def _owner_name(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> tuple[st
 
 
 def _owner_usage(
-    shares: Mapping[int, Mapping[int, Share]], sizes: Mapping[int, Mapping[int, int]], names: Names
+    shares: Mapping[int, Mapping[int, LedgerShare]], sizes: Mapping[int, Mapping[int, int]], names: Names
 ) -> tuple[OwnerUsage, ...]:
     on_disk: dict[tuple[str, str], int] = defaultdict(int)
     for here in sizes.values():
         for ledger_id, size_bytes in here.items():
             on_disk[names[ledger_id]] += size_bytes
-    sums: dict[tuple[str, str], tuple[set[int], Share]] = {}
+    sums: dict[tuple[str, str], tuple[set[int], LedgerShare]] = {}
     for ledger_id, share in (item for known in shares.values() for item in known.items()):
-        ledgers, total = sums.setdefault(names[ledger_id], (set(), Share()))
+        ledgers, total = sums.setdefault(names[ledger_id], (set(), LedgerShare()))
         ledgers.add(ledger_id)
         total.entries += share.entries
         total.bytes += share.bytes

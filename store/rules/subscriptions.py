@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.backlogs import TtlConflict
-from pulsar_admin.store.facts.topics import Loss, SubscriptionFacts
+from pulsar_admin.store.facts.topics import BacklogLoss, SubscriptionFacts
 from pulsar_admin.store.model.broken import NO_METADATA
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, CursorSource, is_own
 from pulsar_admin.store.names import Position, shell_word
@@ -184,7 +184,7 @@ def _lost(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Evidence]:
     )
 
 
-def _loss_values(loss: Loss) -> dict[str, object]:
+def _loss_values(loss: BacklogLoss) -> dict[str, object]:
     return {
         "ledger": loss.broken.ledger_id,
         "reason": loss.broken.reason,
@@ -194,7 +194,7 @@ def _loss_values(loss: Loss) -> dict[str, object]:
     }
 
 
-def _past_lost(facts: SubscriptionFacts, loss: Loss) -> str:
+def _past_lost(facts: SubscriptionFacts, loss: BacklogLoss) -> str:
     broken = loss.broken
     if broken.cure:
         return f"{broken.cure}"
