@@ -15,7 +15,7 @@ from pulsar_admin.options import command, pass_app, redact_properties_option
 from pulsar_admin.store.db.bookies import decode_bookie
 from pulsar_admin.store.db.tree import Node, find_node, iter_children, read_node
 from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreNotFound
-from pulsar_admin.store.facts.managed_ledgers import summed
+from pulsar_admin.store.facts.managed_ledgers import OtherLedger, summed
 from pulsar_admin.store.facts.trees import trees_text
 from pulsar_admin.store.model.copy_age import AsOf
 from pulsar_admin.store.model.nodes import structure_of
@@ -26,7 +26,6 @@ from pulsar_admin.visible import clean_text
 if TYPE_CHECKING:
     from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.facts.counts import DiskBytes
-    from pulsar_admin.store.facts.managed_ledgers import OtherLedger
     from pulsar_admin.store.model.ledger_owners import LedgerOwners
     from pulsar_admin.store.reports.summary import StoreSummary
 

@@ -14,7 +14,7 @@ from pulsar_admin.store.db.files import LogFile, iter_log_ends, iter_not_needed
 from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.trees import Tree, lacks_ledgers, lacks_managed_ledgers, unknown_trees
-from pulsar_admin.store.facts.unlisted import HeldLedgers, UnlistedLedgers, find_newer, find_unlisted
+from pulsar_admin.store.facts.unlisted import HeldLedgers, Unlisted, UnlistedLedgers, find_newer, find_unlisted
 from pulsar_admin.store.model.coverage import find_unknown_bookies
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
 from pulsar_admin.store.model.nodes import iter_other_ledgers
@@ -93,7 +93,6 @@ class ClusterFacts:
     def leaked(self) -> tuple[Orphan, ...]:
         """The ledgers that nothing references, but for those that may be the only copy of something, and those of which nobody knows."""
         from pulsar_admin.store.facts.orphans import iter_orphans
-        from pulsar_admin.store.facts.unlisted import Unlisted
         from pulsar_admin.store.facts.vanished import kept_ledgers
 
         kept, untold = kept_ledgers(self.reader.txn), (Unlisted.NEWER, Unlisted.UNLISTED)

@@ -23,7 +23,7 @@ from pulsar_admin.store.sources.roots import stored_roots
 from pulsar_admin.store.wording import counted, plural
 
 LAYOUT = b"/ledgers/LAYOUT"
-KNOWN_TREES = frozenset(
+_KNOWN_TREES = frozenset(
     [
         "admin",
         "bookies",
@@ -94,7 +94,7 @@ def unknown_trees(txn: Txn) -> tuple[Tree, ...]:
     """Return the unknown trees of the store, by path; one seek for each child of the root, and one for each node that is unknown."""
     counts = Counter[str]()
     for name in iter_children(txn, "/"):
-        if name not in KNOWN_TREES:
+        if name not in _KNOWN_TREES:
             for path in _paths(txn, f"/{name}"):
                 add_path(counts, path)
     return trees_of(counts)
@@ -116,7 +116,7 @@ def add_path(counts: Counter[str], path: str) -> None:
 def unknown_tree_of(path: str) -> str:
     """Return the name of the unknown tree that the node at PATH is of, "" where it is of a known one."""
     name = path[1:].partition("/")[0]
-    known = name in KNOWN_TREES or path == "/pulsar" or f"{path}/".startswith(f"{_PACKAGES}/")
+    known = name in _KNOWN_TREES or path == "/pulsar" or f"{path}/".startswith(f"{_PACKAGES}/")
     return "" if known else name
 
 

@@ -89,7 +89,7 @@ def is_cursor(value: bytes, path: str) -> bool:
     return True
 
 
-def iter_other_nodes(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[tuple[str, bytes]]:
+def _iter_other_nodes(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[tuple[str, bytes]]:
     """Yield (path, value) of the nodes of domains other than ``persistent``, of NAMESPACE or of all; one seek where there are none."""
     spaces = _namespace_roots(txn) if namespace is None else (f"{MANAGED_LEDGERS}/{namespace}",)
     for space in spaces:
@@ -109,7 +109,7 @@ def _namespace_roots(txn: Txn) -> Iterator[str]:
 
 def iter_other_ledgers(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[TopicName]:
     """Yield the names of the managed ledgers that are no persistent topics, by path; what is neither one nor a cursor is left out."""
-    for path, value in iter_other_nodes(txn, namespace):
+    for path, value in _iter_other_nodes(txn, namespace):
         try:
             node = managed_node(path, value)
         except StoreError:

@@ -29,7 +29,7 @@ from pulsar_admin.store.model.topics import iter_namespaces, iter_topics
 from pulsar_admin.store.names import NamespaceName, TopicName
 
 TENANTS_PATH = "/admin/policies"
-CLUSTERS_PATH = "/admin/clusters"
+_CLUSTERS_PATH = "/admin/clusters"
 GLOBAL_CLUSTER = "global"
 
 Shown = Callable[[Any], Any]  # Any: JSON values, whose kinds a damaged node does not keep
@@ -137,22 +137,22 @@ def read_tenant(txn: Txn, tenant: str) -> JsonObject:
 
 def cluster_path(cluster: str) -> str:
     """Return the metadata path of a cluster."""
-    return f"{CLUSTERS_PATH}/{cluster}"
+    return f"{_CLUSTERS_PATH}/{cluster}"
 
 
 def migration_path(cluster: str) -> str:
     """Return the metadata path of where a cluster migrates to."""
-    return f"{CLUSTERS_PATH}/{cluster}/policies"
+    return f"{_CLUSTERS_PATH}/{cluster}/policies"
 
 
 def domain_path(cluster: str, domain: str) -> str:
     """Return the metadata path of a failure domain; of an empty name, of all."""
-    return f"{CLUSTERS_PATH}/{cluster}/failureDomain/{domain}".removesuffix("/")
+    return f"{_CLUSTERS_PATH}/{cluster}/failureDomain/{domain}".removesuffix("/")
 
 
 def list_clusters(txn: Txn) -> list[str]:
     """Return the clusters in upstream's order; also those that only have a migration."""
-    return hash_order(name for name in iter_children(txn, CLUSTERS_PATH) if name != GLOBAL_CLUSTER)
+    return hash_order(name for name in iter_children(txn, _CLUSTERS_PATH) if name != GLOBAL_CLUSTER)
 
 
 def current_cluster(txn: Txn) -> str | None:
@@ -168,7 +168,7 @@ def read_cluster(txn: Txn, cluster: str, error: str = "Cluster does not exist") 
     """Return a cluster as stored; raises ResourceNotFound with upstream's words, MetadataCorrupt."""
     found = find_json(txn, cluster_path(cluster))
     if found is None:
-        known = ", ".join(iter_children(txn, CLUSTERS_PATH))
+        known = ", ".join(iter_children(txn, _CLUSTERS_PATH))
         raise ResourceNotFound(error, hint=f"clusters: {known}" if known else "", cluster=cluster)
     return found
 
@@ -206,7 +206,7 @@ def check_cluster(txn: Txn, cluster: str) -> None:
 # -- bundles of a namespace: ranges of the hashes of its topics' names ------------------------------------------------
 
 
-LAST_HASH = 0xFFFFFFFF
+_LAST_HASH = 0xFFFFFFFF
 DEFAULT_BUNDLES = 4
 """Of a namespace that is made without a number of them (``defaultNumberOfNamespaceBundles``)."""
 _JAVA_NUMBER = re.compile(r"([+-]?)(0[xX]|#|0(?=.))?(.*)", re.DOTALL)
@@ -225,7 +225,7 @@ class Bundle(Struct, frozen=True):
 
     def holds(self, value: int) -> bool:
         """Whether the hash VALUE is in it."""
-        return self.lower <= value < self.upper or value == self.upper == LAST_HASH
+        return self.lower <= value < self.upper or value == self.upper == _LAST_HASH
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.range}"
@@ -238,9 +238,9 @@ def bound(number: int) -> str:
 
 def bundles_of(count: int) -> JsonObject:
     """Return COUNT bundles of one size, as they are stored."""
-    size = (LAST_HASH + 1) // count
+    size = (_LAST_HASH + 1) // count
     bounds = [bound(size * number) for number in range(count)]
-    return {"boundaries": [*bounds, bound(LAST_HASH)], "numBundles": count}
+    return {"boundaries": [*bounds, bound(_LAST_HASH)], "numBundles": count}
 
 
 def topic_hash(topic: object) -> int:
@@ -326,8 +326,8 @@ def parse_bundle(namespace: NamespaceName, text: str) -> Bundle:
         raise InvalidValue(f"Invalid bundle range: {text}", hint="write LOWER_UPPER, such as 0x00000000_0x40000000")
     lower, upper = (_parse_bound(part) for part in parts[:2])
     if lower > upper:
-        raise InvalidValue(f"Invalid range: [{lower}..{upper}{']' if upper == LAST_HASH else ')'}")
-    if lower == upper != LAST_HASH:
+        raise InvalidValue(f"Invalid range: [{lower}..{upper}{']' if upper == _LAST_HASH else ')'}")
+    if lower == upper != _LAST_HASH:
         raise InvalidValue("Cannot create bundle object for an empty key range")
     return Bundle(namespace, lower, upper)
 
@@ -444,7 +444,7 @@ def _matches(expressions: Sequence[str], broker: str) -> bool:
 # -- resource groups, and quotas of bundles ---------------------------------------------------------------------------
 
 
-RESOURCE_GROUPS_PATH = "/admin/resourcegroups"
+_RESOURCE_GROUPS_PATH = "/admin/resourcegroups"
 RESOURCE_GROUP = Fields(
     dict.fromkeys(("publishRateInMsgs", "publishRateInBytes", "dispatchRateInMsgs", "dispatchRateInBytes"), -1), {}
 )
@@ -464,7 +464,7 @@ _QUOTAS = "/loadbalance/resource-quota"
 
 def list_resource_groups(txn: Txn) -> list[str]:
     """Return the names of the resource groups in order."""
-    return list(iter_children(txn, RESOURCE_GROUPS_PATH))
+    return list(iter_children(txn, _RESOURCE_GROUPS_PATH))
 
 
 def read_resource_group(txn: Txn, name: str) -> JsonObject:
@@ -478,7 +478,7 @@ def read_resource_group(txn: Txn, name: str) -> JsonObject:
 
 def resource_group_path(name: str) -> str:
     """Return the metadata path of a resource group."""
-    return f"{RESOURCE_GROUPS_PATH}/{name}"
+    return f"{_RESOURCE_GROUPS_PATH}/{name}"
 
 
 def bundle_quota_path(bundle: Bundle | None) -> str:

@@ -33,7 +33,7 @@ from pulsar_admin.store.names import EARLIEST, TRANSACTION_LOG_PREFIX, Namespace
 
 SYSTEM = NamespaceName("pulsar", "system")
 ASSIGN = TopicName(SYSTEM, "transaction_coordinator_assign")
-MAX_ID = "max_local_txn_id"
+_MAX_ID = "max_local_txn_id"
 _TXN_COMMIT, _TXN_ABORT = 21, 22
 
 
@@ -81,7 +81,7 @@ def read_coordinator(reader: EntryReader, coordinator_id: int) -> Coordinator:
             f"Transaction coordinator not found! coordinator id : {coordinator_id}", coordinator=coordinator_id
         )
     topic = read_topic(reader.txn, name)
-    stored = topic.managed.properties.get(MAX_ID, "-1")
+    stored = topic.managed.properties.get(_MAX_ID, "-1")
     last_id = int(stored) if stored.lstrip("-").isdigit() else -1
     open_: dict[TxnId, OpenTransaction] = {}
     for where, payload in _payloads(reader, topic):
