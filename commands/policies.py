@@ -30,10 +30,10 @@ from pulsar_admin.upstream import mirrored
 from pulsar_admin.upstream_list import name_of, upstream_commands
 
 _HELPS = {
-    "enable": "Switch it on.",
-    "disable": "Switch it off.",
-    "subscription": "Of this subscription alone.",
-    "type_": "Which one.",
+    "enable": "Switch on.",
+    "disable": "Switch off.",
+    "subscription": "Only for this subscription.",
+    "type_": "Type.",
 }
 _SAMPLES = {
     "clusters": "standalone",
@@ -86,7 +86,9 @@ def _getting(path: str, policy: Policy) -> Command:
         value = policies.answers(policy.name, **options)[0]
         _answer(app, path, policy, policy.own_unset if value is None else value)
 
-    explained = click.option("--explain", is_flag=True, help="What is set or in force, and where, as an object.")
+    explained = click.option(
+        "--explain", is_flag=True, help="The value set or in force and where it is set, as an object."
+    )
     return _mirrored(path, explained(get_of_namespace if path.startswith(NAMESPACES) else get_of_topics), policy)
 
 

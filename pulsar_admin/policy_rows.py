@@ -6,15 +6,10 @@ from pulsar_admin.store.policies.table import Policy, policies_by_name
 from pulsar_admin.table import Row
 from pulsar_admin.upstream_list import upstream_commands
 
-_VERBS = {
-    "set": "Set the {}.",
-    "get": "Show the {}.",
-    "remove": "Remove the {}: what is set above counts again.",
-    "enable": "Switch {} on.",
-    "disable": "Switch {} off.",
-    "clear": "Remove the {}: what is set above counts again.",
-}
-_TOPICS = {"topics": "of topics", "topicPolicies": "of topics", "namespaces": "of a namespace"}
+_VERBS = {"set": "Set", "get": "Show", "remove": "Remove", "enable": "Enable", "disable": "Disable", "clear": "Remove"}
+_GROUPS = ("topics", "topicPolicies", "namespaces")
+_SET_NOWHERE_ELSE = ("resource-group", "shadow-topics")
+"""Policies without a default that applies once they are removed."""
 
 
 def policy_of(path: str) -> tuple[str, Policy]:
@@ -28,15 +23,32 @@ def policy_of(path: str) -> tuple[str, Policy]:
 def find_policy_row(group: str, name: str) -> Row | None:
     """Return the row of the policy command NAME of GROUP, None where there is none."""
     path = f"{group} {name}"
-    if group not in _TOPICS or path not in upstream_commands():
+    if group not in _GROUPS or path not in upstream_commands():
         return None
     try:
         verb, policy = policy_of(path)
     except KeyError:
         return None
-    what = f"{policy.what.partition(',')[0]} {_TOPICS[group]}{policy.what[policy.what.find(',') :] if ',' in policy.what else ''}"
     hidden = bool(upstream_commands()[path].get("hidden"))
-    return Row(f"pulsar_admin.commands.policies:{path}", _VERBS[verb].format(what), hidden=hidden)
+    return Row(f"pulsar_admin.commands.policies:{path}", _summary(group, name, verb, policy), hidden=hidden)
+
+
+def _summary(group: str, name: str, verb: str, policy: Policy) -> str:
+    of_namespace = group == "namespaces"
+    above = "broker" if of_namespace or policy.namespace is None else "namespace"
+    noun, _, unit = policy.what.partition(",")
+    if verb in ("enable", "disable"):
+        noun = policy.name
+    if noun.startswith("whether "):
+        return f"Let the {above} decide {noun}." if verb == "remove" else f"{_VERBS[verb]} {noun}."
+    if of_namespace and name.endswith("-per-topic"):
+        noun += " per topic"
+    what = f"{_VERBS[verb]} a {'namespace' if of_namespace else 'topic'}'s {noun}"
+    if verb not in ("remove", "clear"):
+        return f"{what}{unit if verb == 'get' else ''}."  # set takes any unit
+    if policy.name in _SET_NOWHERE_ELSE:
+        return f"{what}."
+    return f"{what}; the {above}'s {'apply' if noun.endswith('s') else 'applies'} again."
 
 
 def policy_rows(group: str) -> dict[str, Row]:

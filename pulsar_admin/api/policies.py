@@ -43,7 +43,7 @@ class PolicyPlans(Planner, ABC):
         return self._plan_policy(PolicyJob(f"{self._group} set-{name}", policy_named(name), value))
 
     def remove_policy(self, name: str) -> Plan:
-        """Plan removing the policy NAME: what is set above counts again. Raises InvalidValue."""
+        """Plan removing the policy ``name``: the namespace's or the broker's applies again. Raises InvalidValue."""
         from pulsar_admin.store.changes.policies import PolicyJob
 
         return self._plan_policy(PolicyJob(f"{self._group} remove-{name}", policy_named(name)))
@@ -60,7 +60,7 @@ class PolicyPlans(Planner, ABC):
         return self._set("retention", {"time": -1 if time is None else duration_ms(time), "size": _size_bytes(size)})
 
     def remove_retention(self) -> Plan:
-        """Plan removing the retention: what is set above counts again."""
+        """Plan removing the retention: the namespace's or the broker's applies again."""
         return self.remove_policy("retention")
 
     def set_backlog_quota(
@@ -91,7 +91,10 @@ class PolicyPlans(Planner, ABC):
         return self._set("delayed-delivery", {"enable": active, "disable": not active, **times})
 
     def remove_delayed_delivery(self) -> Plan:
-        """Plan removing the policy of delayed messages (of a namespace with the widths of our index): what is set above counts again."""
+        """Plan removing the delayed delivery policy: the namespace's or the broker's applies again.
+
+        For a namespace, the widths of the delayed-message index are removed as well.
+        """
         return self.remove_policy("delayed-delivery")
 
     def plan_policy(self, command: str, name: str, options: Options) -> Plan:

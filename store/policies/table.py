@@ -18,7 +18,8 @@ from pulsar_admin.store.policies.rules import Check, Make, choice, fields, least
 
 
 class Policy(Struct, frozen=True):
-    """One policy. ``names``: what upstream calls it in any group, ours first; ``what``: in a sentence.
+    """One policy. ``names``: what upstream calls it in any group, ours first; ``what``: its noun, with the unit after a comma,
+    or "whether …"; ``pulsar_admin.policy_rows`` makes the commands' summaries of it.
 
     ``default``: what a broker that sets nothing does. ``unset``: what upstream shows of a namespace, and ``own_unset`` of a
     topic, that sets nothing. ``lists``: the group in which upstream prints an element a line.
@@ -102,7 +103,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "retention",
-        "retention of what every subscription has consumed, in minutes and MB",
+        "retention, in minutes and MB",
         Member("retention_policies"),
         Member("retentionPolicies"),
         rules.retention,
@@ -111,7 +112,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "backlog-quota backlog-quotas",
-        "backlog quotas by type",
+        "backlog quota, by type",
         Entry("backlog_quota_map", "type_"),
         Entry("backLogQuotaMap", "type_"),
         rules.backlog_quota,
@@ -121,7 +122,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "delayed-delivery",
-        "policy of delayed delivery",
+        "delayed delivery policy",
         Member("delayed_delivery_policies"),
         Parts("delayedDeliveryEnabled", _DELIVERY),
         rules.delivery,
@@ -129,7 +130,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "compaction-threshold",
-        "threshold of compaction, in bytes",
+        "compaction threshold, in bytes",
         Member("compaction_threshold"),
         Member("compactionThreshold"),
         rules.number,
@@ -138,14 +139,14 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "deduplication deduplication-enabled",
-        "deduplication",
+        "whether messages are deduplicated",
         Member("deduplicationEnabled"),
         Member("deduplicationEnabled"),
         rules.flag,
     ),
     Policy(
         "deduplication-snapshot-interval",
-        "interval of deduplication's snapshots, in seconds",
+        "deduplication snapshot interval, in seconds",
         Member("deduplicationSnapshotIntervalSeconds"),
         Member("deduplicationSnapshotIntervalSeconds"),
         rules.number,
@@ -153,7 +154,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "dispatch-rate",
-        "rate of dispatch",
+        "dispatch rate",
         PerCluster("topicDispatchRate", "clusterDispatchRate"),
         Member("dispatchRate"),
         _dispatch,
@@ -161,7 +162,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "subscription-dispatch-rate",
-        "rate of dispatch to a subscription",
+        "subscription dispatch rate",
         PerCluster("subscriptionDispatchRate"),
         OfSubscription("subscriptionDispatchRate", "dispatchRate"),
         _dispatch,
@@ -169,16 +170,16 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "replicator-dispatch-rate",
-        "rate of dispatch to other clusters",
+        "replicator dispatch rate",
         PerCluster("replicatorDispatchRate"),
         Member("replicatorDispatchRate"),
         _dispatch,
         default=_NO_DISPATCH,
     ),
-    Policy("publish-rate", "rate of publishing", PerCluster("publishMaxMessageRate"), Member("publishRate"), _publish),
+    Policy("publish-rate", "publish rate", PerCluster("publishMaxMessageRate"), Member("publishRate"), _publish),
     Policy(
         "subscribe-rate",
-        "rate of subscribing",
+        "subscribe rate",
         PerCluster("clusterSubscribeRate"),
         Member("subscribeRate"),
         _subscribe,
@@ -186,7 +187,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "inactive-topic-policies",
-        "policy of topics that nobody uses",
+        "inactive-topic policy",
         Member("inactive_topic_policies"),
         Member("inactiveTopicPolicies"),
         rules.inactive,
@@ -194,7 +195,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "max-producers max-producers-per-topic maxProducers",
-        "greatest number of producers",
+        "producer limit",
         Member("max_producers_per_topic"),
         Member("maxProducerPerTopic"),
         rules.number,
@@ -203,7 +204,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "max-consumers max-consumers-per-topic",
-        "greatest number of consumers",
+        "consumer limit",
         Member("max_consumers_per_topic"),
         Member("maxConsumerPerTopic"),
         rules.number,
@@ -212,7 +213,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "max-consumers-per-subscription",
-        "greatest number of consumers of a subscription",
+        "consumer limit per subscription",
         Member("max_consumers_per_subscription"),
         Member("maxConsumersPerSubscription"),
         rules.number,
@@ -220,7 +221,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "max-subscriptions-per-topic max-subscriptions",
-        "greatest number of subscriptions",
+        "subscription limit",
         Member("max_subscriptions_per_topic"),
         Member("maxSubscriptionsPerTopic"),
         rules.number,
@@ -228,14 +229,14 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "max-topics-per-namespace",
-        "greatest number of topics",
+        "topic limit",
         Member("max_topics_per_namespace"),
         check=least("maxTopicsPerNamespace must be 0 or more"),
         unset=0,
     ),
     Policy(
         "max-unacked-messages-per-consumer max-unacked-messages-on-consumer",
-        "greatest number of messages that a consumer has not acknowledged",
+        "limit of unacknowledged messages per consumer",
         Member("max_unacked_messages_per_consumer"),
         Member("maxUnackedMessagesOnConsumer"),
         rules.number,
@@ -244,7 +245,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "max-unacked-messages-per-subscription max-unacked-messages-on-subscription",
-        "greatest number of messages that a subscription has not acknowledged",
+        "limit of unacknowledged messages per subscription",
         Member("max_unacked_messages_per_subscription"),
         Member("maxUnackedMessagesOnSubscription"),
         rules.number,
@@ -253,7 +254,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "max-message-size",
-        "size of the largest message, in bytes",
+        "maximum message size, in bytes",
         None,
         Member("maxMessageSize"),
         rules.number,
@@ -261,7 +262,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "persistence",
-        "policy of persistence",
+        "persistence policies",
         Member("persistence"),
         Member("persistence"),
         rules.persistence,
@@ -269,7 +270,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "offload-policies",
-        "policy of offloading",
+        "offload policies",
         Member(_OFFLOADS),
         Member("offloadPolicies"),
         offload.offload,
@@ -278,21 +279,21 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "offload-deletion-lag",
-        "lag between offloading and deleting",
+        "offload deletion lag",
         Inner(_OFFLOADS, _NO_OFFLOAD, ("managedLedgerOffloadDeletionLagInMillis",)),
         make=offload.offload_lag,
         answer=offload.lag_answer,
     ),
     Policy(
         "offload-threshold",
-        "thresholds of offloading",
+        "offload thresholds",
         Inner(_OFFLOADS, _NO_OFFLOAD, _THRESHOLDS),
         make=offload.offload_threshold,
         answer=offload.threshold_answer,
     ),
     Policy(
         "replication-clusters clusters",
-        "clusters that messages are replicated to",
+        "replication clusters",
         Member("replication_clusters"),
         Member("replicationClusters"),
         rules.clusters,
@@ -302,7 +303,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "subscription-types-enabled",
-        "types of subscriptions that are allowed",
+        "enabled subscription types",
         Member("subscription_types_enabled", []),
         Member("subscriptionTypesEnabled", []),
         rules.subscription_types,
@@ -310,7 +311,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "auto-subscription-creation",
-        "rule of making subscriptions by using them",
+        "whether subscriptions are created automatically",
         Member("autoSubscriptionCreationOverride"),
         Member("autoSubscriptionCreationOverride"),
         fields(allowAutoSubscriptionCreation="enable"),
@@ -318,13 +319,13 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "auto-topic-creation",
-        "rule of making topics by using them",
+        "whether topics are created automatically",
         Member("autoTopicCreationOverride"),
         make=rules.topic_creation,
     ),
     Policy(
         "dispatcher-pause-on-ack-state-persistent",
-        "rule of pausing dispatch until acknowledgements are stored",
+        "whether dispatch pauses until acknowledgements are stored",
         Member("dispatcherPauseOnAckStatePersistentEnabled", False),
         Member("dispatcherPauseOnAckStatePersistentEnabled", False),
         lambda group, options: True,
@@ -342,7 +343,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "schema-compatibility-strategy",
-        "compatibility of schemas",
+        "schema compatibility strategy",
         Member("schema_compatibility_strategy"),
         Member("schemaCompatibilityStrategy"),
         _strategy,
@@ -351,21 +352,21 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "schema-autoupdate-strategy",
-        "compatibility of schemas that producers bring",
+        "schema auto-update strategy",
         Member("schema_auto_update_compatibility_strategy"),
         make=rules.update_strategy,
         answer=lambda value: None if value is None else value.upper(),
     ),
     Policy(
         "is-allow-auto-update-schema",
-        "rule of producers bringing schemas",
+        "whether producers may register new schema versions",
         Member("is_allow_auto_update_schema"),
         make=rules.flag,
         unset=True,
     ),
     Policy(
         "schema-validation-enforce",
-        "rule of producers needing a schema",
+        "whether producers need a schema",
         Member("schema_validation_enforced"),
         Member("schemaValidationEnforced"),
         lambda group, options: (rules.enabled if "disable" not in options else rules.flag)(group, options),
@@ -375,16 +376,22 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "subscription-auth-mode",
-        "mode of authorizing subscriptions",
+        "subscription authorization mode",
         Member("subscription_auth_mode"),
         make=rules.auth_mode,
         unset="None",
         answer='"{}"'.format,
     ),
-    Policy("encryption-required", "need of encryption", Member("encryption_required"), make=rules.flag, unset=False),
+    Policy(
+        "encryption-required",
+        "whether messages must be encrypted",
+        Member("encryption_required"),
+        make=rules.flag,
+        unset=False,
+    ),
     Policy(
         "subscription-expiration-time",
-        "time after which unused subscriptions go, in minutes",
+        "subscription expiration time, in minutes",
         Member("subscription_expiration_time_minutes"),
         check=least("Invalid value for subscription expiration time"),
     ),
