@@ -19,7 +19,7 @@ from pulsar_admin.store.compaction.batches import MessageBatch
 from pulsar_admin.store.engine.memory import BASE_BYTES
 from pulsar_admin.store.kernels import compaction as kernel
 from pulsar_admin.store.kernels import slots as slot_kernel
-from pulsar_admin.store.scan.integer_rows import Run, RunFile
+from pulsar_admin.store.scan.integer_rows import RunFile, SortedRun
 from pulsar_admin.store.scan.places import Part
 
 WHOLE = (kernel.ENCRYPTED_BATCH, kernel.STRANGE, kernel.CHUNK)
@@ -181,7 +181,7 @@ class LatestKeys:
         self._table = _empty_table(min(_FIRST_PLACES, 1 << (2 * self._limit_keys).bit_length()))
         self._keys = 0
         self.ordinal = 0
-        self._runs: list[Run] = []
+        self._runs: list[SortedRun] = []
         self._file = RunFile()
 
     def add(self, batch: MessageBatch) -> None:

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.db.delayed_entries import ENTRY_MESSAGES_MAX, DelayedRows, join_rows, no_rows, sorted_rows
 from pulsar_admin.store.db.delayed_rules import IndexRules
-from pulsar_admin.store.scan.integer_rows import Columns, Run, RunFile, merged
+from pulsar_admin.store.scan.integer_rows import Columns, RunFile, SortedRun, merged
 
 RUN_ROWS = 1 << 20
 MEMORY_ROWS = 1 << 20  # of all runs together, before they go to disk
@@ -30,7 +30,7 @@ class SortedRuns(Struct):
     file: RunFile
     rules: IndexRules
     counts: Counter[int] = field(default_factory=Counter)
-    _runs: list[Run] = field(default_factory=list)
+    _runs: list[SortedRun] = field(default_factory=list)
     _pending: list[DelayedRows] = field(default_factory=list)
     _pending_rows: int = 0
 

@@ -82,7 +82,7 @@ class FoundFile(Struct, frozen=True):
 
 
 class _Begun(Struct, frozen=True):
-    """The last batch that read of a file read bytes START to END; ``digest`` of its first bytes, up to END. How: see ``Part``."""
+    """The last batch that read of a file read bytes START to END; ``digest`` of its first bytes, up to END. How: see ``FilePart``."""
 
     start: int
     end: int
@@ -142,7 +142,7 @@ class _Folder(Struct):
         return _Folder(value["owner"], done, {name: _Begun.decode(one) for name, one in value["begun"].items()})
 
 
-class Place(Struct):
+class Progress(Struct):
     """An offset as objects; ``marks``: where the bookies' lastMark were when all of their logs were read."""
 
     folders: dict[FileKind, dict[str, _Folder]] = field(
@@ -164,7 +164,7 @@ class Place(Struct):
             default=NO_MARK,
         )
 
-    def newly_read(self, before: Place) -> Iterator[tuple[str, _Begun]]:
+    def newly_read(self, before: Progress) -> Iterator[tuple[str, _Begun]]:
         """Yield path and bytes of what was read since BEFORE."""
         old = dict(before.each_begun())
         for path, begun in self.each_begun():
@@ -184,7 +184,7 @@ class Place(Struct):
         return {"version": VERSION, "logs": logs, "journals": journals, "marks": marks, "recent": recent}
 
     @staticmethod
-    def decode(offset: Offset) -> Place:
+    def decode(offset: Offset) -> Progress:
         if offset.get("version") != VERSION:
             raise Unsupported(
                 f"the checkpoint has an offset of version {offset.get('version')}, known is {VERSION}",
@@ -195,10 +195,10 @@ class Place(Struct):
         )
         marks = {name: (mark[0], mark[1]) for name, mark in offset["marks"].items()}
         recent = {name: Recent.decode(kept) for name, kept in offset["recent"].items()}
-        return Place({FileKind.ENTRY_LOG: logs, FileKind.JOURNAL: journals}, marks, recent)
+        return Progress({FileKind.ENTRY_LOG: logs, FileKind.JOURNAL: journals}, marks, recent)
 
 
-FIRST: Offset = Place().encode()
+FIRST: Offset = Progress().encode()
 
 
 def _id_of(name: str) -> int:
@@ -335,7 +335,7 @@ def unpack_ids(text: str) -> Array:
 Tasks = tuple[tuple[FileRange, ...], ...]
 
 
-class Part(Struct, frozen=True):
+class FilePart(Struct, frozen=True):
     """Bytes of a file that a batch reads.
 
     ``complete``: nothing comes behind. ``looked_at``: what came lately is left out. ``remembered``: it may come again.
@@ -372,7 +372,7 @@ def _pieces_of(file: FoundFile, start: int, end: int, slice_bytes: int) -> Itera
             yield FileRange(file.path, file.kind, -1, first, last, seek=index > 0, limit=end)
 
 
-def pieces_without(part: Part, looked: Looked, again: Array, slice_bytes: int) -> Tasks:
+def pieces_without(part: FilePart, looked: Looked, again: Array, slice_bytes: int) -> Tasks:
     """Return the tasks of PART, but for the records AGAIN; small pieces share a task."""
     tasks: list[tuple[FileRange, ...]] = []
     held: list[FileRange] = []
@@ -388,7 +388,7 @@ def pieces_without(part: Part, looked: Looked, again: Array, slice_bytes: int) -
     return (*tasks, *([tuple(held)] if held else []))
 
 
-def _between(part: Part, starts: Array, ends: Array) -> Iterator[tuple[int, int]]:
+def _between(part: FilePart, starts: Array, ends: Array) -> Iterator[tuple[int, int]]:
     """Yield the bytes of PART between those from STARTS to ENDS."""
     breaks = np.flatnonzero(starts[1:] != ends[:-1]) + 1
     at = part.start
@@ -441,14 +441,14 @@ class Follower:
     def latest(self, start: Offset, limit: Limit, listed: Sequence[FoundFile] | None = None) -> Offset:
         """Return the offset behind the next batch; START itself when there is nothing. LISTED: as if only these were there."""
         self._looked.clear()
-        before = Place.decode(start)
+        before = Progress.decode(start)
         marks, files = self._marks_and_files(before) if listed is None else (self._marks(listed, before), listed)
         self._check_there(before, files)
         taking = _Taking(self, before, marks, files, limit)
         taking.take()
         if not any(part.end > part.start for part in taking.parts):
             return start
-        after = Place.decode(start)
+        after = Progress.decode(start)
         for kind, folders in after.folders.items():
             for name, folder in folders.items():
                 folder.fold({one.name for one in files if (one.kind, one.folder) == (kind, name)})
@@ -474,14 +474,14 @@ class Follower:
 
         Raises SourceChanged for files that are gone, shorter or others than those that END knows.
         """
-        before, after = Place.decode(start), Place.decode(end)
+        before, after = Progress.decode(start), Progress.decode(end)
         begun_files = dict(after.newly_read(before))
         there = self._those_at(begun_files)
         parts = []
         for path, begun in begun_files.items():
             file = there.get(path)
             if not self.is_lost(file, path, begun) and file is not None:
-                parts.append(Part(file, begun.start, begun.end, begun.complete, begun.looked_at, begun.remembered))
+                parts.append(FilePart(file, begun.start, begun.end, begun.complete, begun.looked_at, begun.remembered))
         parts.sort(key=lambda part: _order_of(part.file))
         return self._plan(before, after, parts)[0]
 
@@ -501,7 +501,7 @@ class Follower:
             )
         return True
 
-    def _check_there(self, place: Place, files: Sequence[FoundFile]) -> None:
+    def _check_there(self, place: Progress, files: Sequence[FoundFile]) -> None:
         """Refuse a folder whose newest log, of those begun, is gone: garbage collection never takes it."""
         there = {(one.folder, one.name) for one in files}
         for name, folder in place.folders[FileKind.ENTRY_LOG].items():
@@ -527,7 +527,7 @@ class Follower:
             (owner,) = folders
         return owner
 
-    def _marks_and_files(self, before: Place) -> tuple[dict[str, Mark], list[FoundFile]]:
+    def _marks_and_files(self, before: Progress) -> tuple[dict[str, Mark], list[FoundFile]]:
         """Return lastMarks and files; marks are read first, as they say what the logs hold, of the folders of the time before."""
         while True:
             folders = {one.folder for one in self._heads}
@@ -542,7 +542,7 @@ class Follower:
             return {one.path_in_folder: one for one in self.files()}
         return {path: _listed_at(path, os.stat(path).st_size) for path in paths if os.path.exists(path)}
 
-    def _marks(self, files: Sequence[FoundFile], before: Place) -> dict[str, Mark]:
+    def _marks(self, files: Sequence[FoundFile], before: Progress) -> dict[str, Mark]:
         """Return the lastMark of each bookie whose logs FILES are, that of BEFORE where it cannot be read now.
 
         BookKeeper cuts the file and writes it again (``Journal.LastLogMark.rollLog``); one that is not there is its beginning.
@@ -593,7 +593,7 @@ class Follower:
         self._looked[file.path, start] = found
         return found
 
-    def _looked_part(self, part: Part) -> Looked:
+    def _looked_part(self, part: FilePart) -> Looked:
         known = self._looked.get((part.file.path, part.start))
         if known is None or known.end < part.end:
             known = self._look(replace(part.file, size_bytes=part.end), part.start, True)
@@ -650,7 +650,7 @@ class Follower:
 
     # -- batches -------------------------------------------------------------------------------------------------------
 
-    def _plan(self, before: Place, after: Place, parts: Sequence[Part]) -> tuple[Tasks, dict[str, Recent]]:
+    def _plan(self, before: Progress, after: Progress, parts: Sequence[FilePart]) -> tuple[Tasks, dict[str, Recent]]:
         """Return the tasks of PARTS, without entries that came before, and what came lately behind them."""
         recent = {name: kept.copy() for name, kept in before.recent.items()}
         tasks: list[tuple[FileRange, ...]] = []
@@ -682,9 +682,9 @@ class _Taking:
     """Chooses what the next batch reads."""
 
     def __init__(
-        self, follower: Follower, before: Place, marks: dict[str, Mark], files: Sequence[FoundFile], limit: Limit
+        self, follower: Follower, before: Progress, marks: dict[str, Mark], files: Sequence[FoundFile], limit: Limit
     ) -> None:
-        self.parts: list[Part] = []
+        self.parts: list[FilePart] = []
         self.all_read = False  # of the logs
         self._follower = follower
         self._before = before
@@ -747,10 +747,10 @@ class _Taking:
         remembered = not complete or is_journal or (owner in self._with_journals and owner in self._before.marks)
         remembered = remembered or self._may_come_again(file, newest)
         looked_at = remembered or owner in self._remembering or (begun is not None and begun.looked_at)
-        end = self._end_of(file, start, looked_at=looked_at, complete=complete)
+        end = self._follower.look(file, start, complete=complete).end if looked_at else file.size_bytes
         cut = self._cut(file, start, end, looked_at=looked_at)
         if cut > start or complete:
-            self.parts.append(Part(file, start, cut, complete and cut == end, looked_at, remembered))
+            self.parts.append(FilePart(file, start, cut, complete and cut == end, looked_at, remembered))
             self._files_left -= cut > start
             self._bytes_left = 0 if cut < end else max(self._bytes_left - (cut - start), 0)
             if remembered:
@@ -773,11 +773,6 @@ class _Taking:
         looked = self._follower.look(file, start, complete=False)
         behind = looked.offsets[looked.offsets >= mark[1]]
         return int(behind[0]) if len(behind) else looked.end
-
-    def _end_of(self, file: FoundFile, start: int, *, looked_at: bool, complete: bool) -> int:
-        if not looked_at:
-            return file.size_bytes
-        return self._follower.look(file, start, complete=complete).end
 
     def _cut(self, file: FoundFile, start: int, end: int, *, looked_at: bool) -> int:
         """Return where to stop between START and END, at a record's end, so that the batch does not become too large."""

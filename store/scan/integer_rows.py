@@ -77,7 +77,7 @@ _COLUMN_BYTES = 8
 _LEAST_READ_ROWS = 256  # of each run while runs are merged: of a thousand runs they are some megabytes
 
 
-class Run(Struct, frozen=True):
+class SortedRun(Struct, frozen=True):
     """Rows in the order of their first column: in memory, or WIDTH columns of type KIND one behind the other in a file."""
 
     rows: int
@@ -114,11 +114,11 @@ class RunFile:
         self._file: IO[bytes] | None = None
         self._end = 0
 
-    def keep(self, rows: int, columns: Iterable[Array]) -> Run:
+    def keep(self, rows: int, columns: Iterable[Array]) -> SortedRun:
         """Keep a run of ROWS, whose COLUMNS are of one type of 64 bits and in order by the first; raises DiskFull."""
         if rows <= self._room:
             self._room -= rows
-            return Run(rows, tuple(columns))
+            return SortedRun(rows, tuple(columns))
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="pulsar-admin-sort-")  # noqa: SIM115 — closed in __exit__
@@ -128,7 +128,7 @@ class RunFile:
                 self._write(self._file.fileno(), np.ascontiguousarray(column).view(np.uint8).data)
         except OSError as error:
             raise_write_error(error, Path(tempfile.gettempdir()))
-        return Run(rows, (), self._file.fileno(), offset, width, kind)
+        return SortedRun(rows, (), self._file.fileno(), offset, width, kind)
 
     def _write(self, descriptor: int, raw: memoryview) -> None:
         while raw:
@@ -147,7 +147,7 @@ class RunFile:
 
 
 def merged(
-    runs: Sequence[Run], keys: int, sort: Callable[[list[Columns]], Columns], held_rows: int
+    runs: Sequence[SortedRun], keys: int, sort: Callable[[list[Columns]], Columns], held_rows: int
 ) -> Iterator[Columns]:
     """Yield the rows of RUNS, no two with the same first KEYS columns, in the order of these, some at a time.
 
@@ -165,7 +165,7 @@ def merged(
 class _Front:
     """The rows of a run that are in memory, read ROWS at a time."""
 
-    def __init__(self, run: Run, rows: int) -> None:
+    def __init__(self, run: SortedRun, rows: int) -> None:
         self._run = run
         self._read_rows = rows
         self._next = 0
@@ -208,7 +208,7 @@ class SortedSpill:
         self._held = array("q")
         self._rows = 0
         self._file = RunFile()
-        self._runs: list[Run] = []
+        self._runs: list[SortedRun] = []
 
     def add(self, *row: int) -> None:
         """Take a row. Raises DiskFull."""

@@ -171,10 +171,10 @@ def _part_runs(
         if slow[run.start]:
             yield run, None
         elif count:
-            yield run, _fast(_Part(entries, heads, data, run), (count, int(properties[run].sum())), schema, keep)
+            yield run, _fast(_KernelRun(entries, heads, data, run), (count, int(properties[run].sum())), schema, keep)
 
 
-def _fast(part: _Part, counts: tuple[int, int], schema: pa.Schema, keep: Keep | None) -> pa.RecordBatch | None:
+def _fast(part: _KernelRun, counts: tuple[int, int], schema: pa.Schema, keep: Keep | None) -> pa.RecordBatch | None:
     """Return the messages of PART; None when a text in it is not UTF-8: the ordinary reader says which."""
     messages, pairs = np.zeros(counts[0], MESSAGE), np.zeros(counts[1], PROPERTY)
     explode(part.data, part.heads, messages, pairs)
@@ -188,12 +188,12 @@ def _fast(part: _Part, counts: tuple[int, int], schema: pa.Schema, keep: Keep | 
         return None
 
 
-def _record_batch(part: _Part, messages: Array, pairs: Array, schema: pa.Schema) -> pa.RecordBatch:
+def _record_batch(part: _KernelRun, messages: Array, pairs: Array, schema: pa.Schema) -> pa.RecordBatch:
     columns = _entry_columns(part, messages) | _message_columns(part.data, messages, pairs)
     return pa.RecordBatch.from_arrays([columns[name]() for name in schema.names], schema=schema)
 
 
-class _Part:
+class _KernelRun:
     """A run of entries that the kernel can take apart."""
 
     def __init__(self, entries: EntryBatch, heads: Array, data: Array, run: slice) -> None:
@@ -244,7 +244,7 @@ def _decompressed(entries: EntryBatch, heads: Array, *, bodies: bool) -> Array:
     return data[:at]
 
 
-def _entry_columns(part: _Part, messages: Array) -> dict[str, Make]:
+def _entry_columns(part: _KernelRun, messages: Array) -> dict[str, Make]:
     """Return what makes the columns that the messages of an entry share."""
     entry, batch_index = messages["entry"], messages["batch_index"]
     single = len(entry) == len(part.rows) and bool((batch_index < 0).all())
@@ -281,7 +281,7 @@ def _entry_columns(part: _Part, messages: Array) -> dict[str, Make]:
     }
 
 
-def _producers(part: _Part, of: Callable[[Array], Array]) -> pa.DictionaryArray:
+def _producers(part: _KernelRun, of: Callable[[Array], Array]) -> pa.DictionaryArray:
     spans = np.column_stack([part.heads["producer_start"], part.heads["producer_size"]])
     numbers, firsts = np.empty(len(spans), np.int32), np.empty(len(spans), np.int32)
     table = np.full(1 << (2 * len(spans)).bit_length(), -1, np.int32)

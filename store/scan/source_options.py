@@ -296,12 +296,6 @@ class ConnectorRead(Struct, frozen=True):
     slice_bytes: int
 
 
-def _profile(text: str) -> str:
-    if text.strip().lower() not in PROFILES:
-        raise InvalidValue(f"is none of {', '.join(PROFILES)}")
-    return text.strip().lower()
-
-
 def _offsets(unbounded: Mapping[str, Position], refused: str, text: str) -> TopicPlaces:
     """Return ``earliest``, ``latest``, or JSON: topic → message id, as a list of bytes (the connector's) or ``ledger:entry``."""
     word = text.strip().lower()
@@ -368,7 +362,13 @@ def _by_topic(found: Mapping[str, Any]) -> dict[str, Any]:  # Any: a place
 _STARTS, _ENDS = {"earliest": EARLIEST}, {"latest": LATEST}
 CONNECTOR_OPTIONS = (
     Option("store", str.strip, "", "the directory of the store"),
-    Option("columns", _profile, "pulsar-spark", "whose names the columns have: " + ", ".join(PROFILES), "pulsar-spark"),
+    Option(
+        "columns",
+        _one_of(*PROFILES),
+        "pulsar-spark",
+        "whose names the columns have: " + ", ".join(PROFILES),
+        "pulsar-spark",
+    ),
     Option("topic", str.strip, "", "one topic, all its partitions"),
     Option("topics", str.strip, "", "topics, separated by commas"),
     Option("topicsPattern", str.strip, "", "a regular expression of topics of one namespace"),

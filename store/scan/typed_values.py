@@ -58,11 +58,11 @@ class TypedValues:
         """SHAPES: which columns the parts of a value become; ``Shapes`` unless said."""
         shapes = shapes or Shapes
         if newest.type_name == "KEY_VALUE":
-            self._parts = [_Part(part, shapes) for part in newest.key_and_value]
+            self._parts = [_SchemaValues(part, shapes) for part in newest.key_and_value]
             names = zip(("key", "value"), self._parts, strict=True)
             self.kind = pa.struct([(name, part.shape.kind) for name, part in names])
         else:
-            self._parts = [_Part(newest, shapes)]
+            self._parts = [_SchemaValues(newest, shapes)]
             self.kind = self._parts[0].shape.kind
         self._newest = newest
 
@@ -77,7 +77,7 @@ class TypedValues:
         return {"key": key, "value": value}
 
 
-class _Part:
+class _SchemaValues:
     """Values, or keys or values of pairs, of one schema."""
 
     def __init__(self, newest: ValueSchema, shapes: type[Shapes]) -> None:

@@ -263,11 +263,7 @@ class MessageTable(Struct):
     @property
     def schema(self) -> pa.Schema:
         """The columns; raises Unsupported for values that have no type."""
-        return pa.schema([*self._own, *self._read(tuple(MESSAGES.names[1:]), {}).schema])
-
-    @property
-    def _own(self) -> list[pa.Field]:
-        return [MESSAGES.field("cluster")]
+        return pa.schema([MESSAGES.field("cluster"), *self._read(tuple(MESSAGES.names[1:]), {}).schema])
 
     def rows(self, columns: Collection[str], pruner: Pruner) -> Iterator[pa.RecordBatch]:
         """Yield the messages that the filter may be true of."""

@@ -16,13 +16,13 @@ from pulsar_admin.store.scan import following
 from pulsar_admin.store.scan.following import (
     FIRST,
     IDS,
+    FilePart,
     Followed,
     Follower,
     FoundFile,
     Limit,
     Looked,
     Offset,
-    Part,
     list_files,
     pieces_without,
 )
@@ -359,7 +359,9 @@ def test_what_came_lately_is_left_out_and_nothing_beside_it(
     again: list[int], slice_bytes: int, tasks: list[list[tuple[int, int]]]
 ) -> None:
     """Five records of 100 bytes each from byte 100 on: small pieces share a task, long ones are cut."""
-    part = Part(FoundFile("f/0.log", "f", "0.log", 0, 600), 100, 600, complete=True, looked_at=True, remembered=True)
+    part = FilePart(
+        FoundFile("f/0.log", "f", "0.log", 0, 600), 100, 600, complete=True, looked_at=True, remembered=True
+    )
     starts = np.arange(100, 600, 100)
     looked = Looked(np.zeros(5, IDS), starts, starts + 100, 600)
     chosen = np.isin(np.arange(5), again)
