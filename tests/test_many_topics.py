@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
+from pulsar_admin.columns import Column
 from pulsar_admin.commands.topics import listing
+from pulsar_admin.context import App
 from pulsar_admin.spool import CellSpool, PackedCells
 from pulsar_admin.store.facts import spread
-from pulsar_admin.store.reports import overview
+from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.reports import overview, subscriptions
 from pulsar_admin.store.reports.overview import Largest
+from pulsar_admin.store.reports.subscriptions import Asked
 from tests.conftest import Cli
 from tests.rules.test_quiet import damage_drawn
 from tests.stores import copied, imported
@@ -84,9 +91,44 @@ def _timeless(text: str) -> str:
     return "\n".join(line for line in text.split("\n") if "asked" not in line and "copyAge" not in line)
 
 
+_ASKED = [
+    (),
+    ("--where", "BACKLOG>0", "--columns", "TOPIC,backlogEntries"),
+    ("--top", "2"),
+    ("--sort", "BACKLOG:desc", "--top", "3"),
+]
+
+
 @pytest.mark.parametrize("form", ["json", "jsonl"])
-def test_json_that_is_written_as_it_comes_is_the_same(form: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("asked", _ASKED)
+def test_json_that_is_written_as_it_comes_is_the_same(
+    asked: tuple[str, ...], form: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = imported("small", "mutated")
-    held = _said(cli, store, "-o", form)
+    held = _said(cli, store, "-o", form, *asked)
+    assert len(held[1]) > 10
     monkeypatch.setattr(listing, "_HELD_TOPICS", 1)
-    assert _said(cli, store, "-o", form) == held
+    assert _said(cli, store, "-o", form, *asked) == held
+
+
+def test_json_of_which_something_is_asked_is_written_before_all_is_read(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the rows of many topics a part is in memory at a time."""
+    read = list[int]()
+    prepare, emit = subscriptions.prepare_facts, App.emit_rows
+
+    def count(reader: EntryReader, topics: Sequence[TopicName], asked: Asked) -> dict[TopicName, TopicFacts]:
+        read.append(len(topics))
+        return prepare(reader, topics, asked)
+
+    def begin(app: App, rows: Iterable[object], *given: Sequence[Column]) -> None:
+        read.clear()
+        emit(app, rows, *given)
+
+    monkeypatch.setattr(listing, "_HELD_TOPICS", 1)
+    monkeypatch.setattr(listing, "_TOGETHER", 2)
+    monkeypatch.setattr(subscriptions, "prepare_facts", count)
+    monkeypatch.setattr(App, "emit_rows", begin)
+    assert _said(cli, imported("small", "clean"), "-o", "jsonl", "--where", "TOPIC~.")[0] == 0
+    assert len(read) > 3

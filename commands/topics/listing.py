@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 _TOGETHER = 256
 """Topics that are read at once."""
 _HELD_TOPICS = 20_000
-"""Topics of which no JSON is written before all of it is known: that of more is written as it comes, as it would not fit into memory."""
+"""Topics of which no JSON is written before all of it is known: that of more is written as it comes, as it would not fit into memory.
+What ``--sort`` asks for without ``--top`` is held all the same."""
 _PART = 8 * _TOGETHER
 """Topics that one process gets at once."""
 
@@ -178,8 +180,10 @@ def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> N
                 is_json = app.settings.output in ("json", "jsonl")
                 if app.query is not None or is_json:
                     each = _each_facts(app, reader, chosen.names, quick=quick)
-                    if is_json and app.query is None and len(chosen.names) > _HELD_TOPICS:
-                        app.emit_rows(each)
+                    is_sorted = app.query is not None and app.query.sort and not app.query.top
+                    if is_json and not is_sorted and len(chosen.names) > _HELD_TOPICS:
+                        app.emit_rows(each, (TOPIC_COLUMN, *columns))
+                        deque(each, 0)  # behind --top, too, what cannot be read is told
                         return
                     facts = [*each]
                 else:
