@@ -99,7 +99,7 @@ def doctor(
     from pulsar_admin.store.rules.table import check_codes, explanation
 
     if explain is not None:
-        app.emit(explanation(explain), plain=_render)
+        app.emit(explanation(explain), plain=lambda rule: f"{rule.text()}\n")
         return
     if since is None and fail_on == "new":
         raise click.UsageError("--fail-on new needs --since STORE|FILE: new since when?")
@@ -196,7 +196,3 @@ def _fails(found: Any, fail_on: str) -> bool:  # Any: Finding
     from pulsar_admin.store.rules.finding import Severity
 
     return found.severity is Severity.CRITICAL or (fail_on != "critical" and found.severity is Severity.WARNING)
-
-
-def _render(rule: Any) -> str:  # Any: Rule
-    return f"{rule.text()}\n"

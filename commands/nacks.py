@@ -315,7 +315,8 @@ def plan(app: App, options: PlanRequest) -> None:
     require_plot(app.settings.output)
     sizes = _sizes(app, options)
     load, found = sizes.load, sizes.measured
-    rows = _rows(sizes, options)
+    wanted = sizes.recommended_bits(options.precision_ms, memory_bytes=options.memory_bytes)
+    rows = [_row(sizing, sizing.precision_bits == wanted) for sizing in sizes.precisions]
     charts = _charts(rows)
     for path in (options.png, options.svg):
         if path is not None:
@@ -356,11 +357,6 @@ def _sizes(app: App, options: PlanRequest) -> NackSizes:
         entries_per_ledger=options.entries_per_ledger,
         acknowledged_every=options.acknowledged_every,
     )
-
-
-def _rows(sizes: NackSizes, options: PlanRequest) -> list[Json]:
-    wanted = sizes.recommended_bits(options.precision_ms, memory_bytes=options.memory_bytes)
-    return [_row(sizing, sizing.precision_bits == wanted) for sizing in sizes.precisions]
 
 
 def _row(sizing: TrackerSizing, wanted: bool) -> Json:

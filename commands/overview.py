@@ -19,7 +19,7 @@ from pulsar_admin.store.facts.counts import subscriptions_text, topics_text
 from pulsar_admin.store.facts.numbers import Blocker
 from pulsar_admin.store.facts.trees import trees_text
 from pulsar_admin.store.names import shell_word
-from pulsar_admin.store.reports.overview import TOP, Backlog, Copy, FindingCount, Overview
+from pulsar_admin.store.reports.overview import TOP, Backlog, Copy, Overview
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import typable
 
@@ -75,7 +75,8 @@ def _lines(found: Overview, screen: Screen) -> list[str]:
     parts = [_head(found, screen), *(section(found, screen) for section in _SECTIONS)]
     gap = () if screen.tight else ("",)
     lines = [line[: screen.width].rstrip() for part in parts if part for line in (*part, *gap)]
-    return [*lines, *_next(found, screen)]
+    questions = [*map(typable, next_questions(found))][: max(screen.rows, 2)]
+    return [*lines, "ASK NEXT", *(f"  {line}" for line in questions)]
 
 
 def _head(found: Overview, screen: Screen) -> list[str]:
@@ -210,17 +211,13 @@ def _findings(found: Overview, screen: Screen) -> list[str]:
         counted(sum(one.count for one in some), severity)
         for severity, some in groupby(found.findings, key=lambda one: one.severity)
     )
-    listed = [f"  {one.severity} {one.count:,} × {one.code}: {_where(one)}" for one in found.findings[: screen.rows]]
+    listed = [
+        f"  {one.severity} {one.count:,} × {one.code}: {one.where.replace('persistent://', '')}"
+        + (", …" if one.count > 1 else "")
+        for one in found.findings[: screen.rows]
+    ]
     rest = len(found.findings) - len(listed)
     return [f"FINDINGS  {sums}", *listed, *([f"  … and {counted(rest, 'code')} more"] if rest else [])]
-
-
-def _where(one: FindingCount) -> str:
-    return one.where.replace("persistent://", "") + (", …" if one.count > 1 else "")
-
-
-def _next(found: Overview, screen: Screen) -> list[str]:
-    return ["ASK NEXT", *(f"  {line}" for line in [*map(typable, next_questions(found))][: max(screen.rows, 2)])]
 
 
 def next_questions(found: Overview) -> Iterator[str]:

@@ -85,11 +85,7 @@ def sql(app: App, options: Shown, statement: str | None, file: Path | None) -> N
 
             run_shell(app, asked.database, lambda text: asked.answer_now(text, options))
         else:
-            asked.answer(_text(statement, file), options)
-
-
-def _text(statement: str | None, file: Path | None) -> str:
-    return read_text(file or Path("-")) if statement is None else statement
+            asked.answer(read_text(file or Path("-")) if statement is None else statement, options)
 
 
 @contextmanager

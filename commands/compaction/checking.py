@@ -154,21 +154,18 @@ def explain(app: App, selection: TopicSelection, key: str, rule: Rule) -> None:
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)
         found = list(app.each(names, lambda name: (name, app.session.topic(name).compaction().explain(key, rule=rule))))
-    rows = [row for name, history in found for row in _rows(name, history)]
+    rows = [
+        {"topic": str(name), "key": history.key, **_members(name, one)}
+        for name, history in found
+        for one in history.occurrences
+    ]
     if rows:
         app.emit_rows(rows, _MESSAGE_COLUMNS[len(names) == 1 :])
     for name, history in found:
         _tell(app, name, history)
     if found and not rows and app.exit_code == 0:  # else it may be in what could not be read
-        raise NothingMatches(f"no message has the key {key!r}", hint=_hint(names[0]))
-
-
-def _hint(name: TopicName) -> str:
-    return f"look for keys that begin alike: pulsar-admin topics search {shell_word(name)} --key-prefix PREFIX"
-
-
-def _rows(name: TopicName, history: KeyHistory) -> list[dict[str, Any]]:  # Any: JSON
-    return [{"topic": str(name), "key": history.key, **_members(name, one)} for one in history.occurrences]
+        hint = f"look for keys that begin alike: pulsar-admin topics search {shell_word(names[0])} --key-prefix PREFIX"
+        raise NothingMatches(f"no message has the key {key!r}", hint=hint)
 
 
 def _members(name: TopicName, one: Occurrence) -> dict[str, Any]:  # Any: JSON

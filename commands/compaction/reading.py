@@ -17,7 +17,7 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
 from pulsar_admin.store.compaction.reading import FoundInView, views_bytes
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
-from pulsar_admin.store.names import Position, TopicName, parse_topic, shell_word
+from pulsar_admin.store.names import parse_topic, shell_word
 
 if TYPE_CHECKING:
     from pulsar_admin.api.compaction import ViewRule
@@ -172,12 +172,8 @@ def _find(app: App, topic: Topic, time_ms: int, rule: ViewRule) -> dict[str, Any
         "time": time_ms,
         "clock": "publish",
         "rule": rule,
-        "position": _position(name, found.position),
+        "position": None if found.position is None else position_json(found.position, name.partition_index),
         "entryTime": found.publish_ms,
         "entriesRead": found.entries_read,
         "why": why,
     }
-
-
-def _position(name: TopicName, position: Position | None) -> dict[str, int] | None:
-    return None if position is None else position_json(position, name.partition_index)

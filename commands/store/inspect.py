@@ -24,7 +24,6 @@ from pulsar_admin.store.wording import counted, plural
 from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.facts.counts import DiskBytes
     from pulsar_admin.store.model.ledger_owners import LedgerOwners
     from pulsar_admin.store.reports.summary import StoreSummary
@@ -172,14 +171,13 @@ def ls(app: App, path: str, long: bool) -> None:
         parent = path.rstrip("/")
         if long:
             nodes = ((name, find_node(txn, f"{parent}/{name}")) for name in names)
-            rows = [_node_row(name, node, _has_children(txn, f"{parent}/{name}")) for name, node in nodes]
+            rows = [
+                _node_row(name, node, next(iter_children(txn, f"{parent}/{name}"), None) is not None)
+                for name, node in nodes
+            ]
             app.emit_rows(rows, _NODE_COLUMNS)
         else:
             app.emit_lines(names)
-
-
-def _has_children(txn: Txn, path: str) -> bool:
-    return next(iter_children(txn, path), None) is not None
 
 
 def _node_row(name: str, node: Node | None, has_children: bool) -> dict[str, Any]:  # Any: JSON

@@ -31,7 +31,6 @@ from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.api.transfers import DumpWanted
-    from pulsar_admin.store.dump.job import DumpSize
 
 
 class DumpRequest(Struct, frozen=True):
@@ -115,7 +114,9 @@ def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
     with app.session.reader() as reader:
         store = app.session.api
         if app.settings.dry_run:
-            _preview(app, store.dump_size(*topics, **wanted), options)
+            directory = None if options.directory is None else str(options.directory)
+            size = to_json(store.dump_size(*topics, **wanted))
+            app.emit({"directory": directory, "level": options.level, **size, "dryRun": True})
             return
         open_with(reader, options.private_keys)
         if options.directory is None:
@@ -164,11 +165,6 @@ def _write_lines(app: App, pieces: Iterator[str]) -> None:
         from pulsar_admin.store.dump.tables import whole_lines
 
         app.emit_rows(json.loads(line) for line in whole_lines(pieces))
-
-
-def _preview(app: App, size: DumpSize, options: DumpRequest) -> None:
-    directory = None if options.directory is None else str(options.directory)
-    app.emit({"directory": directory, "level": options.level, **to_json(size), "dryRun": True})
 
 
 def _render(done: Any) -> str:  # Any: DumpReport, without its import

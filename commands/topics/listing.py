@@ -280,7 +280,8 @@ def _facts(one: TopicDescription, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "size", f"{amounts} in {counted(len(one.ledgers), 'ledger')}"
     if one.last_publish_ms is not None:
         first, last = render_cell(one.first_publish_ms, "time"), render_cell(one.last_publish_ms, "time")
-        yield "published", f"{first} to {last} ({_ago(one.last_publish_ms, now_ms)})"
+        age = render_cell(now_ms - one.last_publish_ms, "age")
+        yield "published", f"{first} to {last} ({age if one.last_publish_ms > now_ms else f'{age} ago'})"
     yield from zip_longest(("policies",), _policies(one), fillvalue="")
     if one.schema is not None:
         yield "schema", f"{one.schema.type}, version {one.schema.version} of {counted(one.schema.versions, 'version')}"
@@ -291,11 +292,6 @@ def _facts(one: TopicDescription, now_ms: int) -> Iterator[tuple[str, str]]:
             yield "", problem
     for key, value in sorted(one.properties.items()):
         yield "property", f"{key}={value}"
-
-
-def _ago(time_ms: int, now_ms: int) -> str:
-    text = render_cell(now_ms - time_ms, "age")
-    return text if time_ms > now_ms else f"{text} ago"
 
 
 def _policies(one: TopicDescription) -> Iterable[str]:

@@ -444,21 +444,15 @@ def search(app: App, selection: TopicSelection, options: SearchRequest) -> None:
             rows = map(redacted, found.records()) if options.redact else found.records()
             first = list(islice(rows, 1))
             if first or found.problems or app.exit_code:
-                app.emit_rows(chain(first, rows), _columns(app, query, several=chosen.several), live=True)
+                columns = columns_for(app.settings.output, several=chosen.several, value="value" in query.columns)
+                beside = (_MARK,) if query.before or query.after else ()
+                app.emit_rows(chain(first, rows), (*beside, *columns), live=True)
     app.report(found.problems)
     if not first and app.exit_code == 0:  # else it may be in what could not be read
-        raise NothingMatches("no message matches", hint=_hint(options))
-
-
-def _hint(options: SearchRequest) -> str:
-    if options.uncommitted:
-        return "look into other topics, or at other times"
-    return "--uncommitted looks into messages of open and aborted transactions, too"
-
-
-def _columns(app: App, query: MessageQuery, *, several: bool) -> tuple[Column, ...]:
-    columns = columns_for(app.settings.output, several=several, value="value" in query.columns)
-    return (_MARK, *columns) if query.before or query.after else columns
+        hint = "--uncommitted looks into messages of open and aborted transactions, too"
+        if options.uncommitted:
+            hint = "look into other topics, or at other times"
+        raise NothingMatches("no message matches", hint=hint)
 
 
 def _search_query(app: App, options: SearchRequest) -> MessageQuery:

@@ -138,14 +138,10 @@ class _Build(Struct, frozen=True):
                 read_drafts(drafts)
                 drafts = list(each(drafts, finish_draft, alone=self.alone))
             for result in each(drafts, write, alone=self.alone):
-                self.session.partial(_lost(result))
+                if lost := result.missing + result.unreadable:
+                    what = counted(lost, "waiting entry is", "waiting entries are")
+                    self.session.partial([f"{result.topic} {result.subscription}: {what} lost or damaged"])
                 yield result
-
-
-def _lost(result: BuildResult) -> list[str]:
-    lost = result.missing + result.unreadable
-    what = counted(lost, "waiting entry is", "waiting entries are")
-    return [f"{result.topic} {result.subscription}: {what} lost or damaged"] if lost else []
 
 
 class Delayed:

@@ -28,7 +28,7 @@ from pulsar_admin.store.compaction.view import (
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
-from pulsar_admin.store.model.cursors import Cursor, CursorSource, Extent, extent_of
+from pulsar_admin.store.model.cursors import Cursor, CursorSource, extent_of
 from pulsar_admin.store.model.ledgers import Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
 from pulsar_admin.store.model.messages import ENTRY_ERRORS
 from pulsar_admin.store.model.reader import EntryReader
@@ -93,7 +93,8 @@ def read_status(reader: EntryReader, topic: Topic, leaked: tuple[LeakedLedger, .
     if leaked is None:
         leaked = find_leaked(reader.txn, topic)
     problems += (f"ledger {row.ledger_id}: a compacted ledger of this topic that nothing references" for row in leaked)
-    since = _since(reader.txn, topic, horizon)
+    first = 0 if horizon is None else topic.place(horizon)
+    since = extent_of(reader.txn, topic, ((first, topic.number_of_entries),))
     return CompactionStatus(
         str(topic.name),
         facts is not None,
@@ -106,11 +107,6 @@ def read_status(reader: EntryReader, topic: Topic, leaked: tuple[LeakedLedger, .
         leaked,
         tuple(problems),
     )
-
-
-def _since(txn: Txn, topic: Topic, horizon: Position | None) -> Extent:
-    first = 0 if horizon is None else topic.place(horizon)
-    return extent_of(txn, topic, ((first, topic.number_of_entries),))
 
 
 def _cursor_problems(topic: Topic, cursor: Cursor | None) -> Iterator[str]:

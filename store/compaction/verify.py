@@ -197,7 +197,10 @@ class _Comparison:
                     continue
                 before = place
                 entry = _Entry(batch, index, place)
-                self._check_entry(entry)
+                if entry.row["kind"] == kernel.MARKER:
+                    self._found.add(FOREIGN, entry.position, f"entry {entry.position}: a marker, which no reader gets")
+                elif entry.row["indexes"]:
+                    self._check_indexes(entry)
                 yield entry
 
     def _count_forms(self, batch: MessageBatch) -> None:
@@ -207,12 +210,6 @@ class _Comparison:
             count = int((chosen & (rows["kind"] == kernel.BATCH)).sum())
             if count:
                 forms[form] = forms.get(form, 0) + count
-
-    def _check_entry(self, entry: _Entry) -> None:
-        if entry.row["kind"] == kernel.MARKER:
-            self._found.add(FOREIGN, entry.position, f"entry {entry.position}: a marker, which no reader gets")
-        elif entry.row["indexes"]:
-            self._check_indexes(entry)
 
     def _check_indexes(self, entry: _Entry) -> None:
         """Field 31: ascending, in range, and what the payload says too where it has placeholders."""

@@ -56,14 +56,10 @@ class Waiting(Struct, frozen=True):
         start_ms = min(load.start_ms for load in cut_through)
         inside = len(self.source.load(start_ms, end_ms))
         # What other partitions hold of that time is counted in both.
-        return self._before_all(end_ms) if self._overlap() else whole + inside
-
-    def _overlap(self) -> bool:
         ends = (load.start_ms + load.width_ms for load in self.loads)
-        return any(end > load.start_ms for end, load in zip(ends, self.loads[1:], strict=False))
-
-    def _before_all(self, end_ms: int) -> int:
-        return sum(len(rows) for rows in self.iter_rows(LONG_MIN, end_ms))
+        if any(end > load.start_ms for end, load in zip(ends, self.loads[1:], strict=False)):
+            return sum(len(rows) for rows in self.iter_rows(LONG_MIN, end_ms))
+        return whole + inside
 
     def iter_rows(self, start_ms: int, end_ms: int) -> Iterator[DelayedRows]:
         """Yield what is due from START_MS on, before END_MS, a window at a time, in order."""

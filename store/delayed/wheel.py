@@ -96,7 +96,9 @@ class TimeWheel:
             yield from self._give_overdue()
             yield from _give(window, now_ms)
             if now_ms < window.end_ms:
-                self._preload(window, now_ms)
+                # The next window is loaded once half of this one is over: before it is needed.
+                if self._next is None and now_ms - window.start_ms >= self._rules.granularity_ms // 2:
+                    self._next = self._load(window.end_ms)
                 return
             if not self._open(window, now_ms):
                 return
@@ -123,11 +125,6 @@ class TimeWheel:
             self._overdue.difference_update(places)
             columns = np.array(places, np.int64)
             yield Dispatch(tick_ms, DelayedRows(columns[:, 0], columns[:, 1], columns[:, 2]))
-
-    def _preload(self, window: _Window, now_ms: int) -> None:
-        """Load the next window once half of this one is over: before it is needed."""
-        if self._next is None and now_ms - window.start_ms >= self._rules.granularity_ms // 2:
-            self._next = self._load(window.end_ms)
 
     def _load(self, start_ms: int) -> _Window:
         rows = self._source.load(start_ms, start_ms + self._rules.granularity_ms)

@@ -97,17 +97,18 @@ def _missing(reader: EntryReader, topic: Topic, options: DumpOptions, missing: i
     text = f"{topic.name}: of {of} {counted(missing, 'entry is', 'entries are')} in no imported file"
     parts = iter_ledger_parts(topic, *window_ranks(topic, options.window))
     parts = parts if options.view is None else parts_of_view(options.view)
-    gaps = ((ledger, max(low, first)) for ledger, first, last in parts for low, _ in _gaps(reader, ledger, first, last))
+    gaps = (
+        (ledger, max(low, first))
+        for ledger, first, last in parts
+        for low, high in iter_gaps(reader.txn, ledger, last)
+        if high >= first
+    )
     for gap in islice(gaps, 1):
         try:
             reader.read(*gap)
         except StoreError as error:
             return EntryNotFound(f"{text}; the first: {error.message}", hint=error.hint, **error.context)
     return EntryNotFound(text)
-
-
-def _gaps(reader: EntryReader, ledger_id: int, first: int, last: int) -> Iterator[tuple[int, int]]:
-    return ((low, high) for low, high in iter_gaps(reader.txn, ledger_id, last) if high >= first)
 
 
 def _rows(

@@ -67,17 +67,14 @@ def keep_loaded() -> None:
 
 def bound_process(memory_bytes: int) -> None:
     """Let this process grow to MEMORY_BYTES: what it asks for beyond is a MemoryError. Files that it maps do not count."""
-    _load_numba()
+    from numba.core.registry import cpu_target
+
+    cpu_target.target_context.refresh()  # numba that finds no memory half way fails with a SystemError, or aborts
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     resident, data = (int(status[name].split()[0]) << 10 for name in ("VmRSS", "VmData"))
     limit = data + max(memory_bytes - resident, 0) + _RESERVED_BYTES
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
-
-
-def _load_numba() -> None:
-    """Load what every kernel needs: numba that finds no memory half way fails with a SystemError, or aborts."""
-    from numba.core.registry import cpu_target
 
     cpu_target.target_context.refresh()
 

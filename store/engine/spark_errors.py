@@ -55,16 +55,13 @@ def job_error(text: str) -> StoreError:
         hint = "install pulsar-admin-toolkit in the Python of every worker (spark.pyspark.python names it)"
         return MissingComponent(f"a Spark worker lacks a package: {cause}", hint=hint)
     if "PYTHON_VERSION_MISMATCH" in text or "Cannot run program" in text:
-        hint = f"workers need Python {_python()}, as here; --spark-conf spark.pyspark.python=/path names theirs"
+        python = ".".join(map(str, sys.version_info[:2]))
+        hint = f"workers need Python {python}, as here; --spark-conf spark.pyspark.python=/path names theirs"
         return MissingComponent(f"a Spark worker lacks this Python: {cause}", hint=hint)
     if any(word in text for word in _DIED) or ("Job aborted" in text and cause.startswith("SparkException")):
         hint = "look into the executors' logs; a killed process is often out of memory"
         return LimitExceeded(f"a Spark worker died again and again: {cause}", hint=hint)
     return Refused(f"Spark gave the job up: {cause}", hint="--verbose shows Spark's own messages")
-
-
-def _python() -> str:
-    return ".".join(str(part) for part in sys.version_info[:2])
 
 
 def check_form(master: str | None, remote: str | None) -> None:

@@ -301,7 +301,8 @@ class NegativeAcksTracker:
         self._entry_count = None
         while blocks:
             segment = Segment(blocks)
-            index = _level(segment.rows)
+            # Segments of one level differ in size by less than a factor of eight.
+            index = max((segment.rows // _TAIL_GROUPS).bit_length() - 1, 0) // 3
             self._levels += [[] for _ in range(len(self._levels), index + 1)]
             level = self._levels[index]
             level.append(segment)
@@ -321,11 +322,6 @@ class NegativeAcksTracker:
             for ledger, bitmap in sorted(ledgers.items())
         ]
         return merge_blocks([*blocks, *_seal(live)]) if live or len(segments) > 1 else blocks
-
-
-def _level(rows: int) -> int:
-    """Segments of one level differ in size by less than a factor of eight."""
-    return max((rows // _TAIL_GROUPS).bit_length() - 1, 0) // 3
 
 
 def _check_position(position: Position) -> None:
