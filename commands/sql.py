@@ -89,7 +89,7 @@ def sql(app: App, options: Shown, statement: str | None, file: Path | None) -> N
 
 
 @contextmanager
-def _opened(app: App) -> Iterator[Asked]:
+def _opened(app: App) -> Iterator[OpenQuery]:
     """Open one snapshot of the store and what asks it; what memory does not hold lies in a directory that goes at the end."""
     from tempfile import TemporaryDirectory
 
@@ -99,7 +99,7 @@ def _opened(app: App) -> Iterator[Asked]:
         zone = getattr(app.settings.tz, "key", None) or "UTC"
         database = Database(tables, zone=zone, memory_bytes=app.settings.memory_bytes, spill=spill)
         try:
-            yield Asked(app, reader, tables, database)
+            yield OpenQuery(app, reader, tables, database)
         finally:
             database.close()
 
@@ -122,7 +122,7 @@ def _tables_of(app: App) -> Iterator[tuple[StoreTables | ExportedTables, EntryRe
         yield StoreTables(reader, find_cluster_name(reader.txn)), reader
 
 
-class Asked(Struct, frozen=True):
+class OpenQuery(Struct, frozen=True):
     """The tables of a snapshot of the store, or of --tables, where there is no reader."""
 
     app: App

@@ -292,12 +292,12 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Move a subscription so that redelivery starts at a time or a position.",
         ),
         "expire": Row(
-            "pulsar_admin.commands.topics.expire:expire",
+            "pulsar_admin.commands.topics.cursors:expire",
             "Expire the messages of a subscription that are older than a limit, or up to a position.",
             ("expire-messages",),
         ),
         "expire-all-subscriptions": Row(
-            "pulsar_admin.commands.topics.expire:expire_all_subscriptions",
+            "pulsar_admin.commands.topics.cursors:expire_all_subscriptions",
             "Expire the messages of every subscription that are older than a limit.",
             ("expire-messages-all-subscriptions",),
         ),

@@ -35,7 +35,7 @@ Work = Callable[["Topic"], object]
 Scan = Callable[["EntryReader", Sequence[TopicName]], AbstractContextManager[None]]
 
 
-class Chosen:
+class ChosenTopics:
     """The topics meant on the command line. SEVERAL: asked for more than one, so that each gets a row, however many are there."""
 
     def __init__(self, names: tuple[TopicName, ...], several: bool) -> None:
@@ -55,20 +55,20 @@ def selected(app: App, txn: Txn, selection: TopicSelection, *, broken: bool = Tr
     return names
 
 
-def choose(app: App, txn: Txn, selection: TopicSelection) -> Chosen:
+def choose(app: App, txn: Txn, selection: TopicSelection) -> ChosenTopics:
     """Return the topics meant by SELECTION, partitioned ones as their partitions.
 
     Of several names one that is not there is reported and the rest go on; raises TopicNotFound when it is the only one. Warns of
     broken ledgers.
     """
     if not selection.topics:
-        return Chosen(selected(app, txn, selection), True)
+        return ChosenTopics(selected(app, txn, selection), True)
     names = tuple(name for names in _found(app, selection, lambda name: expand_topic(txn, name)) for name in names)
     app.session.warn_of_broken(txn, names)
-    return Chosen(names, selection.single is None or len(names) > 1)
+    return ChosenTopics(names, selection.single is None or len(names) > 1)
 
 
-def choose_partitioned(app: App, txn: Txn, selection: TopicSelection) -> Chosen:
+def choose_partitioned(app: App, txn: Txn, selection: TopicSelection) -> ChosenTopics:
     """Return the partitioned topics meant by SELECTION by their base names; raises TopicNotFound as ``choose``.
 
     Warns of broken ledgers of their partitions.
@@ -79,7 +79,7 @@ def choose_partitioned(app: App, txn: Txn, selection: TopicSelection) -> Chosen:
         names = select_partitioned(txn, selection.pattern)
     for name in names:
         app.session.warn_of_broken(txn, existing_partitions(txn, name))
-    return Chosen(names, selection.single is None)
+    return ChosenTopics(names, selection.single is None)
 
 
 def _found(app: App, selection: TopicSelection, find: Callable[[TopicName], Result]) -> Iterator[Result]:

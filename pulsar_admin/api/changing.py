@@ -80,16 +80,16 @@ class Changes(Planner):
         from pulsar_admin.store.changes.plan import WritingPlan
         from pulsar_admin.store.codec.interceptors import parse_interceptors
         from pulsar_admin.store.dump.load import COMMAND, LoadOptions, apply_load, preview_load
-        from pulsar_admin.store.dump.source import Source
+        from pulsar_admin.store.dump.source import EntryDump
 
         given_flags(keep_ledger_ids=keep_ledger_ids)
         name = None if topic is None else parse_topic(topic)
         chain = None if interceptors is None else parse_interceptors(given_text("interceptors", interceptors))
         options = LoadOptions(name, chain, keep_ledger_ids, self._session.clock_ms)
         if isinstance(dump, (Path, str)):
-            source = Source(given_path("dump", dump))
+            source = EntryDump(given_path("dump", dump))
         elif hasattr(dump, "readline"):
-            source = Source(Path("-"), dump)
+            source = EntryDump(Path("-"), dump)
         else:
             raise InvalidValue(f"dump {dump!r} is neither a path nor an open file", value=dump)
 

@@ -17,7 +17,7 @@ from pulsar_admin.store.delayed.backlog import cursor_of_nobody, read_due_times
 from pulsar_admin.store.delayed.build import (
     BuildResult,
     Draft,
-    Wanted,
+    WantedIndex,
     apply_draft,
     draft_index,
     finish_draft,
@@ -96,7 +96,7 @@ class DelayedBacklogs:
         """
         given_flags(rebuild=rebuild, dry_run=dry_run)
         with self._session.reader() as reader:
-            chosen = [Wanted.of(*one) for one in self.cursors(reader)]
+            chosen = [WantedIndex.of(*one) for one in self.cursors(reader)]
         job = _Build(self._session, rebuild, dry_run, len(chosen) == 1)
         what = len(chosen), "subscriptions", "delayed build"
         with (
@@ -118,7 +118,7 @@ class _Build(Struct, frozen=True):
     dry_run: bool
     alone: bool
 
-    def turn(self, store: StoreFile, engine: Engine | None, turn: Sequence[Wanted]) -> Iterator[BuildResult]:
+    def turn(self, store: StoreFile, engine: Engine | None, turn: Sequence[WantedIndex]) -> Iterator[BuildResult]:
         """Read what the subscriptions of TURN lack, all together; then write each in a transaction of its own."""
         now_ms, each, commits = self.session.clock_ms, self.session.each, 0
 
@@ -131,7 +131,7 @@ class _Build(Struct, frozen=True):
         with open_runs() as file:
             with open_reader(store, engine) as reader:
 
-                def draft_of(wanted: Wanted) -> Draft:
+                def draft_of(wanted: WantedIndex) -> Draft:
                     return draft_index(reader, wanted, now_ms, file, rebuild=self.rebuild)
 
                 drafts = list(each(turn, draft_of, alone=self.alone))

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 Item = TypeVar("Item")
-Source = Callable[[EntryReader, list[StoreError]], Generator[Item, None, None]]
+BatchSource = Callable[[EntryReader, list[StoreError]], Generator[Item, None, None]]
 """What reads items of one snapshot, and notes what it could not read."""
 
 
@@ -66,7 +66,7 @@ class Batches:
     warning.
     """
 
-    def __init__(self, session: Session, schema: Callable[[], pa.Schema], source: Source[pa.RecordBatch]) -> None:
+    def __init__(self, session: Session, schema: Callable[[], pa.Schema], source: BatchSource[pa.RecordBatch]) -> None:
         self._session = session
         self._schema = schema
         self._source = source
@@ -103,7 +103,7 @@ class Batches:
         frame: pd.DataFrame = self.to_arrow().to_pandas(maps_as_pydicts="lossy")
         return frame
 
-    def _read(self, source: Source[Item]) -> Iterator[Item]:
+    def _read(self, source: BatchSource[Item]) -> Iterator[Item]:
         problems: list[StoreError] = []
         try:
             with self._session.scan(problems) as reader, closing(source(reader, problems)) as found:
@@ -330,7 +330,7 @@ def chosen_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
     return COLUMNS if columns is None else given_texts("columns", columns)
 
 
-class Wanted(TypedDict, total=False):
+class WantedMessages(TypedDict, total=False):
     """Keywords of ``search``; everything given must hold.
 
     KEYS: one of them; PROPERTIES: name → value, None for any. TEXTS (one of them) and REGEX (RE2) are looked for in the payload, with
@@ -358,9 +358,9 @@ class Wanted(TypedDict, total=False):
     uncommitted: bool
 
 
-def search_of(session: Session, names: Choose, wanted: Wanted) -> Messages:
+def search_of(session: Session, names: Choose, wanted: WantedMessages) -> Messages:
     """Return the messages of the topics NAMES that are WANTED; raises InvalidValue, also for an unknown keyword."""
-    given_keywords(wanted, Wanted)
+    given_keywords(wanted, WantedMessages)
     bounds = wanted.get("since"), wanted.get("until"), wanted.get("start"), wanted.get("end")
     window = session.window(*bounds, clock=wanted.get("clock", "auto"))
     query = MessageQuery(
@@ -373,7 +373,7 @@ def search_of(session: Session, names: Choose, wanted: Wanted) -> Messages:
     return messages_of(session, names, query)
 
 
-def _match(wanted: Wanted) -> Match:
+def _match(wanted: WantedMessages) -> Match:
     from pulsar_admin.store.scan.messages import Match
 
     given_flags(**{name: wanted.get(name, False) for name in ("ignore_case", "in_value", "uncommitted")})

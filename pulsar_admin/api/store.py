@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from pulsar_admin.api.cursors import Cursors
     from pulsar_admin.api.ledger import Ledger
-    from pulsar_admin.api.messages import Messages, Wanted
+    from pulsar_admin.api.messages import Messages, WantedMessages
     from pulsar_admin.api.nacks import KeptNacks
     from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.policies import TopicPolicies
@@ -448,7 +448,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
                 store.write(lambda txn: index_owners(store, txn))
             return replace(result, changed_rows=result.changed_rows + owners)
 
-    def search(self, *topics: str, **wanted: Unpack[Wanted]) -> Messages:
+    def search(self, *topics: str, **wanted: Unpack[WantedMessages]) -> Messages:
         """Return the messages of TOPICS (default: all) that are all of what is WANTED, as ``Topic.search``.
 
         The column ``topic`` says whose each is, where no columns are named. Raises InvalidValue, and read TopicNotFound.

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.compaction import Compaction
     from pulsar_admin.api.cursors import Cursor
     from pulsar_admin.api.delayed import Delayed
-    from pulsar_admin.api.messages import Messages, Wanted
+    from pulsar_admin.api.messages import Messages, WantedMessages
     from pulsar_admin.api.transactions import TopicTransactions
     from pulsar_admin.store.changes.policies import PolicyJob
     from pulsar_admin.store.changes.resources import Grant
@@ -406,8 +406,8 @@ class Topic(TopicPlans):
         )
         return messages_of(self._session, lambda txn: expand_topic(txn, self._name), query)
 
-    def search(self, **wanted: Unpack[Wanted]) -> Messages:
-        """Return the messages that are all of what is WANTED, as ``messages`` does; ``Wanted`` has what can be asked for.
+    def search(self, **wanted: Unpack[WantedMessages]) -> Messages:
+        """Return the messages that are all of what is WANTED, as ``messages`` does; ``WantedMessages`` has what can be asked for.
 
         What is encrypted, or cannot be decoded, and may be wanted is in ``problems``. Raises InvalidValue.
         """

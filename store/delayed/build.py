@@ -151,7 +151,7 @@ def rules_of(txn: Txn, topic: Topic) -> IndexRules:
     return find_rules(txn, topic.name.namespace) or DEFAULT_RULES
 
 
-class Wanted(Struct, frozen=True):
+class WantedIndex(Struct, frozen=True):
     """A subscription whose index is to be built; ``entries`` and ``bytes`` of the topic: what reading it takes at most."""
 
     topic: TopicName
@@ -160,14 +160,14 @@ class Wanted(Struct, frozen=True):
     bytes: int = 0
 
     @staticmethod
-    def of(topic: Topic, cursor: Cursor) -> Wanted:
+    def of(topic: Topic, cursor: Cursor) -> WantedIndex:
         """Return the subscription of CURSOR."""
-        return Wanted(topic.name, cursor.name, topic.number_of_entries, topic.total_size_bytes)
+        return WantedIndex(topic.name, cursor.name, topic.number_of_entries, topic.total_size_bytes)
 
 
-def iter_turns(chosen: Iterable[Wanted]) -> Iterator[list[Wanted]]:
+def iter_turns(chosen: Iterable[WantedIndex]) -> Iterator[list[WantedIndex]]:
     """Yield those that are read together: a killed build loses the reading of one turn, and so much lies in a temporary file."""
-    turn: list[Wanted] = []
+    turn: list[WantedIndex] = []
     for wanted in chosen:
         if turn and sum(one.entries for one in turn) + wanted.entries > TURN_ENTRIES:
             yield turn
@@ -177,7 +177,9 @@ def iter_turns(chosen: Iterable[Wanted]) -> Iterator[list[Wanted]]:
         yield turn
 
 
-def draft_index(reader: EntryReader, wanted: Wanted, now_ms: int, file: RunFile, *, rebuild: bool = False) -> Draft:
+def draft_index(
+    reader: EntryReader, wanted: WantedIndex, now_ms: int, file: RunFile, *, rebuild: bool = False
+) -> Draft:
     """Return what the index becomes but for the entries that are to be read: ``read_drafts`` and ``finish_draft`` do that.
 
     FILE takes the rows that memory does not; REBUILD looks at nothing of the old index. Raises TopicNotFound, SubscriptionNotFound,

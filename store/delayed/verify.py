@@ -49,7 +49,7 @@ class _Column:
         self._count = end
 
 
-class Places(Struct, frozen=True):
+class MessagePlaces(Struct, frozen=True):
     """Messages in order of their places, 16 bytes each. ``keys``: number of the ledger in ``ledger_ids`` << 32 | entry id."""
 
     ledger_ids: Array  # i64, ascending
@@ -60,7 +60,7 @@ class Places(Struct, frozen=True):
         return len(self.keys)
 
     @staticmethod
-    def of(ledger_ids: Iterable[int], batches: Iterable[DelayedRows]) -> Places:
+    def of(ledger_ids: Iterable[int], batches: Iterable[DelayedRows]) -> MessagePlaces:
         """Return the messages of BATCHES, each once, which lie in LEDGER_IDS (ascending)."""
         ids = np.array(list(ledger_ids), np.int64)
         keys, times = _Column(), _Column()
@@ -69,8 +69,8 @@ class Places(Struct, frozen=True):
             times.append(rows.times_ms)
         if np.any(keys.values[1:] < keys.values[:-1]):
             order = np.argsort(keys.values)
-            return Places(ids, keys.values[order], times.values[order])
-        return Places(ids, keys.values, times.values)
+            return MessagePlaces(ids, keys.values[order], times.values[order])
+        return MessagePlaces(ids, keys.values, times.values)
 
     def find(self, rows: DelayedRows) -> Array:
         """Return where each of ROWS is here, −1 where it is not."""
@@ -152,7 +152,7 @@ def iter_leaked_buckets(reader: EntryReader, topics: frozenset[TopicName]) -> It
 def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified:
     """Compare the buckets and the index of CURSOR with the entries of TOPIC; in memory are about 20 bytes a delayed message."""
     scan = DelayScan(reader, parts_of(topic, pending_intervals(topic, cursor.state)))
-    exact = Places.of(topic.ids, (rows for _, rows in read_delayed([scan])))
+    exact = MessagePlaces.of(topic.ids, (rows for _, rows in read_delayed([scan])))
     buckets = list(iter_buckets(reader, cursor))
     in_buckets, stale = _held(exact, [bucket.rows for bucket in buckets if bucket.rows is not None])
     result = Verified(
@@ -174,7 +174,7 @@ def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified
     return result
 
 
-def _held(exact: Places, parts: list[DelayedRows]) -> tuple[int, int]:
+def _held(exact: MessagePlaces, parts: list[DelayedRows]) -> tuple[int, int]:
     """Return how many of EXACT are in PARTS, and how many others are."""
     held = np.zeros(len(exact), bool)
     others = []
@@ -185,7 +185,7 @@ def _held(exact: Places, parts: list[DelayedRows]) -> tuple[int, int]:
     return int(held.sum()), len(distinct(others)[0])
 
 
-def _bucket_findings(buckets: list[Bucket], exact: Places) -> Iterator[DelayedFinding]:
+def _bucket_findings(buckets: list[Bucket], exact: MessagePlaces) -> Iterator[DelayedFinding]:
     for bucket in buckets:
         if bucket.rows is None:
             kind = "bucket-ledger-gone" if bucket.is_gone else "bucket-damaged"
@@ -220,7 +220,7 @@ def _bucket_findings(buckets: list[Bucket], exact: Places) -> Iterator[DelayedFi
 
 
 def _index_findings(
-    reader: EntryReader, topic: Topic, cursor: Cursor, exact: Places, result: Verified
+    reader: EntryReader, topic: Topic, cursor: Cursor, exact: MessagePlaces, result: Verified
 ) -> Iterator[DelayedFinding]:
     again = f"pulsar-admin delayed build {shell_word(topic.name)} -s {shell_word(cursor.name)}"
     try:
@@ -251,7 +251,7 @@ class _Compared(Struct, frozen=True):
     has_doubles: bool
 
 
-def _compare(exact: Places, source: PartitionSource, tick_ms: int) -> _Compared:
+def _compare(exact: MessagePlaces, source: PartitionSource, tick_ms: int) -> _Compared:
     """Return what the index of SOURCE says, read entry by entry; raises IndexCorrupt.
 
     Partitions keep the tick that they were made with; none is wider than TICK_MS, the widest of them.
@@ -280,7 +280,7 @@ def _text(places: Array) -> str:
     return _joined([(ledger, entry) for ledger, entry in places[:_SHOWN].tolist()], len(places))
 
 
-def _text_of(exact: Places, chosen: Array) -> str:
+def _text_of(exact: MessagePlaces, chosen: Array) -> str:
     return _joined([exact.place(index) for index in chosen[:_SHOWN].tolist()], len(chosen))
 
 

@@ -15,7 +15,7 @@ from pulsar_admin.store.db.delayed_rules import IndexRules
 from pulsar_admin.store.delayed.backlog import DelayScan, intervals_of, read_delayed
 from pulsar_admin.store.delayed.build import PartitionSource, rules_of
 from pulsar_admin.store.delayed.runs import SortedRuns
-from pulsar_admin.store.delayed.wheel import Dispatch, Source, TimeWheel
+from pulsar_admin.store.delayed.wheel import Dispatch, TimeWheel, WaitingMessages
 from pulsar_admin.store.model.cursors import Cursor, parts_of, pending_intervals, subtract
 from pulsar_admin.store.model.messages import check_times
 from pulsar_admin.store.model.reader import EntryReader
@@ -38,7 +38,7 @@ class Waiting(Struct, frozen=True):
     topic: str
     subscription: str  # empty: the topic has none
     rules: IndexRules
-    source: Source
+    source: WaitingMessages
     loads: tuple[Load, ...]
     index: Index | None = None
 
@@ -145,7 +145,7 @@ class Replayed(Struct, frozen=True):
 class After(Struct, frozen=True):
     """A source without what is due before ``start_ms``: how a replay goes on."""
 
-    source: Source
+    source: WaitingMessages
     start_ms: int
 
     def load(self, start_ms: int, end_ms: int) -> DelayedRows:

@@ -18,7 +18,7 @@ from pulsar_admin.store.db.delayed_rules import IndexRules
 from pulsar_admin.store.names import LONG_MIN
 
 
-class Source(Protocol):
+class WaitingMessages(Protocol):
     """The messages that wait. ``load`` gives those due from START_MS on, before END_MS, in order."""
 
     def load(self, start_ms: int, end_ms: int) -> DelayedRows:
@@ -71,7 +71,7 @@ class _Window(Struct):
 class TimeWheel:
     """Gives messages when they are due. Pure but for its source: the clock is the argument of ``advance``."""
 
-    def __init__(self, rules: IndexRules, source: Source) -> None:
+    def __init__(self, rules: IndexRules, source: WaitingMessages) -> None:
         self._rules = rules
         self._source = source
         self._current: _Window | None = None

@@ -25,7 +25,7 @@ from pulsar_admin.store.codec.interceptors import InterceptorChain, open_chain
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.dump.source import EntryRows, Source, ledger_runs
+from pulsar_admin.store.dump.source import EntryDump, EntryRows, ledger_runs
 from pulsar_admin.store.errors import InvalidValue, Refused
 from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.model.reader import EntryReader, open_reader
@@ -69,7 +69,7 @@ class LoadedTopic(Struct):
     properties: dict[str, str] = field(default_factory=dict)
 
 
-def preview_load(store: Store, source: Source, options: LoadOptions) -> ChangeReport:
+def preview_load(store: Store, source: EntryDump, options: LoadOptions) -> ChangeReport:
     """Read SOURCE to its end and return what loading it would do, a part a topic; raises what ``apply_load`` raises."""
     found: list[LoadedTopic] = []
     with store.read() as txn:
@@ -80,7 +80,7 @@ def preview_load(store: Store, source: Source, options: LoadOptions) -> ChangeRe
         return ChangeReport(None, True, tuple(_part(txn, topic, None) for topic in found), command=COMMAND)
 
 
-def apply_load(store: Store, source: Source, options: LoadOptions, advance: Advance) -> ChangeReport:
+def apply_load(store: Store, source: EntryDump, options: LoadOptions, advance: Advance) -> ChangeReport:
     """Load SOURCE into STORE (open for writing); return the change's report.
 
     Raises Refused for a terminated topic or ids that are taken, InvalidValue and Corrupt for a dump that is none or damaged.
@@ -99,7 +99,7 @@ def apply_load(store: Store, source: Source, options: LoadOptions, advance: Adva
 
 
 def _topics(
-    txn: Txn, source: Source, options: LoadOptions, found: list[LoadedTopic]
+    txn: Txn, source: EntryDump, options: LoadOptions, found: list[LoadedTopic]
 ) -> Iterator[tuple[LoadedTopic, Iterator[EntryRows]]]:
     """Yield each topic of SOURCE under the name it gets, with its entries; FOUND grows along."""
     for name, stream in source.topics():
@@ -147,7 +147,7 @@ def _count(topic: LoadedTopic, run: EntryRows) -> None:
 
 
 def _iter_ledgers(
-    reader: EntryReader, source: Source, options: LoadOptions, found: list[LoadedTopic], advance: Advance
+    reader: EntryReader, source: EntryDump, options: LoadOptions, found: list[LoadedTopic], advance: Advance
 ) -> Iterator[tuple[LedgerSpec, Iterator[Payload]]]:
     for topic, stream in _topics(reader.txn, source, options, found):
         chain = open_chain(options.interceptors or ())

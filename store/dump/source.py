@@ -115,7 +115,7 @@ _NEEDED = ("ledgerId", "entryId", "payload")
 _COLUMNS = (*_NEEDED, "messages", "ledgerTimestamp", "sha1")
 
 
-class Source(Struct, frozen=True):
+class EntryDump(Struct, frozen=True):
     """A dump: a directory, one file, or a stream of JSON lines. ``stream`` can be read once."""
 
     path: Path

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pulsar_admin.store.db.delayed_entries import DelayedRows
-from pulsar_admin.store.delayed.verify import Places, distinct
+from pulsar_admin.store.delayed.verify import MessagePlaces, distinct
 
 Row = tuple[int, int, int]
 LEDGERS = (3, 10, 11, 2**40)
@@ -28,7 +28,7 @@ def test_as_a_dictionary(count: int, in_order: bool) -> None:
     rows = [(due[place], *place) for place in chosen]
     if not in_order:
         draw.shuffle(rows)
-    exact = Places.of(LEDGERS, [columns(rows[at : at + 7]) for at in range(0, count, 7)])
+    exact = MessagePlaces.of(LEDGERS, [columns(rows[at : at + 7]) for at in range(0, count, 7)])
     assert [exact.place(index) for index in range(len(exact))] == chosen
     assert exact.times_ms.tolist() == [due[place] for place in chosen]
     strange = [(4, 1), (2, 0), (2**41, 5), (10, -1), (10, 2**32), (3, 1 << 40)]
@@ -40,7 +40,7 @@ def test_as_a_dictionary(count: int, in_order: bool) -> None:
 
 
 def test_many_batches_grow_the_columns() -> None:
-    exact = Places.of(
+    exact = MessagePlaces.of(
         [7], (columns([(entry, 7, entry) for entry in range(at, at + 30_000)]) for at in range(0, 180_000, 30_000))
     )
     assert len(exact) == 180_000

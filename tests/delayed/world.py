@@ -9,7 +9,7 @@ from pulsar_admin.store.db.delayed_entries import DelayedRows
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.delayed.build import (
     PartitionSource,
-    Wanted,
+    WantedIndex,
     apply_draft,
     draft_index,
     finish_draft,
@@ -46,7 +46,7 @@ def build(store: Store, subscription: str, topic: str = TOPIC, *, rebuild: bool 
     """Build one index and return what the build says of itself."""
     with open_runs() as file:
         with open_reader(store) as reader:
-            draft = draft_index(reader, Wanted(parse_topic(topic), subscription), NOW_MS, file, rebuild=rebuild)
+            draft = draft_index(reader, WantedIndex(parse_topic(topic), subscription), NOW_MS, file, rebuild=rebuild)
             read_drafts([draft])
             finish_draft(draft)
         return result_of(draft, apply_draft(store, draft))

@@ -65,7 +65,7 @@ from pulsar_admin.store.db import files as catalog
 from pulsar_admin.store.db import nacks as nackrow
 from pulsar_admin.store.db import owners, storeinfo
 from pulsar_admin.store.db.tree import decode_node
-from pulsar_admin.store.dump.source import Source
+from pulsar_admin.store.dump.source import EntryDump
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.kernels import records as kernel
 from pulsar_admin.store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader
@@ -395,7 +395,7 @@ def _scan(name: str, kind: Any, data: bytes) -> None:  # Any: a literal
 
 
 def _dump_lines(data: bytes) -> None:
-    for _, entries in Source(Path("-"), BytesIO(data)).topics():
+    for _, entries in EntryDump(Path("-"), BytesIO(data)).topics():
         list(entries)
 
 
@@ -406,12 +406,12 @@ def _dump_directory(data: bytes) -> None:
     (folder / "day=2024-05-01").mkdir(parents=True, exist_ok=True)
     (folder / "_manifest.json").write_bytes(manifest)
     (folder / "day=2024-05-01" / "part-00000.jsonl").write_bytes(rows)
-    for _, entries in Source(folder).topics():
+    for _, entries in EntryDump(folder).topics():
         list(entries)
 
 
 def _dump_parquet(data: bytes) -> None:
-    for _, entries in Source(_file("x.parquet", data)).topics():
+    for _, entries in EntryDump(_file("x.parquet", data)).topics():
         list(entries)
 
 
