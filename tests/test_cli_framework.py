@@ -540,14 +540,15 @@ def test_ascii_terminal_gets_escapes() -> None:
     assert done.stdout.splitlines()[0] == "persistent://a/\\xe9/a"
 
 
-def test_shadowed_package_is_explained(tmp_path: Path) -> None:
+def test_modules_of_a_user_shadow_none_of_ours(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "__init__.py").write_text("")
-    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(REPOSITORY)!r}]; import pulsar_admin.cli"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert f"'store' at {tmp_path}" in done.stderr
-    assert "environment of its own" in done.stderr
+    (tmp_path / "commands.py").write_text("")
+    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(REPOSITORY)!r}]; from pulsar_admin.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "topics", "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # -- completion -------------------------------------------------------------------------------------------------------
