@@ -25,7 +25,7 @@ help:
 	@echo "make bench ONLY=cold,scan  a part of it: cold large metadata scan import import10m generate growth spark memory"
 	@echo "                dump delayed compaction; docs/benchmarks.md says what each measures and takes"
 	@echo "make bench-peers  in turn with Pulsar's own tools, at 1 and 4 million entries (needs Maven and Java; 10 GB)"
-	@echo "make clean      remove what make made"
+	@echo "make clean      remove what make made (compiled code stays in ~/.cache/pulsar-admin-toolkit)"
 
 setup: $(READY)
 
