@@ -16,7 +16,7 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.copy_age import AsOf, find_as_of
-from pulsar_admin.store.transfer import copy_time
+from pulsar_admin.store.transfer import imports
 from tests.conftest import Cli
 from tests.reading_zookeeper import last_time_of
 from tests.stores import apply_values, copied, imported
@@ -92,7 +92,7 @@ def test_what_is_gone_when_it_is_looked_at_says_nothing(
     def walk(directory: Path) -> object:
         yield from ((folder, folders, [*names, "gone.txn"]) for folder, folders, names in listed(directory))
 
-    monkeypatch.setattr(copy_time.os, "walk", walk)
+    monkeypatch.setattr(imports.os, "walk", walk)
     assert bring(cli, small, tmp_path / "t") == expected
 
 

@@ -72,10 +72,10 @@ from pulsar_admin.store.sources.layout import Layout
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source, iter_source_rows
 from pulsar_admin.store.sources.zookeeper import is_zookeeper, newest_zxid
 from pulsar_admin.store.transfer.cataloguing import Survey, delete_logs, survey_files
-from pulsar_admin.store.transfer.copy_time import NewestNode, read_as_of
 from pulsar_admin.store.transfer.imports import (
     ImportOptions,
     ImportPreview,
+    NewestNode,
     Warn,
     absent_texts,
     as_read,
@@ -84,6 +84,7 @@ from pulsar_admin.store.transfer.imports import (
     leading_findings,
     next_id_meanwhile,
     preview_of,
+    read_as_of,
     source_place,
     source_rows,
 )
