@@ -148,6 +148,11 @@ class Position(Struct, frozen=True, order=True):
         """The same position without its batch index."""
         return self if self.batch_index < 0 else Position(self.ledger_id, self.entry_id)
 
+    @staticmethod
+    def parse(text: str) -> Position:
+        """Return the position that a text such as ``29:20``, ``29:20:1``, ``earliest`` or ``latest`` names; raises InvalidValue."""
+        return parse_position(text)
+
 
 EARLIEST = Position(-1, -1)
 LATEST = Position(LONG_MAX, LONG_MAX)
@@ -255,6 +260,7 @@ class TopicName(Struct, frozen=True, order=True):
 
     @property
     def schema_path(self) -> str:
+        """Metadata path of the schema of this name's base topic."""
         return f"/schemas/{self.schema_id}"
 
     @property
@@ -274,6 +280,7 @@ class TopicName(Struct, frozen=True, order=True):
         return TopicName(self.namespace, self.local_name.rpartition(PARTITION_SUFFIX)[0], self.domain)
 
     def partition(self, index: int) -> TopicName:
+        """Return the name of the partition ``index``."""
         return TopicName(self.namespace, f"{self.local_name}{PARTITION_SUFFIX}{index}", self.domain)
 
     def cursor_path(self, cursor: str) -> str:

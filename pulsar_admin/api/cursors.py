@@ -513,9 +513,6 @@ class Cursor(Cursors):
         super().__init__(session, TopicSelection((topic,)), name)
         self._topic = topic
 
-    def __repr__(self) -> str:
-        return f"Cursor({str(self._topic)!r}, {self._name!r})"
-
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def state(self) -> CursorPlace:

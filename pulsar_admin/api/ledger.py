@@ -30,9 +30,6 @@ class Ledger(Planner):
         """The id."""
         return self._ledger_id
 
-    def __repr__(self) -> str:
-        return f"Ledger({self._ledger_id})"
-
     def info(self) -> LedgerFacts:
         """Return state, end, sizes in bytes, metadata, what the index holds, files, who references it, and what is missing.
 

@@ -265,9 +265,6 @@ class Namespace(NamespaceResources, PolicyPlans):
         """The name, ``tenant/namespace``."""
         return str(self._name)
 
-    def __repr__(self) -> str:
-        return f"Namespace({self.name!r})"
-
     def topics(
         self, *, system: bool = False, bundle: str | None = None, domain: Domain = "persistent"
     ) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.api.plan import CLASSES, KINDS, Plan, Request, decode, file_of, shown_by
 from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.store.names import LONG_MAX
+from pulsar_admin.store.names import LONG_MAX, NamespaceName, TopicName, TopicSelection
 
 if TYPE_CHECKING:
     from pulsar_admin.api.session import Session
@@ -35,11 +35,30 @@ class Planner:
         made._made_of = given[1:]
         return made
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both name the same thing of the same open store."""
+        if type(self) is not type(other) or not isinstance(other, Planner):
+            return NotImplemented
+        return self._session is other._session and self._made_of == other._made_of
+
+    def __hash__(self) -> int:
+        return hash((type(self), id(self._session), self._made_of))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(_shown, self._made_of))})"
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         for name, method in list(vars(cls).items()):
             if _plans(name, method):
                 setattr(cls, name, _noting(method))
+
+
+def _shown(value: object) -> str:
+    """Return what a class is made of as its caller wrote it."""
+    if isinstance(value, TopicSelection):
+        return repr(value.pattern) if value.pattern else ", ".join(map(_shown, value.topics)) or "all topics"
+    return repr(str(value) if isinstance(value, (TopicName, NamespaceName)) else value)
 
 
 def _plans(name: str, method: object) -> bool:

@@ -294,9 +294,6 @@ class Cluster(Planner):
         """The name of the cluster."""
         return self._name
 
-    def __repr__(self) -> str:
-        return f"Cluster({self._name!r})"
-
     def settings(self) -> Json:
         """Return its URLs and what clients of it need: ``serviceUrl``, ``brokerServiceUrl`` …"""
         from pulsar_admin.store.model.resources import CLUSTER, read_cluster

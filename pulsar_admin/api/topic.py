@@ -240,9 +240,6 @@ class Topic(TopicPlans):
         """The full name, ``persistent://tenant/namespace/topic``."""
         return str(self._name)
 
-    def __repr__(self) -> str:
-        return f"Topic({self.name!r})"
-
     def partitions(self) -> tuple[Topic, ...]:
         """Return the partitions of a partitioned topic, none of any other."""
         with self._session.reader() as reader:

@@ -72,10 +72,12 @@ class LogForecast(Struct, frozen=True):
 
     @property
     def path(self) -> Path:
+        """The file."""
         return Path(self.directory, self.log)
 
     @property
     def log_id(self) -> int:
+        """The number that the name of the file is, in hexadecimal."""
         return log_id_of(self.log) or 0
 
 

@@ -114,6 +114,7 @@ class ReclaimPlan(Struct, frozen=True):
         return f"up to {dead:,} bytes of {where}, in {counted(len(logs), 'entry log')}"
 
     def preview(self) -> object:
+        """Return the forecast as JSON, as ``report`` does."""
         return self.report()
 
     def report(self) -> dict[str, Any]:  # Any: JSON

@@ -44,6 +44,7 @@ class KeptGroup(Struct, frozen=True):
 
     @property
     def order(self) -> tuple[int, str, str, int]:
+        """What groups are sorted by: when they are due, then topic, subscription and ledger."""
         return self.due_ms, self.topic, self.subscription, self.ledger_id
 
     def positions(self) -> Iterator[Position]:

@@ -119,6 +119,7 @@ class AckState(Struct, frozen=True):
 
     @property
     def source(self) -> str:
+        """Where the state was read: ``metadata`` or ``cursor-ledger``."""
         return METADATA if self.entry is None else CURSOR_LEDGER
 
     @property

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
 
 import pytest
 
 import pulsar_admin
+from pulsar_admin.store import errors
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -36,9 +43,64 @@ def test_opening_a_store_and_planning_needs_no_command_line(demo_store: Path) ->
     assert not loaded_by(code) & {"click", "rich", "commands", "pyspark", "numpy", "pandas", "numba"}
 
 
+def names_of(module: ModuleType) -> dict[str, Any]:
+    """What the names in the annotations of MODULE are, those that only type checkers import, too."""
+    names = dict(vars(module))
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            exec(compile(ast.Module(node.body, []), module.__name__, "exec"), names)
+    return names
+
+
+def classes_in(annotation: Any) -> Iterator[type]:
+    """The classes of the product that ANNOTATION names: ``tuple[Finding, ...]`` names Finding."""
+    for part in annotation if isinstance(annotation, list) else get_args(annotation):
+        yield from classes_in(part)
+    if isinstance(annotation, type) and annotation.__module__.startswith("pulsar_admin."):
+        yield annotation
+
+
+def returned_by(public: Any) -> Iterator[tuple[str, type]]:
+    """What the function PUBLIC, or each public method and property of the class, returns."""
+    if not isinstance(public, type):
+        of_modules = [(sys.modules[public.__module__], {public.__name__: public})]
+    else:
+        ours = [cls for cls in public.__mro__ if cls.__module__.startswith("pulsar_admin.")]
+        of_modules = [(sys.modules[cls.__module__], dict(vars(cls))) for cls in ours]
+    for module, members in of_modules:
+        names = names_of(module)
+        for name, member in members.items():
+            made = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            made = getattr(made, "func", made)  # cached properties
+            if inspect.isfunction(made) and (not name.startswith("_") or name == "__iter__"):
+                yield from ((name, cls) for cls in classes_in(eval(made.__annotations__["return"], names)))
+
+
+def raised_by(public: Any) -> Iterator[str]:
+    """The errors that the docstrings of PUBLIC and its public methods name."""
+    members = [member for cls in public.__mro__ for member in vars(cls).items()] if isinstance(public, type) else []
+    for text in (public.__doc__, *(value.__doc__ for name, value in members if not name.startswith("_"))):
+        yield from (word for word in re.findall(r"\w+", text or "") if inspect.isclass(getattr(errors, word, None)))
+
+
+def test_what_public_methods_return_and_raise_is_public() -> None:
+    """A caller's function can say what it takes and what it catches."""
+    public = {name: getattr(pulsar_admin, name) for name in pulsar_admin.__all__ if name != "__version__"}
+    of_answers = {(name, cls) for one in public.values() for name, cls in returned_by(one)}
+    assert len(of_answers) > 200
+    assert {(name, cls) for name, cls in of_answers if public.get(cls.__name__) is not cls} == set()
+    assert {word for one in public.values() for word in raised_by(one)} - set(public) == set()
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert pulsar_admin.__version__ == project["version"]
+
+
 def test_every_promised_name_is_there_and_says_what_it_is() -> None:
-    assert set(pulsar_admin._HOMES) == set(pulsar_admin.__all__)
-    for name in pulsar_admin.__all__:
+    assert {*pulsar_admin._HOMES, "__version__"} == set(pulsar_admin.__all__)
+    assert [*pulsar_admin.__all__] == sorted(pulsar_admin.__all__)
+    for name in pulsar_admin._HOMES:
         found = getattr(pulsar_admin, name)
         assert inspect.getdoc(found), name
         if inspect.isclass(found) and found.__module__.startswith("pulsar_admin."):
