@@ -91,7 +91,7 @@ _ACTIONS = {
 
 def render_change(report: ChangeReport, plan_file: Path | None = None) -> str:
     """Return the report of a change (done, of a dry run, or of a plan written to PLAN_FILE) as lines of text."""
-    lines = [f"{_head(report, plan_file)}: {_action(report)}".removesuffix(": ")]
+    lines = [title_of(report, plan_file)]
     if len(report.parts) == 1:
         lines += [f"  {line}" for line in _body(report, report.parts[0])]
     else:
@@ -105,6 +105,17 @@ def render_change(report: ChangeReport, plan_file: Path | None = None) -> str:
     if report.number is not None:
         lines.append(f"{margin}undo: {typable(undo_command(report.number, report.store))}")
     return "\n".join(lines)
+
+
+def title_of(report: ChangeReport, plan_file: Path | None = None) -> str:
+    """Return the first line of ``render_change``."""
+    return f"{_head(report, plan_file)}: {_action(report)}".removesuffix(": ")
+
+
+def change_words(report: ChangeReport) -> str:
+    """Return what a change does, in words, and where it concerns one thing alone, from where to where it moves."""
+    sides = [*_sides(report.parts[0])] if len(report.parts) == 1 else []
+    return ", ".join(filter(None, (_action(report) or report.command, *sides[:1])))
 
 
 def _head(report: ChangeReport, plan_file: Path | None) -> str:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from enum import Enum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from datetime import tzinfo
 
 shown_zone: ContextVar[tzinfo | None] = ContextVar("shown_zone", default=None)
 """The zone of times in tables and sentences, as ``--tz`` asked for it; None: UTC."""
+_MOST_LETTERS, _MOST_OF_TEXT = 200, 80
+"""How long the ``repr`` of an answer becomes, and a text in it."""
 _PLURALS = {"batch": "batches", "copy": "copies", "entry": "entries"}
 
 
@@ -30,3 +35,54 @@ def listed(items: Iterable[object], most: int = 10) -> str:
 def counted(count: int, one: str, many: str = "") -> str:
     """Return COUNT, in groups of three digits, and the noun (with its verb, where ONE and MANY have one) that fits it."""
     return f"{count:,} {plural(count, one, many)}"
+
+
+class Answer(Struct, frozen=True):
+    """A record that callers get. Its ``repr`` is one line; whoever wants all of a record takes ``msgspec.structs.asdict``."""
+
+    def __repr__(self) -> str:
+        return one_line(self)
+
+
+def one_line(record: Struct) -> str:
+    """Return ``Name(field=value, len(rows)=3 …)``, at most ``_MOST_LETTERS`` long; ``…`` stands for what is left out.
+
+    A record that is longer is shown without its fields that are zero, empty or as by default.
+    """
+    shown = [*_shown_fields(record)]
+    if sum(len(text) + 2 for text, _ in shown) > _MOST_LETTERS:
+        shown = [(text, says) for text, says in shown if says]
+    texts, letters = [], 0
+    for text, _ in shown:
+        letters += len(text) + 2
+        if letters > _MOST_LETTERS - len(type(record).__name__) - len("() …"):
+            break
+        texts.append(text)
+    names = [name for name in record.__struct_fields__ if not name.startswith("_")]
+    return f"{type(record).__name__}({', '.join(texts)}{' …' * (len(texts) < len(names))})"
+
+
+def _shown_fields(record: Struct) -> Iterator[tuple[str, bool]]:
+    """Yield each public field as ``one_line`` shows it, and whether it says more than nothing."""
+    names, defaults = record.__struct_fields__, record.__struct_defaults__
+    usual = dict(zip(reversed(names), reversed(defaults)))  # the last fields have defaults  # noqa: B905
+    for name in names:
+        value = getattr(record, name)
+        if not name.startswith("_"):
+            says = len(value) > 0 if hasattr(value, "__len__") else bool(value) or name.endswith("_id")
+            yield _shown_field(name, value), says and value is not usual.get(name)
+
+
+def _shown_field(name: str, value: object) -> str:
+    if isinstance(value, str):
+        shown = value.value if isinstance(value, Enum) else value
+        return f"{name}={shown if len(shown) <= _MOST_OF_TEXT else shown[: _MOST_OF_TEXT - 1] + '…'!r}"
+    if value is None or isinstance(value, (bool, int, float)):
+        return f"{name}={value!r}"
+    if isinstance(value, Struct):
+        is_named = type(value).__str__ is not object.__str__
+        return f"{name}={value}" if is_named else f"{name}={type(value).__name__}(…)"
+    try:
+        return f"len({name})={len(value)}"  # type: ignore[arg-type]  # most that is left has one
+    except TypeError:
+        return f"{name}={type(value).__name__}(…)"

@@ -179,7 +179,7 @@ class Compaction(Planner):
         chosen = () if keys is None else given_texts("keys", keys)
         limit = limit if keys is None or chosen else 0
         wanted = MessageQuery(columns=chosen_columns(columns), limit=limit, compacted=True, keys=chosen)
-        return messages_of(self._session, lambda txn: [self._name], wanted)
+        return messages_of(self._session, lambda txn: [self._name], wanted, str(self._name))
 
 
 class Compactions(Planner):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from pulsar_admin.api.given import (
     Clock,
     Duration,
@@ -39,7 +37,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic as TopicModel
 from pulsar_admin.store.model.topics import read_topic, select_topics
 from pulsar_admin.store.names import EARLIEST, LATEST, Position, TopicName, TopicSelection
-from pulsar_admin.store.wording import counted, plural
+from pulsar_admin.store.wording import Answer, counted, plural
 
 if TYPE_CHECKING:
     from pulsar_admin.api.nacks import Nacks
@@ -484,7 +482,7 @@ def read_cursors(
     return session.each(names, lambda name: read(reader.txn, reader, topic, name), alone=named)
 
 
-class CursorPlace(Struct, frozen=True):
+class CursorPlace(Answer, frozen=True):
     """Where the cursor of one topic or partition stands.
 
     ``mark_delete``: everything through it is acknowledged. ``individually_deleted``: (lower, upper] ranges behind it that are too.

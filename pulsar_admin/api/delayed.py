@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from pulsar_admin.api.cursors import read_cursors, read_topics
 from pulsar_admin.api.given import given_flags, given_text
+from pulsar_admin.api.planner import Named
 from pulsar_admin.api.session import Session, Time
 from pulsar_admin.store.db.delayed_entries import join_rows
 from pulsar_admin.store.db.environment import Store as StoreFile
@@ -144,7 +145,7 @@ class _Build(Struct, frozen=True):
                 yield result
 
 
-class Delayed:
+class Delayed(Named):
     """A delayed backlog: from the index of ``delayed build`` where that is current, else from the topic's entries.
 
     Whether a subscription is Shared or Key_Shared is not on disk; Exclusive and Failover ignore delays. All methods raise

@@ -45,6 +45,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import parse_path_test
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LONG_MAX, Position, TopicName
+from pulsar_admin.store.wording import listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,6 +72,9 @@ class Batches:
         self._schema = schema
         self._source = source
         self.problems: tuple[StoreError, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<rows of {listed(self.schema.names, 5)}>"
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -223,10 +227,16 @@ class Messages(Batches):
     snapshot of its own. What could not be read is left out, in ``problems`` of the last iteration, and a PartialData warning.
     """
 
-    def __init__(self, session: Session, names: Choose, query: MessageQuery) -> None:
+    def __init__(self, session: Session, names: Choose, query: MessageQuery, where: str = "") -> None:
         super().__init__(session, lambda: _schema_of(query.columns), self._batches)
         self._names = names
         self._query = query
+        self._where = where
+
+    def __repr__(self) -> str:
+        asked = {name: getattr(self._query, name) for name in ("subscription", "limit", "keys")}
+        words = [f"{name}={value!r}" for name, value in asked.items() if value not in (None, ())]
+        return f"<messages of {', '.join((self._where, *words))}: {listed(self._query.columns, 5)}>"
 
     def records(self) -> Iterator[MessageRow]:
         """Yield them as objects with the fields that ``topics read -o json`` shows: times in ms, bytes in base64, values as JSON has them.
@@ -319,10 +329,10 @@ class BacklogMessages(TopicMessages):
             yield from left if self.limit is None else first_rows(left, self.limit)
 
 
-def messages_of(session: Session, names: Choose, query: MessageQuery) -> Messages:
-    """Return the messages of topics, one topic after the other; raises InvalidValue."""
+def messages_of(session: Session, names: Choose, query: MessageQuery, where: str = "topics") -> Messages:
+    """Return the messages of topics, which a ``repr`` calls ``where``, one topic after the other; raises InvalidValue."""
     query.check()
-    return Messages(session, names, query)
+    return Messages(session, names, query, where)
 
 
 def chosen_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
@@ -358,7 +368,7 @@ class WantedMessages(TypedDict, total=False):
     uncommitted: bool
 
 
-def search_of(session: Session, names: Choose, wanted: WantedMessages) -> Messages:
+def search_of(session: Session, names: Choose, wanted: WantedMessages, where: str = "topics") -> Messages:
     """Return the messages of the topics NAMES that are WANTED; raises InvalidValue, also for an unknown keyword."""
     given_keywords(wanted, WantedMessages)
     bounds = wanted.get("since"), wanted.get("until"), wanted.get("start"), wanted.get("end")
@@ -370,7 +380,7 @@ def search_of(session: Session, names: Choose, wanted: WantedMessages) -> Messag
         uncommitted=wanted.get("uncommitted", False),
         match=_match(wanted),
     )
-    return messages_of(session, names, query)
+    return messages_of(session, names, query, where)
 
 
 def _match(wanted: WantedMessages) -> Match:

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
 from pulsar_admin.api.given import given_flags, given_places, wanted_of
 from pulsar_admin.api.session import Caller, Session, Time, time_ms_of, warn_partial
 from pulsar_admin.jsonify import to_json
+from pulsar_admin.store.wording import Answer
 
 if TYPE_CHECKING:
     from pulsar_admin.store.db.tree import Node
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.sources.zookeeper import Gap, ServerFiles
 
 
-class MetadataChange(Struct, frozen=True):
+class MetadataChange(Answer, frozen=True):
     """One change of a metadata node: at ``time_ms``, by transaction ``zxid`` of ``session`` (None: only a snapshot has it) and ``who``, the
     broker or bookie of that session. ``kind``: create, set, delete, snapshot; ``what`` in words; ``old`` and ``new`` are exact bytes."""
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from pulsar_admin.api.given import (
     Delay,
     delay_ms,
@@ -27,6 +25,7 @@ from pulsar_admin.store.nacks.buckets import DEFAULT_PRECISION_BITS
 from pulsar_admin.store.nacks.kept import KeptGroup, KeptStats, iter_due, iter_trackers, read_stats
 from pulsar_admin.store.names import Position, TopicName
 from pulsar_admin.store.timespec import moment
+from pulsar_admin.store.wording import Answer
 
 if TYPE_CHECKING:
     from pulsar_admin.store.db.nacks import TrackerRow
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
 
 
-class DueNack(Struct, frozen=True):
+class DueNack(Answer, frozen=True):
     """One entry to redeliver. ``due_ms``: when it was due, to the precision of its bucket, never too late."""
 
     topic: str
@@ -201,7 +200,7 @@ class Nacks(KeptNacks):
         return plan_of(nacks.plan_add(reader.txn, "nacks add", rows), reader.txn)
 
 
-class NackSizes(Struct, frozen=True):
+class NackSizes(Answer, frozen=True):
     """What a load costs: ``precisions`` has a sizing for each of 0 to 16 bits. ``measured``: the topic that it was taken from."""
 
     load: NackLoad

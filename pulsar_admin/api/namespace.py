@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct
-
 from pulsar_admin.api.given import (
     given_flag,
     given_flags,
@@ -34,6 +32,7 @@ from pulsar_admin.store.model.resources import (
 from pulsar_admin.store.model.topics import Topic, check_namespace, iter_partitioned, iter_topic_texts
 from pulsar_admin.store.names import NamespaceName, parse_topic
 from pulsar_admin.store.timespec import format_duration_ms
+from pulsar_admin.store.wording import Answer
 
 if TYPE_CHECKING:
     from pulsar_admin.store.changes.plan import Plan as StorePlan
@@ -49,7 +48,7 @@ Json = dict[str, Any]  # Any: JSON values, by upstream's keys
 _NOT_FOUND = "Namespace not found"
 
 
-class BundleTopics(Struct, frozen=True):
+class BundleTopics(Answer, frozen=True):
     """The hashes of topics' names in a bundle, ``0xLOW_0xHIGH``."""
 
     namespace: str

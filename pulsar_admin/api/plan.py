@@ -98,7 +98,12 @@ class Plan(Struct, frozen=True):
     _request: Request | None = None
 
     def __repr__(self) -> str:
-        return f"<plan: {self.command}>"
+        from pulsar_admin.changes import change_words
+        from pulsar_admin.store.changes.plan import Plan as StorePlan
+
+        if not isinstance(self._plan, StorePlan):  # what it would do may take long to find
+            return f"<plan: {self.command}>"
+        return f"<plan: {change_words(self._plan.preview())}>"
 
     @property
     def command(self) -> str:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _HINT = "make one with --plan FILE on any command that changes"
 
 
-class Planner:
-    """What has methods that return a Plan: each of them notes the call, which is what ``Plan.save`` writes."""
+class Named:
+    """What names a thing of an open store: those that name the same are equal, and are shown as they were named."""
 
     _session: Session
     _made_of: tuple[Any, ...]  # Any: what the class is made of
@@ -37,7 +37,7 @@ class Planner:
 
     def __eq__(self, other: object) -> bool:
         """Whether both name the same thing of the same open store."""
-        if type(self) is not type(other) or not isinstance(other, Planner):
+        if type(self) is not type(other) or not isinstance(other, Named):
             return NotImplemented
         return self._session is other._session and self._made_of == other._made_of
 
@@ -46,6 +46,10 @@ class Planner:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(_shown, self._made_of))})"
+
+
+class Planner(Named):
+    """What has methods that return a Plan: each of them notes the call, which is what ``Plan.save`` writes."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct
-
 from pulsar_admin.api.given import Duration, duration_ms, given_flags, given_text, whole_number
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.planner import Planner
@@ -15,6 +13,7 @@ from pulsar_admin.api.session import Session, check_choice
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model.topics import select_topics
 from pulsar_admin.store.names import LONG_MAX, TopicName, TopicSelection
+from pulsar_admin.store.wording import Answer
 
 if TYPE_CHECKING:
     from pulsar_admin.store.changes.policies import PolicyJob
@@ -170,7 +169,7 @@ def _size_bytes(value: int | str | None) -> int:
     return parse_size_bytes(value) if isinstance(value, str) else whole_number("size", value, -1, LONG_MAX)
 
 
-class PolicyValue(Struct, frozen=True):
+class PolicyValue(Answer, frozen=True):
     """What a topic has of a policy, JSON as upstream stores it, and where that is set: ``source`` is None where it is not."""
 
     topic: str

@@ -22,6 +22,11 @@ class ChangeReport(Report, frozen=True):
     thing that it concerns.
     """
 
+    def __repr__(self) -> str:
+        from pulsar_admin.changes import title_of
+
+        return f"<{title_of(self)}>"
+
     def __str__(self) -> str:
         from pulsar_admin.changes import render_change
 

@@ -7,8 +7,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from msgspec import Struct
-
 from pulsar_admin.api.given import (
     Clock,
     Duration,
@@ -35,6 +33,7 @@ from pulsar_admin.store.model.topics import (
     read_topic,
 )
 from pulsar_admin.store.names import EARLIEST, INT_MAX, INT_MIN, LATEST, Position, TopicName, TopicSelection
+from pulsar_admin.store.wording import Answer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -401,7 +400,7 @@ class Topic(TopicPlans):
         query = MessageQuery(
             window, chosen_columns(columns), subscription, limit, uncommitted=uncommitted, markers=markers
         )
-        return messages_of(self._session, lambda txn: expand_topic(txn, self._name), query)
+        return messages_of(self._session, lambda txn: expand_topic(txn, self._name), query, self.name)
 
     def search(self, **wanted: Unpack[WantedMessages]) -> Messages:
         """Return the messages that are all of what is WANTED, as ``messages`` does; ``WantedMessages`` has what can be asked for.
@@ -410,7 +409,7 @@ class Topic(TopicPlans):
         """
         from pulsar_admin.api.messages import search_of
 
-        return search_of(self._session, lambda txn: expand_topic(txn, self._name), wanted)
+        return search_of(self._session, lambda txn: expand_topic(txn, self._name), wanted, self.name)
 
     def stats(self, *, earliest_time: bool = False, backlog_size: bool = True, newer_keys: bool = False) -> TopicStats:
         """Return sizes, backlogs and subscriptions with upstream's names (``backlog_size``, ``subscriptions[name].msg_backlog`` …).
@@ -679,7 +678,7 @@ class Topic(TopicPlans):
         return Cursor(self._session, self._name, name).create(start=start, replicated=replicated, properties=properties)
 
 
-class SchemaVersion(Struct, frozen=True):
+class SchemaVersion(Answer, frozen=True):
     """One version of a topic's schema. ``type`` is upstream's name of it, ``definition`` what was uploaded, such as JSON of Avro."""
 
     version: int

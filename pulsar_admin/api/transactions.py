@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from pulsar_admin.api.given import Delay, delay_ms, given_flag, whole_number
 from pulsar_admin.api.plan import Plan
-from pulsar_admin.api.planner import Planner
+from pulsar_admin.api.planner import Named, Planner
 from pulsar_admin.api.session import Session
 from pulsar_admin.store.codec.transactions import TxnId
 from pulsar_admin.store.model.reader import EntryReader
@@ -79,7 +79,7 @@ class Transactions(Planner):
         return self._session.plan(plan_coordinators, whole_number("coordinators", coordinators, INT_MIN, INT_MAX))
 
 
-class TopicTransactions:
+class TopicTransactions(Named):
     """What the entries of one topic or partition say of transactions; all of them are read. Raises TopicNotFound."""
 
     def __init__(self, session: Session, name: TopicName) -> None:
@@ -106,7 +106,7 @@ class TopicTransactions:
             return reports.log_stats(reader, log, _SNAPSHOT, metadata=wanted)
 
 
-class CursorTransactions:
+class CursorTransactions(Named):
     """What the log of a subscription says of transactions that acknowledged on it, of one topic or partition.
 
     Every question raises TopicNotFound, SubscriptionNotFound, EntryCorrupt.

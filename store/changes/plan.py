@@ -46,6 +46,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.redaction import hide_secrets_in
 from pulsar_admin.store.model.references import references
 from pulsar_admin.store.names import Position, parse_position, shell_word
+from pulsar_admin.store.wording import Answer
 
 _DELAYED_INDEX = b"index\0"  # rows that builds write: what can be made again from the entries is in no audit log
 _NUMBER = struct.Struct(">Q")
@@ -54,7 +55,7 @@ _HINT = "make one with --plan FILE on any command that changes"
 _AGAIN = "make the plan again and look at it"
 
 
-class Step(Struct, frozen=True):
+class Step(Answer, frozen=True):
     """One row to write: its bytes before (None: not there) and after (None: delete)."""
 
     database: str
@@ -676,7 +677,7 @@ def _from_camel(cls: type[Details], document: Json) -> Details:
 Json = Mapping[str, Any]  # Any: JSON values
 
 
-class BrokerMove(Struct, frozen=True):
+class BrokerMove(Answer, frozen=True):
     """Where a broker would move the cursor to. ``entries``: how many more than we; below 0: fewer."""
 
     mark_delete: Position
@@ -684,7 +685,7 @@ class BrokerMove(Struct, frozen=True):
     entries: int
 
 
-class Deletable(Struct, frozen=True):
+class Deletable(Answer, frozen=True):
     """The ledgers that a broker may delete after the change, and what retains the others."""
 
     ledgers: tuple[int, ...]
@@ -699,14 +700,14 @@ class Deletable(Struct, frozen=True):
     """The ledgers that it retains; not in JSON."""
 
 
-class LedgerPart(Struct, frozen=True):
+class LedgerPart(Answer, frozen=True):
     """How much of one ledger a change concerns."""
 
     ledger_id: int
     extent: Extent
 
 
-class FutureDated(Struct, frozen=True):
+class FutureDated(Answer, frozen=True):
     """What no age expires, because producers dated it in the future: how much, and the first position."""
 
     extent: Extent
@@ -791,7 +792,7 @@ class SplitIndex(Struct, frozen=True):
     partitions_after: int
 
 
-class ChangePart(Struct, frozen=True, kw_only=True):
+class ChangePart(Answer, frozen=True, kw_only=True):
     """What a change does to one thing: a cursor, the policies of a namespace, the nacks of a subscription …
 
     ``before`` and ``after`` have the keys of the command line's JSON, positions as text and times in ms; ``before`` is None for

@@ -40,7 +40,7 @@ from pulsar_admin.store.policies.places import Entry, Options, PerCluster, Place
 from pulsar_admin.store.policies.rules import NAMESPACES, Scope
 from pulsar_admin.store.policies.table import Policy, policies_by_name
 from pulsar_admin.store.policies.values import find_cluster
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted
 
 Change = Callable[[Policies], Policies]
 
@@ -181,7 +181,7 @@ def _policies_node(txn: Txn, namespace: NamespaceName) -> Node:
 # Upstream: ``DelayedDeliveryPolicies`` (active, tickTime, maxDeliveryDelayInMillis). The granularity is ours alone: a broker has none.
 
 
-class DelayedPolicy(Struct, frozen=True):
+class DelayedPolicy(Answer, frozen=True):
     """What a namespace says about delays: Pulsar's part, and ours (None: never set, the defaults count)."""
 
     delivery: DelayedDelivery | None

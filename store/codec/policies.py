@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.codec.given import finite, kind_of
 from pulsar_admin.store.errors import MetadataCorrupt
+from pulsar_admin.store.wording import Answer
 
 JsonObject = dict[str, Any]  # whatever the broker wrote: kept, not understood
 ValueT = TypeVar("ValueT")
@@ -44,7 +45,7 @@ class BacklogQuota(Struct, frozen=True):
     policy: str
 
 
-class Policies(Struct, frozen=True):
+class Policies(Answer, frozen=True):
     """The policies of a namespace or a topic that this toolkit reads or changes; None = not set.
 
     ``backlog_quotas`` is keyed by upstream's type, ``destination_storage`` or ``message_age``.
@@ -56,7 +57,7 @@ class Policies(Struct, frozen=True):
     backlog_quotas: Mapping[str, BacklogQuota] = field(default_factory=dict)
 
 
-class PartitionedTopic(Struct, frozen=True):
+class PartitionedTopic(Answer, frozen=True):
     """The value at ``/admin/partitioned-topics/…``."""
 
     JSON_OPTIONAL = ("properties",)

@@ -15,6 +15,7 @@ from pulsar_admin.store.codec.unknown import unknown_fields
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto import schema_pb2
+from pulsar_admin.store.wording import Answer
 
 # Upstream's proto names five; the broker stores SchemaType's own number plus one.
 _TYPE_NAMES = dict(
@@ -39,7 +40,7 @@ class IndexEntry(Struct, frozen=True):
     hash: bytes
 
 
-class SchemaLocator(Struct, frozen=True):
+class SchemaLocator(Answer, frozen=True):
     """The value at ``/schemas/<tenant>/<namespace>/<topic>``: the newest version, and every version."""
 
     newest: IndexEntry

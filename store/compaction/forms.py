@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from pulsar_admin.store.names import Position
+from pulsar_admin.store.wording import one_line
 
 INDEXED, REDUCED, LEGACY = FORMATS = "indexed", "reduced", "legacy"
 """``legacy``: a placeholder, ``compacted_out``, for every message taken out (brokers before PIP-429). ``indexed``: the indexes of those
@@ -53,6 +54,8 @@ class Verification(Struct):
     ``unchecked``: encrypted batches, whose keys nobody here can read. ``lost``: entries of the topic that cannot be read, so
     that a finding may be due to them. ``findings`` are the first ones, ``total`` counts all.
     """
+
+    __repr__ = one_line
 
     ledger_id: int
     horizon: Position

@@ -19,6 +19,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.wording import Answer
 
 BY_INDEXES, BY_FLAGS = "compacted-batch-indexes", "compacted-out-flags"
 SINGLE, ENCRYPTED, OPAQUE = "single-message", "encrypted-batch", "opaque-payload"
@@ -36,7 +37,7 @@ class Rejected(Struct, frozen=True):
     reason: str
 
 
-class LastId(Struct, frozen=True):
+class LastId(Answer, frozen=True):
     """The last message. ``batch_index`` of the position is −1 outside batches and in a batch of one.
 
     ``rule``: how it was found. ``compacted_entry``: (ledger, entry) of the compacted ledger that told, None for the topic itself.

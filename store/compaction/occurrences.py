@@ -25,6 +25,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.wording import one_line
 
 KEPT, SUPERSEDED, TOMBSTONE, UNCOMMITTED, BEHIND = "kept", "superseded", "tombstone", "uncommitted", "behind"
 """Fates of messages: up to the horizon, by compaction; behind it nothing is decided."""
@@ -49,6 +50,8 @@ class Occurrence(Struct, frozen=True):
 class KeyHistory(Struct):
     """The messages of a key in order. ``horizon`` None: never compacted. ``sealed``: encrypted batches, which stay whole and may
     hold it; ``undecodable``: entries that stay whole; ``damaged``: what could not be read."""
+
+    __repr__ = one_line
 
     key: str
     horizon: Position | None

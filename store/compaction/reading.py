@@ -24,6 +24,7 @@ from pulsar_admin.store.model.messages import ENTRY_ERRORS, Message, MessageRead
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import Position, TopicName
+from pulsar_admin.store.wording import Answer
 
 
 class CompactedReader(MessageReader):
@@ -108,7 +109,7 @@ def _readable_end(reader: EntryReader, topic: Topic, floor: Position | None) -> 
     return 0 if end is None else topic.rank(end.position) + 1
 
 
-class FoundInView(Struct, frozen=True):
+class FoundInView(Answer, frozen=True):
     """Where a time search in a compacted ledger ended; ``position`` None: nothing there is at or after the time."""
 
     position: Position | None

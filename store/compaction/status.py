@@ -34,7 +34,7 @@ from pulsar_admin.store.model.messages import ENTRY_ERRORS
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted
 
 _LOOKED_AT_ENTRIES = 100  # from the end of a compacted ledger, for a batch that tells its form
 
@@ -65,7 +65,7 @@ class LeakedLedger(Struct, frozen=True):
     state: str
 
 
-class CompactionStatus(Struct, frozen=True):
+class CompactionStatus(Answer, frozen=True):
     """``horizon`` None: no ``__compaction`` cursor. ``since``: what lies behind it. ``problems``: what is wrong, in words."""
 
     topic: str

@@ -33,6 +33,7 @@ from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN, NamespaceName, Position, TopicName, shell_word
 from pulsar_admin.store.scan.integer_rows import RunFile
+from pulsar_admin.store.wording import Answer
 
 
 class PartitionSource:
@@ -111,7 +112,7 @@ LEDGERS_MAX = 4
 TURN_ENTRIES = 1 << 24
 
 
-class BuildResult(Struct, frozen=True):
+class BuildResult(Answer, frozen=True):
     """What a build did. ``added`` and ``removed``: messages; ``read``: entries of the topic that were looked at."""
 
     topic: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import field
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import CursorMove, is_guarded, plan_moves
@@ -34,7 +34,7 @@ from pulsar_admin.store.names import EARLIEST, LATEST, TopicName, shell_word
 from pulsar_admin.store.policies.in_force import MessageTtl, find_message_ttl, may_delay
 from pulsar_admin.store.search.expiry import BROKER, FORECAST_INTERVALS, ForecastQuestion, ForecastRow, iter_forecast
 from pulsar_admin.store.timespec import FromNow, format_time_ms
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted
 
 if TYPE_CHECKING:
     from pulsar_admin.store.db.environment import Txn
@@ -237,7 +237,7 @@ def _read_ttls(reader: EntryReader, topics: Iterable[Topic]) -> dict[Topic, Mess
 # -- forecasts --------------------------------------------------------------------------------------------------------
 
 
-class ForecastInterval(Struct, frozen=True):
+class ForecastInterval(Answer, frozen=True):
     """A row of a forecast with the command line's keys; ``ttl`` in seconds, ``ttl_source`` None where an age was given."""
 
     topic: str
@@ -252,7 +252,7 @@ class ForecastInterval(Struct, frozen=True):
     mark_delete_position: str
 
 
-class Forecast(Struct, frozen=True):
+class Forecast(Answer, frozen=True):
     """What a TTL drops from one cursor and when; ``ttl_source`` None where an age was given. ``warnings`` concern delayed messages."""
 
     topic: Topic

@@ -19,7 +19,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.policies.in_force import DeliveryInForce, QuotaInForce, find_delivery, find_quotas
 from pulsar_admin.store.scan.integer_rows import RunFile
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted
 
 
 def evicting_quotas(quotas: Mapping[str, QuotaInForce]) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ class IndexSummary(Struct, frozen=True):
     built_ms: int
 
 
-class DelayedSummary(Struct, frozen=True):
+class DelayedSummary(Answer, frozen=True):
     """A delayed backlog. ``due``: how many are due ``now``, ``within1h``, ``within2h``, ``within1d``, and ``later``.
 
     ``trackers``: what a broker's own would need, estimated; ``ttl_conflict`` and ``evicting_quotas``: what drops messages first.

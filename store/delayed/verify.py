@@ -21,7 +21,7 @@ from pulsar_admin.store.model.cursors import Cursor, parts_of, pending_intervals
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import TopicName, shell_word
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import counted, one_line
 
 Place = tuple[int, int]
 """(ledger, entry)."""
@@ -124,6 +124,8 @@ class DelayedFinding(Struct, frozen=True):
 class Verified(Struct):
     """One cursor. ``waiting``: delayed messages in its backlog; ``in_buckets``: those of them that a bucket holds;
     ``outside``: those that none holds (in the broker's memory only); ``stale``: acknowledged ones still in a bucket."""
+
+    __repr__ = one_line
 
     topic: str
     subscription: str

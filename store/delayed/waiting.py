@@ -22,6 +22,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN
 from pulsar_admin.store.scan.integer_rows import RunFile
+from pulsar_admin.store.wording import Answer
 
 
 class Load(Struct, frozen=True):
@@ -134,7 +135,7 @@ def is_current(topic: Topic, cursor: Cursor, index: Index) -> bool:
     return not subtract(pending, covered) and not subtract(covered, pending)
 
 
-class Replayed(Struct, frozen=True):
+class Replayed(Answer, frozen=True):
     """One slot of one subscription's wheel."""
 
     topic: str

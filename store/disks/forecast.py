@@ -35,6 +35,7 @@ from pulsar_admin.store.recovery.metadata_index import Known, is_among
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
 from pulsar_admin.store.sources.bookies import read_bookie_directory
 from pulsar_admin.store.sources.storage import Storage
+from pulsar_admin.store.wording import Answer
 
 
 class Action(StrEnum):
@@ -52,7 +53,7 @@ _ROW_BYTES = 12  # of a row of ``locations`` in a table: 9 to 14 were seen
 _LOGGED_ROW_BYTES = 43  # in a write-ahead log
 
 
-class LogForecast(Struct, frozen=True):
+class LogForecast(Answer, frozen=True):
     """A log: what is in it and what is done with it. ``size_bytes``: what it takes on the disk; ``entries``: that the index names there.
 
     ``frees_bytes``: what it gives back, less what is written anew. ``reason``: why it is passed over, or not kept.

@@ -64,7 +64,7 @@ from pulsar_admin.store.recovery.metadata_index import Known, is_among
 from pulsar_admin.store.sources.log_files import newest_log_id, raise_last_id
 from pulsar_admin.store.sources.rocksdb import check_unlocked, is_rocksdb, lock_database
 from pulsar_admin.store.sources.storage import Storage, cookie_of, storages_of
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted, one_line
 
 _LENT = "pulsar-admin-lent-"
 _LOG_ID = re.compile(r"([0-9a-f]{1,8})\.log(\..*)?")
@@ -79,7 +79,7 @@ Tell = Callable[[str], None]
 Nodes = Callable[[], Iterable[tuple[str, bytes]]]
 
 
-class ReclaimPlan(Struct, frozen=True):
+class ReclaimPlan(Answer, frozen=True):
     """What would be done on the disks of ``bookie``."""
 
     bookie: Bookie
@@ -142,6 +142,8 @@ class ReclaimPlan(Struct, frozen=True):
 
 class ReclaimResult(Struct):
     """What was done. ``moved_entries``: live entries copied, the digest of each verified before and after."""
+
+    __repr__ = one_line
 
     bookie: str
     freed_bytes: int = field(default=0, name="freedBytes")

@@ -21,6 +21,7 @@ from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.rules.finding import Finding, Severity, place_of
 from pulsar_admin.store.rules.sight import BLIND, BLIND_PLACES, BLIND_TOPIC, DEEP, FILES, UNREAD
 from pulsar_admin.store.rules.table import check_codes
+from pulsar_admin.store.wording import Answer
 
 LISTED = 1_000
 """Findings of a code that are compared one by one, at least."""
@@ -57,7 +58,7 @@ class FindingChange(Finding, frozen=True):
     before: Before | None
 
 
-class FindingComparison(Struct, frozen=True):
+class FindingComparison(Answer, frozen=True):
     """What changed, each change in the order of ``Change`` and the worst first, and how many findings did not get worse.
 
     ``found``: all that the later look tells.

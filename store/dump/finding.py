@@ -16,7 +16,7 @@ from pulsar_admin.store.model.topics import Topic, is_whole, may_be_broken
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, READ_FROM, BrokerSetup
 from pulsar_admin.store.search.by_time import Found, find_by_event_time, find_first_at_or_after
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -55,7 +55,7 @@ class TimeQuestion(Struct, frozen=True):
     batch_index: bool = False
 
 
-class FoundEntry(Struct, frozen=True):
+class FoundEntry(Answer, frozen=True):
     """Where a time is in a topic, and what was read to know it.
 
     ``position``: None where nothing is at or after the time. ``entry_time_ms``: the entry's own time on the clock. ``exact``: whether it

@@ -28,7 +28,7 @@ from pulsar_admin.store.scan.messages import MessageColumns
 from pulsar_admin.store.scan.operations import redact_batch
 from pulsar_admin.store.scan.places import EntryBatch
 from pulsar_admin.store.scan.typed_values import KnownColumns
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted
 
 if TYPE_CHECKING:
     from pulsar_admin.store.dump.files import DumpDirectory, Format
@@ -159,7 +159,7 @@ def dump_text(reader: EntryReader, topics: Sequence[Topic], options: DumpOptions
             del batch
 
 
-class DumpReport(Struct, frozen=True):
+class DumpReport(Answer, frozen=True):
     """A finished dump. ``rows``: messages or entries, by the level."""
 
     directory: str
@@ -211,7 +211,7 @@ def _report(
     )
 
 
-class DumpSize(Struct, frozen=True):
+class DumpSize(Answer, frozen=True):
     """How much a dump reads."""
 
     topics: int

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from msgspec import Struct
-
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.own_ledgers import find_own_ledgers
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
 from pulsar_admin.store.model.ledger_owners import all_owners, custom_text, indexed_ids, loose_of
 from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_indexed_ids, merge_ids, sorted_ledger_ids
+from pulsar_admin.store.wording import Answer
 
 LEAKED_INDEX = "leaked-index"
 UNREFERENCED = "unreferenced"
@@ -20,7 +19,7 @@ UNKNOWN = "unknown"
 """Why one may be none: what it says to be of is not in this metadata, and nothing shows that it was deleted."""
 
 
-class Orphan(Struct, frozen=True):
+class Orphan(Answer, frozen=True):
     """An unreferenced ledger: "unreferenced" (it has metadata), "unknown" (its owner is not in this metadata), "deleted", "gone",
     "newer" or "unlisted" (entries alone, see ``store.facts.unlisted``) or "leaked-index" (of a delayed message index that was made
     anew, or undone). ``claims``: its custom metadata."""

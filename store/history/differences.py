@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from msgspec import Struct
-
 from pulsar_admin.store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
@@ -17,7 +15,7 @@ from pulsar_admin.store.history.words import describe, entries_between, subject_
 from pulsar_admin.store.model.nodes import cursor_of_path
 from pulsar_admin.store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
 from pulsar_admin.store.sources.zookeeper import Tree
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted
 
 PositionOf = Callable[[str, bytes], Position | None]
 """Where the cursor at a path, with a value, stands; None: that is not known."""
@@ -43,7 +41,7 @@ class Difference(NamedTuple):
         return "created" if self.before is None else "deleted" if self.after is None else "changed"
 
 
-class Changed(Struct, frozen=True):
+class Changed(Answer, frozen=True):
     """What is another of ``name``: of ``kind`` topic, namespace, tenant or path.
 
     ``change``: created, deleted or changed; ``what`` in words, ``subscriptions`` name → words; ``nodes`` are those that differ.

@@ -36,7 +36,7 @@ from pulsar_admin.store.files import remove_file, remove_tree, scratch_directory
 from pulsar_admin.store.index.build import Advance, Scanning, index_files, ledger_digests
 from pulsar_admin.store.index.held import note_copies
 from pulsar_admin.store.index.unserved import index_unserved
-from pulsar_admin.store.wording import counted, listed
+from pulsar_admin.store.wording import Answer, counted, listed
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -60,7 +60,7 @@ class Difference(Struct, frozen=True):
         return ledger_of_key(self.key[:8])
 
 
-class RebuildResult(Struct, frozen=True):
+class RebuildResult(Answer, frozen=True):
     """What a rebuild of the index did. ``changed_rows``: rows that are not what they were."""
 
     store: str

@@ -35,7 +35,7 @@ from pulsar_admin.store.model.coverage import (
 from pulsar_admin.store.model.ledgers import Ledger, find_ledger, find_metadata, missing_ranges, read_ledger
 from pulsar_admin.store.model.topics import Topic, TopicLedger, is_whole
 from pulsar_admin.store.names import EVENTS, Position, shell_word
-from pulsar_admin.store.wording import counted, plural
+from pulsar_admin.store.wording import Answer, counted, plural
 
 if TYPE_CHECKING:
     from pulsar_admin.store.db.owners import Owner
@@ -62,7 +62,7 @@ _SPLIT = 100_000  # ranges of one ledger that are told apart: metadata may claim
 _NO_LEDGER = "No such ledger exists on Metadata Server"
 
 
-class Missing(Struct, frozen=True):
+class Missing(Answer, frozen=True):
     """What no client gets of a ledger, and the worst of the reasons.
 
     "no-ledger": neither metadata nor entries are there; "no-metadata"; "gone-bookies": it was never closed, and the ``bookies`` that a

@@ -26,6 +26,7 @@ from pulsar_admin.store.model.ledgers import find_metadata, find_sums, iter_bloc
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, check_namespace, expand_topic, iter_topics, rank_of, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, shell_word
+from pulsar_admin.store.wording import Answer
 
 COMPACTION_CURSOR = "__compaction"
 DEDUP_CURSOR = "pulsar.dedup"
@@ -347,7 +348,7 @@ Intervals = tuple[tuple[int, int], ...]
 """Half-open intervals of ranks (``Topic.rank``), ascending, disjoint."""
 
 
-class Extent(Struct, frozen=True):
+class Extent(Answer, frozen=True):
     """Entries, messages (batches count their messages; an entry whose bytes are lost counts one) and payload bytes."""
 
     entries: int = 0

@@ -7,8 +7,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct
-
 from pulsar_admin.store.codec.claims import (
     BUCKET_CURSOR,
     BUCKET_TOPIC,
@@ -25,9 +23,10 @@ from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, LedgerNotFound, StoreError, Unsupported
 from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_indexed_ids
 from pulsar_admin.store.names import MANAGED_LEDGERS, PERSISTENT, parse_owner
+from pulsar_admin.store.wording import Answer
 
 
-class LedgerOwners(Struct, frozen=True):
+class LedgerOwners(Answer, frozen=True):
     """Who owns a ledger, and what its creator wrote into its custom metadata (text where it is text, else hex).
 
     ``state``: as of ``store.reports.ledgers.ledger_state``; "" where only owners were asked for.

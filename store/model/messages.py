@@ -47,7 +47,7 @@ from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, Position, TopicName, shell_word
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 from pulsar_admin.store.timespec import shown_time
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted
 
 if TYPE_CHECKING:
     from pulsar_admin.store.codec.value import Value
@@ -58,7 +58,7 @@ ENTRY_ERRORS = (EntryNotFound, EntryCorrupt, EntryLogCorrupt, LimitExceeded, Uns
 """Errors that concern one entry: reading goes on behind it and counts it."""
 
 
-class Message(Struct, frozen=True):
+class Message(Answer, frozen=True):
     """One message. Times in ms; 0 = no event time, None = no broker time.
 
     ``payload``: the value as the producer sent it; for an encrypted entry the stored bytes of the whole entry (``encrypted``).
@@ -350,7 +350,7 @@ MARKER_NAMES = {
 }
 
 
-class MessageRow(Struct, frozen=True):
+class MessageRow(Answer, frozen=True):
     """A message. Times in epoch ms, event time 0 = none; ``size`` and ``sha1`` are those of the payload.
 
     ``ordering_key`` and ``payload`` are base64. From ``payload`` on a key is there only when it says something:
@@ -459,7 +459,7 @@ def marker_name(marker_type: int | None) -> str | None:
 # -- looking at single entries ----------------------------------------------------------------------------------------
 
 
-class LastMessageId(Struct, frozen=True):
+class LastMessageId(Answer, frozen=True):
     """A message id as upstream's REST interface writes it; a batch's has two keys more."""
 
     JSON_OPTIONAL = (

@@ -11,13 +11,12 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.errors import EntryNotFound, InvalidValue
 from pulsar_admin.store.model.cursors import Intervals, iter_ledger_parts, normal_ranges, subtract
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import LONG_MAX, Position
+from pulsar_admin.store.wording import Answer
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -90,7 +89,7 @@ SAMPLE_LIMIT = 500_000
 _TAIL = 0.01  # of the entries, at each end: clocks that are far off say nothing about a rate
 
 
-class TopicNacks(Struct, frozen=True):
+class TopicNacks(Answer, frozen=True):
     """What a topic says about its nacks. ``entries_per_second`` is None when all entries have one time.
 
     ``holes``: entries not acknowledged with an acknowledged one behind them; ``nacked_share``: their part of the entries

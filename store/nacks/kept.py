@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import field
 
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.nacks import (
@@ -26,12 +26,13 @@ from pulsar_admin.store.db.nacks import (
 )
 from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.names import Position
+from pulsar_admin.store.wording import Answer
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
 
-class KeptGroup(Struct, frozen=True):
+class KeptGroup(Answer, frozen=True):
     """The entries of one ledger that are due together, as they are stored under ``key``."""
 
     topic: str
@@ -53,7 +54,7 @@ class KeptGroup(Struct, frozen=True):
             yield Position(self.ledger_id, entry_id)
 
 
-class KeptStats(Struct, frozen=True):
+class KeptStats(Answer, frozen=True):
     """What waits for one subscription; ``buckets`` are times, ``bitmaps`` are pairs of a time and a ledger."""
 
     topic: str

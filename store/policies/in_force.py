@@ -25,6 +25,7 @@ from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import MetadataCorrupt
 from pulsar_admin.store.names import NamespaceName, TopicName, encode_name
 from pulsar_admin.store.policies.events import find_policy_events
+from pulsar_admin.store.wording import Answer
 
 TOPIC, GLOBAL_TOPIC, NAMESPACE, BROKER = "topic", "global-topic", "namespace", "broker-default"
 BROKER_RETENTION = Retention(0, 0)
@@ -61,7 +62,7 @@ class QuotaInForce(Struct, frozen=True):
     source: str
 
 
-class PoliciesInForce(Struct, frozen=True):
+class PoliciesInForce(Answer, frozen=True):
     """The policies in force for a topic; None: nothing here sets one. ``backlog_quotas``: by type."""
 
     message_ttl: MessageTtl | None

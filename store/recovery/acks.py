@@ -64,7 +64,7 @@ from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position, shell_word
 from pulsar_admin.store.sources.zookeeper import ServerFiles
 from pulsar_admin.store.timespec import format_time_ms
-from pulsar_admin.store.wording import counted, listed
+from pulsar_admin.store.wording import Answer, counted, listed
 
 CURSOR_LEDGER, METADATA = "cursor-ledger", "metadata"
 
@@ -98,7 +98,7 @@ class LedgerLife(Struct, frozen=True):
 _UNKNOWN: Mapping[int, LedgerLife] = {}
 
 
-class AckState(Struct, frozen=True):
+class AckState(Answer, frozen=True):
     """One state of a subscription. ``entry``: of a cursor ledger; else it is of the metadata, by ``zxid`` where one is known.
 
     ``state`` None: the subscription was deleted, or (``problem``) the entry cannot be read. ``backlog`` and ``gaps`` (entries not

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from msgspec import Struct, field
+from msgspec import field
 
 from pulsar_admin.store.changes.cursors import info_of_state
 from pulsar_admin.store.changes.plan import ChangePart
@@ -46,10 +46,10 @@ from pulsar_admin.store.recovery.from_ledgers import Remade, Sources, cluster_of
 from pulsar_admin.store.recovery.keepalive_cursor import HOLDING
 from pulsar_admin.store.recovery.ledgers import iter_deleted_ids
 from pulsar_admin.store.recovery.past import Fate, Listing, Past
-from pulsar_admin.store.wording import counted, listed, plural
+from pulsar_admin.store.wording import Answer, counted, listed, plural
 
 
-class GoneTopic(Struct, frozen=True):
+class GoneTopic(Answer, frozen=True):
     """A topic and the ledgers that it no longer lists. ``deleted_ms``: None where it is there, or nothing says when it was deleted.
 
     ``here``: of those ledgers, how many have entries here and nothing references them; ``entries``: how many entries those have.

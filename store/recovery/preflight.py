@@ -37,7 +37,7 @@ from pulsar_admin.store.sources.nodes import MetadataDirectory, Source
 from pulsar_admin.store.sources.rocksdb import is_rocksdb
 from pulsar_admin.store.sources.rocksopen import database_directory
 from pulsar_admin.store.sources.zookeeper_stream import ZooKeeperStream
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted
 
 EMPTY, OTHER, NEWER, UNLISTED, UNTOLD, NO_INDEX, NOT_INDEXED = (
     "empty",
@@ -124,7 +124,7 @@ class Ids(Struct, frozen=True):
     twice: int
 
 
-class Preflight(Struct, frozen=True):
+class Preflight(Answer, frozen=True):
     """The forecast over all bookies. ``percent``: of the bookie that loses most; ``topics`` up to a limit, of ``topic_count``."""
 
     metadata: str

@@ -7,8 +7,6 @@ subtracted, as upstream does.
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.model.cursors import (
@@ -22,9 +20,10 @@ from pulsar_admin.store.model.cursors import (
 from pulsar_admin.store.model.ledgers import find_times, iter_blocks
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
+from pulsar_admin.store.wording import Answer
 
 
-class BacklogAnalysis(Struct, frozen=True):
+class BacklogAnalysis(Answer, frozen=True):
     """``topics analyze-backlog``; ids are None, left out of its JSON, when nothing is left.
 
     Filters are a broker's: here every entry is accepted.

@@ -21,6 +21,7 @@ from pulsar_admin.store.policies.in_force import BROKER
 from pulsar_admin.store.policies.table import POLICIES
 from pulsar_admin.store.policies.values import value_in_force
 from pulsar_admin.store.reports.subscriptions import Asked, SubscriptionFacts, iter_facts_of
+from pulsar_admin.store.wording import Answer
 
 
 class PolicyFacts(Struct, frozen=True):
@@ -53,7 +54,7 @@ class SchemaFacts(Struct, frozen=True):
     versions: int
 
 
-class TopicDescription(Struct, frozen=True):
+class TopicDescription(Answer, frozen=True):
     """A topic or one partition. ``policies``: what the namespace or the topic sets, all else is a broker's default; None where
     they cannot be read.
 

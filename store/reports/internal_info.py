@@ -21,6 +21,7 @@ from pulsar_admin.store.model.publish_times import find_publish_times
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, TopicName, encode_name
 from pulsar_admin.store.reports.internal_stats import iso_time
+from pulsar_admin.store.wording import Answer
 
 Properties = Mapping[str, int]
 
@@ -81,7 +82,7 @@ class CursorInfoRow(Struct, frozen=True):
     properties: Properties | None = None
 
 
-class InternalInfo(Struct, frozen=True):
+class InternalInfo(Answer, frozen=True):
     """``topics info-internal``: the metadata nodes of a topic and of its cursors, decoded, nothing added up."""
 
     JSON_OPTIONAL = (

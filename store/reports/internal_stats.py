@@ -31,6 +31,7 @@ from pulsar_admin.store.model.publish_times import find_publish_times
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
 from pulsar_admin.store.names import TopicName, decode_name, encode_name, in_hash_order
+from pulsar_admin.store.wording import Answer
 
 _COMPACTED_LEDGER = "CompactedTopicLedger"
 NO_LEDGER = -1
@@ -83,7 +84,7 @@ class CursorStats(Struct, frozen=True):
     properties: Properties = field(default_factory=dict)
 
 
-class InternalStats(Struct, frozen=True):
+class InternalStats(Answer, frozen=True):
     """``topics stats-internal``. Cursors are keyed by their encoded names; the open ledger is listed with 0 and 0."""
 
     entries_added_counter: int

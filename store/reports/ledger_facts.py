@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
 from pulsar_admin.store.db.blocks import LedgerSums
 from pulsar_admin.store.db.environment import Txn
@@ -14,11 +12,12 @@ from pulsar_admin.store.model.broken import NO_LEDGER, find_missing
 from pulsar_admin.store.model.coverage import Coverage, OpenEnd, read_coverage, read_open_end
 from pulsar_admin.store.model.ledger_owners import all_owners
 from pulsar_admin.store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
+from pulsar_admin.store.wording import Answer
 
 LOST = "LOST"
 
 
-class LedgerFacts(Struct, frozen=True):
+class LedgerFacts(Answer, frozen=True):
     """Everything known about one ledger. ``metadata`` and ``sums`` (of the index) are None where there are none.
 
     ``state``: as of a ``LedgerRow``, and LOST for one that is referenced and of which nothing is here.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger
@@ -28,13 +27,14 @@ from pulsar_admin.store.model.ledgers import (
 )
 from pulsar_admin.store.model.nodes import iter_other_ledgers
 from pulsar_admin.store.model.topics import iter_topics
+from pulsar_admin.store.wording import Answer
 
 INDEX = "INDEX"
 UNREADABLE = "UNREADABLE"
 _RECORD_BYTES = 36  # around a payload: the entry's header and its usual digest
 
 
-class LedgerRow(Struct, frozen=True):
+class LedgerRow(Answer, frozen=True):
     """One ledger in a list. ``state``: upstream's, "UNREADABLE" with metadata that is damaged, "INDEX" for a ledger of a delayed
     message index, which no broker knows; without metadata, ``store.facts.unlisted`` says why: "DELETED",
     "GONE", "NEWER" or "UNLISTED"."""

@@ -24,7 +24,7 @@ from pulsar_admin.store.errors import Corrupt, SourceNotFound, StoreError, Unsup
 from pulsar_admin.store.files import why_no_file
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.ledgers_map import add_sizes, read_head, read_map_bytes
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted, one_line
 
 if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import Engine
@@ -34,7 +34,7 @@ DETAILS_MAX = 1_000  # problems named a file; the count goes on
 _DIGEST_NAMES = {size: kind.name for kind, size in DIGEST_SIZE.items()}
 
 
-class LogSummary(Struct, frozen=True):
+class LogSummary(Answer, frozen=True):
     """One file as its name and header tell, its records unread. ``header``: "ok" or what is wrong with it."""
 
     path: str
@@ -47,7 +47,7 @@ class LogSummary(Struct, frozen=True):
     ledgers: int | None
 
 
-class LogRecord(Struct, frozen=True):
+class LogRecord(Answer, frozen=True):
     """A record of a log, or bytes that are none (``state`` says what; ids −1 when they name no entry).
 
     ``offset`` is that of the size field, ``size_bytes`` counts what follows it. ``state``: "ok", "bad" (digest), "unverified".
@@ -67,6 +67,8 @@ class LogRecord(Struct, frozen=True):
 
 class LogVerdict(Struct):
     """What reading a whole file found. ``map``: "ok", "absent" (also of a journal), or how it contradicts the records."""
+
+    __repr__ = one_line
 
     path: str
     kind: str

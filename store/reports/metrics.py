@@ -30,6 +30,7 @@ from pulsar_admin.store.reports.overview import (
     read_backlog,
     read_overview,
 )
+from pulsar_admin.store.wording import Answer
 
 PREFIX = "pulsar_offline_"
 TOP_ROWS = 1000
@@ -43,7 +44,7 @@ class Sample(Struct, frozen=True):
     value: int | float
 
 
-class Metric(Struct, frozen=True):
+class Metric(Answer, frozen=True):
     """A gauge: its name with its unit, what it says, and its values."""
 
     name: str

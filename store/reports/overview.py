@@ -37,6 +37,7 @@ from pulsar_admin.store.model.topics import iter_all_namespaces, iter_topics, li
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_topic
 from pulsar_admin.store.search.by_time import read_entry_time
 from pulsar_admin.store.sources.roots import roots_of_row
+from pulsar_admin.store.wording import Answer
 
 TOP = 5
 Item = TypeVar("Item")
@@ -105,7 +106,7 @@ class FindingCount(Struct, frozen=True):
     hint: str
 
 
-class Overview(Struct, frozen=True):
+class Overview(Answer, frozen=True):
     """The answer of ``overview``. ``findings`` None: nothing was checked. ``held``: bytes of topics by the reason of a ``Blocker``.
 
     ``clock_ms``: when it was asked; ``now_ms``: the time that ages are counted at; ``as_of_source``: what says that, of ``SAID_BY``,

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct
-
 from pulsar_admin.store.codec.policies import PartitionedTopic
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import existing_partitions, read_partitioned
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.reports.internal_stats import InternalStats, read_internal_stats
+from pulsar_admin.store.wording import Answer
 
 
-class PartitionedInternalStats(Struct, frozen=True):
+class PartitionedInternalStats(Answer, frozen=True):
     """``metadata``: the number of partitions; ``partitions``: name → what ``stats-internal`` shows."""
 
     metadata: PartitionedTopic

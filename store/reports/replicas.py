@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import Owner, find_owners
 from pulsar_admin.store.errors import LedgerNotFound, StoreError
 from pulsar_admin.store.model.coverage import BookieCopies, read_confirmed
 from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
+from pulsar_admin.store.wording import Answer
 
 
-class UnderReplicated(Struct, frozen=True):
+class UnderReplicated(Answer, frozen=True):
     """A ledger with entries on too few bookies; what ``short``, ``lowest``, ``lost`` and ``unknown`` are: ``Coverage``.
 
     ``bookies``: those that lack, or may lack, entries.

@@ -32,6 +32,7 @@ from pulsar_admin.store.names import Position, TopicName, in_hash_order
 from pulsar_admin.store.policies.in_force import QuotaInForce, find_quotas
 from pulsar_admin.store.reports.internal_stats import iter_cursors
 from pulsar_admin.store.search.by_time import read_entry_time
+from pulsar_admin.store.wording import Answer
 
 REPLICATED_PROPERTY = "pulsar.replicated.subscription"
 EPOCH_PROPERTY = "pulsar.topic.epoch"
@@ -50,7 +51,7 @@ class StatsOptions(Struct, frozen=True):
     explained: bool = False
 
 
-class SubscriptionStats(Struct, frozen=True):
+class SubscriptionStats(Answer, frozen=True):
     """One subscription; everything with a default is unknown offline unless ``read_topic_stats`` sets it."""
 
     msg_rate_out: float = 0.0
@@ -111,7 +112,7 @@ class CompactionStats(Struct, frozen=True):
     last_compaction_duration_time_in_mills: int = 0
 
 
-class TopicStats(Struct, frozen=True):
+class TopicStats(Answer, frozen=True):
     """``topics stats``; everything with a default is unknown offline unless ``read_topic_stats`` sets it."""
 
     JSON_OPTIONAL = (

@@ -26,6 +26,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, partition_count, read_topic
 from pulsar_admin.store.names import Position, TopicName
 from pulsar_admin.store.policies.in_force import MessageTtl
+from pulsar_admin.store.wording import Answer
 
 _Fact = TypeVar("_Fact")
 
@@ -50,7 +51,7 @@ _SMALL_ENTRIES = 1_000
 _TOGETHER_ENTRIES = 200_000
 
 
-class SubscriptionFacts(Struct, frozen=True):
+class SubscriptionFacts(Answer, frozen=True):
     """One subscription of one topic or partition.
 
     ``stored_mark_delete``: what is stored, where that is ahead of the topic, so that a broker starts at ``mark_delete``, its end.

@@ -22,6 +22,7 @@ from pulsar_admin.store.model.cursors import Cursor, CursorSource, iter_cursor_n
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.wording import Answer
 
 
 class FileSummary(Struct, frozen=True):
@@ -39,7 +40,7 @@ class FileSummary(Struct, frozen=True):
     state: FileState
 
 
-class StoreSummary(Struct, frozen=True):
+class StoreSummary(Answer, frozen=True):
     """A store in numbers. ``cursors``: where each cursor's truth is (``store.model.cursors.Cursor.source``, or "unreadable").
 
     ``unknown_trees``: trees of the metadata that no Pulsar known here writes; ``other_ledgers``: managed ledgers that are no topics here;

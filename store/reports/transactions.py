@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from msgspec import Struct
-
 from pulsar_admin.store.codec.policies import decode_json_object
 from pulsar_admin.store.codec.transactions import OPEN, TxnId
 from pulsar_admin.store.db.environment import Txn
@@ -27,6 +25,7 @@ from pulsar_admin.store.model.transactions import (
 )
 from pulsar_admin.store.names import TopicName, parse_topic, shell_word
 from pulsar_admin.store.reports.internal_stats import InternalStats, read_internal_stats
+from pulsar_admin.store.wording import Answer
 
 _CLUSTERS = "/admin/clusters/"
 
@@ -43,7 +42,7 @@ class State(StrEnum):
     NONE = "None"
 
 
-class CoordinatorStats(Struct, frozen=True):
+class CoordinatorStats(Answer, frozen=True):
     """What ``coordinator-stats`` shows. ``least_sig_bits``: the newest number given; all up to ``low_water_mark`` are over."""
 
     state: State
@@ -54,7 +53,7 @@ class CoordinatorStats(Struct, frozen=True):
     recover_end_time_ms: int = 0
 
 
-class BufferStats(Struct, frozen=True):
+class BufferStats(Answer, frozen=True):
     """What ``transaction-buffer-stats`` shows. ``max_read_position``: how far a reader of committed messages gets."""
 
     state: State
@@ -67,7 +66,7 @@ class BufferStats(Struct, frozen=True):
     snapshot_type: str = "Single"
 
 
-class InBuffer(Struct, frozen=True):
+class InBuffer(Answer, frozen=True):
     """What a topic knows of one transaction; ``start_position`` of one that is open."""
 
     JSON_OPTIONAL = ("start_position",)
@@ -76,7 +75,7 @@ class InBuffer(Struct, frozen=True):
     aborted: bool
 
 
-class PendingAckStats(Struct, frozen=True):
+class PendingAckStats(Answer, frozen=True):
     """What ``pending-ack-stats`` shows."""
 
     state: State
@@ -85,7 +84,7 @@ class PendingAckStats(Struct, frozen=True):
     recover_end_time_ms: int = 0
 
 
-class InPendingAcks(Struct, frozen=True):
+class InPendingAcks(Answer, frozen=True):
     """What a subscription knows of one transaction: where it acknowledged all before, if it did."""
 
     JSON_OPTIONAL = ("cumulative_ack_position",)
@@ -93,7 +92,7 @@ class InPendingAcks(Struct, frozen=True):
     cumulative_ack_position: str | None
 
 
-class TransactionMetadata(Struct, frozen=True):
+class TransactionMetadata(Answer, frozen=True):
     """What ``transaction-metadata`` shows of an open transaction; ``timeout_at_ms`` is how long it may be open, as upstream has it.
 
     ``produced_partitions``: by topic; ``acked_partitions``: by topic and subscription.
@@ -107,7 +106,7 @@ class TransactionMetadata(Struct, frozen=True):
     acked_partitions: Mapping[str, Mapping[str, InPendingAcks]]
 
 
-class LogStats(Struct, frozen=True):
+class LogStats(Answer, frozen=True):
     """The managed ledger of a log, with upstream's names."""
 
     managed_ledger_name: str

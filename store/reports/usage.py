@@ -21,6 +21,7 @@ from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
 from pulsar_admin.store.model.ledger_owners import all_owners
 from pulsar_admin.store.model.ledgers import has_node
 from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.wording import Answer
 
 NOBODY = "(unreferenced)"
 GONE = "(ledgers without metadata)"
@@ -67,7 +68,7 @@ class OwnerUsage(Struct, frozen=True):
     disk_bytes: int = field(name="diskBytes")
 
 
-class Usage(Struct, frozen=True):
+class Usage(Answer, frozen=True):
     """The whole store's share of the disks."""
 
     files: tuple[FileUsage, ...]

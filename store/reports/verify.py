@@ -20,6 +20,7 @@ from pulsar_admin.store.db.files import find_log
 from pulsar_admin.store.errors import EntryCorrupt, StoreError
 from pulsar_admin.store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.wording import Answer, one_line
 
 DETAILS_MAX = 1_000  # damaged entries named a ledger; the count goes on
 _READ_BYTES = 4 << 20
@@ -27,6 +28,8 @@ _READ_BYTES = 4 << 20
 
 class LedgerVerdict(Struct):
     """What reading a whole ledger found. ``damaged``: (entry id, what is wrong); ``unverified``: no digest to check (DUMMY)."""
+
+    __repr__ = one_line
 
     ledger_id: int
     entries: int = 0
@@ -50,7 +53,7 @@ class LedgerVerdict(Struct):
             self.damaged.append((entry_id, reason))
 
 
-class EntryRow(Struct, frozen=True):
+class EntryRow(Answer, frozen=True):
     """One entry of a ledger as it was read. ``state``: "ok", "missing", or what is wrong; what is not known is None."""
 
     ledger_id: int

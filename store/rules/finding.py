@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 
-from msgspec import Struct, field
+from msgspec import field
+
+from pulsar_admin.store.wording import Answer
 
 _LEDGER = re.compile(r"\bledger \d+")
 
@@ -19,7 +21,7 @@ class Severity(StrEnum):
     NOTE = "note"
 
 
-class Finding(Struct, frozen=True):
+class Finding(Answer, frozen=True):
     """A rule that holds: how bad it is here, where, what is at stake, what a broker will do, and the command that repairs it.
 
     ``evidence``: names and numbers by key, JSON values. ``at_stake_bytes`` and ``at_stake_messages``: what is lost, or would be, or is

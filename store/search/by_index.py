@@ -19,6 +19,7 @@ from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFou
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
+from pulsar_admin.store.wording import Answer
 
 _UNREADABLE = (EntryCorrupt, EntryLogCorrupt, EntryNotFound)
 
@@ -30,7 +31,7 @@ class NextIndex(NamedTuple):
     position: Position
 
 
-class IndexFound(Struct, frozen=True):
+class IndexFound(Answer, frozen=True):
     """Where an index was found. ``position``: with the batch index where the entry is a batch; None: no entry covers it.
 
     ``indexed``: whether any entry carries an index at all; ``scanned``: whether every entry was looked at. ``next_index``: the

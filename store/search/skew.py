@@ -25,6 +25,7 @@ from pulsar_admin.store.names import LONG_MAX, LONG_MIN
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.integer_rows import Sums
 from pulsar_admin.store.scan.places import EntryBatch
+from pulsar_admin.store.wording import Answer
 
 WINDOW_ENTRIES = 1 << 23
 DISTINCT_OFFSETS_MAX = 1 << 22
@@ -66,7 +67,7 @@ class ProducerSkew(Struct, frozen=True):
         return abs(self.offset_median_ms or 0)
 
 
-class TopicSkew(Struct, frozen=True):
+class TopicSkew(Answer, frozen=True):
     """A topic's clocks. ``blame``: the producer with most entries that are off, None when there is none.
 
     ``inversions`` and ``max_backwards_ms`` are those of times on ``clock``.

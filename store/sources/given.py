@@ -10,18 +10,16 @@ from itertools import takewhile
 from operator import eq
 from pathlib import Path
 
-from msgspec import Struct
-
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE, Cookie, decode_cookie
 from pulsar_admin.store.db.bookies import Bookie, merge_bookies
 from pulsar_admin.store.errors import InvalidValue, NotWritable, Refused, SourceNotFound
 from pulsar_admin.store.files import read_file
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.sources.bookies import identity_of, read_bookie_directory
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted
 
 
-class GivenBookie(Struct, frozen=True):
+class GivenBookie(Answer, frozen=True):
     """Directories said to be of one bookie, ``where``. ``directories``: what they hold tells what they are; of the others it is said.
 
     ``bookie_id``: "" for the cookie's; ``fallback_id``: where there is no cookie either; ``metadata_root``: BookKeeper's root in

@@ -41,6 +41,7 @@ from pulsar_admin.store.tables.making import Making, make_entries, make_known
 from pulsar_admin.store.tables.parquet import write_parts
 from pulsar_admin.store.tables.rows import SMALL_TABLES, cluster_identity, cluster_name, iter_table
 from pulsar_admin.store.tables.schemas import TABLES
+from pulsar_admin.store.wording import Answer
 
 _STAGING = "_staging-"
 _REASONS = 3
@@ -84,7 +85,7 @@ class TableCommitted(Struct, frozen=True):
     snapshot: str | None  # a number of 64 bits, which not every reader of JSON keeps
 
 
-class TablesReport(Struct, frozen=True):
+class TablesReport(Answer, frozen=True):
     """What was written, or committed to a catalogue. ``damaged``: entries whose digest is wrong; ``problems``: bytes of files that are no
     records; ``removed``: what a killed export had left."""
 

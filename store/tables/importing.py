@@ -37,7 +37,7 @@ from pulsar_admin.store.tables.parquet import check_file, read_groups
 from pulsar_admin.store.tables.rows import KEPT, STORE
 from pulsar_admin.store.tables.schemas import TABLES
 from pulsar_admin.store.timespec import shown_time
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import counted, one_line
 
 NEEDED = ("nodes", "rows", "bodies", "entries")
 """The tables that a store is made of."""
@@ -55,6 +55,8 @@ Read = Callable[[str, Sequence[str]], Iterator[pa.Table]]
 
 class TablesImported(Struct):
     """What was loaded. ``elsewhere``: files of entries that are not reachable from here; ``incomplete``: why the metadata was not whole."""
+
+    __repr__ = one_line
 
     store: str
     source: str

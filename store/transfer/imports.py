@@ -69,7 +69,7 @@ from pulsar_admin.store.sources.live import is_live
 from pulsar_admin.store.sources.nodes import MetadataDirectory, iter_source_rows
 from pulsar_admin.store.sources.zookeeper import is_zookeeper, last_transaction
 from pulsar_admin.store.transfer.reading import Reading, read_disks
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted
 
 if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import Engine
@@ -89,7 +89,7 @@ class ImportOptions(Struct, frozen=True):
     index: bool = True
 
 
-class ImportResult(Struct, frozen=True):
+class ImportResult(Answer, frozen=True):
     """What an import found."""
 
     JSON_OPTIONAL = ("findings",)
@@ -117,7 +117,7 @@ class ImportResult(Struct, frozen=True):
     warnings: list[str]
 
 
-class ImportPreview(Struct, frozen=True):
+class ImportPreview(Answer, frozen=True):
     """What an import would read."""
 
     store: str

@@ -28,7 +28,7 @@ from pulsar_admin.store.model.ledgers import find_times
 from pulsar_admin.store.model.nodes import managed_node
 from pulsar_admin.store.names import MANAGED_LEDGERS
 from pulsar_admin.store.sources.objects import Objects, OffloadedLedger, find_offloaded
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import counted, one_line
 
 Advance = Callable[[int], None]
 _HINT = "copy the objects of this ledger again, or take them out of the directory"
@@ -54,6 +54,8 @@ class OffloadPlan(Struct, frozen=True):
 
 class OffloadResult(Struct):
     """What ``store add offload`` read, or would read."""
+
+    __repr__ = one_line
 
     store: str
     place: str

@@ -89,7 +89,7 @@ from pulsar_admin.store.transfer.imports import (
     source_rows,
 )
 from pulsar_admin.store.transfer.reading import grown, read_disks
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted, one_line
 
 if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import Engine
@@ -118,6 +118,8 @@ class RefreshResult(Struct):
     index names after ``forget``; ``conflicts``: nodes changed on both sides; ``stopped_export``: nodes that are in the source as an
     export in place wrote them that was stopped.
     """
+
+    __repr__ = one_line
 
     JSON_OPTIONAL = ("findings",)
 
@@ -169,7 +171,7 @@ class RefreshResult(Struct):
         return open_losses + unsettled + damage + doubtful + self.under_replicated + len(self.findings or ())
 
 
-class RefreshPreview(Struct, frozen=True):
+class RefreshPreview(Answer, frozen=True):
     """What a refresh would read and find; ``bytes`` to read. ``lost``, ``elsewhere``: as of ``RefreshResult``."""
 
     store: str

@@ -48,7 +48,7 @@ from pulsar_admin.store.rules.holders import (
 )
 from pulsar_admin.store.timespec import format_age_ms, shown_with_age
 from pulsar_admin.store.why.reason import Reason
-from pulsar_admin.store.wording import counted, listed, plural
+from pulsar_admin.store.wording import Answer, counted, listed, plural
 
 _OF_TOPICS = (CURSOR, RETENTION, OPEN, TRIM, OFFLOADED)
 _BY_KIND = {
@@ -85,7 +85,7 @@ class HeldTotal(Struct, frozen=True):
     percent: float
 
 
-class WhyBytes(Struct, frozen=True):
+class WhyBytes(Answer, frozen=True):
     """Why bytes stay. ``totals``, a row a kind of reason, add up to ``bytes``; ``held`` has the largest of all ``holders``."""
 
     bytes: int

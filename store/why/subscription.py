@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from pulsar_admin.store.facts.topics import ReadBudget, SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.cursors import Cursor, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
@@ -12,9 +10,10 @@ from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from pulsar_admin.store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
 from pulsar_admin.store.why.reason import Reason
+from pulsar_admin.store.wording import Answer
 
 
-class Why(Struct, frozen=True):
+class Why(Answer, frozen=True):
     """The answer: reasons, the first one first. ``held``: whether something in the store holds the subscription where it stands."""
 
     topic: TopicName

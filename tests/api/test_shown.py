@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 import pulsar_admin as pa
+from pulsar_admin.store.wording import Answer, one_line
 from tests.stores import NOW_MS
 
 
@@ -44,3 +46,56 @@ def test_what_is_named_is_shown_as_it_was_named(store: pa.Store) -> None:
     assert repr(store.ledger(9)) == "Ledger(9)"
     assert repr(store.namespace("public/default")) == "Namespace('public/default')"
     assert repr(store.transactions()) == "Transactions()"
+
+
+LONGEST = 200
+PLAIN = "persistent://public/default/plain"
+
+
+def test_a_plan_says_what_it_would_do(store: pa.Store) -> None:
+    plain = store.topic("plain")
+    plan = plain.cursor("half").reset(to="29:20")
+    assert repr(plan) == f"<plan: reset cursor half of {PLAIN}, markDeletePosition: 29:24 -> 29:19>"
+    assert repr(plan.preview()) == f"<dry run, nothing was written: reset cursor half of {PLAIN}>"
+    assert repr(store.apply(plan)) == f"<change 1: reset cursor half of {PLAIN}>"
+    assert repr(store.topic("acme/orders/compacted").compaction().run()) == "<plan: compaction run>"
+
+
+def test_messages_say_whose_they_are(store: pa.Store) -> None:
+    plain = store.topic("plain")
+    found = plain.messages(columns=["key", "size"], subscription="half", limit=3)
+    assert repr(found) == f"<messages of {PLAIN}, subscription='half', limit=3: key and size>"
+    assert repr(plain.search(keys=["a"], columns=["key"])) == f"<messages of {PLAIN}: key>"
+    assert repr(store.search(columns=["key"])) == "<messages of topics: key>"
+    assert repr(store.table("topics")).startswith("<rows of ")
+    assert repr(plain.delayed("half")) == f"Delayed('{PLAIN}', 'half')"
+    assert repr(plain.transactions()) == f"TopicTransactions('{PLAIN}')"
+
+
+def test_every_answer_is_shown_on_one_line_that_says_something(store: pa.Store) -> None:
+    plain = store.topic("plain")
+    half, ledger = plain.cursor("half"), store.ledger(9)
+    answers = [
+        *(plain.stats(), plain.internal_stats(), plain.describe(), plain.internal_info(), plain.policies()),
+        *(plain.find("3h", explain=True), plain.skew(), plain.subscription_facts()[0], plain.compaction().status()),
+        *(half.state(), half.analyze(), half.history()[0], half.why(), half.forecast("2h", ttl="1h")[0]),
+        *(store.summary(), store.overview(), store.usage(), store.why_bytes(), store.metrics()[0], store.doctor()[0]),
+        *(ledger.info(), ledger.owners(), next(ledger.entries()), next(store.ledger_rows()), store.node("/ledgers")),
+        *(next(plain.messages().records()), store.orphans()[0], plain.delayed("half").status()),
+    ]
+    for answer in answers:
+        assert repr(answer).startswith(f"{type(answer).__name__}(")
+        assert len(repr(answer)) <= LONGEST, repr(answer)
+        assert "\n" not in repr(answer)
+        assert "=" in repr(answer)
+    assert repr(plain.stats()).startswith("TopicStats(storage_size=53883, backlog_size=53883, len(subscriptions)=5")
+    assert repr(half.backlog()) == "Extent(entries=150, messages=150, bytes=27009)"
+
+
+def test_answers_have_that_form() -> None:
+    """Those that a method returns: a new one gets it by its class."""
+    own = {"Change", "ChangeReport", "Plan", "Position", "TopicName"}
+    records = {
+        name: cls for name in pa.__all__ if isinstance(cls := getattr(pa, name), type) and issubclass(cls, Struct)
+    }
+    assert {name for name, cls in records.items() if cls.__repr__ not in (Answer.__repr__, one_line)} == own
