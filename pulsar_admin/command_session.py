@@ -232,7 +232,7 @@ class CommandSession(Session):
             self._app.warn(text)
 
     @contextmanager
-    def warnings(self, frames: int = 1) -> Iterator[Callable[[str], None]]:
+    def warnings(self) -> Iterator[Callable[[str], None]]:
         yield self._app.warn
 
     def tell(self, text: str) -> None:

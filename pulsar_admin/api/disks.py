@@ -129,7 +129,7 @@ def reclaimed(caller: Caller, plan: ReclaimPlan, options: ReclaimOptions) -> Rec
     from pulsar_admin.store.disks.reclaim import apply_reclaim
 
     caller.confirm(plan)
-    with caller.warnings(frames=2) as warn, caller.progress(plan.reads_bytes, "bytes", "reclaim", resumes=True) as tell:
+    with caller.warnings() as warn, caller.progress(plan.reads_bytes, "bytes", "reclaim", resumes=True) as tell:
         return apply_reclaim(plan, _scratch(options), tell, warn)
 
 

@@ -142,7 +142,7 @@ def import_parts(
     layout = layout_then(caller, layout, at)
     size_bytes = layout_bytes(layout) if index else 0
     with (
-        caller.warnings(frames=2) as warn,
+        caller.warnings() as warn,
         caller.engine([], size_bytes) as engine,
         caller.progress(size_bytes, "bytes", "import", resumes=True) as advance,
     ):

@@ -324,7 +324,7 @@ def forecast_of(caller: Caller, parts: ClusterParts, brokers: bool, broker_conf:
     from pulsar_admin.store.recovery.preflight import read_preflight
 
     found = read_preflight(parts.known, parts.bookies)
-    with caller.warnings(frames=2) as warn:
+    with caller.warnings() as warn:
         for text in (*parts.known.problems, *(text for one in found.bookies for text in one.problems)):
             warn(text)
         if parts.blank:

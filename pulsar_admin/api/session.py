@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -46,6 +47,7 @@ Given = TypeVarTuple("Given")
 
 _AT: ContextVar[Moment | None] = ContextVar("moment", default=None)
 """When plans are made, while one is: one that is made again is made as at the moment of then."""
+_NOT_CALLERS = frozenset({"contextlib", "pulsar_admin"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 
@@ -145,11 +147,11 @@ class Caller:
 
     def partial(self, problems: Iterable[StoreError | str]) -> None:
         """Report what the answer of a method lacks."""
-        warn_partial(problems, stacklevel=4)
+        warn_partial(problems)
 
     def fail(self, problem: StoreError) -> None:
         """Report what an iteration leaves out."""
-        warn_partial([problem], stacklevel=5)
+        warn_partial([problem])
 
     def each(
         self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
@@ -159,14 +161,14 @@ class Caller:
 
     def warn(self, texts: Iterable[str]) -> None:
         """Report what callers should know of an answer that lacks nothing else."""
-        warn_partial(texts, stacklevel=4)
+        warn_partial(texts)
 
     @contextmanager
-    def warnings(self, frames: int = 1) -> Iterator[Callable[[str], None]]:
-        """Take what callers should know of work that writes, and say it when that is done; FRAMES: of the API up to here."""
+    def warnings(self) -> Iterator[Callable[[str], None]]:
+        """Take what callers should know of work that writes, and say it when that is done."""
         texts: list[str] = []
         yield texts.append
-        warn_partial(texts, stacklevel=4 + frames)
+        warn_partial(texts)
 
     def tell(self, text: str) -> None:
         """Say what a person at a terminal likes to know; nobody is there."""
@@ -280,11 +282,11 @@ class Session(Caller):
 
     def warn_of_broken(self, txn: Txn, names: Iterable[TopicName]) -> None:
         """Report the broken ledgers of the topics NAMES, which can be read."""
-        warn_partial(broken_texts(txn, names), stacklevel=4)
+        warn_partial(broken_texts(txn, names))
 
     def warn_of_broken_ledgers(self, txn: Txn, topic: Topic) -> None:
         """Report the broken ledgers of TOPIC."""
-        warn_partial(texts_of_broken(txn, topic), stacklevel=5)
+        warn_partial(texts_of_broken(txn, topic))
 
     def ask(self, read: Callable[[Txn, *Given], Result], *given: *Given) -> Result:
         """Return what READ finds in one snapshot of the store's rows with what is GIVEN; an iteration would outlive it."""
@@ -410,8 +412,17 @@ def position_of(value: Place) -> Position:
     return parse_position(value) if isinstance(value, str) else value
 
 
-def warn_partial(problems: Iterable[StoreError | str], stacklevel: int = 3) -> None:
-    """Warn of what an answer lacks; STACKLEVEL as of ``warnings.warn``: the caller of the public function."""
+def warn_partial(problems: Iterable[StoreError | str]) -> None:
+    """Warn of what an answer lacks, at the line that called this library."""
     for problem in problems:
         text = problem if isinstance(problem, str) else problem.message
-        warnings.warn(text, PartialData, stacklevel=stacklevel)
+        warnings.warn(text, PartialData, stacklevel=_callers_level())
+
+
+def _callers_level() -> int:
+    """Return the ``stacklevel`` of the line that called this library, counted from the function that calls this one."""
+    level, frame = 1, sys._getframe(1)
+    # ``with`` blocks and wrapped methods put frames of contextlib between ours.
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_CALLERS:
+        level, frame = level + 1, frame.f_back
+    return level

@@ -128,7 +128,7 @@ class Transfers:
     ) -> Iterator[tuple[Engine | None, Callable[[int], None], Callable[[str], None]]]:
         """Open what scans new files run on, what is told of each part of them, and what takes warnings."""
         with (
-            self._session.warnings(frames=3) as warn,
+            self._session.warnings() as warn,
             self._session.engine([], size_bytes) as engine,
             self._session.progress(size_bytes, "bytes", label, resumes=True) as advance,
         ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from msgspec import Struct
 
 import pulsar_admin as pa
 from pulsar_admin.store.wording import Answer, one_line
-from tests.stores import NOW_MS
+from tests.stores import NOW_MS, imported
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 
 def test_two_that_name_the_same_thing_are_equal(store: pa.Store) -> None:
@@ -99,3 +101,25 @@ def test_answers_have_that_form() -> None:
         name: cls for name in pa.__all__ if isinstance(cls := getattr(pa, name), type) and issubclass(cls, Struct)
     }
     assert {name for name, cls in records.items() if cls.__repr__ not in (Answer.__repr__, one_line)} == own
+
+
+def test_a_warning_is_of_the_callers_line(tmp_path: Path) -> None:
+    """Whatever lies between: methods that plan, generators, ``with`` blocks, Arrow's reading of batches."""
+    entries = [Made(CREATED_MS), Made(CREATED_MS + 2, lost=True), Made(CREATED_MS + 5)]
+    path = make_store(tmp_path / "made", {"a/b/t": MadeTopic([entries])})
+    with pa.open_store(imported("nometa", "clean"), now=NOW_MS) as store, pa.open_store(path, now=NOW_MS) as lossy:
+        skewed, lost = store.topic("acme/iot/skewed"), lossy.topic("a/b/t")
+        cursor = skewed.cursor(skewed.subscriptions()[0])
+        asks: list[Callable[[], object]] = [
+            lambda: skewed.find("2026-11-20T00:00:00Z", clock="broker"),
+            lambda: cursor.reset(time="2026-11-20T00:00:00Z", clock="broker", force=True),
+            lambda: [*lost.messages(columns=["entry_id"]).rows()],
+            lambda: [*lost.messages().records()],
+            lambda: lost.messages(columns=["entry_id"]).to_arrow(),
+            lambda: lost.skew(),
+            lambda: lost.stats(),
+        ]
+        for ask in asks:
+            with pytest.warns(pa.PartialData) as caught:
+                ask()
+            assert {(one.filename, one.lineno) for one in caught} == {(__file__, ask.__code__.co_firstlineno)}
