@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,8 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.pace import PACE
 
 if TYPE_CHECKING:
+    from inspect import Parameter
+
     from pulsar_admin.api.cursors import Cursors
     from pulsar_admin.api.delayed import DelayedBacklogs
     from pulsar_admin.api.ledger import Ledger
@@ -213,6 +215,9 @@ class CommandSession(Session):
                 self._app.problems(1)
             else:
                 self._app.partial.append(problem)
+
+    def say_in_python(self, error: StoreError, parameters: Mapping[str, Parameter]) -> None:
+        """A command's hints name its options."""
 
     def fail(self, problem: StoreError) -> None:
         self._app.fail(problem)

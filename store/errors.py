@@ -22,6 +22,12 @@ class StoreError(Exception):
         if hint:
             self.add_note(hint)  # which a traceback shows
 
+    def change_hint(self, hint: str) -> None:
+        """Say HINT in place of the hint that it was made with."""
+        notes = getattr(self, "__notes__", [])
+        notes[:] = [hint if note == self.hint else note for note in notes]
+        self.hint = hint
+
 
 # -- the request is wrong ---------------------------------------------------------------------------------------------
 

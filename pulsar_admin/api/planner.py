@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from pulsar_admin.api.plan import CLASSES, KINDS, Plan, Request, decode, file_of, shown_by
-from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.errors import InvalidValue, StoreError
 from pulsar_admin.store.names import LONG_MAX, NamespaceName, TopicName, TopicSelection
 
 if TYPE_CHECKING:
@@ -75,8 +75,12 @@ def _noting(method: Callable[..., Plan]) -> Callable[..., Plan]:
         values = tuple(map(_kept, values))
         options = {name: _kept(value) for name, value in options.items()}
         moment = self._session.moment
-        with self._session.at(moment):
-            plan = method(self, *values, **options)
+        try:
+            with self._session.at(moment):
+                plan = method(self, *values, **options)
+        except StoreError as error:
+            self._session.say_in_python(error, inspect.signature(method).parameters)
+            raise
         if plan._request is not None:  # a method that calls another one
             return plan
         return replace(plan, _request=Request(type(self), self._made_of, method.__name__, values, options, moment))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,8 @@ from pulsar_admin.store.names import EARLIEST, LATEST, Position, TopicName, pars
 from pulsar_admin.store.pace import PACE
 
 if TYPE_CHECKING:
+    from inspect import Parameter
+
     from pyspark.sql import SparkSession
 
     from pulsar_admin.confirm import Plan as Previewed
@@ -153,6 +156,10 @@ class Caller:
         """Report what an iteration leaves out."""
         warn_partial([problem])
 
+    def say_in_python(self, error: StoreError, parameters: Mapping[str, Parameter]) -> None:
+        """Name PARAMETERS of the method that raised ERROR in its hint, in place of the command line's options."""
+        error.change_hint(hint_in_python(error.hint, parameters))
+
     def each(
         self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
     ) -> Iterator[Result]:
@@ -198,7 +205,11 @@ class Caller:
     def time_ms(self, value: Time, *, changes: bool = False) -> int:
         """Return VALUE in epoch milliseconds, relative times counted from ``now_ms``, or by CHANGES from the clock's now, which then is a
         ``FromNow``; raises InvalidValue."""
-        found = time_ms_of(value, self.clock_ms if changes else self.now_ms)
+        try:
+            found = time_ms_of(value, self.clock_ms if changes else self.now_ms)
+        except InvalidValue as error:
+            self.say_in_python(error, {})
+            raise
         return found if changes and self._given_ms is None else int(found)
 
 
@@ -417,6 +428,25 @@ def warn_partial(problems: Iterable[StoreError | str]) -> None:
     for problem in problems:
         text = problem if isinstance(problem, str) else problem.message
         warnings.warn(text, PartialData, stacklevel=_callers_level())
+
+
+def hint_in_python(hint: str, parameters: Mapping[str, Parameter]) -> str:
+    """Return HINT with ``force=True`` for ``--force`` and ``to=NAME`` for ``--to NAME`` where PARAMETERS have such a name; commands in it
+    stay. A zone, which no method takes, is that of a datetime."""
+    if "--" not in hint:
+        return hint
+
+    def said(found: re.Match[str]) -> str:
+        name, value = (found["option"] or "").replace("-", "_"), found["value"] or ""
+        if name not in parameters:
+            return found.group()
+        if parameters[name].annotation == "bool":
+            return f"{name}=True{value}"
+        value = value.strip()
+        return f"{name}={value!r}" if value.islower() else f"{name}={value}"
+
+    hint = hint.replace("add --tz Europe/Berlin (your zone)", "give a datetime with a zone").replace(" with --tz", "")
+    return re.sub(r"pulsar-admin [^;,]*|--(?P<option>[a-z]+(?:-[a-z]+)*)(?P<value> \w+)?", said, hint)
 
 
 def _callers_level() -> int:

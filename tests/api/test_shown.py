@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 
 import pytest
 from msgspec import Struct
 
 import pulsar_admin as pa
+from pulsar_admin.api.session import hint_in_python
 from pulsar_admin.store.wording import Answer, one_line
 from tests.stores import NOW_MS, imported
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
@@ -123,3 +125,29 @@ def test_a_warning_is_of_the_callers_line(tmp_path: Path) -> None:
             with pytest.warns(pa.PartialData) as caught:
                 ask()
             assert {(one.filename, one.lineno) for one in caught} == {(__file__, ask.__code__.co_firstlineno)}
+
+
+def test_hints_are_in_pythons_words(store: pa.Store) -> None:
+    """And what they say works."""
+    compaction = store.topic("acme/orders/compacted").cursor("__compaction")
+    with pytest.raises(pa.Refused) as refused:
+        compaction.reset(to="earliest")
+    assert refused.value.hint.startswith("add force=True to move it all the same")
+    assert refused.value.__notes__ == [refused.value.hint]
+    assert compaction.reset(to="earliest", force=True).command == "topics reset-cursor"
+    with pytest.raises(pa.InvalidValue) as zoneless:
+        store.topic("plain").find("2026-11-21T09:23:12")
+    assert zoneless.value.hint == (
+        "write 2026-11-21T09:23:12Z (or another offset such as +02:00), or give a datetime with a zone"
+    )
+    assert "--" not in str(zoneless.value.__notes__)
+
+
+def test_commands_in_hints_and_options_of_no_parameter_stay() -> None:
+
+    def takes(force: bool, to: str, rule: str, bits: int) -> None: ...
+
+    hint = "see: pulsar-admin doctor --force x; or --force it, --to NAME, --rule broker, --bits 3, --memory more"
+    assert hint_in_python(hint, signature(takes).parameters) == (
+        "see: pulsar-admin doctor --force x; or force=True it, to=NAME, rule='broker', bits=3, --memory more"
+    )
