@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import force_setattr
 
 from pulsar_admin.store.codec.managedledger import ManagedLedger, decode_managed_ledger
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes, read_node
 from pulsar_admin.store.model import topics
+from pulsar_admin.store.model.cursors import subtract, union
 from pulsar_admin.store.model.messages import Message, _from_batch
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_topic
@@ -79,3 +82,18 @@ def test_a_message_of_a_batch_has_what_its_entry_says() -> None:
     found = _from_batch(base, SingleMessageMetadata(payload_size=1), memoryview(b"x"), 5)
     assert {name: getattr(found, name) for name in values} == values
     assert found.position == Position(1, 2, 5)
+
+
+_INTERVALS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=6)
+
+
+@given(_INTERVALS, _INTERVALS)
+def test_ranks_of_intervals_are_those_of_sets(left: list[tuple[int, int]], right: list[tuple[int, int]]) -> None:
+    ranks, others = ({rank for start, end in some for rank in range(start, end)} for some in (left, right))
+    assert [*union(left)] == _runs_of(ranks)
+    assert [*subtract(union(left), union(right))] == _runs_of(ranks - others)
+
+
+def _runs_of(ranks: set[int]) -> list[tuple[int, int]]:
+    starts = [rank for rank in sorted(ranks) if rank - 1 not in ranks]
+    return [(start, next(end for end in range(start, 14) if end not in ranks)) for start in starts]

@@ -15,7 +15,7 @@ from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.delayed import Part
 from pulsar_admin.store.db.delayed_entries import DelayedRows, join_rows
 from pulsar_admin.store.errors import Corrupt, NotFound
-from pulsar_admin.store.model.cursors import Cursor, CursorSource, Intervals
+from pulsar_admin.store.model.cursors import Cursor, CursorSource, Intervals, union
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
@@ -118,16 +118,11 @@ def cursor_of_nobody(topic: Topic) -> Cursor:
 
 def intervals_of(topic: Topic, parts: Iterable[Part]) -> Intervals:
     """Return PARTS as intervals of ranks; what the topic no longer lists is left out."""
-    merged: list[tuple[int, int]] = []
-    for ledger_id, first, last in parts:
-        if topic.ledger(ledger_id) is None:
-            continue
-        start, end = topic.rank(Position(ledger_id, first)), topic.rank(Position(ledger_id, last + 1))
-        if merged and merged[-1][1] == start:
-            merged[-1] = merged[-1][0], end
-        elif end > start:
-            merged.append((start, end))
-    return tuple(merged)
+    return union(
+        (topic.rank(Position(ledger_id, first)), topic.rank(Position(ledger_id, last + 1)))
+        for ledger_id, first, last in parts
+        if topic.ledger(ledger_id) is not None
+    )
 
 
 def is_within(topic: Topic, rows: DelayedRows, intervals: Intervals) -> Array:

@@ -9,23 +9,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING
+from itertools import chain, islice
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry, is_chunk, is_marker
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.cursors import Cursor, Extent, Intervals, extent_of, iter_ledger_parts
+from pulsar_admin.store.model.cursors import Cursor, Extent, Intervals, extent_of, iter_ledger_parts, union
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.policies.in_force import find_message_ttl
-
-if TYPE_CHECKING:
-    pass
-
 
 # -- delayed messages -------------------------------------------------------------------------------------------------
 
@@ -228,7 +223,7 @@ def read_each_contents(
     parts = [
         part
         for topic, some in whole.values()
-        for start, end in _joined(some)
+        for start, end in union(chain.from_iterable(some))
         for part in iter_ledger_parts(topic, start, end)
     ]
     scan = EntryScan(reader, iter(parts), heads=True)
@@ -289,21 +284,10 @@ def _first_places(
     before = 0
     for key, (_, some) in whole.items():
         firsts = sorted({intervals[0][0] for intervals in some})
-        for start, end in _joined(some):
+        for start, end in union(chain.from_iterable(some)):
             places.update(((key, rank), before + rank - start) for rank in firsts if start <= rank < end)
             before += end - start
     return [places[id(topic), intervals[0][0]] for topic, intervals in wanted]
-
-
-def _joined(each: Sequence[Intervals]) -> Intervals:
-    """Return the ranks that are in any of EACH."""
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(interval for intervals in each for interval in intervals):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(end, joined[-1][1])
-        else:
-            joined.append((start, end))
-    return tuple(joined)
 
 
 def extent_of_messages(reader: EntryReader, topic: Topic, intervals: Intervals) -> Extent:

@@ -232,19 +232,10 @@ def merge_ranges(
     ids: Sequence[int], ranks: Sequence[int], floor: int, ranges: Iterable[tuple[int, int, int, int]]
 ) -> tuple[tuple[int, int], ...]:
     """Return open-closed RANGES of ledgers (IDS and RANKS as a ``Topic`` has them) as merged intervals of ranks from FLOOR on."""
-    intervals = sorted(
+    return union(
         (max(rank_of(ids, ranks, low, first + 1), floor), rank_of(ids, ranks, high, last + 1))
         for low, first, high, last in ranges
     )
-    merged: list[tuple[int, int]] = []
-    for start, end in intervals:
-        if start >= end:
-            continue
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return tuple(merged)
 
 
 def backlog_entries(topic: Topic, state: CursorState) -> int:
@@ -369,6 +360,19 @@ def pending_intervals(topic: Topic, state: CursorState, ranges: Intervals | None
             pending.append((start, hole_start))
         start = max(start, hole_end)
     return tuple(pending)
+
+
+def union(intervals: Iterable[tuple[int, int]]) -> Intervals:
+    """Return the ranks that are in any of INTERVALS, which may be empty, overlap, and come in any order."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(intervals):
+        if start >= end:
+            continue
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return tuple(joined)
 
 
 def subtract(left: Intervals, right: Intervals) -> Intervals:

@@ -57,6 +57,7 @@ from pulsar_admin.store.model.cursors import (
     normal_ranges,
     pending_intervals,
     subtract,
+    union,
 )
 from pulsar_admin.store.model.ledgers import read_ledger
 from pulsar_admin.store.model.reader import EntryReader
@@ -670,12 +671,6 @@ def pending_of(topic: Topic, state: CursorState) -> Pending:
 
 def either(topic: Topic, one: Pending, other: Pending) -> Pending:
     """Return what ONE or OTHER gives."""
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted((*one.entries, *other.entries)):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
     batches: dict[Position, Words] = {}
     for at in (*one.batches, *other.batches):
         mine, theirs = one.batches.get(at), other.batches.get(at)
@@ -686,7 +681,7 @@ def either(topic: Topic, one: Pending, other: Pending) -> Pending:
             batches[at] = mine
         elif theirs is not None and not one.has(rank):
             batches[at] = theirs
-    return Pending(tuple(merged), batches)
+    return Pending(union((*one.entries, *other.entries)), batches)
 
 
 def both(topic: Topic, one: Pending, other: Pending) -> Pending:
