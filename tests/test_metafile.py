@@ -423,3 +423,4 @@ def test_the_pages_that_a_command_walked_are_not_walked_again(cli: Cli, monkeypa
         pytest.raises(pytest.fail.Exception),
     ):  # nobody walked those of the Python interface
         list(check_store(opened))
+    monkeypatch.undo()  # the check behind every test walks them
