@@ -125,10 +125,10 @@ def readledger(
     "bookkeeper readlog",
     examples=["pulsar-admin bookkeeper readlog 0 -l 9 -e 3", "pulsar-admin bookkeeper readlog 1.log -sp 1024 -ep 2048"],
     helps={
-        "msg": "Also the bytes behind the header, digest and all, as text.",
+        "msg": "Also the bytes after the header, digest and all, as text.",
         "ledgerid": "Only this ledger.",
         "entryid": "Only this entry of the ledger.",
-        "startpos": "Only records that end at this offset or behind it.",
+        "startpos": "Only records that end at this offset or after it.",
         "endpos": "Only records that begin at this offset or before it.",
     },
     output=_FORMATTED,
@@ -150,7 +150,7 @@ def readlog(
     given = (-1 if value is None else value for value in (ledgerid, entryid, startpos, endpos))
     selection = shell.Selection(*given)
     if 0 <= selection.end < selection.start:
-        raise InvalidValue("-startpos lies behind -endpos", hint="exchange them")
+        raise InvalidValue("-startpos is after -endpos", hint="exchange them")
     with app.session.read() as txn:
         file = shell.find_file(txn, log, FileKind.ENTRY_LOG, 10)
         _print(app, shell.log_lines(app.store, file, selection, msg))

@@ -66,7 +66,7 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool, accept_unknown_tree:
     "--deleted", is_flag=True, help="Ledgers that a broker deleted: those named, or all that have entries here."
 )
 @click.option(
-    "--extend", is_flag=True, help="Closed ledgers, those named or all, that end in front of acknowledged entries."
+    "--extend", is_flag=True, help="Closed ledgers, those named or all, that end before acknowledged entries."
 )
 @click.option(
     "--to-bookies",

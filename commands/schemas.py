@@ -38,7 +38,7 @@ _OBJECTS = ("AVRO", "JSON", "PROTOBUF", "PROTOBUF_NATIVE")
     output="`version` and `schemaInfo`, with -v what stands in that; with --all-version every version, definitions in base64 and as text.",
     errors=[NothingMatches, InvalidValue, MetadataCorrupt],
     helps={
-        "all_version": "Every version, oldest first, from behind the last deletion.",
+        "all_version": "Every version, oldest first, since the last deletion.",
         "version": "This version; default: the newest.",
     },
 )

@@ -57,8 +57,8 @@ class Shown(Struct, frozen=True):
         "pulsar-admin sql \"select producer, max(publish_time) from messages where topic like '%/orders/%' group by 1\" -o csv",
     ],
     elsewhere=["pulsar-admin sql", "pulsar-admin sql -f questions.sql -o jsonl", "pulsar-admin sql < questions.sql"],
-    output="The rows of each statement. Instants are ISO 8601, bytes hex, numbers beyond 15 digits behind a point text, NaN and Infinity "
-    "text; a column that is there twice gets _1.",
+    output="The rows of each statement. Instants are ISO 8601, bytes are hex; decimals with more than 15 digits, NaN and Infinity are "
+    "text. Duplicate column names get a suffix (_1).",
     errors=[StoreNotFound, NotFound, BadSql, Refused, SourceBusy, EntryCorrupt, LimitExceeded, MissingComponent],
     uses=["spark", "tables", "tz"],
 )

@@ -270,7 +270,7 @@ def test_a_definition_that_says_it_is_parsed_is_not_believed() -> None:
 
 
 def test_bytes_behind_a_value_are_no_value() -> None:
-    with pytest.raises(ValueError, match="2 bytes behind"):
+    with pytest.raises(ValueError, match="2 bytes after"):
         avro_decoder(b'"int"')(b"\x02ab")
 
 

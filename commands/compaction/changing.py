@@ -128,7 +128,7 @@ def attach(app: App, topic: TopicName, ledger: int) -> None:
     """Give a topic a compacted ledger back that it names no more.
 
     A broker's `truncate` drops the compacted view and leaves its ledger to nobody. The __compaction cursor names it
-    again, and stands where it ends: readers of the compacted view get its keys, then what the topic has behind that.
+    again, and stands where it ends: readers of the compacted view get its keys, then what the topic has after that.
     """
     app.change(app.session.topic(topic).compaction().attach(ledger))
 

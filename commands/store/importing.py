@@ -40,7 +40,7 @@ no_index = click.option(
 at_option = click.option(
     "--at",
     type=MOMENT,
-    help="The metadata as of a time, or behind a transaction such as 0x4a1, from ZooKeeper's snapshots and logs.",
+    help="The metadata as of a time, or after a transaction such as 0x4a1, from ZooKeeper's snapshots and logs.",
 )
 
 

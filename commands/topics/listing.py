@@ -56,7 +56,7 @@ def subscription_columns(now_ms: int) -> tuple[Column, ...]:
         Column("OLDEST", "oldest_position", drop=4),
         Column("AGE", lambda row: None if row.oldest_publish_ms is None else now_ms - row.oldest_publish_ms, "age"),
         Column("ACK HOLES", "ack_holes", "number"),
-        Column("ACKED BEHIND", "acknowledged_entries", "number", drop=2),
+        Column("ACKED BEYOND", "acknowledged_entries", "number", drop=2),
         Column("DELAYED", lambda row: row.delayed and row.delayed.entries, "number"),
         Column("NEXT DUE", lambda row: row.delayed and row.delayed.next_due_ms, "time", drop=1),
         Column("TTL", _ttl_text),
@@ -213,7 +213,7 @@ def describe(app: App, selection: TopicSelection, quick: bool) -> None:
     """Show everything known about a topic on one screen.
 
     The age of a backlog is that of its first unacknowledged entry, by publish time. ACK HOLES are gaps before entries
-    that were acknowledged individually; ACKED BEHIND counts those entries. DELAYED entries wait for their time if
+    that were acknowledged individually; ACKED BEYOND counts those entries. DELAYED entries wait for their time if
     delayed delivery is enabled: their headers are read. Policies that are not set are left out: a store does not
     contain a broker's defaults.
     """

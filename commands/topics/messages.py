@@ -394,7 +394,7 @@ _MARK = Column("", lambda row: "" if row.context else "*")
         "pulsar-admin topics search public/default/batched --regex '^.{0,9}[0-9]{2}' -n 1 -C 2",
     ],
     output="One row per message, as `topics read` shows it, in the order of the topics. With -A, -B or -C also those around it, "
-    "and a star in front of what was found (JSON: the others have `context`). What cannot be read, and what is encrypted "
+    "and a star before what was found (JSON: the others have `context`). What cannot be read, and what is encrypted "
     "and may be what is looked for, is counted on stderr and makes the exit code 1.",
     errors=[TopicNotFound, InvalidValue, NothingMatches],
 )

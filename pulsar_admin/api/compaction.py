@@ -40,7 +40,7 @@ class Compaction(Planner):
         self._name = name
 
     def status(self, *, leaked: bool = True) -> CompactionStatus:
-        """Return the horizon, the compacted ledger, what lies behind the horizon (entries, messages, bytes), and ``problems`` in words.
+        """Return the horizon, the compacted ledger, what comes after the horizon (entries, messages, bytes), and ``problems`` in words.
 
         LEAKED: also compacted ledgers that nothing references, which are looked for among all ledgers. Raises TopicNotFound,
         MetadataCorrupt.
@@ -170,7 +170,7 @@ class Compaction(Planner):
         columns: Sequence[str] | None = None,
         limit: int | None = None,
     ) -> Messages:
-        """Return the messages of the view, to be read when they are iterated over: what compaction kept, then what lies behind it.
+        """Return the messages of the view, to be read when they are iterated over: what compaction kept, then what comes after it.
 
         Only those with KEYS, at most LIMIT; COLUMNS as of ``Topic.messages``. Raises InvalidValue.
         """

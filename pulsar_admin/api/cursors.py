@@ -485,7 +485,7 @@ def read_cursors(
 class CursorPlace(Answer, frozen=True):
     """Where the cursor of one topic or partition stands.
 
-    ``mark_delete``: everything through it is acknowledged. ``individually_deleted``: (lower, upper] ranges behind it that are too.
+    ``mark_delete``: everything through it is acknowledged. ``individually_deleted``: (lower, upper] ranges acknowledged after it.
     ``batch_acks``: entry → words of the bit set of its messages that are not yet acknowledged. ``source``: which bytes say so:
     ``metadata``, ``cursor-ledger``, or ``metadata-fallback`` where the cursor ledger is gone. ``backlog_entries`` counts what is
     left, ``backlog_size_bytes`` is the broker's estimate of it. ``stored_mark_delete``: what is stored, where that is ahead of the topic,
@@ -596,7 +596,7 @@ class Cursor(Cursors):
             return cursor_info_text(read_node(reader.txn, path).value, path)
 
     def set_mark_delete(self, position: Place, *, force: bool = False) -> Plan:
-        """Plan the mark-delete at POSITION, in the metadata; entries behind it that are acknowledged stay so.
+        """Plan the mark-delete at POSITION, in the metadata; later entries that are acknowledged stay so.
 
         Raises as ``state``, and LedgerNotFound, EntryNotFound, InvalidValue, and unless FORCE Refused for a cursor of the broker's own.
         """

@@ -117,7 +117,7 @@ class Batches:
 
 
 def first_rows(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """Yield the first LIMIT rows of BATCHES; nothing behind them is read."""
+    """Yield the first LIMIT rows of BATCHES; nothing after them is read."""
     left = limit
     if not left:
         return
@@ -142,7 +142,7 @@ ON_DEMAND = ("topic", "payload", "marker_type", "schema_version", "value", "valu
 class MessageQuery(Struct, frozen=True):
     """Which messages, and which of their columns. ``limit``: of all topics together, or of EACH. ``subscription``: only its backlog.
 
-    ``match``: what is looked for; records have ``before`` messages in front of each, and ``after`` behind it.
+    ``match``: what is looked for; records have ``before`` messages before each, and ``after`` after it.
     ``compacted``: of compacted views, those with one of ``keys`` (none: all). ``entry``: the first message of one entry of each topic.
     """
 

@@ -168,7 +168,7 @@ class Nacks(KeptNacks):
         return self.add(positions, delay, precision_bits=precision_bits, force=force)
 
     def add_holes(self, delay: Delay, *, precision_bits: int | None = None) -> Plan:
-        """Plan tracking the subscription's own acknowledgement holes: what lies in front of individually deleted entries."""
+        """Plan tracking the subscription's own acknowledgement holes: what comes before individually deleted entries."""
         from pulsar_admin.store.model.cursors import read_cursor
         from pulsar_admin.store.nacks.buckets import due_time
         from pulsar_admin.store.nacks.holes import NackedEntries, hole_intervals

@@ -227,7 +227,7 @@ class Recoveries(Planner):
         return self._session.plan(plan_restore, given_ledgers(ledgers))
 
     def extend_ledgers(self, *ledgers: int) -> Plan:
-        """Plan that closed LEDGERS, or all, end behind the last entry that was acknowledged; raises LedgerNotFound, Refused."""
+        """Plan that closed LEDGERS, or all, end after the last entry that was acknowledged; raises LedgerNotFound, Refused."""
         from pulsar_admin.store.recovery.ledgers import plan_extend
 
         return self._session.plan(plan_extend, given_ledgers(ledgers))

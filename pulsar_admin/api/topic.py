@@ -311,7 +311,7 @@ class Topic(TopicPlans):
     def find_by_index(self, index: int) -> IndexFound:
         """Return the entry that covers the message INDEX, which brokers with AppendIndexMetadataInterceptor count from 0 (PIP-70).
 
-        ``position``: with its index in a batch, None where no entry covers INDEX, and ``next_index`` is the least behind it;
+        ``position``: with its index in a batch, None where no entry covers INDEX, and ``next_index`` is the least after it;
         ``indexed``: whether any entry has an index at all. Raises TopicNotFound, MetadataCorrupt.
         """
         from pulsar_admin.store.search.by_index import find_by_index
@@ -337,7 +337,7 @@ class Topic(TopicPlans):
         """Return whose clock is wrong: counts of the topic, ``blame``, and of each producer in ``producers``, the most wrong one first.
 
         Offsets are publish minus broker time in ms, None without broker times; ``future`` and ``late`` count entries off by more
-        than TOLERANCE, ``inversions`` entries before the one in front of them on CLOCK. ``pandas.DataFrame(skew.producers)`` has
+        than TOLERANCE, ``inversions`` entries before the previous one on CLOCK. ``pandas.DataFrame(skew.producers)`` has
         them as columns. Reads the header of every entry. Raises TopicNotFound, InvalidValue.
         """
         from pulsar_admin.api.messages import damaged_texts, missing_texts
@@ -532,7 +532,7 @@ class Topic(TopicPlans):
         return found
 
     def backlog_size(self, position: Place = EARLIEST) -> int:
-        """Return the bytes behind POSITION, estimated as the broker does. Raises TopicNotFound, MetadataCorrupt."""
+        """Return the bytes after POSITION, estimated as the broker does. Raises TopicNotFound, MetadataCorrupt."""
         from pulsar_admin.store.model.cursors import backlog_size_bytes
 
         place = position_of(position)
@@ -541,7 +541,7 @@ class Topic(TopicPlans):
         return topic.total_size_bytes if place == EARLIEST else backlog_size_bytes(topic, place)
 
     def schemas(self) -> tuple[SchemaVersion, ...]:
-        """Return the versions of its schema, oldest first, from behind the last that was deleted; raises MetadataCorrupt, EntryCorrupt."""
+        """Return the versions of its schema, oldest first, since the last deletion; raises MetadataCorrupt, EntryCorrupt."""
 
         return read_versions(self._session, self._name)
 

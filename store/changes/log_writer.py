@@ -497,7 +497,7 @@ def append_ledgers(
     managed = closed_ledgers(read_topic(txn, name), now_ms) if there else ManagedLedger()
     if managed.ledgers and managed.ledgers[-1].ledger_id >= infos[0].ledger_id:
         raise Refused(
-            f"{name} ends with ledger {managed.ledgers[-1].ledger_id}: ledger {infos[0].ledger_id} cannot come behind it",
+            f"{name} ends with ledger {managed.ledgers[-1].ledger_id}: ledger {infos[0].ledger_id} cannot come after it",
             hint="let the ledgers get new ids: leave --keep-ledger-ids away",
         )
     more = {**managed.properties, **properties}

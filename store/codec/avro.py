@@ -98,7 +98,7 @@ def _decode(writer: Schema, reader: Schema, is_recursive: bool, data: bytes) -> 
     except SchemaResolutionError as error:
         raise ValueError(f"it does not fit the newest version: {reason_of(error)}") from error
     if stream.tell() != len(data):
-        raise ValueError(f"{len(data) - stream.tell()} bytes behind the value")
+        raise ValueError(f"{len(data) - stream.tell()} bytes after the value")
     return value
 
 

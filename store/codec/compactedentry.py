@@ -33,7 +33,7 @@ def decode_compacted_entry(payload: bytes | memoryview, where: str) -> Compacted
     begin, end = _sized(view, id_end, where)
     if end != len(view):
         raise EntryCorrupt(
-            f"{where}: {len(view) - end} bytes behind the compacted entry", where=where, expected=end, found=len(view)
+            f"{where}: {len(view) - end} bytes after the compacted entry", where=where, expected=end, found=len(view)
         )
     message_id = parse_protobuf(MessageIdData, view[id_begin:id_end], where, EntryCorrupt)
     return CompactedEntry(Position(message_id.ledgerId, message_id.entryId), message_id, view[begin:end])

@@ -316,7 +316,7 @@ def _parse_message(version: int, rest: bytes, where: str) -> LedgerMetadataForma
         size = reader.varint()
         packed = reader.take(size)
         if reader.remaining:
-            raise MetadataCorrupt.expected(where, "bytes behind the metadata", 0, reader.remaining)
+            raise MetadataCorrupt.expected(where, "bytes after the metadata", 0, reader.remaining)
     return parse_protobuf(LedgerMetadataFormat, packed, where, MetadataCorrupt)
 
 

@@ -126,7 +126,7 @@ def iter_block_entries(raw: bytes | memoryview, first_entry_id: int, where: str)
     rest = bytes(reader.take(reader.remaining))
     if rest != (_PADDING * (len(rest) // 4 + 1))[: len(rest)]:
         raise EntryLogCorrupt(
-            f"{where} + {len(view) - len(rest):#x}: behind entry {entry_id - 1} is neither another nor padding",
+            f"{where} + {len(view) - len(rest):#x}: after entry {entry_id - 1} comes neither another entry nor padding",
             hint=_HINT,
             where=where,
         )

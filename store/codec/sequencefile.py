@@ -63,7 +63,7 @@ def iter_map_file(raw: bytes | memoryview, where: str) -> Iterator[tuple[int, by
             if form.blocks:
                 yield from _block(reader, where, at)
         elif form.blocks:
-            raise _corrupt(where, at, "no mark in front of a block")
+            raise _corrupt(where, at, "no mark before a block")
         else:
             yield _record(reader, form, size, where, at)
 

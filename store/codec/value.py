@@ -80,7 +80,7 @@ def split_pair(data: bytes) -> tuple[bytes | None, bytes | None]:
         parts.append(None if size < 0 else data[at : at + size])
         at += max(size, 0)
     if at != len(data):
-        raise ValueError(f"{len(data) - at} bytes behind its two parts")
+        raise ValueError(f"{len(data) - at} bytes after its two parts")
     return parts[0], parts[1]
 
 

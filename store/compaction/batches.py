@@ -180,7 +180,7 @@ class MessageSource(Struct):
             place, before = (Position(int(ledgers[at]), int(ids[at])) for at in (index + 1, index))
             self._note(
                 EntryCorrupt(
-                    f"{where}: {place} comes behind {before}",
+                    f"{where}: {place} comes after {before}, out of order",
                     hint="compact the topic from its own entries with --from-start, or without this one with --skip-damaged",
                     where=where,
                 )

@@ -235,7 +235,7 @@ def why_unread(head: EntryHead, transactions: Transactions | None) -> str:
     """Return why readers do not get an entry; empty when they do."""
     first_open = None if transactions is None else transactions.first_open
     if first_open is not None and head.position >= first_open:
-        return f"at or behind {first_open}, where a transaction is open"
+        return f"at or after {first_open}, where a transaction is open"
     if is_marker(head.metadata):
         return f"a marker of type {head.metadata.marker_type}"
     found = transaction_id(head.metadata)

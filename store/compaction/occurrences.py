@@ -203,7 +203,7 @@ def _is_disputed(one: _Found) -> bool:
 
 
 def _why_behind(one: _Found, fate: str, latest: _Found | None, floor: Position | None) -> str:
-    behind = "never compacted" if floor is None else f"behind the horizon {floor}"
+    behind = "never compacted" if floor is None else f"after the horizon {floor}"
     if fate == KEPT:
         return f"{behind}; the next compaction keeps it, the latest value"
     if fate == TOMBSTONE:

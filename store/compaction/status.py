@@ -127,7 +127,7 @@ def _cursor_problems(topic: Topic, cursor: Cursor | None) -> Iterator[str]:
         and stored.entry_id >= 0
         and stored > topic.last_confirmed
     ):
-        yield f"__compaction stands at {stored}, behind the end of the topic ({topic.last_confirmed})"
+        yield f"__compaction is at {stored}, after the end of the topic ({topic.last_confirmed})"
     if cursor.state.ranges:
         yield "__compaction has individually deleted entries: compaction only moves its mark"
 
@@ -156,7 +156,7 @@ def _ledger_facts(
     if unread:
         problems.append(
             f"the compacted ledger {ledger_id} was closed at entry {ledger.last_entry_id}: "
-            f"{counted(unread, 'entry', 'entries')} behind that, which readers do not get; compaction verify names what they miss"
+            f"{counted(unread, 'entry', 'entries')} after it, which readers do not get; compaction verify names what they miss"
         )
     compacted_to, problem = _compacted_to(reader, topic, ledger, horizon)
     problems += [problem] if problem else []

@@ -193,7 +193,7 @@ class _Comparison:
             for index in range(len(batch.rows)):
                 place = batch.position(index)
                 if place <= before:
-                    self._found.add(ORDER, place, f"entry {place} comes behind {before}")
+                    self._found.add(ORDER, place, f"entry {place} comes after {before}, out of order")
                     continue
                 before = place
                 entry = _Entry(batch, index, place)

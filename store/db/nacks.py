@@ -127,7 +127,7 @@ def decode_bucket_row(key: bytes, value: bytes | memoryview) -> BitMap64:
     if bits or topic_size or not entries or len(entry_ids) != entries or entry_ids.max() > LONG_MAX:
         raise _damaged(key, f"{len(entry_ids)} entries, {entries} expected")
     if len(entry_ids.serialize()) != len(body):
-        raise _damaged(key, "bytes behind the bitmap")
+        raise _damaged(key, "bytes after the bitmap")
     return entry_ids
 
 

@@ -156,7 +156,7 @@ class _Copying:
             if here < ledger.entries:
                 lost = counted(ledger.entries - here, "entry", "entries")
                 raise Refused(
-                    f"{name}: {lost} of ledger {ledger.ledger_id} are in no file of {self._request.source}: positions behind would move",
+                    f"{name}: {lost} of ledger {ledger.ledger_id} are in no file of {self._request.source}: later positions would shift",
                     hint="copy from a store of all bookies; or dump what is here: pulsar-admin topics dump "
                     f"{shell_word(name)} --level entries --directory DIR",
                     topic=str(name),

@@ -233,7 +233,7 @@ def _part(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo] | None) -> Chang
 def _warnings(txn: Txn, found: list[LoadedTopic], options: LoadOptions) -> Iterator[str]:
     for topic in found:
         if topic.gaps and not options.keep_ids:
-            yield f"{topic.name}: {counted(topic.gaps, 'entry is', 'entries are')} missing in the dump; what stood behind moved up"
+            yield f"{topic.name}: {counted(topic.gaps, 'entry is', 'entries are')} missing in the dump; later entries moved up"
     for namespace in sorted({topic.name.namespace for topic in found}):
         if find_node(txn, namespace.policies_path) is None:
             yield f"{namespace} has no policies here: a broker serves its topics only when the namespace exists"

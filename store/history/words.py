@@ -196,7 +196,7 @@ def _cursor_words(before: CursorInfo | None, now: CursorInfo) -> Iterator[str]:
 def _place(cursor: CursorInfo) -> str:
     if cursor.cursors_ledger_id != NO_CURSOR_LEDGER:
         return f"its position is in ledger {cursor.cursors_ledger_id}"
-    holes = f", {counted(len(cursor.ranges), 'range')} acknowledged behind it" if cursor.ranges else ""
+    holes = f", {counted(len(cursor.ranges), 'range')} acknowledged after it" if cursor.ranges else ""
     return f"mark-delete {cursor.mark_delete}{holes}"
 
 

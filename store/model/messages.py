@@ -602,7 +602,7 @@ class Window(Struct, frozen=True):
         """Return it; raises InvalidValue when it ends before it begins: start and end are the wrong way round."""
         check_times(self.start_ms, self.end_ms)
         if self.last < self.first != LATEST:
-            raise InvalidValue(f"{self.last} lies in front of {self.first}", hint="swap start and end")
+            raise InvalidValue(f"{self.last} is before {self.first}", hint="swap start and end")
         return self
 
     @property

@@ -202,7 +202,7 @@ def decode_bitmap(raw: bytes) -> BitMap64:
     except (ValueError, IndexError) as error:
         raise _corrupt(str(error) or "no bitmap", len(raw)) from error
     if not bitmap or len(bitmap.serialize()) != len(raw):
-        raise _corrupt("an empty bitmap, or bytes behind it", len(raw))
+        raise _corrupt("an empty bitmap, or bytes after it", len(raw))
     return bitmap
 
 

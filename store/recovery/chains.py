@@ -353,7 +353,7 @@ def _judge(
     if a.index is not None and b.index is not None and a.index[2] in (b.index[0], b.index[1] - 1):
         # Where a producer was alone on its topic, its numbers are the index: of another topic, too, so that says nothing more.
         index = any(a.producers[one].last != a.index[2] for one in steady if one not in names.twins)
-        said += [f"the broker's index goes on behind {a.index[2]}"] if index else []
+        said += [f"the broker's index continues after {a.index[2]}"] if index else []
     given = [one for one in good if names.is_given(one)]
     if given:
         said.append(f"a broker gave the name {given[0]}, and its numbers are in no other ledger")

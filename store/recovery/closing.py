@@ -176,8 +176,8 @@ class MadeLedger(Struct, frozen=True):
         found = []
         if self.behind:
             found.append(
-                f"ledger {self.ledger_id} ends in front of entry {self.entries}, which no file has:"
-                f" {counted(self.behind, 'entry')} behind it are left out"
+                f"ledger {self.ledger_id} ends before entry {self.entries}, which no file has:"
+                f" {counted(self.behind, 'entry')} after it are left out"
             )
         if self.astray:
             found.append(

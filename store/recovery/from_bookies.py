@@ -233,7 +233,7 @@ class _MadeOfBookies(Remade, kw_only=True):
         if lost:
             yield f"{counted(lost, 'entry', 'entries')} before the ends of ledgers are on no bookie of this store"
         if behind:
-            yield f"{counted(behind, 'entry', 'entries')} lie behind a gap, where BookKeeper's recovery ends a ledger: nothing reads them"
+            yield f"{counted(behind, 'entry', 'entries')} come after a gap, where BookKeeper's recovery ends a ledger: nothing reads them"
         keys = read_master_keys(self.sources.reader.txn)
         if keys.locked:
             yield (

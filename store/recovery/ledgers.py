@@ -162,7 +162,7 @@ def lost_text(found: Returning) -> str:
     gaps = listed(str(first) if first == last else f"{first}..{last}" for first, last in found.gaps)
     text = f"ledger {found.ledger_id}: {noun} {gaps} {verb} in no file"
     if found.behind:
-        text += f"; {counted(found.behind, 'entry')} behind them {plural(found.behind, 'is', 'are')} left out"
+        text += f"; {counted(found.behind, 'entry')} after them {plural(found.behind, 'is', 'are')} left out"
     return text
 
 
@@ -368,7 +368,7 @@ def plan_extend(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> 
     found = list(iter_behind(reader, ledger_ids))
     if not found:
         what = f"ledger {ledger_ids[0]}" if len(ledger_ids) == 1 else "any ledger of a topic"
-        raise LedgerNotFound(f"no entry lies behind the end of {what}", hint="see: pulsar-admin ledgers list")
+        raise LedgerNotFound(f"no entry comes after the end of {what}", hint="see: pulsar-admin ledgers list")
     steps: list[Step] = []
     parts: list[ChangePart] = []
     warnings: list[str] = []
@@ -382,7 +382,7 @@ def plan_extend(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> 
             parts.append(ChangePart(resource=f"ledger {one.ledger_id}", before=before, after=after))
     if not steps:
         raise Refused(
-            "no entry behind an end was acknowledged: " + "; ".join(warnings), hint="there is nothing to extend"
+            "no entry after an end was acknowledged: " + "; ".join(warnings), hint="there is nothing to extend"
         )
     steps += [_listed_step(reader, name, some, now_ms) for name, some in topics.items()]
     return Plan(COMMAND, reader.txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
@@ -416,7 +416,7 @@ def _behind_texts(reader: EntryReader, found: Behind) -> Iterator[str]:
     if found.entries:
         proven, were = max(found.proven - found.first + 1, 0), plural(found.entries, "was", "were")
         yield (
-            f"{where}: {counted(found.entries, 'entry')} behind its end {were} acknowledged: {proven:,} by a later entry,"
+            f"{where}: {counted(found.entries, 'entry')} after its end {were} acknowledged: {proven:,} by a later entry,"
             f" {found.entries - proven:,} by copies on as many bookies as the ack quorum"
         )
         topic, behind = read_topic(reader.txn, found.topic), Position(found.ledger_id + 1, -1)
@@ -653,7 +653,7 @@ def _repointed_part(found: _Repointed, ledger_id: int) -> ChangePart:
     if found.before.state is not found.after.state:
         warnings.append(
             f"ledger {ledger_id} is closed at its last entry that is here, {found.after.last_entry_id}: what bookies that are gone may have"
-            " had behind it is lost"
+            " had after it is lost"
         )
     return ChangePart(
         resource=f"ledger {ledger_id}",

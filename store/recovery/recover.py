@@ -291,7 +291,7 @@ _NAMED = 10
 _METADATA = "the metadata"
 _BY_KEY = (("ledgers", "topics"), ("partitions", "partitionedTopics"), ("schemaVersions", "schemas"))
 _KINDS = ("topics", "partitionedTopics", "subscriptions", "schemas", "namespaces", "others")
-_AGAIN = "{} of entries are younger than any that is listed: run the same again behind this, for level B"
+_AGAIN = "{} of entries are younger than any that is listed: run the same command again after this one, for level B"
 NEXT = (
     "look at it with: pulsar-admin store check; then give it to ZooKeeper, which must not run: pulsar-admin store export"
     " zookeeper-snapshot DIR, where brokers and bookies start last"

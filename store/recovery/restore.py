@@ -629,7 +629,7 @@ class Restoring(Struct, frozen=True):
         first = 0 if self.asked.copy else next(referenced, len(ids))
         if self.asked.copy and find_node(reader.txn, target.path) is not None:
             raise Refused(
-                f"{target} is there: copies would come behind its messages",
+                f"{target} exists: copies would come after its messages",
                 hint="bring them back beside it, without --in-place",
                 topic=str(target),
             )

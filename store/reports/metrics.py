@@ -262,5 +262,5 @@ def _of_compaction(reader: EntryReader, rows: _Rows) -> Iterator[Metric]:
         since = extent_of(reader.txn, topic, ((place, topic.number_of_entries),))
         entries.append(((("topic", name),), since.entries))
         sizes.append(((("topic", name),), since.bytes))
-    yield _metric("compaction_lag_entries", "Entries behind the last compaction of the topic.", entries)
-    yield _metric("compaction_lag_bytes", "Payload bytes behind the last compaction of the topic.", sizes)
+    yield _metric("compaction_lag_entries", "Entries after the last compaction of the topic.", entries)
+    yield _metric("compaction_lag_bytes", "Payload bytes after the last compaction of the topic.", sizes)

@@ -213,7 +213,7 @@ BOOKIE_RULES = (
         "entry-log-missing",
         Severity.CRITICAL,
         "An entry log that a bookie's index names is not there",
-        "The index leads entries of ledgers that live to the log. Journals may still have them, but in front of the mark from which a"
+        "The index leads entries of ledgers that live to the log. Journals may still have them, but before the mark from which a"
         " start reads. Critical where clients get no other copy, else a warning.",
         "The bookie answers with an I/O error, and the client asks the other bookies of the entry. Where none has it the reader is"
         " stuck, and a ledger that was not closed cannot be recovered.",
@@ -244,7 +244,7 @@ BOOKIE_RULES = (
         Severity.CRITICAL,
         "A bookie has entries that it does not serve",
         "Its entry logs have them and its index has no row of them: a part of the index is lost, or is an older one. Or its journals"
-        " alone have them, in front of the mark: an entry log, or a part of it, is lost. In both cases no start reads them again.",
+        " alone have them, before the mark: an entry log, or a part of it, is lost. In both cases no start reads them again.",
         f"It answers that it has no such entry. {_ASKED}",
         "pulsar-admin store salvage {disks}",
         "Salvage the bookie while it is stopped, which makes its index again and writes what only journals have into an entry log,"

@@ -64,7 +64,7 @@ INDEX_ROWS_WRONG: Rule[Any] = Rule(
     "A bookie's index leads entries to records of others",
     "Rows of its `locations` lead to bytes in its entry logs that are no record of their entry: the index is of other logs, or damaged. A"
     " deep check alone reads every row. Critical where clients get no other copy, else a warning.",
-    "The bookie compares the ids in front of what it reads and answers with an I/O error; the client asks the other bookies of the entry."
+    "The bookie compares the ids at the start of what it reads and answers with an I/O error; clients ask the other bookies of the entry."
     " Where none has it the reader is stuck.",
     "pulsar-admin store salvage {disks}",
     "Salvage the bookie while it is stopped, which makes its index again, then run `store refresh`. Until then `store index --rebuild`"

@@ -179,7 +179,7 @@ LEDGER_RULES = (
         "The compaction cursor lost the property that names the compacted ledger, as `topics truncate` of a 4.0 broker leaves it.",
         "Serves readers of the compacted view only what is in the topic's own ledgers. Nobody deletes the compacted ledger.",
         "pulsar-admin compaction attach {topic} {ledgerId}",
-        "Let the topic name it again: readers get its keys, then what the topic has behind it. A key that was changed behind it in"
+        "Let the topic name it again: readers get its keys, then what the topic has after it. A key that was changed after it in"
         " ledgers that are gone has its old value again.",
         "Compact a topic to its end before truncating it, and read the view from another topic afterwards.",
         holds=_detached_views,

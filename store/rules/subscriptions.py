@@ -145,7 +145,7 @@ def _compaction(facts: SubscriptionFacts) -> Iterator[Evidence]:
         yield Evidence(
             facts.where,
             f"{cursor.name} is the horizon of compaction, {cursor.mark_delete}: it moves only when compaction runs, and holds back the "
-            f"{_entries(left)} behind it until then.",
+            f"{_entries(left)} after it until then.",
             {"horizon": str(cursor.mark_delete), "entries": left},
         )
 
@@ -277,10 +277,11 @@ def _ack_holes(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if not holes or oldest is None:
         return
     behind, left = facts.acknowledged_entries, facts.hole_entries
+    later = counted(behind, "later entry", "later entries")
     spans = [_span(topic.at_rank(start), topic.at_rank(end - 1)) for start, end in holes]
     yield Evidence(
         facts.where,
-        f"Stuck behind {oldest}{_said(facts)}: it is not acknowledged, and {_entries(behind)} behind it {plural(behind, 'is', 'are')}. "
+        f"Stuck at {oldest}{_said(facts)}: it is not acknowledged, but {later} {plural(behind, 'is', 'are')}. "
         f"{counted(len(holes), 'hole')} of {_entries(left)} in all: {listed(spans, _HOLES)}.",
         {
             "holes": len(holes),
@@ -305,7 +306,7 @@ def _ranges_limit(facts: SubscriptionFacts) -> Iterator[Evidence]:
         yield Evidence(
             facts.where,
             f"{facts.cursor.name} stores {count:,} ranges of acknowledgements. A broker keeps {RANGES_MAX:,} unless "
-            "managedLedgerMaxUnackedRangesToPersist says more: what was acknowledged behind them comes again when it restarts.",
+            "managedLedgerMaxUnackedRangesToPersist says more: what was acknowledged after them is redelivered when it restarts.",
             {"ranges": count, "limit": RANGES_MAX},
         )
 
@@ -338,7 +339,7 @@ def _open_transaction(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Ev
     yield Evidence(
         facts.where,
         f"{'Nothing is given' if is_next else 'Messages are given up to there, and nothing more'}: {first} is of transaction {txn}, "
-        f"which is open{since}, and a broker reads only what is in front of it{others if len(buffer.first) > 1 else ''}.",
+        f"which is open{since}, and a broker reads only what comes before it{others if len(buffer.first) > 1 else ''}.",
         {"transaction": str(txn), "first": str(first), "open": len(buffer.first), "oldest": str(oldest)},
         "" if known is None else f"pulsar-admin transactions transaction-metadata -m {txn.most} -l {txn.least}",
     )
@@ -501,12 +502,12 @@ def _quota(facts: SubscriptionFacts, *, is_reached: bool) -> Iterator[Evidence]:
         verdict = f"is reached, so {does}" if is_reached else f"is not reached; at the limit {does}"
         figures: Mapping[str, object]
         if state.is_size:
-            text = f"{state.used:,} of {counted(state.limit, 'byte')} behind {state.slowest}, the slowest cursor"
+            text = f"{state.used:,} of {counted(state.limit, 'byte')} after {state.slowest}, the slowest cursor"
             figures = {"backlogSize": state.used, "limitSize": state.limit}
         else:
             closed = "is still open" if state.closed_ms is None else f"was closed {format_age_ms(state.used)} ago"
             text = (
-                f"the ledger with the first message behind {state.slowest}, by which a broker judges, {closed}; the limit is "
+                f"the ledger with the first message after {state.slowest}, by which a broker judges, {closed}; the limit is "
                 f"{format_age_ms(state.limit)}"
             )
             figures = {"closed": state.closed_ms, "limitTime": state.quota.limit_time_seconds}
@@ -607,13 +608,13 @@ STOPPING_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         "lost-entries", _CRITICAL, "the entry to be given next is lost: a broker gets no further", partial(_lost, is_next=True),
     ),
     _row(
-        "open-transaction", _WARNING, "the entry to be given next is of a transaction that is open, or behind one",
+        "open-transaction", _WARNING, "the entry to be given next belongs to an open transaction, or comes after one",
         partial(_open_transaction, is_next=True), _BUFFER,
     ),
     _row(
         "delayed", _NOTE, "the oldest entry that is not acknowledged waits for its time", partial(_delayed, is_next=True), _STATUS,
     ),
-    _row("ack-holes", _NOTE, "entries behind the oldest one are acknowledged, it is not", _ack_holes),
+    _row("ack-holes", _NOTE, "the oldest entry is not acknowledged, later ones are", _ack_holes),
     _row("unreadable", _CRITICAL, "the oldest entry that is not acknowledged cannot be read", _unreadable),
     _row(
         "compaction", _NOTE, "it is compaction's cursor, which moves when compaction runs", _compaction,

@@ -74,9 +74,9 @@ LEDGER_LIST_DIFFERS: Rule[Any] = Rule(
     Severity.WARNING,
     "A topic's list and BookKeeper count a ledger differently",
     "The number of entries or bytes of a closed ledger differs between them.",
-    "Trusts its own list for closed ledgers: entries behind the smaller count are not delivered.",
+    "Trusts its own list for closed ledgers: entries after the smaller count are not delivered.",
     "pulsar-admin ledgers info {ledgerId}",
-    "Look at the end of the ledger. Where entries lie behind it, `ledgers restore LEDGER --extend` proves that it is too early, and "
+    "Look at the end of the ledger. Where entries come after it, `ledgers restore LEDGER --extend` proves that it is too early, and "
     "moves it; else nothing has to be done as long as the entries that the list counts are there.",
     "See bookkeeper#4812.",
 )
@@ -125,7 +125,7 @@ COMPACTED_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
     Severity.CRITICAL,
     "A compacted ledger has lost its BookKeeper metadata",
     "The `__compaction` cursor names a compacted ledger that no broker can open.",
-    "Readers of the compacted view wait. Where nothing is behind the view, a reader that asks for its last message gets an error, and"
+    "Readers of the compacted view wait. Where nothing comes after the view, a reader that asks for its last message gets an error, and"
     " compaction ends with it; else compaction waits, too.",
     "pulsar-admin ledgers restore {ledgerId}",
     "If its entries are gone, use `compaction run --from-start` or `ledgers forget`.",

@@ -81,7 +81,7 @@ def _ttl_blocked(facts: TopicFacts) -> Iterator[Evidence]:
         yield Evidence(
             subscription.where,
             f"its first unacknowledged message {future.first} is from {shown_time(future.first_ms)}: a TTL of"
-            f" {format_duration_ms(ttl.seconds * 1000)} expires nothing behind it while its ledger is open",
+            f" {format_duration_ms(ttl.seconds * 1000)} expires nothing after it while its ledger is open",
             {
                 **_of(subscription),
                 "position": str(future.first),
@@ -171,7 +171,7 @@ def _hole_pins_ledgers(facts: TopicFacts) -> Iterator[Evidence]:
         size = sum(ledger.size_bytes for ledger in free)
         yield Evidence(
             f"{topic.name} {slowest}",
-            f"message {first} is not acknowledged: {counted(len(free), 'ledger')} behind it of {counted(size, 'byte')}"
+            f"message {first} is not acknowledged: {counted(len(free), 'ledger')} after it of {counted(size, 'byte')}"
             " that every subscription has acknowledged cannot go",
             {
                 "topic": facts.where,
@@ -276,7 +276,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         " The evidence names the producers if the topic is small enough to be read, or with `--deep`. A note where every entry has a"
         " broker's time, by which brokers then search and expire.",
         "Searches and resets by time bisect, and land in the wrong place. If entries have no broker time, messages"
-        " from the future do not expire. Messages behind them in the same ledger do not expire either, until the "
+        " from the future do not expire. Messages after them in the same ledger do not expire either, until the "
         "ledger is closed and older than the TTL.",
         "pulsar-admin topics skew {topic}",
         "Find the producer and set its clock. `topics find-by-time` and `topics reset-cursor` here are exact on "
@@ -307,7 +307,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         "A ledger was closed at a time in the future",
         "The time at which a broker closed a ledger is after now: the broker's clock was wrong, or `--now` is.",
         "Retention by time, and the TTL's shortcut for closed ledgers, use that time. The ledger and everything "
-        "behind it stay until then, and for the retention time after it.",
+        "after it stay until then, and for the retention time after it.",
         "pulsar-admin topics stats-internal {topic}",
         "Set the brokers' clocks. To free the disk before that time, use `topics truncate`, if every subscription "
         "may lose the ledger.",
@@ -321,11 +321,11 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         Severity.WARNING,
         "A message from the future keeps a TTL from expiring anything",
         "The first unacknowledged message of a subscription is dated after now, and a TTL is in force.",
-        "Looks at the first unacknowledged entry first. It has not expired, so nothing behind it does, until its "
+        "Looks at the first unacknowledged entry first. It has not expired, so nothing after it does, until its "
         "ledger has been closed for longer than the TTL or its own time has come.",
         "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
         "Look at the message. The TTL works again when its time has come, or once its ledger is old. `topics skip -n 1` drops the "
-        "message; `topics expire -t AGE` drops exactly what is older behind it.",
+        "message; `topics expire -t AGE` drops exactly what is older after it.",
         _CLOCKS,
         holds=_ttl_blocked,
         scope="use",
@@ -368,8 +368,8 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         "ack-hole-pins-ledgers",
         Severity.NOTE,
         "One unacknowledged message keeps ledgers that everybody has consumed",
-        "Every subscription has acknowledged whole ledgers behind the slowest subscription's position, but a hole "
-        "in front of them prevents their deletion. A warning from 100 MiB on.",
+        "Every subscription has acknowledged whole ledgers after the slowest subscription's position, but an "
+        "unacknowledged entry before them prevents their deletion. A warning from 100 MiB on.",
         "Trims the list of ledgers from its beginning, up to the ledger of the slowest mark-delete position. It "
         "never removes one from the middle.",
         "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
@@ -414,7 +414,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         Severity.NOTE,
         "A compaction that is never repeated keeps ledgers",
         "The topic was compacted once, and no threshold compacts it again. The `__compaction` cursor keeps every "
-        "ledger behind its horizon, although all subscriptions have left them. A warning from 100 MiB on.",
+        "ledger after its horizon, although all subscriptions have left them. A warning from 100 MiB on.",
         "Treats `__compaction` like any durable cursor when it trims. Without a threshold, it compacts only on "
         "request.",
         "pulsar-admin compaction run {topic}",

@@ -228,7 +228,7 @@ def _check_columns(asked: StructType, found: StructType) -> None:
         if ask.dataType != have.dataType:
             raise InvalidValue(
                 f"column {ask.name} is {have.dataType.simpleString()}, not {ask.dataType.simpleString()}",
-                hint=f"name it {have.dataType.simpleString()} in the schema, and cast it behind",
+                hint=f"name it {have.dataType.simpleString()} in the schema, and cast it afterwards",
             )
         if not ask.nullable:
             raise InvalidValue(f"column {ask.name} may be null", hint="leave NOT NULL out of the schema")

@@ -436,7 +436,7 @@ def _ranks(reader: EntryReader, topic: Topic, read: ConnectorRead) -> tuple[int,
     first = 0 if start in (None, EARLIEST) else _rank(reader, topic, start)
     last = entries if end in (None, LATEST) else _rank(reader, topic, end)
     if first > last:
-        said = f"{topic.name}: the end, {topic.at_rank(last)}, lies in front of the start, {topic.at_rank(first)}"
+        said = f"{topic.name}: the end, {topic.at_rank(last)}, is before the start, {topic.at_rank(first)}"
         if read.fail:
             raise InvalidValue(said, hint="swap them, or set failOnDataLoss to false: then nothing is read")
         warn(f"pulsar_entries: {said}: nothing of it is read, as failOnDataLoss is false", stacklevel=2)

@@ -244,6 +244,6 @@ def _why(
     probe = misled[0]
     shown = "unreadable" if probe.time_ms is None else format_time_ms(probe.time_ms)
     return (
-        f"the clock runs backwards: probe {probe.position} lies behind the answer but is stamped {shown}, before the time asked for, "
-        f"so the broker searched on behind it ({len(misled)} of {counted(len(search.probes), 'probe')} misled it)"
+        f"the clock runs backwards: probe {probe.position} comes after the answer but is stamped {shown}, before the time asked for, "
+        f"so the broker continued its search after it ({len(misled)} of {counted(len(search.probes), 'probe')} misled it)"
     )

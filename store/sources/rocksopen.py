@@ -148,7 +148,7 @@ def _flaws_text(log: Path, flaws: Counter[Flaw]) -> str:
     if not flaws[Flaw.DAMAGED]:
         return f"{log}: the write-ahead log ends within a record: that change is lost, and any after it"
     places = counted(flaws[Flaw.DAMAGED], "damaged place")
-    return f"{log}: {places} in the write-ahead log: the changes there are lost, those behind were read"
+    return f"{log}: {places} in the write-ahead log: the changes there are lost, later ones were read"
 
 
 def _write_whole_records(log: Path, links: Path) -> None:

@@ -350,7 +350,7 @@ def _find_snapshots(servers: Iterable[ServerFiles], problems: list[str], until: 
     if late is None or until is None or oldest <= 1:
         return _Snapshots(0, None, tuple(damaged))
     seen = f"the snapshot of {late[0]:#x} has seen transaction {late[1].newest_zxid:#x}, and no older one is here"
-    problems.append(f"{seen}: what was written behind {until:#x} may show")
+    problems.append(f"{seen}: what was written after {until:#x} may show")
     return _Snapshots(*late, tuple(damaged))
 
 
@@ -540,7 +540,7 @@ class Replay:
             elif bad is None or bad[0] != file:
                 notes.not_needed.append(f"{_bad_text(file, header)}; other files have what its records changed")
         if bad is not None and not bad[1].unfinished:
-            self._problems.append(f"{_bad_text(*bad)}; what stood there and behind it is lost")
+            self._problems.append(f"{_bad_text(*bad)}; what was there and after it is lost")
         elif bad is not None:
             notes.log_ends.append(f"{_bad_text(*bad)}: the last transaction was being written, or damage begins there")
         for server in servers:

@@ -42,7 +42,7 @@ def test_lost_ledgers_are_mended(tmp_path: Path, damages_stores: None) -> None:
         store.undo(change.number)
         with pytest.raises(pa.Refused, match="is whole"):
             store.forget_ledgers(18, 9)
-        with pytest.raises(pa.LedgerNotFound, match="behind the end of ledger 9"):
+        with pytest.raises(pa.LedgerNotFound, match="after the end of ledger 9"):
             store.extend_ledgers(9)
         store.apply(store.ledger(18).forget())
         assert store.missing() == ()

@@ -47,7 +47,7 @@ def test_cut_anywhere(size: int) -> None:
 
 
 def test_bytes_behind_the_entry() -> None:
-    with pytest.raises(EntryCorrupt, match="1 bytes behind"):
+    with pytest.raises(EntryCorrupt, match="1 bytes after"):
         decode_compacted_entry(VECTOR_6 + b"\0", "77:0")
 
 

@@ -110,7 +110,7 @@ def test_reasons(readers: dict[str, EntryReader]) -> None:
         "83:20 is later",
         "a null value; 83:20 is later",
         "the latest value up to the horizon 84:9; the next compaction drops it: 84:14 is later",
-        "behind the horizon 84:9; the next compaction keeps it, the latest value",
+        "after the horizon 84:9; the next compaction keeps it, the latest value",
     ]
     assert UNCOMMITTED not in {row.fate for row in rows}
 

@@ -562,8 +562,8 @@ def _wrong(**fields: Any) -> bytes:
         ([_OLD, _wrong(count=-5)], "a batch of -5: 0 is out of range"),
         ([_OLD, _wrong(indexes=[2])], "a batch of 3 messages that lists 1 does not hold them"),
         ([_OLD, _wrong(indexes=[0, 1, 2])], "a batch of 3 messages that lists 3 does not hold them"),
-        ([_wrong(), _OLD], "77:1: 10:0 comes behind 10:2"),
-        ([_OLD, _OLD], "77:1: 10:0 comes behind 10:0"),
+        ([_wrong(), _OLD], "77:1: 10:0 comes after 10:2"),
+        ([_OLD, _OLD], "77:1: 10:0 comes after 10:0"),
         ([b"\x00\x00\x00\x09nothing", _OLD], "11 bytes, its framing asks for 13"),
     ],
 )

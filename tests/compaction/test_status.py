@@ -53,7 +53,7 @@ def test_as_it_should_be(tmp_path: Path) -> None:
             {"horizon": Position(10, 6), "compacted_to": Position(10, 2)},
             "is ahead: it stands at 10:6, its ledger is compacted to 10:4",
         ),
-        ({"horizon": Position(10, 12)}, "stands at 10:12, behind the end of the topic"),
+        ({"horizon": Position(10, 12)}, "is at 10:12, after the end of the topic"),
         ({"claims": "persistent://public/default/u"}, "names ledger 77, the compacted ledger of persistent://public"),
         ({"lost": (0,)}, "the compacted ledger 77 lacks 1 of its 1 entry: lost or damaged"),
         ({"listed": False}, "the compacted ledger 77 is gone"),

@@ -73,7 +73,7 @@ def test_a_snapshot_that_saw_later_transactions_is_not_the_base(unpacked: Path, 
     (folder / "log.1").unlink()
     problems: list[str] = []
     read_tree_at(servers(folder), Moment(zxid=0x420), problems)
-    assert "what was written behind 0x420 may show" in problems[0]
+    assert "what was written after 0x420 may show" in problems[0]
 
 
 def test_before_all_files(unpacked: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_acknowledged_entries_come_back(cli: Cli, tmp_path: Path) -> None:
     assert whole.keys() - messages_of(cli, store).keys() == {(LEDGER, 37), (LEDGER, 38), (LEDGER, 39)}
     tried = cli("--store", store, "ledgers", "restore", "--extend", "--dry-run")
     # Entry 39 carries 38 as the last that was acknowledged; it has itself as many copies as the ack quorum.
-    assert "3 entries behind its end were acknowledged: 2 by a later entry, 1 by copies" in tried.stdout
+    assert "3 entries after its end were acknowledged: 2 by a later entry, 1 by copies" in tried.stdout
     assert "subscriptions that are past them do not get them unless they are reset: " in tried.stdout
     cli("--store", store, "ledgers", "restore", "--extend")
     assert messages_of(cli, store) == whole
@@ -89,7 +89,7 @@ def test_what_is_not_proven_stays_out(cli: Cli, tmp_path: Path, last: int) -> No
         assert result.exit_code == 3
         assert "1 entry more is not proven to be acknowledged" in result.stderr
     else:
-        assert "1 entry behind its end was acknowledged: 1 by a later entry, 0 by copies" in result.stdout
+        assert "1 entry after its end was acknowledged: 1 by a later entry, 0 by copies" in result.stdout
         assert max(entry for ledger, entry in messages_of(cli, store) if ledger == LEDGER) == 38
 
 
@@ -111,6 +111,6 @@ def test_what_was_sent_again_stays_out(cli: Cli, tmp_path: Path) -> None:
             plan = Plan("sent again", reader.txn.id, steps, ())
         apply_written(written, plan, 0)
     result = cli("--store", store, "ledgers", "restore", "--extend", str(LEDGER))
-    assert "1 entry behind its end was acknowledged: 1 by a later entry" in result.stdout
+    assert "1 entry after its end was acknowledged: 1 by a later entry" in result.stdout
     assert "1 entry more is in the next ledger again, and left out" in result.stdout
     assert max(entry for ledger, entry in messages_of(cli, store) if ledger == LEDGER) == 38

@@ -134,8 +134,8 @@ def test_what_is_lost_is_said_range_by_range(cli: Cli, tmp_path: Path, damages_s
     store = tmp_path / "store"
     import_standalone(source, store, ImportOptions(now_ms=NOW_MS), lambda _: None)
     result = cli("--store", store, "topics", "undelete", DOOMED)
-    assert "ledger 123: entries 10..11 and 20 are in no file; 27 entries behind them are left out" in result.stdout
-    assert "ledger 125: entry 0 is in no file; 39 entries behind them are left out" in result.stdout
+    assert "ledger 123: entries 10..11 and 20 are in no file; 27 entries after them are left out" in result.stdout
+    assert "ledger 125: entry 0 is in no file; 39 entries after them are left out" in result.stdout
     assert "ledger 127: entry 39 is in no file\n" in result.stdout
     found = messages_of(cli, store, f"{DOOMED}-restored")
     ends = {121: 40, 122: 40, 123: 10, 124: 40, 126: 40, 127: 39, 128: 20}
