@@ -166,7 +166,7 @@ def parse_position(text: str) -> Position:
         return EARLIEST
     if text == "latest":
         return LATEST
-    match = re.fullmatch(_POSITION, text)
+    match = re.fullmatch(_POSITION, _text(text, "position"))
     if not match:
         raise InvalidValue(
             f"invalid position {text!r}", hint="write LEDGER:ENTRY, LEDGER:ENTRY:BATCH, earliest or latest", value=text
@@ -207,9 +207,9 @@ def is_allowed_name(text: str) -> bool:
     return re.fullmatch(_NAME.pattern, text, re.ASCII) is not None
 
 
-def _text(name: object) -> str:
+def _text(name: object, what: str = "name") -> str:
     if not isinstance(name, str):  # from Python: a list would become the name "['a']"
-        raise InvalidValue(f"name {name!r} is not a text", value=name)
+        raise InvalidValue(f"{what} {name!r} is not a text", value=name)
     return name
 
 

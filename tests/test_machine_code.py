@@ -80,6 +80,16 @@ def test_where_nothing_can_be_written_each_process_compiles_for_itself(tmp_path:
     assert not _written(tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+@pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
+def test_what_a_crash_left_of_a_file_is_compiled_again(tmp_path: Path, kind: str, kept: float) -> None:
+    assert _python(tmp_path, _SUM, XDG_CACHE_HOME=str(tmp_path)) == "0"
+    for file in tmp_path.rglob(f"*.{kind}"):
+        os.truncate(file, int(file.stat().st_size * kept))
+    assert _python(tmp_path, _SUM, XDG_CACHE_HOME=str(tmp_path)) == "0"
+    assert _python(tmp_path, _SUM, XDG_CACHE_HOME=str(tmp_path)) == "1"
+
+
 def test_code_that_calls_what_was_changed_in_another_file_is_compiled_again(tmp_path: Path) -> None:
     package = tmp_path / "made"
     package.mkdir()

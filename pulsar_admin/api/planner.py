@@ -60,8 +60,10 @@ class Planner(Named):
 
 def _shown(value: object) -> str:
     """Return what a class is made of as its caller wrote it."""
+    if isinstance(value, tuple):  # of topics
+        return ", ".join(map(_shown, value)) or "all topics"
     if isinstance(value, TopicSelection):
-        return repr(value.pattern) if value.pattern else ", ".join(map(_shown, value.topics)) or "all topics"
+        return repr(value.pattern) if value.pattern else _shown(value.topics)
     return repr(str(value) if isinstance(value, (TopicName, NamespaceName)) else value)
 
 

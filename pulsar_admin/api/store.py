@@ -206,7 +206,9 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         from pulsar_admin.store.model.resources import list_namespaces
 
         with self._session.read() as txn:
-            return tuple(map(str, iter_all_namespaces(txn) if tenant is None else list_namespaces(txn, tenant)))
+            if tenant is None:
+                return tuple(map(str, iter_all_namespaces(txn)))
+            return tuple(map(str, list_namespaces(txn, given_text("tenant", tenant))))
 
     def namespace(self, name: str) -> Namespace:
         """Return the namespace NAME, ``tenant/namespace``; raises NamespaceNotFound, InvalidValue."""

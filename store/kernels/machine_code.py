@@ -7,6 +7,7 @@ compiled into it. So our folder has a name of all that machine code is made from
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -20,6 +21,7 @@ from typing import Any
 from numba import __version__, njit
 
 _FOLDER = "pulsar-admin-toolkit"
+_DIGEST_BYTES = sha256().digest_size
 
 caching: Any = import_module("numba.core.caching")  # Any: which types these two have depends on the version
 config: Any = import_module("numba.core.config")
@@ -89,8 +91,36 @@ class _Kept(caching.CompileResultCacheImpl):
     _locator_classes = (_Locator, caching.InTreeCacheLocator)
 
 
+class _Files(caching.IndexDataCacheFile):
+    """Files that end with a digest, which pickle does not read: what a crash of the machine left of one is as if it was not there."""
+
+    def _dump(self, kept: Any) -> bytes:  # Any: numba's
+        raw: bytes = super()._dump(kept)
+        return raw + sha256(raw).digest()
+
+    def _load_index(self) -> Any:  # Any: numba's
+        return super()._load_index() if _is_whole(self._index_path, pickle.dumps(self._version, protocol=-1)) else {}
+
+    def _load_data(self, name: str) -> Any:  # Any: numba's; None: compiled again
+        return super()._load_data(name) if _is_whole(self._data_path(name)) else None
+
+
+def _is_whole(path: str, start: bytes = b"") -> bool:
+    """Whether the file PATH has START, and then what its digest is of; not where it is not there or cannot be read."""
+    try:
+        raw = Path(path).read_bytes()
+    except OSError:
+        return False
+    kept = raw.removeprefix(start)
+    return raw.startswith(start) and kept.endswith(sha256(kept[:-_DIGEST_BYTES]).digest())
+
+
 class _Cache(caching.FunctionCache):
     _impl_class = _Kept
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = _Files(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
 
     def save_overload(self, signature: Any, compiled: Any) -> None:  # Any: numba's
         """Keep what was COMPILED for SIGNATURE; on a full disk the next process compiles it again."""

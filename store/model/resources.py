@@ -118,7 +118,7 @@ def list_tenants(txn: Txn) -> list[str]:
 
 def list_namespaces(txn: Txn, tenant: str) -> list[NamespaceName]:
     """Return the namespaces of TENANT, in order; raises TenantNotFound with upstream's words where there is no such tenant."""
-    names = list(iter_namespaces(txn, tenant))
+    names = list(iter_namespaces(txn, tenant)) if tenant else []  # below no name are all tenants
     if not names and find_node(txn, tenant_path(tenant)) is None:
         raise TenantNotFound("Tenant not found", hint=f"tenants: {', '.join(list_tenants(txn))}", tenant=tenant)
     return names

@@ -246,6 +246,8 @@ CALLS: list[tuple[str, tuple[object, ...], Call]] = [
     ("attached ledger", NUMBER, lambda store, value: store.topic(PLAIN).compaction().attach(value)),
     ("from_start", FLAG, lambda store, value: store.topic(PLAIN).compaction().run(from_start=value)),
     ("tenant", TEXT, lambda store, value: store.tenant(value)),
+    ("namespaces of", TEXT[1:], lambda store, value: store.namespaces(value)),
+    ("position", TEXT, lambda store, value: pa.Position.parse(value)),
     ("updated tenant", TEXT, lambda store, value: store.update_tenant(value)),
     ("updated roles", TEXTS, lambda store, value: store.update_tenant("acme", admin_roles=value)),
     ("cluster", TEXT, lambda store, value: store.cluster(value)),

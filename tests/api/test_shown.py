@@ -50,6 +50,8 @@ def test_what_is_named_is_shown_as_it_was_named(store: pa.Store) -> None:
     assert repr(store.ledger(9)) == "Ledger(9)"
     assert repr(store.namespace("public/default")) == "Namespace('public/default')"
     assert repr(store.transactions()) == "Transactions()"
+    assert repr(store.nacks("half")) == "KeptNacks(all topics, 'half')"
+    assert repr(store.nacks(None, "plain")) == "KeptNacks('persistent://public/default/plain', None)"
 
 
 LONGEST = 200

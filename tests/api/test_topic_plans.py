@@ -38,6 +38,8 @@ def test_topics_are_made_and_deleted(store: pa.Store) -> None:
 
 def test_tenants_and_namespaces_are_made_and_deleted(store: pa.Store) -> None:
     before = store.namespaces()
+    with pytest.raises(pa.TenantNotFound):
+        store.namespaces("")
     with pytest.raises(pa.NamespaceNotFound):
         store.create_namespace("shop/orders")
     store.apply(store.create_tenant("shop", admin_roles=["shop-admin"]))
