@@ -8,14 +8,13 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.columns import Column, render_cell
-from pulsar_admin.store.files import raise_write_error
+from pulsar_admin.store.files import raise_temporary_error
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -87,7 +86,7 @@ class CellSpool:
             self._file.write(b"".join(self._pages))
             self._file.flush()
         except OSError as error:
-            raise_write_error(error, Path(tempfile.gettempdir()))
+            raise_temporary_error(error)
         self._lengths += map(len, self._pages)
         self._pages, self._held_bytes = [], 0
 

@@ -118,6 +118,17 @@ def raise_write_error(error: OSError, path: Path) -> NoReturn:
     raise error
 
 
+def raise_temporary_error(error: OSError) -> NoReturn:
+    """Raise the ``StoreError`` for ERROR that came from writing a temporary file."""
+    import tempfile  # 4 ms
+
+    if tempfile.tempdir is None:  # it found none
+        raise NotWritable(
+            "no directory of temporary files can be written", hint="set TMPDIR to a directory that can be written"
+        ) from error
+    raise_write_error(error, Path(error.filename or tempfile.tempdir))
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Raise the ``StoreError`` for what goes wrong while PATH is written."""
@@ -325,7 +336,7 @@ class Scratch:
             _remove_left_scratch(tempfile.gettempdir())
             self.path, self._descriptor = self._make()
         except OSError as error:
-            raise_write_error(error, Path(error.filename or tempfile.tempdir or "the directory of temporary files"))
+            raise_temporary_error(error)
 
     def _make(self) -> tuple[Path, int]:
         import tempfile

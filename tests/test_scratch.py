@@ -7,13 +7,20 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
 
+from pulsar_admin import spool
+from pulsar_admin.columns import Column
+from pulsar_admin.spool import CellSpool
 from pulsar_admin.store import files
+from pulsar_admin.store.engine.starting import _without_interrupts
+from pulsar_admin.store.errors import NotWritable
 from pulsar_admin.store.files import Scratch, scratch_directory
+from pulsar_admin.store.scan.integer_rows import SortedSpill
 from tests.worlds import world
 
 HOLD = "from pulsar_admin.store.files import Scratch; import sys; print(Scratch().path, flush=True); sys.stdin.read()"
@@ -86,6 +93,29 @@ def test_one_that_was_seen_before_it_was_locked(temporary: Path, monkeypatch: py
     scratch = Scratch()
     assert [str(scratch.path)] == made[1:]
     scratch.close()
+
+
+def _spill() -> None:
+    with SortedSpill(1, 2) as rows:
+        rows.add(1)
+        rows.add(2)
+
+
+def _hold_rows() -> None:
+    with CellSpool((Column("NAME", "name"),), bare=True) as cells:
+        cells.add([{"name": "a" * (spool._HELD_BYTES + 1)}])
+        cells.packed()
+
+
+@pytest.mark.parametrize("write", [Scratch, _spill, _hold_rows, _without_interrupts().__enter__])
+def test_without_any_directory_of_temporary_files(write: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose file system is read-only."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: ["/absent"])
+    monkeypatch.setattr(forkserver, "ensure_running", tempfile.mkdtemp)
+    with pytest.raises(NotWritable, match="directory") as raised:
+        write()
+    assert "set TMPDIR" in raised.value.hint
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])

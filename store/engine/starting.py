@@ -47,7 +47,7 @@ def _without_interrupts() -> Iterator[None]:
         try:
             forkserver.ensure_running()
         except OSError as error:
-            where = tempfile.gettempdir()
+            where = tempfile.tempdir or "any directory"  # none that can be written
             raise NotWritable(
                 f"processes cannot be started: no socket can be made below {where}: {error.strerror or error}",
                 hint="set TMPDIR to a short path of a directory that can be written, such as /tmp, or give --jobs 1",

@@ -10,7 +10,6 @@ import tempfile
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
@@ -18,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from pulsar_admin.store.aliases import Array
-from pulsar_admin.store.files import raise_write_error
+from pulsar_admin.store.files import raise_temporary_error
 
 Rows = np.ndarray[Any, Any]  # i64, two dimensions
 Columns = tuple[Array, ...]  # of rows, all of one length
@@ -127,7 +126,7 @@ class RunFile:
                 width, kind = width + 1, column.dtype
                 self._write(self._file.fileno(), np.ascontiguousarray(column).view(np.uint8).data)
         except OSError as error:
-            raise_write_error(error, Path(tempfile.gettempdir()))
+            raise_temporary_error(error)
         return SortedRun(rows, (), self._file.fileno(), offset, width, kind)
 
     def _write(self, descriptor: int, raw: memoryview) -> None:
