@@ -534,7 +534,7 @@ def test_large_entries_are_read_few_at_a_time(tmp_path: Path, cli: Cli, monkeypa
     common = ("--store", store, "topics", "dump", "t/n/x", "--level", "entries", "--directory")
     for form in ("parquet", "jsonl"):
         cli(*common, tmp_path / form, "--format", form)
-        ((_, stream),) = [(name, list(rows)) for name, rows in dump_source.Source(tmp_path / form).topics()]
+        ((_, stream),) = [(name, list(rows)) for name, rows in dump_source.EntryDump(tmp_path / form).topics()]
         assert max(int(rows.sizes.sum()) for rows in stream) <= 50_000
         found = [bytes(rows.data[a : a + n]) for rows in stream for a, n in zip(rows.starts, rows.sizes, strict=True)]
         assert [entry[-9_000:] for entry in found] == payloads

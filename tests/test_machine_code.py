@@ -11,6 +11,7 @@ import pytest
 
 from pulsar_admin.store.engine.spark_session import pack_code
 
+_LEFT_OUT = ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "PYTHONSAFEPATH")  # the last is what a test that started Spark leaves
 _SUM = """
 from pulsar_admin.store.kernels.machine import crc32
 import numpy as np
@@ -33,7 +34,7 @@ def _python(folder: Path, code: str, **environment: str) -> str:
     """Run CODE, in the new or older module ``program`` of FOLDER, which is first on the path, and return what it prints."""
     program = folder / "program.py"
     program.write_text(code)
-    kept = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")}
+    kept = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
     done = subprocess.run(
         [sys.executable, program], env={**kept, **environment}, cwd=folder, capture_output=True, text=True, check=False
     )
