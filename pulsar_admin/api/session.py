@@ -22,7 +22,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.storeinfo import check_state
 from pulsar_admin.store.errors import InvalidValue, NotWritable, Refused, StoreError
 from pulsar_admin.store.model.reader import EntryReader, open_reader
-from pulsar_admin.store.names import EARLIEST, LATEST, Position, TopicName, parse_position
+from pulsar_admin.store.names import EARLIEST, INT_MAX, LATEST, LONG_MAX, Position, TopicName, parse_position
 from pulsar_admin.store.pace import PACE
 
 if TYPE_CHECKING:
@@ -420,7 +420,13 @@ def position_of(value: Place) -> Position:
     """Return VALUE as a position; raises InvalidValue."""
     if not isinstance(value, (str, Position)):
         raise InvalidValue(f"{value!r} is not a position", hint='write "LEDGER:ENTRY", or take a Position', value=value)
-    return parse_position(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return parse_position(value)
+    return Position(
+        whole_number("ledger_id", value.ledger_id, -LONG_MAX, LONG_MAX),
+        whole_number("entry_id", value.entry_id, -LONG_MAX, LONG_MAX),
+        whole_number("batch_index", value.batch_index, -1, INT_MAX),
+    )
 
 
 def warn_partial(problems: Iterable[StoreError | str]) -> None:
