@@ -12,7 +12,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.names import encode_name, parse_topic
-from pulsar_admin.store.reports.subscriptions import CHEAP, Asked, NotDue, SubscriptionFacts, iter_subscription_facts
+from pulsar_admin.store.reports.subscriptions import Asked, NotDue, SubscriptionFacts, iter_subscription_facts
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied, imported, lose_nodes
 from tests.why.planted import put
@@ -132,15 +132,15 @@ def test_a_cursor_whose_ledger_is_gone_says_so(tmp_path: Any, damages_stores: No
         before = {
             (str(one.topic), one.subscription): one
             for topic in oracle("small")["topics"]
-            for one in iter_subscription_facts(reader, [parse_topic(topic)], CHEAP, refuse)
+            for one in iter_subscription_facts(reader, [parse_topic(topic)], Asked(), refuse)
         }
     (topic, name), whole = next((key, one) for key, one in before.items() if one.source == "cursor-ledger")
     text = f"{whole.cursor_ledger:010d}"
     assert lose_nodes(path, f"/ledgers/{text[:2]}/{text[2:6]}/L{text[6:]}") == 1
     with open_store(path) as store, open_reader(store) as reader:
-        lost = {one.subscription: one for one in iter_subscription_facts(reader, [parse_topic(topic)], CHEAP, refuse)}[
-            name
-        ]
+        lost = {
+            one.subscription: one for one in iter_subscription_facts(reader, [parse_topic(topic)], Asked(), refuse)
+        }[name]
     assert lost.source == "metadata-fallback"
     assert lost.mark_delete <= whole.mark_delete
 
@@ -149,11 +149,11 @@ def test_what_cannot_be_read_is_told_and_the_rest_goes_on() -> None:
     problems: list[StoreError] = []
     names = [parse_topic("public/default/no-such"), parse_topic("public/default/plain")]
     with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
-        found = list(iter_subscription_facts(reader, names, CHEAP, problems.append))
+        found = list(iter_subscription_facts(reader, names, Asked(), problems.append))
         assert [error.code for error in problems] == ["topic-not-found"]
         assert {str(one.topic) for one in found} == {"persistent://public/default/plain"}
         with pytest.raises(StoreError, match="no-such"):
-            list(iter_subscription_facts(reader, names, CHEAP, refuse))
+            list(iter_subscription_facts(reader, names, Asked(), refuse))
 
 
 def test_policies_that_cannot_be_read_hide_no_subscription(tmp_path: Any, cli: Cli, damages_stores: None) -> None:

@@ -69,7 +69,7 @@ class Resources(Planner):
     ) -> Plan:
         """Plan other ADMIN_ROLES and ALLOWED_CLUSTERS of a tenant, without them those that it has.
 
-        Raises NamespaceNotFound, InvalidValue, Refused.
+        Raises TenantNotFound, InvalidValue, Refused.
         """
         from pulsar_admin.store.changes.resources import plan_update_tenant
 
@@ -77,7 +77,7 @@ class Resources(Planner):
         return self._session.plan_rows(plan_update_tenant, given_text("tenant", name), roles, clusters)
 
     def delete_tenant(self, name: str, *, force: bool = False) -> Plan:
-        """Plan deleting a tenant, with FORCE also its namespaces and their topics; raises NamespaceNotFound, Refused."""
+        """Plan deleting a tenant, with FORCE also its namespaces and their topics; raises TenantNotFound, Refused."""
         from pulsar_admin.store.changes.ending import plan_delete_tenant
 
         given_text("tenant", name)

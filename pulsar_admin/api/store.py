@@ -202,7 +202,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         return TopicPolicies(self._session, parse_topics(topics, pattern))
 
     def namespaces(self, tenant: str | None = None) -> tuple[str, ...]:
-        """Return the names of the namespaces, of TENANT or of all; raises NamespaceNotFound where there is no such tenant."""
+        """Return the names of the namespaces, of a tenant or of all; raises TenantNotFound, InvalidValue."""
         from pulsar_admin.store.model.resources import list_namespaces
 
         with self._session.read() as txn:

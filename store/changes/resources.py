@@ -143,7 +143,7 @@ def plan_create_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Se
 
 
 def plan_update_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int) -> Plan:
-    """Plan changing TENANT; without ROLES or CLUSTERS these stay. Raises NamespaceNotFound, InvalidValue, Refused."""
+    """Plan changing TENANT; without ROLES or CLUSTERS these stay. Raises TenantNotFound, InvalidValue, Refused."""
     found = read_tenant(txn, tenant)
     if clusters:
         _check_clusters(txn, clusters)

@@ -45,7 +45,6 @@ class Asked(Struct, frozen=True):
         return cls(messages=True) if quick else cls(messages=True, oldest=True, delayed_ms=now_ms)
 
 
-CHEAP = Asked()
 _SMALL_ENTRIES = 1_000
 """Entries of a backlog that is read with others."""
 _TOGETHER_ENTRIES = 200_000

@@ -1,1 +1,1 @@
-"""What a store knows as tables: Arrow batches, Parquet, Iceberg, SQL; and answers from these alone."""
+"""What a store knows as tables: Arrow batches, Parquet, Iceberg, SQL; and a store made of these."""
