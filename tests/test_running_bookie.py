@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from pulsar_admin.store.check import check_store
 from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.environment import open_store
@@ -195,6 +196,28 @@ def test_an_entry_log_that_is_compacted_meanwhile(mode: FileMode, tmp_path: Path
     assert held(tmp_path / "store") == {*ids(0, 1000)}
     names = [Path(path).suffix for path in result.vanished_files]
     assert set(names) == (set() if mode is FileMode.LINKED else {".log"})
+
+
+@MODES
+def test_a_record_that_is_written_to_its_end_meanwhile(mode: FileMode, tmp_path: Path) -> None:
+    """The log ended within it when it was catalogued; what is indexed lies within the size that the catalogue has then."""
+    torn: list[bytes] = []
+
+    def complete(bookie: Bookie) -> None:
+        with (bookie.current / f"{bookie.log_id:x}.log").open("ab") as log:
+            log.write(torn.pop())
+
+    acting = Acting(tmp_path / "bookie", complete)
+    acting.bookie.write(ids(0, 1000))
+    acting.bookie.flush()
+    newest = acting.bookie.current / f"{acting.bookie.log_id:x}.log"
+    raw = newest.read_bytes()
+    torn.append(raw[-100:])
+    newest.write_bytes(raw[:-100])
+    result = acting.imported(tmp_path / "store", mode)
+    assert (result.doubts, torn) == ([], [])
+    with open_store(tmp_path / "store") as store:
+        assert [finding for finding in check_store(store) if finding.is_problem and finding.scope == "store"] == []
 
 
 def test_a_journal_that_lastmark_is_not_past_is_told(tmp_path: Path) -> None:

@@ -223,6 +223,7 @@ class _Group:
             mark = log.fingerprint  # the file is gone since it was read
         return replace(
             log,
+            size_bytes=max(log.size_bytes, scan.resume_offset),  # the last record may have been written to its end since
             next_offset=scan.resume_offset,
             fingerprint=mark,
             records=log.records - log.tail_records + scan.records,
