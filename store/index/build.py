@@ -223,7 +223,8 @@ class _Group:
             mark = log.fingerprint  # the file is gone since it was read
         return replace(
             log,
-            size_bytes=max(log.size_bytes, scan.resume_offset),  # the last record may have been written to its end since
+            # The last record may have been written to its end since the file was catalogued.
+            size_bytes=max(log.size_bytes, scan.resume_offset),
             next_offset=scan.resume_offset,
             fingerprint=mark,
             records=log.records - log.tail_records + scan.records,
