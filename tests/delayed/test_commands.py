@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -108,10 +110,9 @@ def test_a_replay_that_ends_before_it_begins(cli: Cli) -> None:
 def test_replay_keeps_its_pace(cli: Cli, monkeypatch: Any) -> None:
     """At ten times the speed: the clock that the wheel waits for moves a tenth of the time between first and last message."""
     clock = [100.0]
-    monkeypatch.setattr("pulsar_admin.commands.delayed.time.monotonic", lambda: clock[0])
-    monkeypatch.setattr(
-        "pulsar_admin.commands.delayed.time.sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds)
-    )
+    # Only the command's own: threads that other tests left wait, too.
+    own = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    monkeypatch.setattr("pulsar_admin.commands.delayed.time", own)
     given = rows(cli, imported("small", "clean"), "replay", SHORT, "-s", "workers", "--until", FAR, "--speed", "10")
     span = (given[-1]["deliverAt"] - given[0]["deliverAt"]) / 1000
     assert clock[0] - 100.0 == pytest.approx(span / 10)
@@ -121,7 +122,7 @@ def test_stopped_replay_says_how_to_go_on(cli: Cli, monkeypatch: Any) -> None:
     def stop(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pulsar_admin.commands.delayed.time.sleep", stop)
+    monkeypatch.setattr("pulsar_admin.commands.delayed.time", SimpleNamespace(monotonic=time.monotonic, sleep=stop))
     result = cli("--store", imported("small", "clean"), "delayed", "replay", SHORT, "--until", FAR, "--speed", "1")
     assert result.exit_code == 130
     assert "--start-time 2026-11-21T09:23:" in result.stderr
