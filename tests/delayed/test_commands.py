@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -122,7 +121,7 @@ def test_stopped_replay_says_how_to_go_on(cli: Cli, monkeypatch: Any) -> None:
     def stop(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pulsar_admin.commands.delayed.time", SimpleNamespace(monotonic=time.monotonic, sleep=stop))
+    monkeypatch.setattr("pulsar_admin.commands.delayed.time", SimpleNamespace(monotonic=lambda: 0.0, sleep=stop))
     result = cli("--store", imported("small", "clean"), "delayed", "replay", SHORT, "--until", FAR, "--speed", "1")
     assert result.exit_code == 130
     assert "--start-time 2026-11-21T09:23:" in result.stderr
