@@ -92,7 +92,7 @@ def watch(command: Sequence[object]) -> tuple[float, list[Seen]]:
     found: dict[int, Seen] = {}
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         while process.poll() is None:
-            for pid in _family(process.pid):
+            for pid in family(process.pid):
                 with suppress(OSError):  # it ended
                     before, now = found.get(pid, Seen(0, 0, 0.0, "")), _seen(pid, process.pid)
                     found[pid] = Seen(*map(max, before[:3], now[:3]), now.name)
@@ -120,7 +120,7 @@ def _name(pid: int, first: int) -> str:
     return "Spark's worker" if b"pyspark" in words else "process"
 
 
-def _family(pid: int) -> Iterator[int]:
+def family(pid: int) -> Iterator[int]:
     """Yield PID and every process below it."""
     yield pid
     try:
@@ -129,4 +129,4 @@ def _family(pid: int) -> Iterator[int]:
     except OSError:  # it ended
         return
     for child in children:
-        yield from _family(child)
+        yield from family(child)

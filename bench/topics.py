@@ -1,20 +1,25 @@
 """How imports and lists grow with the number of topics: metadata alone, 3 ledgers and 2 cursors a topic, 6 nodes in all.
 
-Afterwards ``.benchmarks/topics.md`` has the table. Memory is that of the process itself (``RssAnon``): the pages of the store that the
-kernel maps for LMDB are its cache, and go when others need them.
+Afterwards ``.benchmarks/topics.md`` has the table. Memory is that of all processes of a command together (``RssAnon``): the pages of the
+store that the kernel maps for LMDB are its cache, and go when others need them.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
+import resource
 import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from bench.data import WORK, Bench
 from bench.generate.metadata import instance_id_of
 from bench.measuring import ADMIN, Row
+from bench.memory import family
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, Cookie, encode_cookie
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.entrylog import CURRENT_VERSION, EntryLogHeader, encode_header
@@ -32,6 +37,7 @@ _BOOKIE = "127.0.0.1:3181"
 _TIME_MS = 1_700_000_000_000
 _STAT = NodeStat(0, 1, _TIME_MS, _TIME_MS, False)
 _POLL_S = 0.02
+_SET_CHILD_SUBREAPER = 36  # of prctl(2)
 
 
 def iter_nodes(topics: int, cookie: bytes) -> Iterator[tuple[str, bytes]]:
@@ -103,18 +109,24 @@ def measure(bench: Bench) -> Iterator[Row]:
 
 
 def watch(command: Sequence[object]) -> tuple[float, float, int]:
-    """Run COMMAND; return its seconds, those of processor time, and the most anonymous memory that it had, in bytes."""
-    import resource
+    """Run COMMAND; return its seconds, those of processor time, and the most anonymous memory that it had, in bytes.
 
+    Its own processes count, also those that outlive it for a moment and those of a server that forks for it.
+    """
+    assert ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     most = 0
-    while process.poll() is None:
-        most = max(most, _anonymous(process.pid))
-        time.sleep(_POLL_S)
-    seconds, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert process.stderr is not None
-    assert process.returncode == 0, f"{command}: {process.returncode} {process.stderr.read().decode()[-500:]}"
+    with subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        while process.poll() is None:
+            most = max(most, sum(map(_anonymous, family(process.pid))))
+            time.sleep(_POLL_S)
+        seconds = time.perf_counter() - begin
+        with suppress(ChildProcessError):
+            while True:
+                os.wait()  # what it left is ours: only then it counts
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert process.stderr is not None
+        assert process.returncode == 0, f"{command}: {process.returncode} {process.stderr.read().decode()[-500:]}"
     return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, most
 
 

@@ -36,3 +36,23 @@ def test_wrong_names_are_refused(words: tuple[str, ...], said: str) -> None:
 def test_growth_has_four_sizes_on_each_axis() -> None:
     found = axes(Bench(1, ("1M",)))
     assert [len({point.name for point in points}) for points in found.values()] == [4, 4, 4, 4]
+
+
+def test_what_a_command_takes_is_that_of_processes_forked_for_it_too(tmp_path: Path) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(
+        "import multiprocessing, time\n"
+        "def work():\n"
+        "    kept = b'x' * (200 << 20)\n"
+        "    while time.process_time() < 0.5:\n"
+        "        pass\n"
+        "if __name__ == '__main__':\n"
+        "    process = multiprocessing.get_context('forkserver').Process(target=work)\n"
+        "    process.start()\n"
+        "    process.join()\n"
+    )
+    code = f"from bench.topics import watch; print(*watch([{sys.executable!r}, {str(script)!r}]))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    _, processor_seconds, anonymous_bytes = map(float, done.stdout.split())
+    assert processor_seconds > 0.5
+    assert anonymous_bytes > 200 << 20
