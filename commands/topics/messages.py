@@ -49,6 +49,7 @@ from pulsar_admin.store.errors import (
 )
 from pulsar_admin.store.model.messages import find_topic_of, nth_position, redacted
 from pulsar_admin.store.model.schemas import PathTest, parse_path_test
+from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position
 from pulsar_admin.visible import clean_text
 
@@ -125,7 +126,8 @@ def get_message_by_id(
     query = _query(options, entry=lambda topic: position)
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
-        topic = find_topic_of(reader.txn, choose(app, reader.txn, selection).names, position)
+        names = choose(app, reader.txn, selection).names
+        topic = find_topic_of(app.each(names, lambda name: read_topic(reader.txn, name)), position)
         found = messages_of(app.session, lambda txn: (topic,), query)
         _emit_messages(app, found, _Style(False, options.value, _printing(app, options, redelivery=True)), one=True)
     app.report(found.problems)

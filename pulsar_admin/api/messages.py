@@ -6,7 +6,7 @@ Imports pyarrow when it is asked for columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
@@ -459,15 +459,20 @@ def _waiting(batch: pa.RecordBatch, topic: Topic, intervals: Intervals) -> pa.Re
 
 
 def usual_times(session: Session, names: Iterable[TopicName], clock: str) -> tuple[int, int] | None:
-    """Return the first and the last usual time of the topics NAMES together; None where none has an entry with a time."""
+    """Return the first and the last usual time of the topics NAMES together; None where none has an entry with a time.
+
+    One that cannot be read has none: who counts it meets the error.
+    """
     from pulsar_admin.store.reports.timeline import usual_range
 
     checked = check_clock(clock)
     with session.reader() as reader:
         sample = EntryReader(reader.files, reader.txn)  # a sample is not bulk work
         sample.failed = []  # the scan lists it again
-        found = (usual_range(sample, read_topic(reader.txn, name), checked) for name in names)
-        ranges = [times for times in found if times is not None]
+        ranges = []
+        for name in names:
+            with suppress(StoreError):
+                ranges += filter(None, [usual_range(sample, read_topic(reader.txn, name), checked)])
     return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
 
 

@@ -26,7 +26,6 @@ from pulsar_admin.store.codec.message import (
     message_count,
     transaction_id,
 )
-from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import (
     EncryptedPayload,
     EntryCorrupt,
@@ -544,17 +543,17 @@ def _shown_of_batch(reader: EntryReader, position: Position) -> dict[str, object
     return {"event_ms": header.metadata.event_time, "broker_index": index, "properties": dict(sorted(found.items()))}
 
 
-def find_topic_of(txn: Txn, names: Iterable[TopicName], position: Position) -> TopicName:
-    """Return the one of the topics NAMES that lists the entry at POSITION; raises EntryNotFound in upstream's words."""
-    name = next((name for name in names if read_topic(txn, name).is_entry(position)), None)
-    if name is None:
+def find_topic_of(topics: Iterable[Topic], position: Position) -> TopicName:
+    """Return the one of TOPICS that lists the entry at POSITION; raises EntryNotFound in upstream's words."""
+    topic = next((topic for topic in topics if topic.is_entry(position)), None)
+    if topic is None:
         raise EntryNotFound(
             f"Cannot find any messages based on ledgerId:{position.ledger_id} entryId:{position.entry_id}",
             hint="list a topic's ledgers with: pulsar-admin topics stats-internal TOPIC",
             ledgerId=position.ledger_id,
             entryId=position.entry_id,
         )
-    return name
+    return topic.name
 
 
 def nth_position(topic: Topic, number: int, *, from_end: bool) -> Position:
