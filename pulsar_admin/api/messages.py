@@ -469,7 +469,7 @@ def usual_times(session: Session, names: Iterable[TopicName], clock: str) -> tup
     with session.reader() as reader:
         sample = EntryReader(reader.files, reader.txn)  # a sample is not bulk work
         sample.failed = []  # the scan lists it again
-        ranges = []
+        ranges: list[tuple[int, int]] = []
         for name in names:
             with suppress(StoreError):
                 ranges += filter(None, [usual_range(sample, read_topic(reader.txn, name), checked)])
