@@ -18,6 +18,7 @@ from pulsar_admin.numbers import NUMBER
 from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, gather, pass_app, topics_argument
 from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.progress import Progress
+from pulsar_admin.results import Result
 from pulsar_admin.store.errors import (
     AlreadyExists,
     DiskFull,
@@ -218,7 +219,7 @@ class HistogramOptions(Struct, frozen=True):
 @picture_option("png")
 @gather(HistogramOptions)
 @pass_app
-def histogram(app: App, selection: TopicSelection, options: HistogramOptions) -> None:
+def histogram(app: App, selection: TopicSelection, options: HistogramOptions) -> Result:
     """Plot how many delayed messages fall due when."""
     require_plot(app.settings.output)
     with app.session.delayed(selection, options.subscription).waiting() as (_, found):
@@ -227,21 +228,16 @@ def histogram(app: App, selection: TopicSelection, options: HistogramOptions) ->
         from pulsar_admin.plot import save_chart
 
         save_chart(options.png, [_chart(documents)], f"Delayed messages by due time ({zone_name()})")
-    _emit(app, documents)
-
-
-def _emit(app: App, documents: list[Json]) -> None:
-    if app.settings.output == "json":
-        app.emit(documents[0] if len(documents) == 1 else documents)
-    elif app.settings.output in (None, "plain"):
-        app.emit(_text(clean_document(documents)))
-    else:
-        rows = (
+    return Result(
+        documents[0] if len(documents) == 1 else documents,
+        rows=(
             {"topic": document["topic"], "subscription": document["subscription"], **row}
             for document in documents
             for row in document["partitions"]
-        )
-        app.emit_rows(rows, HISTOGRAM_COLUMNS)
+        ),
+        columns=HISTOGRAM_COLUMNS,
+        screen=lambda _: [_text(clean_document(documents))],
+    )
 
 
 def _document(waiting: Waiting, now_ms: int) -> Json:
@@ -260,7 +256,7 @@ def _document(waiting: Waiting, now_ms: int) -> Json:
 
 def _text(documents: list[Json]) -> str:
     if not documents:
-        return "No delayed messages are waiting."
+        return "No delayed messages are waiting.\n"
     from pulsar_admin.plot import bar_chart
 
     lines = []
@@ -272,7 +268,7 @@ def _text(documents: list[Json]) -> str:
             f"{due_by['now']:,}, within 1 h {due_by['within1h']:,}, 2 h {due_by['within2h']:,}, "
             f"1 day {due_by['within1d']:,}, later {due_by['later']:,}"
         )
-    return "\n".join([*lines, bar_chart(_chart(documents), height=11), f"Times are {zone_name()}."])
+    return "\n".join([*lines, bar_chart(_chart(documents), height=11), f"Times are {zone_name()}.\n"])
 
 
 def _chart(documents: list[Json]) -> Chart:

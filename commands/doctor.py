@@ -13,6 +13,7 @@ from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
+from pulsar_admin.results import Result
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, StoreNotFound
 from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
@@ -90,7 +91,7 @@ def doctor(
     since: Path | None,
     fail_on: str,
     **asked: Any,  # Any: of Store.doctor
-) -> None:
+) -> Result:
     """Find problems in a store and in the data that Pulsar left, the worst first.
 
     Read-only. `critical`: data is lost or cannot be served. `warning`: data will be lost, or there is a problem that
@@ -99,26 +100,25 @@ def doctor(
     from pulsar_admin.store.rules.table import check_codes, explanation
 
     if explain is not None:
-        app.emit(explanation(explain), plain=lambda rule: f"{rule.text()}\n")
-        return
+        rule = explanation(explain)
+        return Result(rule, screen=lambda _: [f"{rule.text()}\n"])
     if since is None and fail_on == "new":
         raise click.UsageError("--fail-on new needs --since STORE|FILE: new since when?")
     if since is not None and html is not None:
         raise click.UsageError("--html shows all findings, and --since only changes: give one of them")
     check_codes(asked["codes"])  # a typo needs no store
     if since is not None:
-        _show_changes(app, since, fail_on, asked)
-        return
+        return _changes(app, since, fail_on, asked)
     if html is not None:
         from pulsar_admin.page.writing import check_new
 
         check_new(html)
     found = _diagnoses(app, fail_on, asked)
-    _show(app, found if html is None else _put_on_page(app, list(found), html))
+    return _result(app, found if html is None else _put_on_page(app, list(found), html))
 
 
-def _show_changes(app: App, since: Path, fail_on: str, asked: dict[str, Any]) -> None:  # Any: of Store.doctor
-    """Write what changed SINCE."""
+def _changes(app: App, since: Path, fail_on: str, asked: dict[str, Any]) -> Result:  # Any: of Store.doctor
+    """Return what changed SINCE."""
     from pulsar_admin.api.store import compare_findings
     from pulsar_admin.store.doctor.since import Change
 
@@ -128,31 +128,32 @@ def _show_changes(app: App, since: Path, fail_on: str, asked: dict[str, Any]) ->
     if fail_on == "new":
         failing = tuple(one for one in compared.changes if one.change in (Change.NEW, Change.WORSE))
     app.problems(sum(_fails(one, fail_on) for one in failing))
-    _show(app, compared.changes, f"compared with {since}: {compared.counts()}")
+    return _result(app, compared.changes, f"compared with {since}: {compared.counts()}")
 
 
-def _show(app: App, found: Iterable[Any], compared: str = "") -> None:  # Any: Finding
-    """Write what was FOUND as text, or, where a format or something of rows is asked for, as rows."""
-    if app.settings.output is not None or app.settings.query is not None or app.settings.total:
-        app.emit_rows(found, _CHANGE_COLUMNS if compared else _COLUMNS)
-        return
+def _result(app: App, found: Iterable[Any], compared: str = "") -> Result:  # Any: Finding
+    columns = _CHANGE_COLUMNS if compared else _COLUMNS
+    return Result(rows=found, columns=columns, screen=lambda _: _screen(app, found, compared), texts=(None,))
+
+
+def _screen(app: App, found: Iterable[Any], compared: str) -> Iterator[str]:  # Any: Finding
     from textwrap import wrap
 
     from pulsar_admin.cures import cure_lines
 
     head = ""
-    app.writer.write(f"{app.now.text()}\n{clean_text(compared)}\n" if compared else f"{app.now.text()}\n")
+    yield f"{app.now.text()}\n{clean_text(compared)}\n" if compared else f"{app.now.text()}\n"
     for one in found:
         change = f"{one.change} " if compared else ""
         head = f"{change}{one.severity} {one.code}: {one.where.removeprefix('persistent://')}"
         lines = wrap(clean_text(one.message), 76, break_long_words=False, break_on_hyphens=False)
-        app.writer.write("\n".join([clean_text(head), *(f"  {line}" for line in lines)]) + "\n")
+        yield "\n".join([clean_text(head), *(f"  {line}" for line in lines)]) + "\n"
         if change and one.change == "worse":
-            app.writer.write(f"  before: {_stake(one.before)}; now: {_stake(one)}\n")
+            yield f"  before: {_stake(one.before)}; now: {_stake(one)}\n"
         if one.mend:
-            app.writer.write("".join(f"  {clean_text(line)}\n" for line in cure_lines(one.mend)))
+            yield "".join(f"  {clean_text(line)}\n" for line in cure_lines(one.mend))
     if not head and not compared:
-        app.writer.write("Nothing was found.\n")
+        yield "Nothing was found.\n"
 
 
 def _stake(one: Any) -> str:  # Any: Finding, Before

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +18,7 @@ from pulsar_admin.numbers import INTEGER, NUMBER, whole
 from pulsar_admin.options import DURATION, POSITION, SIZE, TOPIC, command, gather, pass_app, subscription_option
 from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.plot import Chart, line_chart, save_chart
+from pulsar_admin.results import Result, Table
 from pulsar_admin.store.errors import (
     AlreadyExists,
     ChangeNotFound,
@@ -305,7 +304,7 @@ class PlanRequest(Struct, frozen=True):
 @picture_option("svg")
 @gather(PlanRequest)
 @pass_app
-def plan(app: App, options: PlanRequest) -> None:
+def plan(app: App, options: PlanRequest) -> Result:
     """Show what negative acks cost at every precision, before one is set as negativeAckPrecisionBitCnt.
 
     One nack an entry: of a batch the entry is tracked once. With --topic the rate is that between the times of its entries,
@@ -321,17 +320,18 @@ def plan(app: App, options: PlanRequest) -> None:
     for path in (options.png, options.svg):
         if path is not None:
             save_chart(path, charts, _heading(load))
-    form = app.settings.output
-    if form in (None, "plain"):
-        from pulsar_admin.output import render_table
-
-        room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        table, document = render_table(rows, COLUMNS, room), render_table(_document(load), DOCUMENT_COLUMNS, room)
-        app.emit("\n".join([_heading(load), *_about(found), table, *map(line_chart, charts), document]))
-    elif form == "json":
-        app.emit({"load": _load_json(load, found), "precisions": rows, "document": _document(load)})
-    else:
-        app.emit_rows(rows, COLUMNS)
+    document = _document(load)
+    return Result(
+        {"load": _load_json(load, found), "precisions": rows, "document": document},
+        rows=rows,
+        columns=COLUMNS,
+        screen=lambda _: [
+            "".join(f"{line}\n" for line in [_heading(load), *_about(found)]),
+            Table(rows, COLUMNS),
+            *(f"{line_chart(chart)}\n" for chart in charts),
+            Table(document, DOCUMENT_COLUMNS),
+        ],
+    )
 
 
 def _sizes(app: App, options: PlanRequest) -> NackSizes:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.context import App
 from pulsar_admin.gson import gson_text
+from pulsar_admin.results import Result
 from pulsar_admin.store.codec.javamap import in_hash_map_order
 from pulsar_admin.store.errors import (
     InvalidValue,
@@ -42,7 +43,7 @@ _OBJECTS = ("AVRO", "JSON", "PROTOBUF", "PROTOBUF_NATIVE")
         "version": "This version; default: the newest.",
     },
 )
-def get(app: App, topic: TopicName, all_version: bool, version: int | None) -> None:
+def get(app: App, topic: TopicName, all_version: bool, version: int | None) -> Result | None:
     """Show the schema of a topic."""
     if version is not None and version < 0:
         raise InvalidValue(f"Option --version must be greater than 0, but found {version}", value=str(version))
@@ -50,12 +51,13 @@ def get(app: App, topic: TopicName, all_version: bool, version: int | None) -> N
         raise InvalidValue("Only one or neither of --version and --all-version can be specified.")
     if all_version:
         app.answer([_info(topic, found) for found in app.session.topic(topic).schemas()])
-        return
+        return None
     found = app.session.topic(topic).schema(version)
     shown = _info(topic, found)
-    app.emit(
+    return Result(
         shown if version is not None else {"version": found.version, "schemaInfo": shown},
-        plain=None if app.settings.output else _gson(found, shown, alone=version is not None),
+        screen=lambda _: [_gson(found, shown, alone=version is not None)],
+        texts=(None,),
     )
 
 

@@ -11,7 +11,7 @@
     @click.argument("topic", type=TOPIC)
     @click.option("--time", "time_ms", type=TIME_POINT, required=True, help="Point in time.")
     @pass_app
-    def find_by_time(app: App, topic: TopicName, time_ms: int) -> None:
+    def find_by_time(app: App, topic: TopicName, time_ms: int) -> Result:
         \"\"\"Find the first entry at or after a point in time.\"\"\"
 
 and one row in ``pulsar_admin/table.py``. The docstring's first sentence equals the table's help. Examples run on the
@@ -278,10 +278,12 @@ class Command(TakesGlobals):
             self._check_tables(ctx)
         try:
             result = super().invoke(ctx)
+            if result is not None:
+                current_app().render(result)
             if (app := app_of(ctx.find_root())) is not None:
                 app.report(app.partial)
                 app.check_asked()
-            return result
+            return None
         except StoreError as error:
             if (app := app_of(ctx)) is not None:
                 app.suggest(error)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.config import Settings
@@ -17,6 +19,35 @@ if TYPE_CHECKING:
     from pulsar_admin.output import Column, Plain, Style, Writer
     from pulsar_admin.pager import Pager
     from pulsar_admin.query import Query
+
+_WIDTH = 100
+"""The most columns that a line of sentences takes."""
+
+BUT_CSV = (None, "plain", "json", "jsonl", "table")
+"""The formats that have one object as it is: CSV knows nothing but rows."""
+
+
+class Table(Struct, frozen=True):
+    """A table that is a part of a screen."""
+
+    rows: Iterable[object]
+    columns: Sequence[Column]
+
+
+class Result(Struct, frozen=True):
+    """What a command answers, which ``Results.render`` writes in the format asked for: no command asks which one that is.
+
+    The formats in ``documents`` have ``value``, those in ``texts`` the ``screen`` (texts and tables, made for lines of so many columns),
+    all others ``rows``, which a screen gives way to where something is asked of rows, as by --where. Without rows ``columns`` are the
+    value's. Functions are called once it is known that what they return is written.
+    """
+
+    value: object = None
+    rows: Iterable[object] | Callable[[], Iterable[object]] | None = None
+    columns: Sequence[Column] = ()
+    screen: Callable[[int], Iterable[str | Table]] | None = None
+    documents: Collection[str | None] = ("json",)
+    texts: Collection[str | None] = (None, "plain")
 
 
 class Results:
@@ -31,6 +62,24 @@ class Results:
         """The note about an empty list."""
         self._asked = False
         """Whether a list of rows was written, which --where, --sort and their kind apply to."""
+
+    def render(self, result: Result) -> None:
+        """Write what a command answers in the format asked for."""
+        form, rows = self.settings.output, result.rows
+        is_asked = self.query is not None or self.settings.total
+        if result.screen is not None and form in result.texts and not is_asked:
+            width = min(get_terminal_size().columns, _WIDTH) if self.writer.stream.isatty() else _WIDTH
+            for part in result.screen(width):
+                if isinstance(part, Table):
+                    self.emit_table(part.rows, part.columns)
+                else:
+                    self.writer.write(part)
+        elif rows is None or (result.value is not None and form in result.documents):
+            self.emit(
+                result.value() if callable(result.value) else result.value, result.columns if rows is None else ()
+            )
+        else:
+            self.emit_rows(rows() if callable(rows) else rows, result.columns)
 
     def emit(self, result: object, columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
         """Write a result in the format asked for.
@@ -155,9 +204,9 @@ class Results:
             self.tell(self._empty)
 
     def take_top(self) -> int | None:
-        """Return what --top says to a command that heeds it itself; raises UsageError where more is asked of rows."""
+        """Return what --top says to a command that heeds it itself, not of rows; raises UsageError where more is asked of rows."""
         query = self.settings.query
-        if query is None:
+        if query is None or self.settings.output not in (None, "plain", "json"):
             return None
         if query.where or query.sort or query.columns:
             self._refuse_asked()

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.columns import Column
-from pulsar_admin.commands.topics.answers import selected
+from pulsar_admin.commands.topics.answers import one_or_rows, selected
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json, to_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.results import Result
 from pulsar_admin.store.compaction.forms import RULE_4_0, RULE_4_2
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
 from pulsar_admin.store.model.topics import topics_bytes
@@ -46,7 +47,7 @@ _COLUMNS = (
 )
 @topics_argument
 @pass_app
-def verify(app: App, selection: TopicSelection) -> None:
+def verify(app: App, selection: TopicSelection) -> Result:
     """Check compacted ledgers against the topic they were made from.
 
     The latest value of every key must be present with the same bytes, nothing that was replaced or deleted may be,
@@ -58,10 +59,7 @@ def verify(app: App, selection: TopicSelection) -> None:
         with app.bulk(topics_bytes(reader.txn, names)) as reader.engine:
             rows = list(app.each(names, lambda name: _verify(app, name)))
     app.problems(sum(row["problems"] for row in rows))
-    if len(names) == 1 and rows:
-        app.emit(rows[0], _COLUMNS, plain=_render)
-    else:
-        app.emit_rows(rows, _COLUMNS)
+    return one_or_rows(rows, _COLUMNS, one=_COLUMNS, plain=_render, alone=len(names) == 1)
 
 
 def _verify(app: App, name: TopicName) -> dict[str, Any]:  # Any: JSON

@@ -11,6 +11,7 @@ from pulsar_admin.commands.topics.answers import answer_each
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.results import Result
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
 
 if TYPE_CHECKING:
@@ -44,14 +45,14 @@ _LAST_ID_COLUMNS = (
     help="Show each rejected batch index (1000 a batch at most) and why, and what was read.",
 )
 @pass_app
-def last_id(app: App, selection: TopicSelection, verify: bool, explained: bool) -> None:
+def last_id(app: App, selection: TopicSelection, verify: bool, explained: bool) -> Result:
     """Show the last message of a topic's compacted view.
 
     Read from metadata alone where that is enough (compacted_batch_indexes, PIP-429): lengths and ids are checked, but
     not the digest and checksum, which cover the payload; --verify checks those too. Batches that older brokers
     compacted are decompressed and their compacted_out flags read; for an encrypted one the answer is its last index.
     """
-    answer_each(
+    return answer_each(
         app,
         selection,
         lambda topic: _document(topic, topic.compaction().last_id(verify=verify), explained),

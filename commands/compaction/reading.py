@@ -15,6 +15,7 @@ from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
+from pulsar_admin.results import Result
 from pulsar_admin.store.compaction.reading import FoundInView, views_bytes
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
 from pulsar_admin.store.names import parse_topic, shell_word
@@ -51,9 +52,9 @@ _STATUS_COLUMNS = (
 )
 @topics_argument
 @pass_app
-def status(app: App, selection: TopicSelection) -> None:
+def status(app: App, selection: TopicSelection) -> Result:
     """Show how far topics are compacted, and any problems."""
-    answer_each(app, selection, lambda topic: _status(app, topic), _STATUS_COLUMNS, one=_STATUS_COLUMNS)
+    return answer_each(app, selection, lambda topic: _status(app, topic), _STATUS_COLUMNS, one=_STATUS_COLUMNS)
 
 
 def _status(app: App, topic: Topic) -> CompactionStatus:
@@ -143,13 +144,13 @@ _FOUND_COLUMNS = (
     help="first-at-or-after: exact. broker: bisection, which assumes that clocks do not run backwards.",
 )
 @pass_app
-def find_by_time(app: App, selection: TopicSelection, time_ms: int, rule: ViewRule) -> None:
+def find_by_time(app: App, selection: TopicSelection, time_ms: int, rule: ViewRule) -> Result:
     """Find the first entry of a compacted ledger published at or after a point in time.
 
     This is findEntryByPublishTime of PIP-429: the answer is the entry's position in the topic. Only what compaction
     kept is searched, always by publish time.
     """
-    answer_each(
+    return answer_each(
         app,
         selection,
         lambda topic: _find(app, topic, time_ms, rule),

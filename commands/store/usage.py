@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from itertools import takewhile
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 import click
 
 from pulsar_admin.columns import Column, caution
-from pulsar_admin.commands.topics.why import emit_disk
+from pulsar_admin.commands.topics.why import disk_result
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
+from pulsar_admin.results import Result
 from pulsar_admin.store.errors import IndexCorrupt, StoreNotFound
 
 if TYPE_CHECKING:
@@ -41,14 +41,6 @@ _BY_DISK = (
 )
 
 
-class By(StrEnum):
-    """What a row is of."""
-
-    TOPIC = "topic"
-    LOG = "log"
-    DISK = "disk"
-
-
 @command(
     "usage",
     examples=[
@@ -63,14 +55,14 @@ class By(StrEnum):
 )
 @click.option(
     "--by",
-    type=click.Choice([one.value for one in By]),
-    default=By.TOPIC.value,
+    type=click.Choice(["topic", "log", "disk"]),
+    default="topic",
     show_default=True,
     help="What each row shows.",
 )
 @click.option("--why", is_flag=True, help="Why the bytes stay: totals by reason, and what holds how much.")
 @pass_app
-def usage(app: App, by: str, why: bool) -> None:
+def usage(app: App, by: str, why: bool) -> Result:
     """Show what uses the disk, what is dead, and what garbage collection would free.
 
     Records are dead if their ledgers were deleted. A bookie deletes an entry log only when all of it is
@@ -81,24 +73,15 @@ def usage(app: App, by: str, why: bool) -> None:
     text.
     """
     if why:
-        emit_disk(app, None)
-    else:
-        _emit_usage(app, By(by))
-
-
-def _emit_usage(app: App, by: By) -> None:
+        return disk_result(app, None)
     with app.bulk():
         found = app.session.api.usage()
-    match by:
-        case By.TOPIC:
-            app.emit_rows(found.owners, _BY_TOPIC)
-        case By.LOG:
-            app.emit_rows(found.files, (_file_column(found.files), *_BY_LOG))
-        case By.DISK:
-            keys = ("disk", "bytes", "liveBytes", "deadBytes")
-            app.emit_rows([dict(zip(keys, disk, strict=True)) for disk in found.disks], _BY_DISK)
-        case _:
-            assert_never(by)
+    if by == "log":
+        return Result(rows=found.files, columns=(_file_column(found.files), *_BY_LOG))
+    if by == "disk":
+        keys = ("disk", "bytes", "liveBytes", "deadBytes")
+        return Result(rows=[dict(zip(keys, disk, strict=True)) for disk in found.disks], columns=_BY_DISK)
+    return Result(rows=found.owners, columns=_BY_TOPIC)
 
 
 def _file_column(files: tuple[FileUsage, ...]) -> Column:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection
+from pulsar_admin.results import BUT_CSV, Result
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.topics import (
     check_partitioned,
@@ -21,16 +22,16 @@ from pulsar_admin.store.model.topics import (
     select_topics,
 )
 from pulsar_admin.store.names import TopicName
+from pulsar_admin.visible import clean_document
 
 if TYPE_CHECKING:
     from pulsar_admin.api.topic import Topic
-    from pulsar_admin.output import Plain
     from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.model.reader import EntryReader
 
 TOPIC_COLUMN = Column("TOPIC", "topic")
 
-Result = TypeVar("Result")
+Found = TypeVar("Found")
 Work = Callable[["Topic"], object]
 Scan = Callable[["EntryReader", Sequence[TopicName]], AbstractContextManager[None]]
 
@@ -42,7 +43,7 @@ class ChosenTopics:
         self.names = names
         self.several = several
 
-    def each(self, app: App, work: Callable[[TopicName], Result]) -> Iterator[tuple[TopicName, Result]]:
+    def each(self, app: App, work: Callable[[TopicName], Found]) -> Iterator[tuple[TopicName, Found]]:
         """Yield (topic, WORK of it); of several topics one that fails is reported and the rest go on."""
         return app.each(self.names, lambda name: (name, work(name)))
 
@@ -82,7 +83,7 @@ def choose_partitioned(app: App, txn: Txn, selection: TopicSelection) -> ChosenT
     return ChosenTopics(names, selection.single is None)
 
 
-def _found(app: App, selection: TopicSelection, find: Callable[[TopicName], Result]) -> Iterator[Result]:
+def _found(app: App, selection: TopicSelection, find: Callable[[TopicName], Found]) -> Iterator[Found]:
     for name in selection.topics:
         try:
             yield find(name)
@@ -111,22 +112,22 @@ def size_of(reader: EntryReader, names: Sequence[TopicName]) -> int:
 
 def answer(
     app: App, selection: TopicSelection, work: Work, columns: Sequence[Column] = (), *, redact: bool = False
-) -> None:
-    """Emit WORK's answer for the topic meant, in upstream's shape; for several topics rows with the topic in front."""
+) -> Result:
+    """Return WORK's answer for the topic meant, in upstream's shape; for several topics rows with the topic in front."""
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         found = list(chosen.each(app, lambda name: work(app.session.topic(name))))
-    emit_answers(app, found, columns, several=chosen.several, redact=redact)
+    return answers_of(found, columns, several=chosen.several, redact=redact)
 
 
 def answer_partitioned(
     app: App, selection: TopicSelection, work: Work, columns: Sequence[Column] = (), *, redact: bool = False
-) -> None:
-    """Emit WORK's answer for the partitioned topic meant, as ``answer``."""
+) -> Result:
+    """Return WORK's answer for the partitioned topic meant, as ``answer``."""
     with app.session.read() as txn:
         chosen = choose_partitioned(app, txn, selection)
         found = list(chosen.each(app, lambda name: work(app.session.topic(name))))
-    emit_answers(app, found, columns, several=chosen.several, redact=redact)
+    return answers_of(found, columns, several=chosen.several, redact=redact)
 
 
 def answer_each(
@@ -136,11 +137,11 @@ def answer_each(
     columns: Sequence[Column],
     *,
     one: Sequence[Column] = (),
-    plain: Plain | None = None,
+    plain: Callable[[Any], str] | None = None,  # Any: an answer of WORK
     scan: Scan | None = None,
     broken: bool = True,
-) -> None:
-    """Emit WORK's answer for each topic meant, all in one snapshot: an object (as a table: of the columns ONE) with the text PLAIN
+) -> Result:
+    """Return WORK's answer for each topic meant, all in one snapshot: an object (as a table: of the columns ONE) with the text PLAIN
     where there is one topic, else rows of COLUMNS. SCAN opens what WORK scans with. BROKEN: warns of all broken ledgers first;
     else WORK tells of those that its answer depends on.
     """
@@ -148,10 +149,22 @@ def answer_each(
         names = selected(app, reader.txn, selection, broken=broken)
         with nullcontext() if scan is None else scan(reader, names):
             rows = list(app.each(names, lambda name: work(app.session.topic(name))))
-    if len(names) == 1 and rows:
-        app.emit(rows[0], one, plain)
-    else:
-        app.emit_rows(rows, columns)
+    return one_or_rows(rows, columns, one=one, plain=plain, alone=len(names) == 1)
+
+
+def one_or_rows(
+    rows: Sequence[object],
+    columns: Sequence[Column],
+    *,
+    one: Sequence[Column] = (),
+    plain: Callable[[Any], str] | None = None,  # Any: a row
+    alone: bool,
+) -> Result:
+    """Return an object (as a table: of the columns ONE) with the text PLAIN where it stands ALONE, else ROWS of COLUMNS."""
+    if not (alone and rows):
+        return Result(rows=rows, columns=columns)
+    screen = None if plain is None else lambda _: [f"{plain(clean_document(rows[0]))}\n"]
+    return Result(rows[0], columns=one, screen=screen)
 
 
 @contextmanager
@@ -161,15 +174,14 @@ def bulk_on(app: App, reader: EntryReader) -> Iterator[None]:
         yield
 
 
-def emit_answers(
-    app: App,
+def answers_of(
     found: Sequence[tuple[TopicName, object]],
     columns: Sequence[Column],
     *,
     several: bool,
     redact: bool = False,
-) -> None:
-    """Emit the answers FOUND: one as it is, SEVERAL (and CSV, which knows nothing else) as rows of COLUMNS.
+) -> Result:
+    """Return the answers FOUND: one as it is, SEVERAL (and CSV, which knows nothing else) as rows of COLUMNS.
 
     REDACT: what ``store.model.redaction.redact_metadata`` leaves of them.
     """
@@ -177,12 +189,12 @@ def emit_answers(
         from pulsar_admin.store.model.redaction import redact_metadata
 
         found = [(name, redact_metadata(to_json(value))) for name, value in found]
-    if not several and not (columns and app.settings.output == "csv"):
-        for _, value in found:
-            app.emit(value)
-        return
     rows = ({"topic": str(name), **_members(value)} for name, value in found)
-    app.emit_rows(rows, (TOPIC_COLUMN, *columns) if columns else ())
+    columns = (TOPIC_COLUMN, *columns) if columns else ()
+    if several:
+        return Result(rows=rows, columns=columns)
+    value = found[0][1] if found else None
+    return Result(value, rows=rows if columns else None, columns=columns, documents=BUT_CSV)
 
 
 def _members(value: object) -> dict[str, object]:

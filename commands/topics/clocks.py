@@ -16,6 +16,7 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import DURATION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from pulsar_admin.pictures import picture_option, require_plot
+from pulsar_admin.results import Result
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, TopicNotFound
 from pulsar_admin.store.names import TopicName
@@ -69,7 +70,7 @@ TIMELINE_COLUMNS = (
     help="Offset that still counts as on time.",
 )
 @pass_app
-def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> None:
+def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> Result:
     """Find the producers whose clocks are wrong.
 
     If the broker stamped an entry, its publish time is compared with that stamp. Otherwise an entry is future-dated
@@ -83,10 +84,12 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> None:
         topics = selected(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, topics), "skew"):
             found = list(app.each(topics, lambda name: app.session.topic(name).skew(tolerance=tolerance, clock=clock)))
-    if app.settings.output in ("json", "jsonl"):
-        app.emit(found[0] if len(topics) == 1 else found)
-    else:
-        app.emit_rows(({"topic": one.topic, **to_json(row)} for one in found for row in one.producers), SKEW_COLUMNS)
+    return Result(
+        found[0] if len(topics) == 1 else found,
+        rows=({"topic": one.topic, **to_json(row)} for one in found for row in one.producers),
+        columns=SKEW_COLUMNS,
+        documents=("json", "jsonl"),
+    )
 
 
 # -- timeline ---------------------------------------------------------------------------------------------------------
@@ -121,7 +124,7 @@ class PlotOptions(Struct, frozen=True):
 @picture_option("svg")
 @gather(PlotOptions)
 @pass_app
-def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> None:
+def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> Result:
     """Plot how many entries, messages and bytes arrived when.
 
     --clock says which time counts: auto (broker time where the entry has one, else publish time), publish or broker. Buckets
@@ -136,7 +139,18 @@ def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> None:
         wanted = _wanted(app, usual, options)
         with app.scan(reader, size_of(reader, topics), "timeline"):
             found = list(app.each(topics, lambda name: timeline_of(app.session, name, wanted)))
-    _emit_timelines(app, found, usual, options)
+    charts = _charts(found, usual)
+    for path in (options.png, options.svg):
+        if path is not None and charts:
+            from pulsar_admin.plot import save_chart
+
+            save_chart(path, charts, f"{_names(found)} ({zone_name()}, {found[0].clock} clock)")
+    return Result(
+        found[0] if len(found) == 1 else found,
+        rows=({"topic": str(one.topic), **to_json(bucket)} for one in found for bucket in one.buckets),
+        columns=TIMELINE_COLUMNS,
+        screen=lambda _: [_plot(charts, found)],
+    )
 
 
 def _usual(app: App, topics: Sequence[TopicName], options: PlotOptions) -> tuple[int, int] | None:
@@ -156,23 +170,6 @@ def _wanted(app: App, usual: tuple[int, int] | None, options: PlotOptions) -> Ti
 
     bucket_ms = options.bucket_ms or choose_bucket_ms(*(usual or (0, 0)))
     return TimelineOptions(bucket_ms, check_clock(app.settings.clock), options.start_ms, options.end_ms)
-
-
-def _emit_timelines(app: App, found: Sequence[Timeline], usual: tuple[int, int] | None, options: PlotOptions) -> None:
-    charts = _charts(found, usual)
-    for path in (options.png, options.svg):
-        if path is not None and charts:
-            from pulsar_admin.plot import save_chart
-
-            save_chart(path, charts, f"{_names(found)} ({zone_name()}, {found[0].clock} clock)")
-    form = app.settings.output
-    if form == "json":
-        app.emit(found[0] if len(found) == 1 else found)
-    elif form in (None, "plain"):
-        app.emit(_plot(charts, found))
-    else:
-        rows = ({"topic": str(one.topic), **to_json(bucket)} for one in found for bucket in one.buckets)
-        app.emit_rows(rows, TIMELINE_COLUMNS)
 
 
 _COLUMNS_MAX = 240  # of a plot; more buckets are drawn together
@@ -234,4 +231,4 @@ def _plot(charts: list[Chart], found: Sequence[Timeline]) -> str:
     )
     notes = [counted(count, *words) for count, *words in left_out if count > 0]
     clock = f"Times are {zone_name()}, on the {found[0].clock} clock."
-    return "\n".join([head, *(bar_chart(chart, height=11) for chart in charts), *notes, clock])
+    return "\n".join([head, *(bar_chart(chart, height=11) for chart in charts), *notes, clock]) + "\n"

@@ -14,6 +14,7 @@ from pulsar_admin.commands.topics.broker import BROKER_VERSION
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import partition_json
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.results import Result
 from pulsar_admin.store.dump.finding import BEFORE, BROKER, EVENT, FIRST
 from pulsar_admin.store.errors import NothingMatches, TopicNotFound
 from pulsar_admin.store.names import TopicName, parse_topic
@@ -63,7 +64,7 @@ COLUMNS = (
 @click.option("--batch-index", is_flag=True, help="Name the message in its batch, not only the entry.")
 @click.option("--explain", is_flag=True, help="Show the proof, and whether the broker agrees.")
 @pass_app
-def find_by_time(app: App, selection: TopicSelection, time_ms: int, **question: Any) -> None:  # Any: of Topic.find
+def find_by_time(app: App, selection: TopicSelection, time_ms: int, **question: Any) -> Result:  # Any: of Topic.find
     """Find the first entry at or after a point in time.
 
     Exact even if clocks run backwards: the first entry in topic order with the given time or a later one. --clock
@@ -74,7 +75,7 @@ def find_by_time(app: App, selection: TopicSelection, time_ms: int, **question: 
         app.warn(
             f"--rule broker goes by the broker's own clock: --clock {app.settings.clock} plays no part in its answer"
         )
-    answer_each(
+    return answer_each(
         app,
         selection,
         lambda topic: _find(app, topic, time_ms, question),

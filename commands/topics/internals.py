@@ -8,6 +8,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.commands.topics.answers import answer, answer_partitioned
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.results import Result
 from pulsar_admin.store.errors import MetadataCorrupt, TopicNotFound
 
 _STATS_COLUMNS = (
@@ -43,12 +44,12 @@ _metadata_option = click.option("-m", "--metadata", is_flag=True, help="Also eac
 @_metadata_option
 @explain_option
 @pass_app
-def stats_internal(app: App, selection: TopicSelection, metadata: bool, explained: bool) -> None:
+def stats_internal(app: App, selection: TopicSelection, metadata: bool, explained: bool) -> Result:
     """Show the ledgers and cursors of a topic.
 
     Cursors are shown at their real positions, including those whose newest state is in a cursor ledger.
     """
-    answer(
+    return answer(
         app,
         selection,
         lambda topic: topic.internal_stats(metadata=metadata, publish_times=explained),
@@ -66,8 +67,8 @@ def stats_internal(app: App, selection: TopicSelection, metadata: bool, explaine
 @_metadata_option
 @explain_option
 @pass_app
-def partitioned_stats_internal(app: App, selection: TopicSelection, metadata: bool, explained: bool) -> None:
+def partitioned_stats_internal(app: App, selection: TopicSelection, metadata: bool, explained: bool) -> Result:
     """Show the ledgers and cursors of every partition of a topic."""
-    answer_partitioned(
+    return answer_partitioned(
         app, selection, lambda topic: topic.partitioned_internal_stats(metadata=metadata, publish_times=explained)
     )

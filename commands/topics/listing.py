@@ -11,10 +11,11 @@ import click
 from msgspec import Struct
 
 from pulsar_admin.columns import Column, render_cell, size_text, telling, times_shown_in
-from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, choose, emit_answers, size_of
+from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answers_of, choose, size_of
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
+from pulsar_admin.results import Result, Table
 from pulsar_admin.spool import CellSpool, PackedCells
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, StoreError, TopicNotFound
 from pulsar_admin.store.model.cursors import is_subscription, iter_cursor_names
@@ -209,7 +210,7 @@ def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> N
 @topics_argument
 @quick_option
 @pass_app
-def describe(app: App, selection: TopicSelection, quick: bool) -> None:
+def describe(app: App, selection: TopicSelection, quick: bool) -> Result:
     """Show everything known about a topic on one screen.
 
     The age of a backlog is that of its first unacknowledged entry, by publish time. ACK HOLES are gaps before entries
@@ -221,21 +222,13 @@ def describe(app: App, selection: TopicSelection, quick: bool) -> None:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "describe"):
             found = [one for _, one in chosen.each(app, lambda name: app.session.topic(name).describe(quick=quick))]
-    emit_descriptions(app, found, several=chosen.several)
-
-
-def emit_descriptions(app: App, found: Sequence[TopicDescription], *, several: bool) -> None:
-    """Emit what was FOUND: text one below the other, or one document, an array where SEVERAL topics were asked for."""
-    form = app.settings.output
-    if form in (None, "plain"):
-        for index, one in enumerate(found):
-            app.writer.write("\n" if index else "")
-            _show(app, one)
-    elif several or form == "csv":
-        app.emit_rows(found, _TOPIC_COLUMNS)
-    else:
-        for one in found:
-            app.emit(one)
+    return Result(
+        lambda: found[0],
+        rows=found,
+        columns=_TOPIC_COLUMNS,
+        screen=lambda _: _screen(found, app.now_ms),
+        documents=() if chosen.several else ("json", "jsonl", "table"),
+    )
 
 
 _TOPIC_COLUMNS = (
@@ -260,18 +253,19 @@ _LEDGER_COLUMNS = (
 _LEDGERS_SHOWN = 20
 
 
-def _show(app: App, one: TopicDescription) -> None:
-    rows = [f"{name:<12}{clean_text(text)}" for name, text in _facts(one, app.now_ms)]
-    app.writer.write("\n".join([clean_text(str(one.topic)), *rows]) + "\n")
-    if one.subscriptions:
-        app.writer.write("\n")
-        app.emit_table(one.subscriptions, telling(subscription_columns(app.now_ms), one.subscriptions))
-    shown = one.ledgers[-_LEDGERS_SHOWN:]
-    if shown:
-        app.writer.write("\n")
-        app.emit_table(shown, telling(_LEDGER_COLUMNS, shown))
-    if len(one.ledgers) > len(shown):
-        app.writer.write(f"the last {len(shown)} of {counted(len(one.ledgers), 'ledger')}; -o json has all\n")
+def _screen(found: Sequence[TopicDescription], now_ms: int) -> Iterator[str | Table]:
+    for index, one in enumerate(found):
+        rows = [f"{name:<12}{clean_text(text)}" for name, text in _facts(one, now_ms)]
+        yield "\n" * bool(index) + "\n".join([clean_text(str(one.topic)), *rows]) + "\n"
+        if one.subscriptions:
+            yield "\n"
+            yield Table(one.subscriptions, telling(subscription_columns(now_ms), one.subscriptions))
+        shown = one.ledgers[-_LEDGERS_SHOWN:]
+        if shown:
+            yield "\n"
+            yield Table(shown, telling(_LEDGER_COLUMNS, shown))
+        if len(one.ledgers) > len(shown):
+            yield f"the last {len(shown)} of {counted(len(one.ledgers), 'ledger')}; -o json has all\n"
 
 
 def _facts(one: TopicDescription, now_ms: int) -> Iterator[tuple[str, str]]:
@@ -377,12 +371,12 @@ _METADATA_COLUMNS = (Column("PARTITIONS", "partitions", "number"), Column("DELET
 )
 @topics_argument
 @pass_app
-def partitioned_metadata(app: App, selection: TopicSelection) -> None:
+def partitioned_metadata(app: App, selection: TopicSelection) -> Result:
     """Show how many partitions a topic has."""
     with app.session.read() as txn:
         names = selection.topics or select_partitioned(txn, selection.pattern)
         found = list(app.each(names, lambda name: (name, app.session.topic(name).partitioned_metadata())))
-    emit_answers(app, found, _METADATA_COLUMNS, several=selection.single is None)
+    return answers_of(found, _METADATA_COLUMNS, several=selection.single is None)
 
 
 _SUBSCRIPTION_COLUMNS = (TOPIC_COLUMN, Column("SUBSCRIPTIONS", lambda row: ", ".join(row["subscriptions"])))

@@ -12,6 +12,7 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import message_id_json, partition_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TOPIC, TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.results import Result
 from pulsar_admin.store.errors import InvalidValue, NothingMatches, TopicNotFound
 from pulsar_admin.store.names import TopicName, parse_topic
 from pulsar_admin.store.timespec import parse_time_point
@@ -80,13 +81,13 @@ COLUMNS = (
 @topics_argument
 @click.option("--index", type=whole(), required=True, help="The index, counted from 0.")
 @pass_app
-def find_by_index(app: App, selection: TopicSelection, index: int) -> None:
+def find_by_index(app: App, selection: TopicSelection, index: int) -> Result:
     """Find a message by the index assigned by the broker.
 
     Brokers with AppendIndexMetadataInterceptor number the messages of a topic in their broker entry metadata (PIP-70).
     A batch in a transaction has one index for all of its messages.
     """
-    answer_each(
+    return answer_each(
         app, selection, lambda topic: _find(app, topic, index), COLUMNS, scan=lambda reader, _: bulk_on(app, reader)
     )
 

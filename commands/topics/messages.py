@@ -39,6 +39,7 @@ from pulsar_admin.options import (
     subscription_option,
     topics_argument,
 )
+from pulsar_admin.results import Result
 from pulsar_admin.store.errors import (
     EntryCorrupt,
     EntryNotFound,
@@ -78,12 +79,12 @@ _ID_COLUMNS = (
 )
 @topics_argument
 @pass_app
-def last_message_id(app: App, selection: TopicSelection) -> None:
+def last_message_id(app: App, selection: TopicSelection) -> Result:
     """Show the id of the last message of a topic.
 
     The last entry counts even if it is a marker or an encrypted batch; for a topic without entries the entry id is -1.
     """
-    answer(app, selection, lambda topic: topic.last_entry_id(), _ID_COLUMNS)
+    return answer(app, selection, lambda topic: topic.last_entry_id(), _ID_COLUMNS)
 
 
 class MessageOptions(Struct, frozen=True):

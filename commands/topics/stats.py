@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pulsar_admin.columns import Column, caution
-from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answer, answer_partitioned, choose, emit_answers
+from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answer, answer_partitioned, answers_of, choose
 from pulsar_admin.commands.topics.internals import explain_option
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import dump_gson
@@ -20,6 +21,7 @@ from pulsar_admin.options import (
     subscription_option,
     topics_argument,
 )
+from pulsar_admin.results import Result
 from pulsar_admin.store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
 from pulsar_admin.store.names import Position
 
@@ -85,10 +87,10 @@ class TopicOptions(Struct, frozen=True):
 @redact_properties_option
 @gather(TopicOptions)
 @pass_app
-def stats(app: App, selection: TopicSelection, options: TopicOptions, precise: bool) -> None:
+def stats(app: App, selection: TopicSelection, options: TopicOptions, precise: bool) -> Result:
     """Show the size of a topic and the backlog of its subscriptions."""
     wanted = {"earliest_time": options.earliest, "backlog_size": options.sizes, "newer_keys": options.explain}
-    answer(app, selection, lambda topic: topic.stats(**wanted), _STATS_COLUMNS, redact=options.redact)
+    return answer(app, selection, lambda topic: topic.stats(**wanted), _STATS_COLUMNS, redact=options.redact)
 
 
 class PartitionedOptions(Struct, frozen=True):
@@ -117,14 +119,14 @@ class PartitionedOptions(Struct, frozen=True):
 @redact_properties_option
 @gather(PartitionedOptions)
 @pass_app
-def partitioned_stats(app: App, selection: TopicSelection, options: PartitionedOptions, precise: bool) -> None:
+def partitioned_stats(app: App, selection: TopicSelection, options: PartitionedOptions, precise: bool) -> Result:
     """Show the size and the backlogs of a partitioned topic, summed over its partitions."""
     wanted = {
         "per_partition": options.per_partition,
         "earliest_time": options.earliest,
         "backlog_size": options.sizes,
     }
-    answer_partitioned(
+    return answer_partitioned(
         app, selection, lambda topic: topic.partitioned_stats(**wanted), _STATS_COLUMNS, redact=options.redact
     )
 
@@ -145,11 +147,6 @@ _INFO_COLUMNS = (
 )
 
 
-def _emit(app: App, info: object) -> None:
-    """Write INFO as upstream does, which prints this command's answer by Gson and every other's by Jackson."""
-    app.emit(info, plain=None if app.settings.output else dump_gson(info))
-
-
 @command(
     "info-internal",
     examples=[
@@ -164,7 +161,7 @@ def _emit(app: App, info: object) -> None:
 @topics_argument
 @explain_option
 @pass_app
-def info_internal(app: App, selection: TopicSelection, explained: bool) -> None:
+def info_internal(app: App, selection: TopicSelection, explained: bool) -> Result:
     """Show the stored metadata of a topic.
 
     A cursor with a cursorsLedgerId is not at the markDelete shown here: use stats-internal.
@@ -173,11 +170,14 @@ def info_internal(app: App, selection: TopicSelection, explained: bool) -> None:
         chosen = choose(app, txn, selection)
         found = list(chosen.each(app, lambda name: app.session.topic(name).internal_info(publish_times=explained)))
     if selection.single is not None and selection.single not in chosen.names:
-        _emit(app, {"version": 0, "partitions": {str(name): info for name, info in found}})
-    elif chosen.several or app.settings.output == "csv":
-        emit_answers(app, found, _INFO_COLUMNS, several=chosen.several)
-    else:
-        _emit(app, found[0][1])
+        return _by_gson(Result({"version": 0, "partitions": {str(name): info for name, info in found}}))
+    answers = answers_of(found, _INFO_COLUMNS, several=chosen.several)
+    return answers if chosen.several else _by_gson(answers)
+
+
+def _by_gson(found: Result) -> Result:
+    """Return FOUND as upstream writes it, which prints this command's answer by Gson and every other's by Jackson."""
+    return replace(found, screen=lambda _: [dump_gson(found.value) + "\n"], texts=(None,))
 
 
 _SIZE_COLUMNS = (TOPIC_COLUMN, Column("BACKLOG BYTES", "backlogSize", "bytes", tone=caution, sums=True))
@@ -203,15 +203,14 @@ _SIZE_COLUMNS = (TOPIC_COLUMN, Column("BACKLOG BYTES", "backlogSize", "bytes", t
     help="Count from after this position [the whole topic].",
 )
 @pass_app
-def get_backlog_size(app: App, selection: TopicSelection, position: Position) -> None:
+def get_backlog_size(app: App, selection: TopicSelection, position: Position) -> Result:
     """Show how many bytes follow a position."""
     with app.session.read() as txn:
         chosen = choose(app, txn, selection)
         sizes = list(chosen.each(app, lambda name: app.session.topic(name).backlog_size(position)))
-    if chosen.several:
-        app.emit_rows(({"topic": str(name), "backlogSize": size} for name, size in sizes), _SIZE_COLUMNS)
-    else:
-        app.emit(sizes[0][1])
+    if not chosen.several:
+        return Result(sizes[0][1])
+    return Result(rows=({"topic": str(name), "backlogSize": size} for name, size in sizes), columns=_SIZE_COLUMNS)
 
 
 _ANALYSIS_COLUMNS = (
@@ -236,11 +235,11 @@ _ANALYSIS_COLUMNS = (
 @subscription_option
 @click.option("-p", "--position", type=POSITION, help="Count from here, even before the mark-delete position.")
 @pass_app
-def analyze(app: App, selection: TopicSelection, subscription: str, position: Position | None) -> None:
+def analyze(app: App, selection: TopicSelection, subscription: str, position: Position | None) -> Result:
     """Count a subscription's backlog.
 
     Individually deleted entries are left out; acknowledgements inside a batch are not subtracted, as the broker does. An entry
     whose bytes are lost counts as one message and makes the exit code 1.
     """
     with app.bulk():
-        answer(app, selection, lambda topic: topic.cursor(subscription).analyze(position), _ANALYSIS_COLUMNS)
+        return answer(app, selection, lambda topic: topic.cursor(subscription).analyze(position), _ANALYSIS_COLUMNS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import click
@@ -13,18 +12,17 @@ from pulsar_admin.commands.topics.answers import choose, size_of
 from pulsar_admin.context import App
 from pulsar_admin.cures import cure_lines
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.results import Result, Table
 from pulsar_admin.store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
 from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pulsar_admin.store.why.disk import WhyBytes
     from pulsar_admin.store.why.reason import Reason
-    from pulsar_admin.store.why.subscription import Why
 
-_WIDTH = 100
 _TOP = 20
 _COLUMNS = (
     Column("TOPIC", "topic"),
@@ -75,7 +73,7 @@ def _means(code: str) -> str:
 @click.option("-s", "--subscription", help="The subscription.")
 @click.option("--disk", is_flag=True, help="Explain instead why the bytes of the topics stay on disk.")
 @pass_app
-def why(app: App, selection: TopicSelection, subscription: str | None, disk: bool) -> None:
+def why(app: App, selection: TopicSelection, subscription: str | None, disk: bool) -> Result:
     """Explain why a subscription is where it is, or why bytes stay on disk.
 
     Considers the message that would be delivered next, acknowledgements after it, delays, lost and unreadable entries,
@@ -90,60 +88,48 @@ def why(app: App, selection: TopicSelection, subscription: str | None, disk: boo
     if disk == (subscription is not None):
         raise click.UsageError("name a subscription with -s, or give --disk", click.get_current_context())
     if subscription is None:
-        emit_disk(app, selection)
-    else:
-        _say_why(app, selection, subscription)
-
-
-def _say_why(app: App, selection: TopicSelection, subscription: str) -> None:
+        return disk_result(app, selection)
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, chosen.names), "why"):
             cursors = iter_cursors(app.session, reader, selection, subscription)
             found = [app.session.topic(topic.name).cursor(subscription).why() for topic, _ in cursors]
-    _emit(app, found, several=chosen.several)
+    heads = [(f"{one.topic}, subscription {one.subscription}", one.reasons) for one in found]
+    return Result(
+        lambda: found[0],
+        rows=found,
+        columns=_COLUMNS,
+        screen=lambda width: ["\n".join(_text(head, reasons, width) for head, reasons in heads)],
+        documents=() if chosen.several else ("json",),
+    )
 
 
-def emit_disk(app: App, selection: TopicSelection | None) -> None:
-    """Emit why the bytes of the topics of SELECTION (None: of the whole store) stay, of the largest reasons as many as --top says."""
-    form = app.settings.output
-    top = app.take_top() if form in (None, "plain", "json") else None
-    with app.bulk(), app.session.reader() as reader:
-        names = () if selection is None else choose(app, reader.txn, selection).names
-        if top is None and selection is None and form in (None, "plain"):
-            top = _TOP
-        found = app.session.api.why_bytes(*map(str, names), top=top)
-    if form == "json":
-        app.emit(found)
-    elif form in (None, "plain"):
-        _show_disk(app, found)
-    else:
-        app.emit_rows(found.held, _HELD_COLUMNS)
+def disk_result(app: App, selection: TopicSelection | None) -> Result:
+    """Return why the bytes of the topics of SELECTION (None: of the whole store) stay, of the largest reasons as many as --top says."""
+    top = app.take_top()
+    shown = _TOP if top is None and selection is None else top
+
+    def find(most: int | None = None) -> WhyBytes:
+        with app.bulk(), app.session.reader() as reader:
+            names = () if selection is None else choose(app, reader.txn, selection).names
+            return app.session.api.why_bytes(*map(str, names), top=most)
+
+    return Result(
+        lambda: find(top),
+        rows=lambda: find().held,
+        columns=_HELD_COLUMNS,
+        screen=lambda width: _disk_screen(find(shown), width),
+    )
 
 
-def _show_disk(app: App, found: WhyBytes) -> None:
-    app.writer.write(f"{size_text(found.bytes)} on the disks of this copy\n\n")
-    app.emit_table(found.totals, _TOTAL_COLUMNS)
+def _disk_screen(found: WhyBytes, width: int) -> Iterator[str | Table]:
+    yield f"{size_text(found.bytes)} on the disks of this copy\n\n"
+    yield Table(found.totals, _TOTAL_COLUMNS)
     for row in found.held:
         head = f"{size_text(row.bytes)} ({row.percent:.1f}%)"
-        app.writer.write("\n" + _text(head, [row.reason], _width(app)).replace("\n\n", "\n", 1))
+        yield "\n" + _text(head, [row.reason], width).replace("\n\n", "\n", 1)
     if found.holders > len(found.held):
-        app.writer.write(f"\nthe {len(found.held)} largest of {counted(found.holders, 'holder')}; --top N shows more\n")
-
-
-def _emit(app: App, found: Sequence[Why], *, several: bool) -> None:
-    form = app.settings.output
-    if form in (None, "plain"):
-        heads = [(f"{one.topic}, subscription {one.subscription}", one.reasons) for one in found]
-        app.writer.write("\n".join(_text(head, reasons, _width(app)) for head, reasons in heads))
-    elif several or form != "json":
-        app.emit_rows(found, _COLUMNS)
-    else:
-        app.emit(found[0])
-
-
-def _width(app: App) -> int:
-    return min(get_terminal_size().columns, _WIDTH) if app.writer.stream.isatty() else _WIDTH
+        yield f"\nthe {len(found.held)} largest of {counted(found.holders, 'holder')}; --top N shows more\n"
 
 
 def _text(head: str, reasons: Sequence[Reason], width: int) -> str:

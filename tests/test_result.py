@@ -1,0 +1,23 @@
+"""A command's answer in every format, without the command asking which one it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.conftest import Cli
+
+_PLAIN = "public/default/plain"
+
+
+def test_a_screen_gives_way_where_something_is_asked_of_rows(cli: Cli, demo_store: Path) -> None:
+    why = ("--store", demo_store, "topics", "why", _PLAIN, "-s", "holes")
+    assert "subscription holes" in cli(*why).stdout
+    assert cli(*why, "--columns", "subscription").stdout.split() == ["SUBSCRIPTION", "holes"]
+    assert cli(*why, "-o", "csv").stdout.startswith("TOPIC,SUBSCRIPTION,")
+
+
+def test_one_object_stands_alone_and_several_are_rows(cli: Cli, demo_store: Path) -> None:
+    describe = ("--store", demo_store, "topics", "describe", "--quick", "-o", "json")
+    one, several = cli(*describe, _PLAIN).json, cli(*describe, _PLAIN, "acme/iot/skewed").json
+    assert one == several[0]
+    assert len(several) == 2
