@@ -106,8 +106,13 @@ def size_of(reader: EntryReader, names: Sequence[TopicName]) -> int:
             if found is None:
                 topic = read_topic(reader.txn, name)
                 found = topic.number_of_entries, topic.total_size_bytes
-            total += found[1] + _HEADER_BYTES * found[0]
+            total += entry_bytes(*found)
     return total
+
+
+def entry_bytes(entries: int, payload_bytes: int) -> int:
+    """Return how many bytes so many ENTRIES of PAYLOAD_BYTES have with their headers."""
+    return payload_bytes + _HEADER_BYTES * entries
 
 
 def answer(

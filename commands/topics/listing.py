@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 
 from pulsar_admin.columns import Column, render_cell, size_text, telling, times_shown_in
-from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answers_of, choose, size_of
+from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answers_of, choose, entry_bytes, size_of
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
@@ -19,6 +19,7 @@ from pulsar_admin.results import Result, Table
 from pulsar_admin.spool import CellSpool, PackedCells
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, StoreError, TopicNotFound
 from pulsar_admin.store.model.cursors import is_subscription, iter_cursor_names
+from pulsar_admin.store.model.ledgers import find_whole_extent
 from pulsar_admin.store.model.topics import iter_all_namespaces, partition_count, select_partitioned
 from pulsar_admin.store.names import NamespaceName, TopicName, in_hash_order
 from pulsar_admin.store.timespec import format_age_ms
@@ -159,7 +160,14 @@ def _each_facts(
 
 
 def _read_bytes(app: App, reader: EntryReader, names: Iterable[TopicName]) -> int:
-    """Return how many bytes at most are read: each subscription's backlog by itself."""
+    """Return how many bytes at most are read: each subscription's backlog by itself; of very many topics, which are read together, about
+    what all ledgers have, and tells the kernels to expect that."""
+    extent = find_whole_extent(reader.txn)
+    if extent is not None:
+        from pulsar_admin.store.kernels.compiled import METER
+
+        METER.expect(extent[0])
+        return entry_bytes(*extent)
     sizes = ((name, size_of(reader, [name])) for name in names)
     return sum(size * _count_subscriptions(app, reader, name) for name, size in sizes if size)
 

@@ -82,11 +82,19 @@ def unknown_cursor_fields(value: bytes, where: str) -> tuple[str, ...]:
     return unknown_fields(_parse_info(value, where)[0])
 
 
+class PlainCursor(NamedTuple):
+    """Where a cursor stands, (ledger id, entry id), and what it acknowledged behind that: (ledger id, entry before the first, last one)."""
+
+    position: tuple[int, int]
+    ranges: Sequence[tuple[int, int, int]]
+
+
 class UsualCursor(NamedTuple):
-    """A cursor of which all is known here: its ledger's id, negative without one."""
+    """A cursor of which all is known here: its ledger's id, negative without one; ``plain``: what ``find_plain_cursor`` returns."""
 
     ledger_id: int
     has_properties: bool
+    plain: PlainCursor | None
 
 
 def find_usual_cursor(value: bytes) -> UsualCursor | None:
@@ -100,18 +108,13 @@ def find_usual_cursor(value: bytes) -> UsualCursor | None:
             _head(message, "")
     except StoreError:
         return None
-    for item in message.individualDeletedMessages:
-        lower, upper = item.lowerEndpoint, item.upperEndpoint
-        if (lower.ledgerId, lower.entryId) > (upper.ledgerId, upper.entryId):
-            return None
-    return UsualCursor(message.cursorsLedgerId, has_properties)
-
-
-class PlainCursor(NamedTuple):
-    """Where a cursor stands, (ledger id, entry id), and what it acknowledged behind that: (ledger id, entry before the first, last one)."""
-
-    position: tuple[int, int]
-    ranges: Sequence[tuple[int, int, int]]
+    plain = _plain(message)
+    if plain is None:
+        for item in message.individualDeletedMessages:
+            lower, upper = item.lowerEndpoint, item.upperEndpoint
+            if (lower.ledgerId, lower.entryId) > (upper.ledgerId, upper.entryId):
+                return None
+    return UsualCursor(message.cursorsLedgerId, has_properties, plain)
 
 
 def find_plain_cursor(value: bytes) -> PlainCursor | None:
@@ -121,11 +124,15 @@ def find_plain_cursor(value: bytes) -> PlainCursor | None:
     """
     try:
         message, _ = _parse_info(value, "")
-        if message.cursorsLedgerId >= 0 or not message.HasField("markDeleteLedgerId"):
-            return None
         if message.properties or message.cursorProperties:
             _head(message, "")
     except StoreError:
+        return None
+    return _plain(message)
+
+
+def _plain(message: managed_ledger_pb2.ManagedCursorInfo) -> PlainCursor | None:
+    if message.cursorsLedgerId >= 0 or not message.HasField("markDeleteLedgerId"):
         return None
     position = message.markDeleteLedgerId, message.markDeleteEntryId
     if not message.individualDeletedMessages:

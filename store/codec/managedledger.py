@@ -80,22 +80,38 @@ def decode_ledger_ids(value: bytes, where: str) -> list[int]:
     return [info.ledgerId for info in infos]
 
 
-def find_usual_ledgers(value: bytes) -> list[int] | None:
-    """Return the ids of the ledgers in VALUE, None unless ``decode_managed_ledger`` decodes it, and all of it is known here."""
+PlainLedger = tuple[int, int, int, int]
+"""The id, entries, bytes of a ledger, and when it was closed or 0."""
+
+
+class UsualLedgers(NamedTuple):
+    """A topic's list of which all is known here: the ids of its ledgers; ``plain``: what ``find_plain_ledgers`` returns, or None."""
+
+    ledger_ids: list[int]
+    plain: list[PlainLedger] | None
+
+
+def find_usual_ledgers(value: bytes) -> UsualLedgers | None:
+    """Return the ledgers in VALUE, None unless ``decode_managed_ledger`` decodes it, and all of it is known here."""
     try:
         message, _ = _parse(value, "")
         if loses_unknown_fields(message):  # also those of publish times, which are known
             return None
+        if message.properties:
+            properties_of(message.properties, "", MetadataCorrupt)
+        plain = _plain(message)
+        if plain is not None:
+            return UsualLedgers([one[0] for one in plain], plain)
         infos = list(message.ledgerInfo)
-        if message.properties or any(info.properties for info in infos):
+        if any(info.properties for info in infos):
             _from_message(message, "")
     except StoreError:
         return None
-    return [info.ledgerId for info in infos]
+    return UsualLedgers([info.ledgerId for info in infos], None)
 
 
-def find_plain_ledgers(value: bytes) -> list[tuple[int, int, int, int]] | None:
-    """Return (id, entries, bytes, when it was closed or 0) of the ledgers in VALUE by ascending id, as ``decode_managed_ledger`` would.
+def find_plain_ledgers(value: bytes) -> list[PlainLedger] | None:
+    """Return the ledgers in VALUE by ascending id, as ``decode_managed_ledger`` would.
 
     None where it says more of a ledger, or cannot be decoded: for a pass over every topic there is, at a third of the cost.
     """
@@ -107,11 +123,15 @@ def find_plain_ledgers(value: bytes) -> list[tuple[int, int, int, int]] | None:
             properties_of(message.properties, "", MetadataCorrupt)
     except StoreError:
         return None
+    return None if any(len(UnknownFieldSet(info)) for info in message.ledgerInfo) else _plain(message)
+
+
+def _plain(message: managed_ledger_pb2.ManagedLedgerInfo) -> list[PlainLedger] | None:
     if message.HasField("terminatedPosition"):
         return None
     found, last = [], -1
     for info in message.ledgerInfo:
-        if info.ledgerId <= last or info.HasField("offloadContext") or info.properties or len(UnknownFieldSet(info)):
+        if info.ledgerId <= last or info.HasField("offloadContext") or info.properties:
             return None
         last = info.ledgerId
         found.append((last, info.entries, info.size, info.timestamp))

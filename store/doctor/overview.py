@@ -8,7 +8,6 @@ from contextlib import nullcontext
 
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.doctor import DoctorOptions, Finding, count_of, diagnose
-from pulsar_admin.store.facts.quiet import keep_plain_nodes
 from pulsar_admin.store.facts.spread import others_that_pay
 from pulsar_admin.store.model.copy_age import Now, read_copied_ms
 from pulsar_admin.store.model.reader import EntryReader, open_reader
@@ -67,8 +66,6 @@ def _findings(
     store: Store, reader: EntryReader, now: Now, check: bool | None, processes: int
 ) -> tuple[FindingCount, ...] | None:
     checked = reader.txn.count("tree") <= CHECKED_NODES if check is None else check
-    if checked:
-        keep_plain_nodes(reader.txn)  # the doctor looks at every topic, and what follows counts it
     options = DoctorOptions(each=1)
     return (
         count_findings(diagnose(store, now_ms=now.time_ms, options=options, reader=reader, processes=processes))

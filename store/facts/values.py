@@ -1,25 +1,26 @@
-"""Values of metadata nodes: those of which there is nothing to say, and what of the others this version does not know.
+"""Values of metadata nodes: those of which there is nothing to say, what of the others this version does not know, and plain topics.
 
 Of the millions of nodes that a store may have nearly all are topics, cursors and ledgers that can be read and have nothing of a newer
 version. These, the usual ones, are told at a fifth of the cost of their decoders, with which this agrees; what it is in doubt about is not
-usual.
+usual. The nodes of a plain topic say all there is, to who looks for something to say and to who counts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from pulsar_admin.store.codec.cursor import find_usual_cursor
+from pulsar_admin.store.codec.cursor import PlainCursor, find_plain_cursor, find_usual_cursor
 from pulsar_admin.store.codec.ledgermetadata import LoneLedger, find_usual_ledger
-from pulsar_admin.store.codec.managedledger import find_usual_ledgers
+from pulsar_admin.store.codec.managedledger import PlainLedger, find_plain_ledgers, find_usual_ledgers
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import OwnerKind
-from pulsar_admin.store.db.tree import decode_node, plain_value
+from pulsar_admin.store.db.tree import decode_node, plain_value, tree_key
 from pulsar_admin.store.errors import IndexCorrupt
+from pulsar_admin.store.facts.spread import MANY_NODES
 from pulsar_admin.store.model.coverage import find_lone_bookie
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR
 from pulsar_admin.store.model.ledgers import LoneLedgers
@@ -35,6 +36,8 @@ _NODE = re.compile(
 _KEY_MAX_BYTES = 400
 _KEPT_KEYS = 100_000
 _NOT_PLAIN = frozenset(b"%+")
+_ENCODING = frozenset("/%+")
+"""Letters that say that a name is encoded, or that its key is of something below."""
 _COMPACTION = b"/" + COMPACTION_CURSOR.encode()
 _NAMING = tuple(prefix.encode() for prefix in NAMING_PREFIXES)
 
@@ -42,13 +45,14 @@ _NAMING = tuple(prefix.encode() for prefix in NAMING_PREFIXES)
 class Usual(NamedTuple):
     """A usual node: the ledgers that it names. ``says_more``: it may name others, which ``References.see`` finds.
 
-    Of a ledger with one bookie: its id and what its metadata says.
+    Of a ledger with one bookie: its id and what its metadata says. ``plain``: what a topic's or a cursor's node says, where that is all.
     """
 
     ledger_ids: list[int]
     says_more: bool = False
     ledger_id: int = -1
     lone: LoneLedger | None = None
+    plain: list[PlainLedger] | PlainCursor | None = None
 
 
 _LEDGER = Usual([])
@@ -70,19 +74,19 @@ def find_usual(key: bytes, row: bytes) -> Usual | None:
             return None
         return _LEDGER if ledger.lone is None else Usual([], False, ledger_id, ledger.lone)
     if cursor is None:
-        ledger_ids = find_usual_ledgers(value)
-        return None if ledger_ids is None else Usual(ledger_ids)
+        listed = find_usual_ledgers(value)
+        return None if listed is None else Usual(listed.ledger_ids, plain=listed.plain)
     usual = find_usual_cursor(value)
     if usual is None or usual.has_properties or not _NOT_PLAIN.isdisjoint(cursor) or cursor == _COMPACTION:
-        return None if usual is None else Usual([], says_more=True)
-    return Usual([usual.ledger_id] if usual.ledger_id >= 0 else [])
+        return None if usual is None else Usual([], says_more=True, plain=usual.plain)
+    return Usual([usual.ledger_id] if usual.ledger_id >= 0 else [], plain=usual.plain)
 
 
 def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
     """Yield (key, row) of the nodes of the tree that are not usual, in order.
 
-    A snapshot keeps which these are, if they are not many, what all nodes name, for ``find_references``, and what the metadata of
-    ledgers says, for ``store.model.coverage.read_shortfalls``.
+    A snapshot keeps which these are, if they are not many, what all nodes name, for ``find_references``, what the metadata of
+    ledgers says, for ``store.model.coverage.read_shortfalls``, and plain topics where other processes would not look at these.
     """
     kept: list[bytes] | None = txn.memo.get(iter_unusual)
     if kept is not None:
@@ -94,13 +98,18 @@ def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
     found, altered = list[bytes](), list[bytes]()
     references: References | None = References()
     lone = LoneLedgers(_find_lone_bookie(txn))
+    topics = _PlainNodesByPath()
+    keeps_topics = txn.is_snapshot and txn.count("tree") < MANY_NODES
     with txn.noting_altered(altered):
         for key, row in txn.items("tree"):
             usual = find_usual(key, row)
             if usual is not None and usual.lone is not None:
                 lone.add(usual.ledger_id, usual.lone)
-            elif references is not None and not _note(references, key, row, usual):
+                continue
+            if references is not None and not _note(references, key, row, usual):
                 references = None
+            if keeps_topics and key.startswith(_TOPICS):
+                topics.add(key.decode(errors="replace"), None if usual is None else usual.plain)
             if usual is None:
                 if len(found) <= _KEPT_KEYS:
                     found.append(key)
@@ -111,6 +120,8 @@ def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
         txn.memo[References] = references
     if txn.is_snapshot and not altered:
         txn.memo[LoneLedgers] = lone
+    if keeps_topics and not altered:
+        txn.memo[_PlainNodesByPath] = topics
 
 
 def _find_lone_bookie(txn: Txn) -> str:
@@ -135,6 +146,61 @@ def _note(references: References, key: bytes, row: bytes, usual: Usual | None) -
         kind, topic = OwnerKind.CURSOR if cursor else OwnerKind.TOPIC, f"persistent://{tenant}/{namespace}/{name}"
         references.add(usual.ledger_ids, kind, topic, *cursor)
     return True
+
+
+# -- plain topics -----------------------------------------------------------------------------------------------------
+
+
+_PATH_MAX = 300
+_TOPICS = b"/managed-ledgers/"
+_TOPIC_PARTS = 6
+"""Of a topic's path: ``/managed-ledgers/TENANT/NAMESPACE/persistent/TOPIC``, cut at slashes."""
+
+
+class PlainNodes(NamedTuple):
+    """What the nodes of a topic say. ``ledgers``: (id, entries, bytes, closed at, 0: open) in order; ``cursors``: by name."""
+
+    ledgers: Sequence[PlainLedger]
+    cursors: list[tuple[str, PlainCursor]]
+
+
+class _PlainNodesByPath(dict[str, PlainNodes]):
+    """By path, in a snapshot of which several passes ask: a KB each of 2 ledgers and 2 cursors."""
+
+    def add(self, path: str, plain: list[PlainLedger] | PlainCursor | None) -> None:
+        """Add what a node says, all in order: a topic's comes before its cursors'. None makes its topic not plain."""
+        topic_path, _, name = path.rpartition("/")
+        if isinstance(plain, list):
+            if plain and len(path) <= _PATH_MAX:
+                self[path] = PlainNodes(plain, [])
+        elif plain is not None and (topic := self.get(topic_path)) is not None and _is_plain(name):
+            topic.cursors.append((name, plain))
+        else:
+            self.pop("/".join(path.split("/", _TOPIC_PARTS)[:_TOPIC_PARTS]), None)
+
+
+def _is_plain(component: str) -> bool:
+    """Whether the last part of a cursor's path is a name as it is, and not compaction's."""
+    return component.isascii() and _ENCODING.isdisjoint(component) and component != COMPACTION_CURSOR
+
+
+def find_plain_nodes(txn: Txn, path: str) -> PlainNodes | None:
+    """Return what the nodes at the managed ledger PATH say; None where one has more to say, and of a topic that is compacted."""
+    kept: _PlainNodesByPath | None = txn.memo.get(_PlainNodesByPath)
+    if kept is not None and path in kept:
+        return kept[path]
+    node = None if len(path) > _PATH_MAX else txn.view("tree", tree_key(path))
+    ledgers = None if node is None else find_plain_ledgers(plain_value(node))
+    if not ledgers:
+        return None
+    cursors = []
+    prefix = tree_key(f"{path}/")
+    for key, row in txn.items("tree", prefix):
+        plain, component = find_plain_cursor(plain_value(row)), key[len(prefix) :].decode(errors="replace")
+        if plain is None or not _is_plain(component):
+            return None
+        cursors.append((component, plain))
+    return PlainNodes(ledgers, cursors)
 
 
 # -- what is not known here -------------------------------------------------------------------------------------------

@@ -964,7 +964,7 @@ class _TimeRows:
 
     def __init__(self, txn: Txn) -> None:
         self._txn = txn
-        self._rows = txn.items("times") if LoneLedgers in txn.memo else iter(())
+        self._rows = txn.items("times")
         self._row: tuple[bytes, bytes] | None = (b"", b"")
 
     def find(self, ledger_id: int) -> bytes | memoryview | None:
