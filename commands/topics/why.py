@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pulsar_admin.api.cursors import iter_cursors
 from pulsar_admin.columns import Column, size_text
 from pulsar_admin.commands.topics.answers import choose, size_of
 from pulsar_admin.context import App
@@ -92,7 +91,7 @@ def why(app: App, selection: TopicSelection, subscription: str | None, disk: boo
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, chosen.names), "why"):
-            cursors = iter_cursors(app.session, reader, selection, subscription)
+            cursors = app.session.iter_cursors(reader, selection, subscription)
             found = [app.session.topic(topic.name).cursor(subscription).why() for topic, _ in cursors]
     heads = [(f"{one.topic}, subscription {one.subscription}", one.reasons) for one in found]
     return Result(

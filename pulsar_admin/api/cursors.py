@@ -31,11 +31,10 @@ from pulsar_admin.store.model.cursors import (
     iter_cursor_names,
     pending_intervals,
     read_cursor,
-    read_damaged_cursor,
 )
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic as TopicModel
-from pulsar_admin.store.model.topics import read_topic, select_topics
+from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, Position, TopicName, TopicSelection
 from pulsar_admin.store.wording import Answer, counted, plural
 
@@ -90,7 +89,7 @@ class Cursors(Planner):
         ZOOKEEPER: more servers' files, ``dataDir[,dataLogDir]``.
         """
         with self._session.reader() as reader:
-            topics = list(read_topics(self._session, reader, self._selection))
+            topics = list(self._session.read_topics(reader, self._selection))
             past = self._past(topics, zookeeper)
             for topic in topics:
                 yield from ((str(topic.name), state) for state in past.states(reader, topic, self._name))
@@ -265,7 +264,7 @@ class Cursors(Planner):
         first = position_of(start)
         self._check_named()
         with self._session.reader() as reader:
-            topics = list(read_topics(self._session, reader, self._selection))
+            topics = list(self._session.read_topics(reader, self._selection))
             if first not in (EARLIEST, LATEST) and len(topics) > 1:
                 raise InvalidValue(f"position {first} is in one of {len(topics)} topics", hint="use earliest or latest")
             for topic in topics:
@@ -354,18 +353,18 @@ class Cursors(Planner):
         Raises NothingMatches where they are to move BY_TIME and the one topic asked about has no entries.
         """
         if not self._means_all:
-            found = list(iter_cursors(self._session, reader, self._selection, self._name, is_replaced=is_replaced))
+            found = list(self._session.iter_cursors(reader, self._selection, self._name, is_replaced=is_replaced))
             if by_time:
                 _check_entries(self._selection, [topic for topic, _ in found])
             return found
-        topics = list(read_topics(self._session, reader, self._selection))
+        topics = list(self._session.read_topics(reader, self._selection))
         if by_time:
             _check_entries(self._selection, topics)
         found = []
         for topic in topics:
             names = filter(is_consumed, sorted(iter_cursor_names(reader.txn, topic.name)))
             named = bool(self._selection.topics)
-            cursors = read_cursors(self._session, reader, topic, names, named=named, is_replaced=is_replaced)
+            cursors = self._session.read_cursors(reader, topic, names, named=named, is_replaced=is_replaced)
             found += [(topic, cursor) for cursor in cursors]
         if not found:
             raise SubscriptionNotFound(
@@ -432,54 +431,6 @@ def resets_plan(session: Session, reader: EntryReader, resets: Iterable[Reset], 
             yield reset
 
     return plan_of(plan_resets(reader, "topics reset-cursor", warned(), request), reader.txn)
-
-
-def iter_cursors(
-    session: Session,
-    reader: EntryReader,
-    selection: TopicSelection,
-    subscription: str,
-    *,
-    is_replaced: bool = False,
-) -> Iterator[tuple[TopicModel, CursorModel]]:
-    """Yield the cursor SUBSCRIPTION of every topic meant, partitions of a partitioned one each.
-
-    A topic named must have it; of all topics, or those of a pattern, those that have it are taken. Raises TopicNotFound and
-    SubscriptionNotFound, the latter also when no topic has it.
-    """
-    named = bool(selection.topics)
-    found = False
-    for topic in read_topics(session, reader, selection):
-        if named or subscription in iter_cursor_names(reader.txn, topic.name):
-            for cursor in read_cursors(session, reader, topic, (subscription,), named=named, is_replaced=is_replaced):
-                found = True
-                yield topic, cursor
-    if not found:
-        raise SubscriptionNotFound(
-            f"no topic that matches has a subscription {subscription!r}", subscription=subscription
-        )
-
-
-def read_topics(session: Session, reader: EntryReader, selection: TopicSelection) -> Iterator[TopicModel]:
-    """Yield the topics meant, partitions of a partitioned one each, and report their broken ledgers; raises TopicNotFound."""
-    names = dict.fromkeys(select_topics(reader.txn, selection))
-    for topic in session.each(names, lambda name: read_topic(reader.txn, name), alone=bool(selection.topics)):
-        session.warn_of_broken_ledgers(reader.txn, topic)
-        yield topic
-
-
-def read_cursors(
-    session: Session,
-    reader: EntryReader,
-    topic: TopicModel,
-    names: Iterable[str],
-    *,
-    named: bool,
-    is_replaced: bool = False,
-) -> Iterator[CursorModel]:
-    """Yield the cursors NAMES of TOPIC, which was NAMED or is one of many: see ``Session.each``; IS_REPLACED: damaged ones, too."""
-    read = read_damaged_cursor if is_replaced else read_cursor
-    return session.each(names, lambda name: read(reader.txn, reader, topic, name), alone=named)
 
 
 class CursorPlace(Answer, frozen=True):

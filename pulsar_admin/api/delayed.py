@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pulsar_admin.api.cursors import read_cursors, read_topics
 from pulsar_admin.api.given import given_flags, given_text
 from pulsar_admin.api.planner import Named
 from pulsar_admin.api.session import Session, Time
@@ -60,7 +59,7 @@ class DelayedBacklogs:
         given_flags(unsubscribed=unsubscribed)
         session, subscription, named = self._session, self._subscription, bool(self._selection.topics)
         found = False
-        for topic in read_topics(session, reader, self._selection):
+        for topic in session.read_topics(reader, self._selection):
             names = sorted(iter_cursor_names(reader.txn, topic.name))
             if subscription is None:
                 names = [name for name in names if is_consumed(name)]
@@ -70,7 +69,7 @@ class DelayedBacklogs:
                 names = [subscription]  # which raises that it is not there
             if not names and subscription is None and unsubscribed:
                 yield topic, cursor_of_nobody(topic)
-            for cursor in read_cursors(session, reader, topic, names, named=named):
+            for cursor in session.read_cursors(reader, topic, names, named=named):
                 found = True
                 yield topic, cursor
         if not found and subscription is not None:

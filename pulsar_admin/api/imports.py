@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import replace
 
 from pulsar_admin.api.given import given_flags, given_items, given_object, given_path, given_rate, given_text, wanted_of
-from pulsar_admin.api.session import Caller, Session, Time, check_choice
+from pulsar_admin.api.session import Caller, Session, Time, check_choice, moment_of
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.db.storeinfo import check_new_store
 from pulsar_admin.store.errors import InvalidValue
@@ -157,7 +157,6 @@ def layout_then(caller: Caller, layout: Layout, at: Time | Moment | None) -> Lay
     """Return LAYOUT with its metadata as of AT, None: as it is; raises Refused for what keeps no history, NothingMatches."""
     if at is None:
         return layout
-    from pulsar_admin.api.metadata import moment_of
     from pulsar_admin.store.history.as_of import past_metadata
 
     problems: list[str] = []

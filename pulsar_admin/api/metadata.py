@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.api.given import given_flags, given_places, wanted_of
-from pulsar_admin.api.session import Caller, Session, Time, time_ms_of, warn_partial
+from pulsar_admin.api.session import Caller, Session, Time, moment_of, warn_partial
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.wording import Answer
 
@@ -114,16 +113,6 @@ def diff_of(
     found = tuple(compare_moments(servers, since, until, problems, passing=passing))
     caller.partial(dict.fromkeys(problems))
     return found
-
-
-def moment_of(value: Time | Moment) -> Moment:
-    """Return VALUE as a moment; a text may be a zxid."""
-    from pulsar_admin.store.history.as_of import Moment, parse_moment
-
-    if isinstance(value, Moment):
-        return value
-    now_ms = int(time.time() * 1000)
-    return parse_moment(value, now_ms=now_ms) if isinstance(value, str) else Moment(time_ms=time_ms_of(value, now_ms))
 
 
 def decoded_node(session: Session, path: str) -> dict[str, Any]:  # Any: JSON

@@ -20,9 +20,18 @@ from pulsar_admin.broken import broken_texts, texts_of_broken
 from pulsar_admin.store.db.environment import Store as StoreFile
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.storeinfo import check_state
-from pulsar_admin.store.errors import InvalidValue, NotWritable, Refused, StoreError
+from pulsar_admin.store.errors import InvalidValue, NotWritable, Refused, StoreError, SubscriptionNotFound
 from pulsar_admin.store.model.reader import EntryReader, open_reader
-from pulsar_admin.store.names import EARLIEST, INT_MAX, LATEST, LONG_MAX, Position, TopicName, parse_position
+from pulsar_admin.store.names import (
+    EARLIEST,
+    INT_MAX,
+    LATEST,
+    LONG_MAX,
+    Position,
+    TopicName,
+    TopicSelection,
+    parse_position,
+)
 from pulsar_admin.store.pace import PACE
 
 if TYPE_CHECKING:
@@ -35,7 +44,9 @@ if TYPE_CHECKING:
     from pulsar_admin.store.changes.plan import WritingPlan
     from pulsar_admin.store.codec.encryption import PrivateKeys
     from pulsar_admin.store.engine.operation import Engine
+    from pulsar_admin.store.history.as_of import Moment as MetadataMoment
     from pulsar_admin.store.model.copy_age import Now
+    from pulsar_admin.store.model.cursors import Cursor
     from pulsar_admin.store.model.messages import Window
     from pulsar_admin.store.model.topics import Topic
 
@@ -351,6 +362,48 @@ class Session(Caller):
             if engine is None:
                 problems += [failed.error() for failed in reader.failed]
 
+    # -- topics and cursors that are meant -----------------------------------------------------------------------------
+
+    def read_topics(self, reader: EntryReader, selection: TopicSelection) -> Iterator[Topic]:
+        """Yield the topics meant, partitions of a partitioned one each, and report their broken ledgers; raises TopicNotFound."""
+        from pulsar_admin.store.model.topics import read_topic, select_topics
+
+        names = dict.fromkeys(select_topics(reader.txn, selection))
+        for topic in self.each(names, lambda name: read_topic(reader.txn, name), alone=bool(selection.topics)):
+            self.warn_of_broken_ledgers(reader.txn, topic)
+            yield topic
+
+    def read_cursors(
+        self, reader: EntryReader, topic: Topic, names: Iterable[str], *, named: bool, is_replaced: bool = False
+    ) -> Iterator[Cursor]:
+        """Yield the cursors NAMES of TOPIC, which was NAMED or is one of many: see ``each``; IS_REPLACED: damaged ones, too."""
+        from pulsar_admin.store.model.cursors import read_cursor, read_damaged_cursor
+
+        read = read_damaged_cursor if is_replaced else read_cursor
+        return self.each(names, lambda name: read(reader.txn, reader, topic, name), alone=named)
+
+    def iter_cursors(
+        self, reader: EntryReader, selection: TopicSelection, subscription: str, *, is_replaced: bool = False
+    ) -> Iterator[tuple[Topic, Cursor]]:
+        """Yield the cursor SUBSCRIPTION of every topic meant, partitions of a partitioned one each.
+
+        A topic named must have it; of all topics, or those of a pattern, those that have it are taken. Raises TopicNotFound and
+        SubscriptionNotFound, the latter also when no topic has it.
+        """
+        from pulsar_admin.store.model.cursors import iter_cursor_names
+
+        named = bool(selection.topics)
+        found = False
+        for topic in self.read_topics(reader, selection):
+            if named or subscription in iter_cursor_names(reader.txn, topic.name):
+                for cursor in self.read_cursors(reader, topic, (subscription,), named=named, is_replaced=is_replaced):
+                    found = True
+                    yield topic, cursor
+        if not found:
+            raise SubscriptionNotFound(
+                f"no topic that matches has a subscription {subscription!r}", subscription=subscription
+            )
+
     def check_writable(self) -> None:
         """Raise NotWritable for a store that was opened for reading."""
         if not self._file.writable:
@@ -407,6 +460,21 @@ def time_ms_of(value: Time, now_ms: int) -> int:
     if not 0 <= found <= MAX_TIME_MS:
         raise InvalidValue(f"time {value!r} is not between 1970 and the year 9999")
     return found
+
+
+def moment_of(value: Time | MetadataMoment) -> MetadataMoment:
+    """Return VALUE as a moment of a cluster's metadata; a text may be a zxid."""
+    from pulsar_admin.store.history.as_of import Moment as MetadataMoment
+    from pulsar_admin.store.history.as_of import parse_moment
+
+    if isinstance(value, MetadataMoment):
+        return value
+    now_ms = int(time.time() * 1000)
+    return (
+        parse_moment(value, now_ms=now_ms)
+        if isinstance(value, str)
+        else MetadataMoment(time_ms=time_ms_of(value, now_ms))
+    )
 
 
 def check_choice(what: str, value: str, literal: object) -> None:

@@ -446,9 +446,7 @@ class Dumps:
                 yield reader, listed
 
     def _listed(self, reader: EntryReader, topics: Sequence[str], wanted: DumpWanted) -> list[Topic]:
-        from pulsar_admin.api.cursors import read_topics
-
-        return list(read_topics(self._session, reader, parse_topics(topics, wanted.get("pattern"))))
+        return list(self._session.read_topics(reader, parse_topics(topics, wanted.get("pattern"))))
 
 
 def _options(session: Session, wanted: DumpWanted) -> DumpOptions:
