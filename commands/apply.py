@@ -28,6 +28,6 @@ def apply(app: App, file: Path) -> None:
     Plans again what the file asks for, and refuses where the store has changed since, where that comes to something
     else now, and where the file was changed: make the plan again and review it.
     """
-    from pulsar_admin.api.planner import read_again
+    from pulsar_admin.api.plan import read_again
 
     app.change(read_again(app.session, file))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pulsar_admin.api.disks import log_files, records_of, verdicts_of
+from pulsar_admin.api.files import log_files, records_of, verdicts_of
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole

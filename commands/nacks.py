@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from pulsar_admin.api.nacks import Nacks
+from pulsar_admin.api.pending import Nacks
 from pulsar_admin.columns import Column, size_text
 from pulsar_admin.commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App
@@ -39,7 +39,7 @@ from pulsar_admin.store.timespec import format_duration_ms
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.nacks import KeptNacks, NackSizes
+    from pulsar_admin.api.pending import KeptNacks, NackSizes
     from pulsar_admin.store.nacks.holes import TopicNacks
     from pulsar_admin.store.nacks.kept import KeptGroup
     from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
@@ -336,7 +336,7 @@ def plan(app: App, options: PlanRequest) -> Result:
 
 def _sizes(app: App, options: PlanRequest) -> NackSizes:
     # Imported here: numpy.
-    from pulsar_admin.api.nacks import nack_sizes
+    from pulsar_admin.api.pending import nack_sizes
 
     if options.topic is None and options.subscription is not None:
         raise click.UsageError("-s: name its topic with --topic", click.get_current_context())

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from pulsar_admin.api.policies import TopicPolicies
+from pulsar_admin.api.topics import TopicPolicies
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import Command, TopicSelection

@@ -21,7 +21,7 @@ from pulsar_admin.store.names import TopicName
 from pulsar_admin.upstream import mirrored
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.topic import SchemaVersion
+    from pulsar_admin.api.topics import SchemaVersion
     from pulsar_admin.store.codec.schema import IndexEntry
 
 _NOTHING = "Nothing, like pulsar-admin; the change and its undo command are on stderr."

@@ -20,7 +20,7 @@ from pulsar_admin.store.names import parse_topic
 from pulsar_admin.upstream import mirrored
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.transactions import CursorTransactions, TopicTransactions, Transactions
+    from pulsar_admin.api.pending import CursorTransactions, TopicTransactions, Transactions
     from pulsar_admin.store.reports.transactions import LogStats
 
 _ID = {"coordinator_id": "The coordinator's number; default: all."}
@@ -32,7 +32,7 @@ _LOW = {"low_water_mark": "Accepted and ignored: a broker keeps these in its mem
 
 
 def _transactions(app: App) -> Transactions:
-    from pulsar_admin.api.transactions import Transactions
+    from pulsar_admin.api.pending import Transactions
 
     return Transactions(app.session)
 
@@ -42,7 +42,7 @@ def _of_topic(app: App, topic: str) -> TopicTransactions:
 
 
 def _of_cursor(app: App, topic: str, subscription: str) -> CursorTransactions:
-    from pulsar_admin.api.transactions import CursorTransactions
+    from pulsar_admin.api.pending import CursorTransactions
 
     return CursorTransactions(app.session, parse_topic(topic), subscription)
 

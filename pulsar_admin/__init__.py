@@ -6,12 +6,28 @@ is first used: the import of this package costs nothing, to the command line nei
 
 TYPE_CHECKING = False  # not typing's: that import would cost more than this package
 if TYPE_CHECKING:
-    from pulsar_admin.api.columns import SparkTables, register
-    from pulsar_admin.api.compaction import Compaction
     from pulsar_admin.api.cursors import Cursor, CursorPlace, Cursors
-    from pulsar_admin.api.delayed import Delayed
-    from pulsar_admin.api.disks import log_files, log_records, reclaim, verify_logs
-    from pulsar_admin.api.imports import (
+    from pulsar_admin.api.files import MetadataChange, diff, history, log_files, log_records, reclaim, verify_logs
+    from pulsar_admin.api.ledgers import Ledger, preflight
+    from pulsar_admin.api.messages import Batches, Messages, SparkTables, register
+    from pulsar_admin.api.namespaces import BundleTopics, Cluster, Namespace
+    from pulsar_admin.api.pending import (
+        CursorTransactions,
+        Delayed,
+        DueNack,
+        KeptNacks,
+        Nacks,
+        NackSizes,
+        TopicTransactions,
+        Transactions,
+        nack_sizes,
+    )
+    from pulsar_admin.api.plan import Plan
+    from pulsar_admin.api.reports import Change, ChangeReport
+    from pulsar_admin.api.session import PartialData
+    from pulsar_admin.api.store import Store, open_store
+    from pulsar_admin.api.topics import Compaction, PolicyValue, SchemaVersion, Topic, TopicPolicies
+    from pulsar_admin.api.transfers import (
         create_store,
         fetch_bookie,
         import_bundle,
@@ -21,20 +37,6 @@ if TYPE_CHECKING:
         preview_import,
         read_bookie_conf,
     )
-    from pulsar_admin.api.ledger import Ledger
-    from pulsar_admin.api.messages import Batches, Messages
-    from pulsar_admin.api.metadata import MetadataChange, diff, history
-    from pulsar_admin.api.nacks import DueNack, KeptNacks, Nacks, NackSizes, nack_sizes
-    from pulsar_admin.api.namespace import BundleTopics, Namespace
-    from pulsar_admin.api.plan import Plan
-    from pulsar_admin.api.policies import PolicyValue, TopicPolicies
-    from pulsar_admin.api.recovering import preflight
-    from pulsar_admin.api.reports import Change, ChangeReport
-    from pulsar_admin.api.resources import Cluster
-    from pulsar_admin.api.session import PartialData
-    from pulsar_admin.api.store import Store, open_store
-    from pulsar_admin.api.topic import SchemaVersion, Topic
-    from pulsar_admin.api.transactions import CursorTransactions, TopicTransactions, Transactions
     from pulsar_admin.store.changes.plan import BrokerMove, ChangePart, Deletable, FutureDated, LedgerPart, Step
     from pulsar_admin.store.changes.policies import DelayedPolicy
     from pulsar_admin.store.codec.policies import PartitionedTopic, Policies
@@ -151,53 +153,53 @@ if TYPE_CHECKING:
 
 _ERRORS = "pulsar_admin.store.errors"
 _HOMES = {
-    "SparkTables": "pulsar_admin.api.columns",
-    "register": "pulsar_admin.api.columns",
-    "Compaction": "pulsar_admin.api.compaction",
+    "SparkTables": "pulsar_admin.api.messages",
+    "register": "pulsar_admin.api.messages",
+    "Compaction": "pulsar_admin.api.topics",
     "Cursor": "pulsar_admin.api.cursors",
     "CursorPlace": "pulsar_admin.api.cursors",
     "Cursors": "pulsar_admin.api.cursors",
-    "Delayed": "pulsar_admin.api.delayed",
-    "log_files": "pulsar_admin.api.disks",
-    "log_records": "pulsar_admin.api.disks",
-    "reclaim": "pulsar_admin.api.disks",
-    "verify_logs": "pulsar_admin.api.disks",
-    "create_store": "pulsar_admin.api.imports",
-    "fetch_bookie": "pulsar_admin.api.imports",
-    "import_bundle": "pulsar_admin.api.imports",
-    "import_cluster": "pulsar_admin.api.imports",
-    "import_standalone": "pulsar_admin.api.imports",
-    "import_tables": "pulsar_admin.api.imports",
-    "preview_import": "pulsar_admin.api.imports",
-    "read_bookie_conf": "pulsar_admin.api.imports",
-    "Ledger": "pulsar_admin.api.ledger",
+    "Delayed": "pulsar_admin.api.pending",
+    "log_files": "pulsar_admin.api.files",
+    "log_records": "pulsar_admin.api.files",
+    "reclaim": "pulsar_admin.api.files",
+    "verify_logs": "pulsar_admin.api.files",
+    "create_store": "pulsar_admin.api.transfers",
+    "fetch_bookie": "pulsar_admin.api.transfers",
+    "import_bundle": "pulsar_admin.api.transfers",
+    "import_cluster": "pulsar_admin.api.transfers",
+    "import_standalone": "pulsar_admin.api.transfers",
+    "import_tables": "pulsar_admin.api.transfers",
+    "preview_import": "pulsar_admin.api.transfers",
+    "read_bookie_conf": "pulsar_admin.api.transfers",
+    "Ledger": "pulsar_admin.api.ledgers",
     "Batches": "pulsar_admin.api.messages",
     "Messages": "pulsar_admin.api.messages",
-    "MetadataChange": "pulsar_admin.api.metadata",
-    "diff": "pulsar_admin.api.metadata",
-    "history": "pulsar_admin.api.metadata",
-    "DueNack": "pulsar_admin.api.nacks",
-    "KeptNacks": "pulsar_admin.api.nacks",
-    "NackSizes": "pulsar_admin.api.nacks",
-    "Nacks": "pulsar_admin.api.nacks",
-    "nack_sizes": "pulsar_admin.api.nacks",
-    "BundleTopics": "pulsar_admin.api.namespace",
-    "Namespace": "pulsar_admin.api.namespace",
+    "MetadataChange": "pulsar_admin.api.files",
+    "diff": "pulsar_admin.api.files",
+    "history": "pulsar_admin.api.files",
+    "DueNack": "pulsar_admin.api.pending",
+    "KeptNacks": "pulsar_admin.api.pending",
+    "NackSizes": "pulsar_admin.api.pending",
+    "Nacks": "pulsar_admin.api.pending",
+    "nack_sizes": "pulsar_admin.api.pending",
+    "BundleTopics": "pulsar_admin.api.namespaces",
+    "Namespace": "pulsar_admin.api.namespaces",
     "Plan": "pulsar_admin.api.plan",
-    "PolicyValue": "pulsar_admin.api.policies",
-    "TopicPolicies": "pulsar_admin.api.policies",
-    "preflight": "pulsar_admin.api.recovering",
+    "PolicyValue": "pulsar_admin.api.topics",
+    "TopicPolicies": "pulsar_admin.api.topics",
+    "preflight": "pulsar_admin.api.ledgers",
     "Change": "pulsar_admin.api.reports",
     "ChangeReport": "pulsar_admin.api.reports",
-    "Cluster": "pulsar_admin.api.resources",
+    "Cluster": "pulsar_admin.api.namespaces",
     "PartialData": "pulsar_admin.api.session",
     "Store": "pulsar_admin.api.store",
     "open_store": "pulsar_admin.api.store",
-    "SchemaVersion": "pulsar_admin.api.topic",
-    "Topic": "pulsar_admin.api.topic",
-    "CursorTransactions": "pulsar_admin.api.transactions",
-    "TopicTransactions": "pulsar_admin.api.transactions",
-    "Transactions": "pulsar_admin.api.transactions",
+    "SchemaVersion": "pulsar_admin.api.topics",
+    "Topic": "pulsar_admin.api.topics",
+    "CursorTransactions": "pulsar_admin.api.pending",
+    "TopicTransactions": "pulsar_admin.api.pending",
+    "Transactions": "pulsar_admin.api.pending",
     "BrokerMove": "pulsar_admin.store.changes.plan",
     "ChangePart": "pulsar_admin.store.changes.plan",
     "Deletable": "pulsar_admin.store.changes.plan",

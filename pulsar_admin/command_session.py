@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pulsar_admin.api.plan import Moment
-from pulsar_admin.api.session import Item, Result, Session, Time
+from pulsar_admin.api.session import Item, Moment, Result, Session, Time
 from pulsar_admin.broken import warn_of_broken, warn_of_broken_ledgers
 from pulsar_admin.store.errors import InvalidValue, StoreError
 from pulsar_admin.store.model.reader import open_reader
@@ -20,13 +19,11 @@ if TYPE_CHECKING:
     from inspect import Parameter
 
     from pulsar_admin.api.cursors import Cursors
-    from pulsar_admin.api.delayed import DelayedBacklogs
-    from pulsar_admin.api.ledger import Ledger
-    from pulsar_admin.api.nacks import KeptNacks
-    from pulsar_admin.api.namespace import Namespace
-    from pulsar_admin.api.resources import Resources
+    from pulsar_admin.api.ledgers import Ledger
+    from pulsar_admin.api.namespaces import Namespace, Resources
+    from pulsar_admin.api.pending import DelayedBacklogs, KeptNacks
     from pulsar_admin.api.store import Store as ApiStore
-    from pulsar_admin.api.topic import Topic
+    from pulsar_admin.api.topics import Topic
     from pulsar_admin.confirm import Plan as Previewed
     from pulsar_admin.running import Running
     from pulsar_admin.store.db.environment import Store, Txn
@@ -98,19 +95,19 @@ class CommandSession(Session):
     @property
     def resources(self) -> Resources:
         """What the store has of tenants, clusters, bookies, brokers and limits as the Python interface has it."""
-        from pulsar_admin.api.resources import Resources
+        from pulsar_admin.api.namespaces import Resources
 
         return Resources(self)
 
     def topic(self, name: TopicName) -> Topic:
         """Return the topic NAME as the Python interface has it; whether it is there is seen when it is used."""
-        from pulsar_admin.api.topic import Topic
+        from pulsar_admin.api.topics import Topic
 
         return Topic(self, name)
 
     def namespace(self, name: NamespaceName) -> Namespace:
         """Return the namespace NAME as the Python interface has it; whether it is there is seen when it is used."""
-        from pulsar_admin.api.namespace import Namespace
+        from pulsar_admin.api.namespaces import Namespace
 
         return Namespace(self, name)
 
@@ -122,19 +119,19 @@ class CommandSession(Session):
 
     def delayed(self, selection: TopicSelection, subscription: str | None) -> DelayedBacklogs:
         """Return what SUBSCRIPTION, None: each that may delay, waits for in the topics meant as the Python interface has it."""
-        from pulsar_admin.api.delayed import DelayedBacklogs
+        from pulsar_admin.api.pending import DelayedBacklogs
 
         return DelayedBacklogs(self, selection, subscription)
 
     def nacks(self, topics: Sequence[TopicName], subscription: str | None) -> KeptNacks:
         """Return the nacks of SUBSCRIPTION (None: of all) in TOPICS (none: in all) as the Python interface has them."""
-        from pulsar_admin.api.nacks import KeptNacks
+        from pulsar_admin.api.pending import KeptNacks
 
         return KeptNacks(self, topics, subscription)
 
     def ledger(self, ledger_id: int) -> Ledger:
         """Return a ledger as the Python interface has it; whether it is there is seen when it is used."""
-        from pulsar_admin.api.ledger import Ledger
+        from pulsar_admin.api.ledgers import Ledger
 
         return Ledger(self, ledger_id)
 

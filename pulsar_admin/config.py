@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
-    from pulsar_admin.api.given import Clock
+    from pulsar_admin.api.session import Clock
     from pulsar_admin.query import Query
 
 PREFIX = "PULSAR_ADMIN_"

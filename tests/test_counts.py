@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pulsar_admin import import_bundle, import_standalone
 from pulsar_admin import open_store as open_api
-from pulsar_admin.api.imports import Mode
+from pulsar_admin.api.transfers import Mode
 from pulsar_admin.page.collecting import collect_page
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.facts.counts import TopicCounts, read_disk_bytes

@@ -135,7 +135,7 @@ def attach(app: App, topic: TopicName, ledger: int) -> None:
 
 def compact_topics(app: App, selection: TopicSelection, command: str, **job: Any) -> None:  # Any: of CompactionJob
     """Do what COMMAND does to the topics meant, a change each."""
-    from pulsar_admin.api.compaction import Compactions
+    from pulsar_admin.api.topics import Compactions
 
     with app.session.read() as txn:
         plan = Compactions(app.session, selected(app, txn, selection)).plan(command, **job)

@@ -20,7 +20,7 @@ from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.compaction import Rule
+    from pulsar_admin.api.topics import Rule
     from pulsar_admin.store.compaction.forms import Verification
     from pulsar_admin.store.compaction.occurrences import KeyHistory, Occurrence
 

@@ -15,7 +15,7 @@ from pulsar_admin.results import Result
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.topic import Topic
+    from pulsar_admin.api.topics import Topic
     from pulsar_admin.store.compaction.last_id import LastId
 
 _LAST_ID_COLUMNS = (

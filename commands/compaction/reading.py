@@ -21,8 +21,7 @@ from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatc
 from pulsar_admin.store.names import parse_topic, shell_word
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.compaction import ViewRule
-    from pulsar_admin.api.topic import Topic
+    from pulsar_admin.api.topics import Topic, ViewRule
     from pulsar_admin.store.compaction.status import CompactionStatus
 
 # -- status -----------------------------------------------------------------------------------------------------------

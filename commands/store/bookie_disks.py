@@ -31,7 +31,7 @@ from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.disks import ReclaimOptions
+    from pulsar_admin.api.files import ReclaimOptions
     from pulsar_admin.store.disks.reclaim import ReclaimPlan, ReclaimResult
 
 
@@ -197,7 +197,7 @@ def reclaim(
     are rewritten in the free space. A run that was stopped, even by kill -9, leaves a bookie that starts; the same
     command continues. Damaged logs are reported and not changed.
     """
-    from pulsar_admin.api.disks import reclaim_plan, reclaimed
+    from pulsar_admin.api.files import reclaim_plan, reclaimed
 
     given = bookies_of(bookies, confs, roots)
     if len(given) != 1 or (zookeeper and metadata):

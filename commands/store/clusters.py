@@ -38,7 +38,7 @@ from pulsar_admin.store.errors import (
 from pulsar_admin.store.wording import counted, listed
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.imports import Mode
+    from pulsar_admin.api.transfers import Mode
     from pulsar_admin.store.history.as_of import Moment
     from pulsar_admin.store.sources.given import GivenBookie
     from pulsar_admin.store.transfer.offloads import OffloadResult
@@ -170,8 +170,8 @@ def cluster(
     A cluster below a path of ZooKeeper (`metadataPrefix` in Helm, zk:2181/pulsar) is found. If there are several,
     --chroot names one; a --bookie-conf names its cluster, too.
     """
-    from pulsar_admin.api.given import wanted_of
-    from pulsar_admin.api.imports import layout_of
+    from pulsar_admin.api.session import wanted_of
+    from pulsar_admin.api.transfers import layout_of
 
     at: Moment | None = more.pop("at")
     index = not more.pop("no_index")

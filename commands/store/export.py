@@ -192,7 +192,7 @@ def import_bundle(app: App, file: Path) -> None:
     It answers every question that needs only metadata and the index. Entries cannot be read: their files are empty,
     with the original sizes.
     """
-    from pulsar_admin.api.imports import store_of_bundle
+    from pulsar_admin.api.transfers import store_of_bundle
 
     done = store_of_bundle(app.session, file, app.store_path)
     app.problems(not done["sameFindings"])

@@ -27,7 +27,7 @@ from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.imports import Mode
+    from pulsar_admin.api.transfers import Mode
     from pulsar_admin.store.history.as_of import Moment
     from pulsar_admin.store.index.rebuild import RebuildResult
     from pulsar_admin.store.sources.layout import Layout
@@ -102,7 +102,7 @@ def standalone(
     more bookies. It is only read, even while Pulsar is running. Without --copy or --link the entry logs stay where they
     are: keep DIRECTORY. An import that was stopped, even by kill -9, continues when the same command runs again.
     """
-    from pulsar_admin.api.given import wanted_of
+    from pulsar_admin.api.session import wanted_of
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
     layout = read_standalone_layout(directory, wanted_of(chroot, None))
@@ -111,7 +111,7 @@ def standalone(
 
 def import_layout(app: App, layout: Layout, at: Moment | None, *, mode: Mode | None, verify: bool, index: bool) -> None:
     """Import LAYOUT with the metadata as of AT, or with --dry-run show what that would read."""
-    from pulsar_admin.api.imports import import_parts, preview_parts
+    from pulsar_admin.api.transfers import import_parts, preview_parts
     from pulsar_admin.store.transfer.imports import way_back
 
     path = app.settings.store

@@ -114,7 +114,7 @@ def servers_of(app: App, places: tuple[str, ...], chroot: str | None) -> tuple[S
 
 
 def _rows(app: App, servers: tuple[ServerFiles, ...], question: Question, span: Span) -> Iterator[dict[str, Any]]:
-    from pulsar_admin.api.metadata import iter_history
+    from pulsar_admin.api.files import iter_history
     from pulsar_admin.store.history.events import Event
 
     make: Callable[[Event], dict[str, Any]] = _json_row if app.settings.output in ("json", "jsonl") else _row
@@ -144,7 +144,7 @@ def _row(event: Event) -> dict[str, Any]:  # Any: JSON
 
 
 def _json_row(event: Event) -> dict[str, Any]:  # Any: JSON
-    from pulsar_admin.api.metadata import readable_node
+    from pulsar_admin.api.store import readable_node
 
     version = event.version
     before = readable_node(version.path, event.before)
@@ -202,7 +202,7 @@ def diff(
     For two stores, subscriptions are compared at their real positions, including cursor ledgers; for two moments, only
     as recorded in the metadata.
     """
-    from pulsar_admin.api.metadata import diff_of
+    from pulsar_admin.api.files import diff_of
     from pulsar_admin.api.store import open_store
 
     alike = len(stores) == 2 and stores[0].resolve() == stores[1].resolve()
@@ -219,7 +219,7 @@ def diff(
 def _changed_row(app: App, found: Changed) -> dict[str, Any]:  # Any: JSON
     row: dict[str, Any] = {name: getattr(found, name) for name in ("kind", "name", "change", "what", "subscriptions")}
     if app.settings.output in ("json", "jsonl"):
-        from pulsar_admin.api.metadata import readable_node
+        from pulsar_admin.api.store import readable_node
 
         nodes = (
             (node, readable_node(node.path, node.before), readable_node(node.path, node.after)) for node in found.nodes

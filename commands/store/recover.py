@@ -26,7 +26,7 @@ from pulsar_admin.store.errors import (
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.recovering import RecoveryLevel
+    from pulsar_admin.api.ledgers import RecoveryLevel
     from pulsar_admin.store.recovery.broker_forecast import BrokerForecast
     from pulsar_admin.store.recovery.preflight import ClusterParts, Preflight
 
@@ -112,7 +112,7 @@ def preflight(app: App, limit: float | None, listing: bool, **options: Any) -> N
     disks. With --brokers, or for metadata without bookies: what brokers delete when they load every topic before any
     client connects.
     """
-    from pulsar_admin.api.recovering import forecast_of
+    from pulsar_admin.api.ledgers import forecast_of
     from pulsar_admin.store.recovery.preflight import check_loss, iter_lost
 
     brokers, conf = options.pop("brokers"), options.pop("conf")
@@ -140,8 +140,8 @@ def _parts(
     ledgers_root: str | None,
     **confs: Any,  # Any: of ``conf_options``
 ) -> ClusterParts:
-    from pulsar_admin.api.given import wanted_of
-    from pulsar_admin.api.recovering import parts_given, parts_of_store
+    from pulsar_admin.api.ledgers import parts_given, parts_of_store
+    from pulsar_admin.api.session import wanted_of
 
     given = bookies_of(bookies, **confs)
     places = [place for place in (zookeeper, metadata) if place]

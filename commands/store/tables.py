@@ -133,7 +133,7 @@ def import_tables(app: App, place: str, cluster: str | None) -> None:
     It needs the tables nodes, rows, bodies and entries, of one export: what the exported store knew is in them, its
     changes and their undo, too. Messages are read from the logs, where they lay when the tables were exported.
     """
-    from pulsar_admin.api.imports import load_tables
+    from pulsar_admin.api.transfers import load_tables
 
     done = load_tables(app.session, place, app.store_path, cluster)
     app.tell_incomplete_tables(done.incomplete)

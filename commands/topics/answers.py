@@ -25,7 +25,7 @@ from pulsar_admin.store.names import TopicName
 from pulsar_admin.visible import clean_document
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.topic import Topic
+    from pulsar_admin.api.topics import Topic
     from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.model.reader import EntryReader
 

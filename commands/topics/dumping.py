@@ -30,7 +30,7 @@ from pulsar_admin.store.names import PROFILES, Position, Profile, TopicName
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.transfers import DumpWanted
+    from pulsar_admin.api.messages import DumpWanted
 
 
 class DumpRequest(Struct, frozen=True):

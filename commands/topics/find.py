@@ -21,7 +21,7 @@ from pulsar_admin.store.names import TopicName, parse_topic
 from pulsar_admin.store.wording import counted, plural
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.topic import Topic
+    from pulsar_admin.api.topics import Topic
     from pulsar_admin.store.dump.finding import FoundEntry
     from pulsar_admin.store.model.reader import EntryReader
 

@@ -19,7 +19,7 @@ from pulsar_admin.store.timespec import parse_time_point
 from pulsar_admin.upstream import mirrored
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.topic import Topic
+    from pulsar_admin.api.topics import Topic
 
 
 @mirrored(

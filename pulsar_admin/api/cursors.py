@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pulsar_admin.api.given import (
+from pulsar_admin.api.plan import Plan, Planner, plan_of
+from pulsar_admin.api.session import (
     Clock,
     Duration,
+    Place,
+    Session,
+    Time,
+    check_choice,
     duration_ms,
     given_flag,
     given_places,
     given_properties,
     given_text,
+    position_of,
     whole_number,
 )
-from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.planner import Planner
-from pulsar_admin.api.session import Place, Session, Time, check_choice, position_of
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import InvalidValue, NothingMatches, SubscriptionNotFound
@@ -39,8 +42,7 @@ from pulsar_admin.store.names import EARLIEST, LATEST, Position, TopicName, Topi
 from pulsar_admin.store.wording import Answer, counted, plural
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.nacks import Nacks
-    from pulsar_admin.api.transactions import CursorTransactions
+    from pulsar_admin.api.pending import CursorTransactions, Nacks
     from pulsar_admin.store.changes.resets import Reset, ResetRequest, ResetRule
     from pulsar_admin.store.codec.cursor import CursorState
     from pulsar_admin.store.delayed.expiries import Forecast
@@ -279,7 +281,7 @@ class Cursors(Planner):
         from pulsar_admin.store.changes.subscriptions import plan_unsubscribe
 
         given_flag("force", force)
-        return self._session.plan(
+        return self._planned(
             lambda reader, now_ms: plan_unsubscribe(
                 reader, "topics unsubscribe", self._cursors(reader, is_replaced=force), now_ms, force=force
             )
@@ -290,7 +292,7 @@ class Cursors(Planner):
         from pulsar_admin.store.changes.subscriptions import plan_subscription_properties
 
         found = given_properties(properties)
-        return self._session.plan(
+        return self._planned(
             lambda reader, now_ms: plan_subscription_properties(reader, self._cursors(reader), found, now_ms)
         )
 
@@ -299,9 +301,7 @@ class Cursors(Planner):
         from pulsar_admin.store.changes.subscriptions import plan_replicated
 
         given_flag("replicated", replicated)
-        return self._session.plan(
-            lambda reader, now_ms: plan_replicated(reader, self._cursors(reader), replicated, now_ms)
-        )
+        return self._planned(lambda reader, now_ms: plan_replicated(reader, self._cursors(reader), replicated, now_ms))
 
     def _back_to(self, as_of: Time, if_unsure: IfUnsure, zookeeper: Sequence[str], *, force: bool) -> Plan:
         from pulsar_admin.store.changes.resets import check_now_is_meant
@@ -554,18 +554,18 @@ class Cursor(Cursors):
         from pulsar_admin.store.changes.log_writer import plan_mark_delete
 
         forced, place = given_flag("force", force), position_of(position)
-        return self._session.plan(
+        return self._planned(
             lambda reader, now_ms: plan_mark_delete(reader, self._topic, self._name, place, now_ms, force=forced)
         )
 
     def nacks(self) -> Nacks:
         """Return the negative acks that the store keeps for the subscription."""
-        from pulsar_admin.api.nacks import Nacks
+        from pulsar_admin.api.pending import Nacks
 
         return Nacks(self._session, self._topic, self._name)
 
     def transactions(self) -> CursorTransactions:
         """Return what the log of the subscription says of transactions that acknowledged on it."""
-        from pulsar_admin.api.transactions import CursorTransactions
+        from pulsar_admin.api.pending import CursorTransactions
 
         return CursorTransactions(self._session, self._topic, self._name)

@@ -1,40 +1,52 @@
-"""The store: opening it, what it holds, and what is wrong with it.
+"""The store: opening it, what it holds, what is wrong with it, and making and undoing changes.
 
 What only some methods need is imported in them: commands ask here, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import IO, TYPE_CHECKING, Any, Literal, Unpack
 
 from msgspec.structs import replace
 
-from pulsar_admin.api.changing import Changes
-from pulsar_admin.api.columns import Columns
-from pulsar_admin.api.given import (
+from pulsar_admin.api.ledgers import Recoveries
+from pulsar_admin.api.messages import Columns, Dumps
+from pulsar_admin.api.namespaces import Resources
+from pulsar_admin.api.plan import Plan, Planner, check_planned_on, plan_of, read_again, steps_of
+from pulsar_admin.api.session import (
+    Clock,
+    Duration,
+    Session,
+    Time,
+    check_choice,
+    check_engine,
+    given_flag,
     given_flag_or_none,
     given_flags,
+    given_items,
     given_ledgers,
+    given_object,
     given_path,
     given_places,
+    given_properties,
     given_rate,
     given_text,
     given_texts,
+    warn_partial,
     whole_number,
 )
-from pulsar_admin.api.recovering import Recoveries
-from pulsar_admin.api.resources import Resources
-from pulsar_admin.api.session import Session, Time, check_choice, check_engine, warn_partial
-from pulsar_admin.api.topic import Topic
-from pulsar_admin.api.transfers import Dumps, Transfers
+from pulsar_admin.api.topics import Topic
+from pulsar_admin.api.transfers import Transfers
 from pulsar_admin.incomplete import incomplete_text
+from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.db.environment import open_store as open_store_file
 from pulsar_admin.store.db.tree import Node, iter_children, read_node
-from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.errors import IndexCorrupt, InvalidValue
 from pulsar_admin.store.model.topics import (
     check_namespace,
     count_topics,
@@ -43,7 +55,7 @@ from pulsar_admin.store.model.topics import (
     iter_topic_texts,
     select_topics,
 )
-from pulsar_admin.store.names import TopicSelection, parse_namespace, parse_topic, parse_topics
+from pulsar_admin.store.names import INT_MAX, INT_MIN, TopicSelection, parse_namespace, parse_topic, parse_topics
 from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.wording import counted, plural
 
@@ -51,19 +63,25 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pulsar_admin.api.cursors import Cursors
-    from pulsar_admin.api.ledger import Ledger
+    from pulsar_admin.api.ledgers import Ledger
     from pulsar_admin.api.messages import Messages, WantedMessages
-    from pulsar_admin.api.nacks import KeptNacks
-    from pulsar_admin.api.namespace import Namespace
-    from pulsar_admin.api.policies import TopicPolicies
-    from pulsar_admin.api.transactions import Transactions
+    from pulsar_admin.api.namespaces import Namespace
+    from pulsar_admin.api.pending import KeptNacks, Transactions
+    from pulsar_admin.api.reports import Change, ChangeReport
+    from pulsar_admin.api.topics import TopicPolicies
+    from pulsar_admin.store.changes.plan import ChangeReport as Report
+    from pulsar_admin.store.changes.resets import ResetRule
     from pulsar_admin.store.codec.encryption import PrivateKeys
+    from pulsar_admin.store.db.environment import Store as StoreFile
+    from pulsar_admin.store.db.tree import Node
     from pulsar_admin.store.doctor import DoctorOptions
     from pulsar_admin.store.doctor.since import FindingComparison
     from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.facts.orphans import Orphan
     from pulsar_admin.store.index.rebuild import RebuildResult
     from pulsar_admin.store.model.broken import Missing
+    from pulsar_admin.store.model.publish_times import Form
+    from pulsar_admin.store.model.reader import EntryReader
     from pulsar_admin.store.reports.ledgers import LedgerRow
     from pulsar_admin.store.reports.metrics import Metric
     from pulsar_admin.store.reports.overview import Overview
@@ -72,7 +90,232 @@ if TYPE_CHECKING:
     from pulsar_admin.store.reports.usage import Usage
     from pulsar_admin.store.reports.verify import LedgerVerdict
     from pulsar_admin.store.rules.finding import Finding
+    from pulsar_admin.store.search.broker_setup import BrokerVersion
     from pulsar_admin.store.why.disk import WhyBytes
+
+
+class Changes(Planner):
+    """The part of ``Store`` that plans changes of it as a whole, makes those of any plan, and undoes them."""
+
+    _session: Session
+
+    def apply(self, plan: Plan) -> ChangeReport:
+        """Make the change of PLAN in one transaction, with its line in the audit log, and return what it did.
+
+        A plan that changes nothing writes nothing: the report's number is None. Raises StalePlan when the store changed since the
+        plan was made, NotWritable when it was opened for reading.
+        """
+        from pulsar_admin.api.reports import report_of
+        from pulsar_admin.store.changes.plan import WritingPlan, apply_plan, check_current
+
+        steps = steps_of(given_object("plan", plan, Plan))
+        if isinstance(steps, WritingPlan):
+            with self._session.writing() as store:
+                check_planned_on(plan, store)
+                return report_of(steps.made(store)[0], self._session.path)
+        with self._session.opened() as store:
+            if plan.changes_nothing:
+                check_current(store, steps)
+                return report_of(steps.unchanged())
+            self._session.check_writable()
+            return report_of(apply_plan(store, steps, self._session.clock_ms), self._session.path)
+
+    def load(
+        self,
+        dump: Path | str | IO[bytes],
+        *,
+        topic: str | None = None,
+        interceptors: str | None = None,
+        keep_ledger_ids: bool = False,
+    ) -> Plan:
+        """Plan adding the entries of DUMP (``dump`` with level entries) to the end of their topics, or of TOPIC, which are made.
+
+        DUMP may be a stream of JSON lines, which can be read once: to look at the plan, or to apply it.
+        Entries keep their bytes, unless INTERCEPTORS (``timestamp,index``) put broker metadata in front as a broker with these would.
+        Raises NotFound, InvalidValue, Corrupt, Refused; applying it also DiskFull.
+        """
+        from pulsar_admin.store.changes.plan import WritingPlan
+        from pulsar_admin.store.codec.interceptors import parse_interceptors
+        from pulsar_admin.store.dump.load import COMMAND, LoadOptions, apply_load, preview_load
+        from pulsar_admin.store.dump.source import EntryDump
+
+        given_flags(keep_ledger_ids=keep_ledger_ids)
+        name = None if topic is None else parse_topic(topic)
+        chain = None if interceptors is None else parse_interceptors(given_text("interceptors", interceptors))
+        options = LoadOptions(name, chain, keep_ledger_ids, self._session.clock_ms)
+        if isinstance(dump, (Path, str)):
+            source = EntryDump(given_path("dump", dump))
+        elif hasattr(dump, "readline"):
+            source = EntryDump(Path("-"), dump)
+        else:
+            raise InvalidValue(f"dump {dump!r} is neither a path nor an open file", value=dump)
+
+        def shown() -> tuple[Report, ...]:
+            with self._session.opened() as store:
+                return (preview_load(store, source, options),)
+
+        def made(store: StoreFile) -> tuple[Report, ...]:
+            with self._session.progress(None, "entries", "load") as advance:
+                return (apply_load(store, source, options, advance),)
+
+        with self._session.read() as txn:
+            return plan_of(WritingPlan(COMMAND, txn.id, shown, made, digest=source.digest), txn)
+
+    def copy(self, *topics: str, source: Path | str, to: str | None = None) -> Plan:
+        """Plan copying TOPICS whole from the store SOURCE, one of them under the name TO: with subscriptions, partitions and schema.
+
+        What is not copied is in the report's warnings. Raises TopicNotFound, StoreNotFound, AlreadyExists, Refused, InvalidValue; applying
+        it also DiskFull.
+        """
+        from pulsar_admin.store.dump.copying import CopyRequest, plan_copy
+
+        names = tuple(map(parse_topic, topics))
+        request = CopyRequest(
+            given_path("source", source), names, None if to is None else parse_topic(to), self._session.clock_ms
+        )
+        with self._session.opened() as store, self._session.read() as txn:
+            return plan_of(plan_copy(store, request), txn)
+
+    def create_namespace(self, name: str, *, clusters: Sequence[str] = (), bundles: int = 0) -> Plan:
+        """Plan making a namespace of CLUSTERS, default: the store's, with so many BUNDLES, 0: four.
+
+        Raises NamespaceNotFound (no such tenant), AlreadyExists, InvalidValue, Refused.
+        """
+        from pulsar_admin.store.changes.resources import plan_create_namespace
+
+        return self._planned_rows(
+            plan_create_namespace,
+            parse_namespace(name),
+            given_texts("clusters", clusters),
+            whole_number("bundles", bundles, INT_MIN, INT_MAX),
+        )
+
+    def delete_namespace(self, name: str, *, force: bool = False) -> Plan:
+        """Plan deleting a namespace, with FORCE also its topics; raises NamespaceNotFound, Refused."""
+        from pulsar_admin.store.changes.ending import plan_delete_namespace
+
+        found = parse_namespace(name)
+        given_flag("force", force)
+        return self._planned(lambda reader, now_ms: plan_delete_namespace(reader, found, now_ms, force=force))
+
+    def create_topic(
+        self, name: str, *, partitions: int | None = None, properties: Mapping[str, str] | None = None
+    ) -> Plan:
+        """Plan making a topic, which has no ledger until a broker loads it, with PARTITIONS those, too; None: it has none.
+
+        Raises AlreadyExists, NamespaceNotFound, InvalidValue.
+        """
+        from pulsar_admin.store.changes.topics import plan_topic
+
+        topic, given = parse_topic(name), given_properties(properties)
+        if partitions is not None:
+            whole_number("partitions", partitions, INT_MIN, INT_MAX)
+        command = "topics create" if partitions is None else "topics create-partitioned-topic"
+        return self._planned_rows(plan_topic, command, topic, partitions, given)
+
+    def create_shadow_topic(self, name: str, source: str, *, properties: Mapping[str, str] | None = None) -> Plan:
+        """Plan making a topic that shows the entries of SOURCE and has subscriptions of its own (PIP-180).
+
+        Raises TopicNotFound, AlreadyExists, NamespaceNotFound, InvalidValue.
+        """
+        from pulsar_admin.store.changes.topics import plan_shadow
+
+        topic, of = parse_topic(name), parse_topic(source)
+        return self._planned_rows(plan_shadow, topic, of, given_properties(properties))
+
+    def delete_topics(self, *topics: str, partitioned: bool = False, force: bool = False) -> Plan:
+        """Plan deleting TOPICS, or PARTITIONED ones with their partitions: subscriptions, ledgers, schemas and policies go, too.
+
+        FORCE: also where parts of the metadata cannot be read. Raises TopicNotFound, Refused, MetadataCorrupt, InvalidValue.
+        """
+        from pulsar_admin.store.changes.ending import check_deletable, plan_delete_topics
+
+        given_flag("partitioned", partitioned)
+        given_flag("force", force)
+        with self._session.reader() as reader:
+            check = (
+                parse_topic if partitioned else lambda name: check_deletable(reader.txn, parse_topic(name), force=force)
+            )
+            names = list(self._session.each(topics, check))
+            broker, now_ms = self._session.interceptors, self._session.clock_ms
+            return plan_of(
+                plan_delete_topics(reader, names, now_ms, broker, partitioned=partitioned, force=force), reader.txn
+            )
+
+    def reset_cursors(
+        self,
+        lines: Iterable[str],
+        subscription: str | None = None,
+        *,
+        source: str = "the lines",
+        rule: ResetRule = "exact",
+        clock: Clock = "auto",
+        broker_version: BrokerVersion = "4.0",
+        max_clock_skew: Duration = "1m",
+        force: bool = False,
+    ) -> Plan:
+        """Plan the resets that LINES ask for, all or none, one JSON object a line: ``topic``, ``subscription`` (default: SUBSCRIPTION) and
+        one of ``messageId``, ``time``, ``shiftBy``, ``toSubscription``; ``exclude``.
+
+        SOURCE: what errors call LINES. The rest is as in ``Cursors.reset``, which says what this raises.
+        """
+        from pulsar_admin.api.cursors import reset_request, resets_plan
+        from pulsar_admin.store.changes.resets import iter_reset_rows, resets_of_rows
+
+        request = reset_request(self._session, rule, clock, broker_version, max_clock_skew, force=force)
+        with self._session.reader() as reader:
+            texts = (given_text("line", line) for line in given_items("lines", lines))
+            rows = iter_reset_rows(texts, source, subscription, partial(self._session.time_ms, changes=True))
+            return resets_plan(self._session, reader, resets_of_rows(reader, rows), request)
+
+    def annotate(self, *topics: str, pattern: str | None = None, form: Form = "properties") -> Plan:
+        """Plan writing first and last publish time (PIP-345) of closed ledgers of TOPICS (default: all) into their metadata.
+
+        PATTERN: of topics that match this glob. Later searches know the times without the entries. Raises InvalidValue, TopicNotFound,
+        MetadataCorrupt, IndexCorrupt.
+        """
+        from pulsar_admin.store.changes.topics import plan_annotate
+        from pulsar_admin.store.model.publish_times import Form
+
+        check_choice("form", form, Form)
+        with self._session.read() as txn:
+            names = select_topics(txn, parse_topics(topics, pattern))
+            return plan_of(plan_annotate(txn, names, form, self._session.clock_ms), txn)
+
+    def plan_undo(self, number: int) -> Plan:
+        """Plan bringing back the exact bytes from before the change NUMBER; raises ChangeNotFound, UndoConflict, Refused."""
+        from pulsar_admin.store.changes.plan import plan_undo
+
+        return self._planned(lambda reader, now_ms: plan_undo(reader.txn, whole_number("change", number)))
+
+    def undo(self, number: int) -> ChangeReport:
+        """Undo the change NUMBER, as a change that can be undone itself; raises as ``plan_undo`` and ``apply``."""
+        return self.apply(self.plan_undo(number))
+
+    def load_plan(self, path: Path | str) -> Plan:
+        """Return the plan in the file PATH, made again; raises NotFound, InvalidValue, and StalePlan where it is another one now."""
+        return read_again(self._session, given_path("plan", path))
+
+    def changes(self) -> tuple[Change, ...]:
+        """Return the audit log, oldest first."""
+        return tuple(self.change_log())
+
+    def change_log(self, *numbers: int) -> Iterator[Change]:
+        """Yield the audit log, oldest first, or the changes NUMBERS: raises ChangeNotFound, IndexCorrupt of a damaged record."""
+        from pulsar_admin.api.reports import change_of
+        from pulsar_admin.store.changes.plan import change_numbers, read_change
+
+        with self._session.read() as txn:
+            whole = change_numbers(txn)
+            asked = [whole_number("change", number) for number in numbers] or whole
+            undone: dict[int, int] = {}
+            for number in whole:
+                with suppress(IndexCorrupt):  # told where it is listed
+                    row = read_change(txn, number)
+                    if row.undoes is not None:
+                        undone[row.undoes] = row.change
+            for row in self._session.each(asked, lambda number: read_change(txn, number)):
+                yield change_of(row, undone)
 
 
 def open_store(
@@ -185,19 +428,19 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         Raises InvalidValue.
         """
-        from pulsar_admin.api.nacks import KeptNacks
+        from pulsar_admin.api.pending import KeptNacks
 
         return KeptNacks(self._session, tuple(map(parse_topic, topics)), name)
 
     def transactions(self) -> Transactions:
         """Return what the coordinators' logs say of transactions."""
-        from pulsar_admin.api.transactions import Transactions
+        from pulsar_admin.api.pending import Transactions
 
         return Transactions(self._session)
 
     def topic_policies(self, *topics: str, pattern: str | None = None) -> TopicPolicies:
         """Return the policies of TOPICS, changed as one; default: of all topics, or of those of PATTERN, a glob. Raises InvalidValue."""
-        from pulsar_admin.api.policies import TopicPolicies
+        from pulsar_admin.api.topics import TopicPolicies
 
         return TopicPolicies(self._session, parse_topics(topics, pattern))
 
@@ -212,7 +455,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def namespace(self, name: str) -> Namespace:
         """Return the namespace NAME, ``tenant/namespace``; raises NamespaceNotFound, InvalidValue."""
-        from pulsar_admin.api.namespace import Namespace
+        from pulsar_admin.api.namespaces import Namespace
 
         parsed = parse_namespace(name)
         with self._session.read() as txn:
@@ -265,7 +508,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def verify_ledgers(self, *ledgers: int) -> Iterator[LedgerVerdict]:
         """Yield what is wrong with each of LEDGERS, or of all, every entry read: see ``Ledger.verify``; raises LedgerNotFound."""
-        from pulsar_admin.api.ledger import verdicts_of
+        from pulsar_admin.api.ledgers import verdicts_of
 
         return verdicts_of(self._session, given_ledgers(ledgers))
 
@@ -285,7 +528,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def ledger(self, ledger_id: int) -> Ledger:
         """Return the ledger with this id; whether it is there is seen when it is used: LedgerNotFound."""
-        from pulsar_admin.api.ledger import Ledger
+        from pulsar_admin.api.ledgers import Ledger
 
         return Ledger(self._session, ledger_id)
 
@@ -303,8 +546,6 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         Of a cursor also ``truth``: where it really stands. Raises PathNotFound, MetadataCorrupt.
         """
-        from pulsar_admin.api.metadata import decoded_node
-
         return decoded_node(self._session, given_text("path", path))
 
     # -- the whole store ----------------------------------------------------------------------------------------------
@@ -541,3 +782,88 @@ def _looking(session: Session, label: str, *, deep: bool) -> Iterator[tuple[Engi
         what = (size_bytes, "bytes") if deep else (count_topics(txn), "topics")
     with session.engine([], size_bytes) as engine, session.progress(*what, label) as advance:
         yield engine, advance
+
+
+def decoded_node(session: Session, path: str) -> dict[str, Any]:  # Any: JSON
+    """Return what ``Store.decoded`` returns."""
+    from pulsar_admin.store.db.tree import read_node
+    from pulsar_admin.store.model.nodes import decode_structure
+
+    with session.reader() as reader:
+        node = read_node(reader.txn, path)
+        structure, value = decode_structure(node.path, node.value)
+        document = {
+            "path": node.path,
+            "version": node.stat.version,
+            "created": node.stat.created_ms,
+            "modified": node.stat.modified_ms,
+            "bytes": len(node.value),
+            "structure": structure,
+            "value": _readable(value),
+        }
+        if structure == "ManagedCursorInfo":
+            document["truth"] = _truth(session, reader, node)
+        return document
+
+
+def readable_node(path: str, value: bytes | None) -> dict[str, Any] | None:  # Any: JSON
+    """Return what VALUE of the node at PATH is, decoded, with secrets hidden; in hexadecimal where it cannot be read; None for none."""
+    from pulsar_admin.store.errors import StoreError
+    from pulsar_admin.store.model.nodes import decode_structure
+    from pulsar_admin.store.model.redaction import hide_secrets_in
+
+    if value is None:
+        return None
+    try:
+        structure, found = decode_structure(path, value)
+    except StoreError as error:
+        return {"structure": "unreadable", "error": error.message, "value": value.hex()}
+    return {"structure": structure, "value": hide_secrets_in(_readable(found))}
+
+
+def _readable(value: object) -> object:
+    """Return VALUE as JSON with names for upstream's numbers, text for custom metadata, and short ranges."""
+    from pulsar_admin.store.codec.cursor import CursorInfo
+    from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
+    from pulsar_admin.store.model.cursors import range_text
+    from pulsar_admin.store.model.ledger_owners import custom_text
+
+    document = to_json(value)
+    if isinstance(value, LedgerMetadata):
+        digest = None if value.digest_type is None else value.digest_type.name
+        document |= {"state": value.state.name, "digestType": digest, "custom": custom_text(value)}
+    elif isinstance(value, CursorInfo):
+        document |= {
+            "markDelete": None if value.mark_delete is None else str(value.mark_delete),
+            "ranges": range_text(value.ranges),
+        }
+    return document
+
+
+def _truth(session: Session, reader: EntryReader, node: Node) -> dict[str, Any] | None:  # Any: JSON
+    """Return where the cursor really stands, or None (and a warning) when that cannot be read."""
+    from pulsar_admin.store.errors import StoreError
+    from pulsar_admin.store.model.cursors import range_text, read_cursor
+    from pulsar_admin.store.model.nodes import managed_node
+    from pulsar_admin.store.model.topics import read_topic
+
+    found = managed_node(node.path, node.value)
+    assert found is not None
+    assert found.cursor is not None
+    if found.ledger is None:
+        return None
+    try:
+        cursor = read_cursor(reader.txn, reader, read_topic(reader.txn, found.ledger), found.cursor)
+    except StoreError as error:
+        session.warn([f"the position of this cursor cannot be read: {error.message}"])
+        return None
+    return {
+        "source": cursor.source,
+        "markDeletePosition": str(cursor.mark_delete),
+        **({} if cursor.ahead is None else {"storedMarkDeletePosition": str(cursor.ahead)}),
+        "individuallyDeletedMessages": range_text(cursor.state.ranges),
+        "batchDeletes": {str(position): list(words) for position, words in cursor.state.batch_deletes.items()},
+        "properties": dict(cursor.state.properties),
+        "skippedEntries": cursor.skipped_entries,
+        "recoverableMarkDeletePosition": None if cursor.recoverable is None else str(cursor.recoverable.mark_delete),
+    }

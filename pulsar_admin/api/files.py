@@ -1,24 +1,29 @@
-"""Entry logs and journals as files, without a store, and the logs of a stopped bookie freed of what metadata does not list."""
+"""A cluster's files without a store: its metadata as ZooKeeper's servers had them, entry logs, journals, and the disks of a bookie."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
-from pulsar_admin.api.given import (
+from pulsar_admin.api.session import (
+    Caller,
+    Session,
+    Time,
     given_flag,
     given_flags,
     given_keywords,
     given_number,
     given_path,
+    given_places,
     given_texts,
+    moment_of,
     wanted_of,
+    warn_partial,
 )
-from pulsar_admin.api.imports import given_bookie, source_of
-from pulsar_admin.api.session import Caller, Session
+from pulsar_admin.api.transfers import given_bookie, source_of
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.reports.log_files import (
     LogRecord,
@@ -30,13 +35,113 @@ from pulsar_admin.store.reports.log_files import (
     verify_indexes,
     verify_log,
 )
+from pulsar_admin.store.wording import Answer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pulsar_admin.api.store import Store
     from pulsar_admin.store.disks.reclaim import Nodes, ReclaimPlan, ReclaimResult
+    from pulsar_admin.store.history.as_of import Moment
+    from pulsar_admin.store.history.differences import Changed
+    from pulsar_admin.store.history.events import Event, Question, Span
+    from pulsar_admin.store.history.versions import Flaw
     from pulsar_admin.store.sources.given import GivenBookie
+    from pulsar_admin.store.sources.zookeeper import Gap, ServerFiles
+
+
+class MetadataChange(Answer, frozen=True):
+    """One change of a metadata node: at ``time_ms``, by transaction ``zxid`` of ``session`` (None: only a snapshot has it) and ``who``, the
+    broker or bookie of that session. ``kind``: create, set, delete, snapshot; ``what`` in words; ``old`` and ``new`` are exact bytes."""
+
+    time_ms: int
+    zxid: int
+    session: int | None
+    who: str
+    kind: str
+    path: str
+    what: str
+    old: bytes | None
+    new: bytes | None
+
+
+def history(
+    zookeeper: Iterable[Path | str],
+    what: str | None = None,
+    *,
+    since: Time | None = None,
+    until: Time | None = None,
+    chroot: str | None = None,
+) -> Iterator[MetadataChange]:
+    """Yield the changes of WHAT (a path, topic, tenant/namespace or ledger id; None: everything), oldest first, as they are read.
+
+    ZOOKEEPER: the files of servers of one ensemble, each ``dataDir`` or ``dataDir,dataLogDir``; CHROOT: the path that the cluster takes
+    for its root, where there are several. SINCE and UNTIL are times, or zxids such as
+    "0x4a1". What is missing or damaged is a PartialData warning at the end. Raises SourceNotFound, InvalidValue, MetadataCorrupt.
+    """
+    from pulsar_admin.store.history.events import Event, Span, parse_question
+    from pulsar_admin.store.history.servers import find_servers
+
+    problems: list[str] = []
+    span = Span(*(None if one is None else moment_of(one) for one in (since, until)))
+    servers = find_servers((), given_places("zookeeper", zookeeper), wanted_of(chroot, None).chroot)
+    for item in iter_history(Caller(), servers, parse_question(what), span):
+        if not isinstance(item, Event):
+            problems.append(item.text)
+            continue
+        version = item.version
+        where = (version.time_ms, version.zxid, version.session, item.who, version.kind, version.path)
+        yield MetadataChange(*where, item.what, item.before, version.value)
+    warn_partial(problems)
+
+
+def iter_history(
+    caller: Caller, servers: Sequence[ServerFiles], question: Question, span: Span
+) -> Iterator[Event | Gap | Flaw]:
+    """Yield the changes that QUESTION asks for within SPAN, and what SERVERS lack."""
+    from pulsar_admin.store.history.events import iter_events
+    from pulsar_admin.store.history.versions import log_bytes
+
+    with caller.progress(log_bytes(servers), "bytes", "history") as advance:
+        yield from iter_events(servers, question, span, advance)
+
+
+def diff(
+    zookeeper: Iterable[Path | str],
+    *,
+    since: Time,
+    until: Time | None = None,
+    passing: bool = False,
+    chroot: str | None = None,
+) -> tuple[Changed, ...]:
+    """Return what is another UNTIL a moment (None: now) than at SINCE, by topic, in words and ``nodes``, as ``Store.diff`` does.
+
+    ZOOKEEPER, CHROOT, and moments: as of ``history``. Subscriptions are compared as far as the metadata has their positions. What is
+    missing is a PartialData warning. Raises SourceNotFound, NothingMatches, InvalidValue, MetadataCorrupt.
+    """
+    from pulsar_admin.store.history.servers import find_servers
+
+    given_flags(passing=passing)
+    last = None if until is None else moment_of(until)
+    return diff_of(
+        Caller(),
+        find_servers((), given_places("zookeeper", zookeeper), wanted_of(chroot, None).chroot),
+        moment_of(since),
+        last,
+        passing=passing,
+    )
+
+
+def diff_of(
+    caller: Caller, servers: Sequence[ServerFiles], since: Moment, until: Moment | None, *, passing: bool
+) -> tuple[Changed, ...]:
+    """Return what ``diff`` returns of SERVERS."""
+    from pulsar_admin.store.history.stores import compare_moments
+
+    problems: list[str] = []
+    found = tuple(compare_moments(servers, since, until, problems, passing=passing))
+    caller.partial(dict.fromkeys(problems))
+    return found
 
 
 class ReclaimOptions(TypedDict, total=False):
@@ -65,6 +170,8 @@ def reclaim(
     dry_run: Literal[False] = False,
     **options: Unpack[ReclaimOptions],
 ) -> ReclaimResult: ...
+
+
 @overload
 def reclaim(
     bookie: str | GivenBookie,
@@ -73,6 +180,8 @@ def reclaim(
     dry_run: Literal[True],
     **options: Unpack[ReclaimOptions],
 ) -> ReclaimPlan: ...
+
+
 def reclaim(
     bookie: str | GivenBookie, *, metadata: Store | Path | str, dry_run: bool = False, **options: Unpack[ReclaimOptions]
 ) -> ReclaimPlan | ReclaimResult:

@@ -1,27 +1,32 @@
-"""A topic: where a time is in it, its messages, its statistics, its cursors, its schemas, and plans that change it."""
+"""A topic: where a time is in it, its statistics, cursors, schemas, policies, compacted view, and plans that change them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from pulsar_admin.api.given import (
+from pulsar_admin.api.plan import Plan, Planner, plan_of
+from pulsar_admin.api.session import (
     Clock,
     Duration,
+    Place,
+    Session,
+    Time,
+    check_choice,
     duration_ms,
     given_flag,
     given_flags,
+    given_ledgers,
     given_path,
     given_properties,
     given_text,
     given_texts,
+    position_of,
     whole_number,
 )
-from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.policies import PolicyPlans
-from pulsar_admin.api.session import Place, Session, Time, check_choice, position_of
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import InvalidValue, NothingMatches, StoreError
 from pulsar_admin.store.model.topics import (
@@ -31,27 +36,40 @@ from pulsar_admin.store.model.topics import (
     partition_count,
     read_existing,
     read_topic,
+    select_topics,
+    topics_bytes,
 )
-from pulsar_admin.store.names import EARLIEST, INT_MAX, INT_MIN, LATEST, Position, TopicName, TopicSelection
+from pulsar_admin.store.names import EARLIEST, INT_MAX, INT_MIN, LATEST, LONG_MAX, Position, TopicName, TopicSelection
 from pulsar_admin.store.wording import Answer
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pulsar_admin.api.compaction import Compaction
     from pulsar_admin.api.cursors import Cursor
-    from pulsar_admin.api.delayed import Delayed
     from pulsar_admin.api.messages import Messages, WantedMessages
-    from pulsar_admin.api.transactions import TopicTransactions
+    from pulsar_admin.api.pending import Delayed, TopicTransactions
+    from pulsar_admin.store.changes.plan import ChangeReport
     from pulsar_admin.store.changes.policies import PolicyJob
     from pulsar_admin.store.changes.resources import Grant
     from pulsar_admin.store.changes.schemas import NewSchema
     from pulsar_admin.store.codec.policies import PartitionedTopic, Policies
     from pulsar_admin.store.codec.schema import SchemaLocator
+    from pulsar_admin.store.compaction.forms import Verification
+    from pulsar_admin.store.compaction.last_id import LastId
+    from pulsar_admin.store.compaction.occurrences import KeyHistory
+    from pulsar_admin.store.compaction.reading import FoundInView
+    from pulsar_admin.store.compaction.status import CompactionStatus
+    from pulsar_admin.store.compaction.view import CompactedView
+    from pulsar_admin.store.db.environment import Store as StoreFile
+    from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.dump.finding import FindRule, FoundEntry
     from pulsar_admin.store.model.messages import LastMessageId
+    from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.model.topics import Topic as TopicModel
     from pulsar_admin.store.nacks.holes import TopicNacks
     from pulsar_admin.store.policies.in_force import PoliciesInForce
+    from pulsar_admin.store.policies.places import Options
+    from pulsar_admin.store.policies.table import Policy
     from pulsar_admin.store.reports.describe import TopicDescription
     from pulsar_admin.store.reports.internal_info import InternalInfo
     from pulsar_admin.store.reports.internal_stats import InternalStats
@@ -61,6 +79,219 @@ if TYPE_CHECKING:
     from pulsar_admin.store.search.broker_setup import BrokerVersion
     from pulsar_admin.store.search.by_index import IndexFound
     from pulsar_admin.store.search.skew import TopicSkew
+
+
+QuotaKind = Literal["destination_storage", "message_age"]
+QuotaPolicy = Literal["producer_request_hold", "producer_exception", "consumer_backlog_eviction"]
+
+
+class PolicyPlans(Planner, ABC):
+    """What has policies. Where a topic sets none, those of its namespace count, else a broker's configuration."""
+
+    _group: str
+
+    @abstractmethod
+    def _plan_policy(self, job: PolicyJob) -> Plan:
+        """Return the plan of JOB here."""
+
+    def set_policy(self, name: str, value: Any) -> Plan:  # Any: JSON
+        """Plan setting the policy NAME to VALUE, JSON as upstream stores it; raises InvalidValue for what upstream refuses."""
+        from pulsar_admin.store.changes.policies import PolicyJob
+
+        return self._plan_policy(PolicyJob(f"{self._group} set-{name}", policy_named(name), value))
+
+    def remove_policy(self, name: str) -> Plan:
+        """Plan removing the policy ``name``: the namespace's or the broker's applies again. Raises InvalidValue."""
+        from pulsar_admin.store.changes.policies import PolicyJob
+
+        return self._plan_policy(PolicyJob(f"{self._group} remove-{name}", policy_named(name)))
+
+    def set_message_ttl(self, ttl: Duration | None) -> Plan:
+        """Plan setting how long messages live, in whole seconds, 0: for ever; or with None removing that. Raises InvalidValue."""
+        return self.remove_policy("message-ttl") if ttl is None else self._set("message-ttl", {"ttl": duration_ms(ttl)})
+
+    def set_retention(self, *, time: Duration | None, size: int | str | None) -> Plan:
+        """Plan retaining what every subscription has consumed for TIME and up to SIZE (bytes, or ``10G``); None: without limit.
+
+        Kept in whole minutes and MB, rounded down. Raises InvalidValue.
+        """
+        return self._set("retention", {"time": -1 if time is None else duration_ms(time), "size": _size_bytes(size)})
+
+    def remove_retention(self) -> Plan:
+        """Plan removing the retention: the namespace's or the broker's applies again."""
+        return self.remove_policy("retention")
+
+    def set_backlog_quota(
+        self,
+        policy: QuotaPolicy,
+        *,
+        size: int | str | None = None,
+        time: Duration | None = None,
+        kind: QuotaKind = "destination_storage",
+    ) -> Plan:
+        """Plan setting the backlog quota KIND: what happens beyond SIZE (bytes, or ``10G``) or TIME; None: none. Raises InvalidValue."""
+        check_choice("policy", policy, QuotaPolicy)
+        check_choice("kind", kind, QuotaKind)
+        limits = {
+            "limit": None if size is None else _size_bytes(size),
+            "limit_time": None if time is None else duration_ms(time),
+        }
+        return self._set("backlog-quota", {**limits, "policy": policy, "type_": kind})
+
+    def remove_backlog_quota(self, kind: QuotaKind = "destination_storage") -> Plan:
+        """Plan removing the backlog quota KIND."""
+        return self.plan_policy(f"{self._group} remove-backlog-quota", "backlog-quota", {"type_": kind})
+
+    def set_delayed_delivery(self, *, active: bool, tick: Duration = "1s", max_delay: Duration = "0") -> Plan:
+        """Plan setting the policy of delayed messages; MAX_DELAY 0 is none. Raises InvalidValue."""
+        given_flags(active=active)
+        times = {"time": duration_ms(tick), "max_delay": duration_ms(max_delay)}
+        return self._set("delayed-delivery", {"enable": active, "disable": not active, **times})
+
+    def remove_delayed_delivery(self) -> Plan:
+        """Plan removing the delayed delivery policy: the namespace's or the broker's applies again.
+
+        For a namespace, the widths of the delayed-message index are removed as well.
+        """
+        return self.remove_policy("delayed-delivery")
+
+    def plan_policy(self, command: str, name: str, options: Options) -> Plan:
+        """Plan what the command line's COMMAND (``topics set-retention``) does to the policy NAME with OPTIONS.
+
+        They are upstream's by their longest names in snake case, times in ms and sizes in bytes. Raises InvalidValue.
+        """
+        from pulsar_admin.store.changes.policies import policy_job
+
+        policy_named(name)
+        _check_options(given_text("command", command), options)
+        try:
+            job = policy_job(command, name, options)
+        except (
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:  # the command line requires what is missing
+            raise InvalidValue(
+                f"{command} does not take {options!r}", hint=f"see: pulsar-admin {command} --help"
+            ) from error
+        return self._plan_policy(job)
+
+    def _set(self, name: str, options: Options) -> Plan:
+        from pulsar_admin.store.changes.policies import policy_job
+
+        return self._plan_policy(policy_job(f"{self._group} set-{name}", name, options))
+
+
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "double": (int, float),
+    "List": (list, tuple),
+    **dict.fromkeys(("int", "Integer", "long", "Long"), (int,)),
+}
+"""What values of upstream's options are, by their types in Java; of all others: texts, and what the command line makes of them."""
+
+
+def _check_options(command: str, options: Options) -> None:
+    """Raise InvalidValue for what are no options of COMMAND, or not of their kind."""
+    from pulsar_admin.upstream_list import name_of, upstream_commands
+
+    row = upstream_commands().get(command)
+    if row is None:
+        raise InvalidValue(f"{command} is no command of pulsar-admin", value=command)
+    kinds = {name_of(option["names"]): _KINDS.get(option["type"], (str, int)) for option in row.get("options", ())}
+    for name, value in options.items():
+        if name not in kinds:
+            raise InvalidValue(f"{command} has no option {name!r}", hint=f"it has: {', '.join(kinds)}", value=name)
+        is_flag = isinstance(value, bool)
+        if value is not None and (not isinstance(value, kinds[name]) or is_flag != (kinds[name] == (bool,))):
+            raise InvalidValue(
+                f"{command} does not take {value!r} as {name}", hint=f"see: pulsar-admin {command} --help"
+            )
+
+
+def policy_named(name: str) -> Policy:
+    """Return the policy NAME; raises InvalidValue for one that is not there."""
+    from pulsar_admin.store.policies.table import policies_by_name
+
+    found = policies_by_name().get(given_text("policy", name))
+    if found is None:
+        raise InvalidValue(f"no policy is called {name}", value=name)
+    return found
+
+
+def _size_bytes(value: int | str | None) -> int:
+    from pulsar_admin.store.timespec import parse_size_bytes
+
+    if value is None:
+        return -1
+    return parse_size_bytes(value) if isinstance(value, str) else whole_number("size", value, -1, LONG_MAX)
+
+
+class PolicyValue(Answer, frozen=True):
+    """What a topic has of a policy, JSON as upstream stores it, and where that is set: ``source`` is None where it is not."""
+
+    topic: str
+    policy: str
+    value: Any
+    source: str | None
+
+
+class TopicPolicies(PolicyPlans):
+    """The policies of several topics, each as a whole. Changes are plans of all of them: ``Store.apply`` makes them.
+
+    All raise TopicNotFound, MetadataCorrupt, and InvalidValue for a partition; plans also Refused (a system topic).
+    """
+
+    _group = "topics"
+
+    def __init__(self, session: Session, selection: TopicSelection) -> None:
+        self._session = session
+        self._selection = selection
+
+    def values(self, name: str, **options: Any) -> tuple[PolicyValue, ...]:
+        """Return what the topics have of the policy NAME: their own, or (``applied=True``) what is in force.
+
+        ``subscription``: of this one alone; ``global_=True``: own policies that all clusters share. Raises InvalidValue.
+        """
+        from pulsar_admin.store.policies.values import sourced_value
+
+        policy = policy_named(name)
+        with self._session.read() as txn:
+            names = self._names(txn)
+            return tuple(PolicyValue(str(one), name, *sourced_value(txn, one, policy, options)) for one in names)
+
+    def answers(self, name: str, **options: Any) -> tuple[Any, ...]:
+        """Return the ``values`` alone; ``applied=True``: as upstream's brokers answer, which know no policies of all clusters."""
+        from pulsar_admin.store.policies.values import applied_value, own_value
+
+        policy = policy_named(name)
+        read = applied_value if options.get("applied") else own_value
+        with self._session.read() as txn:
+            return tuple(read(txn, one, policy, options) for one in self._names(txn))
+
+    def remove_policies(self) -> Plan:
+        """Plan removing all policies, those that all clusters share, too, also of topics that are not there any more."""
+        from pulsar_admin.store.changes.topic_policies import plan_delete
+
+        with self._session.read() as txn:
+            names = self._selection.topics or self._names(txn)
+            now_ms, broker = self._session.clock_ms, self._session.interceptors
+            return plan_of(plan_delete(txn, "topicPolicies delete", names, now_ms, broker), txn)
+
+    def _plan_policy(self, job: PolicyJob) -> Plan:
+        from pulsar_admin.store.changes.topic_policies import plan_changes
+
+        broker = self._session.interceptors
+        return self._planned(
+            lambda reader, now_ms: plan_changes(reader.txn, self._names(reader.txn), job, now_ms, broker)
+        )
+
+    def _names(self, txn: Txn) -> list[TopicName]:
+        for name in self._selection.topics:
+            if name != name.base:
+                raise InvalidValue("Not allowed to set/get topic policy for a partition", value=str(name))
+        return list(dict.fromkeys(name.base for name in select_topics(txn, self._selection)))
 
 
 class TopicPlans(PolicyPlans):
@@ -89,25 +320,19 @@ class TopicPlans(PolicyPlans):
             )
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
-        from pulsar_admin.api.policies import TopicPolicies
-
         return TopicPolicies(self._session, TopicSelection((self._name.base,)))._plan_policy(job)
 
     def trim(self) -> Plan:
         """Plan deleting the ledgers, but the last, that every subscription has consumed and retention does not keep."""
         from pulsar_admin.store.changes.ending import plan_trim
 
-        return self._session.plan(
-            lambda reader, now_ms: plan_trim(reader, expand_topic(reader.txn, self._name), now_ms)
-        )
+        return self._planned(lambda reader, now_ms: plan_trim(reader, expand_topic(reader.txn, self._name), now_ms))
 
     def truncate(self) -> Plan:
         """Plan moving every subscription to the end, and deleting all ledgers but the last, whatever retention keeps."""
         from pulsar_admin.store.changes.ending import plan_truncate
 
-        return self._session.plan(
-            lambda reader, now_ms: plan_truncate(reader, expand_topic(reader.txn, self._name), now_ms)
-        )
+        return self._planned(lambda reader, now_ms: plan_truncate(reader, expand_topic(reader.txn, self._name), now_ms))
 
     def set_partitions(self, partitions: int) -> Plan:
         """Plan giving a partitioned topic more PARTITIONS, with the subscriptions of the first one at their end.
@@ -116,13 +341,13 @@ class TopicPlans(PolicyPlans):
         """
         from pulsar_admin.store.changes.topics import plan_partitions
 
-        return self._session.plan(plan_partitions, self._name, whole_number("partitions", partitions, INT_MIN, INT_MAX))
+        return self._planned(plan_partitions, self._name, whole_number("partitions", partitions, INT_MIN, INT_MAX))
 
     def create_missed_partitions(self) -> Plan:
         """Plan making the partitions of a partitioned topic that are not there."""
         from pulsar_admin.store.changes.topics import plan_missing_partitions
 
-        return self._session.plan_rows(plan_missing_partitions, self._name)
+        return self._planned_rows(plan_missing_partitions, self._name)
 
     # -- the managed ledger -------------------------------------------------------------------------------------------
 
@@ -142,7 +367,7 @@ class TopicPlans(PolicyPlans):
         from pulsar_admin.store.changes.log_writer import plan_forget_ledgers
 
         ids = [whole_number("ledger", one) for one in ledgers]
-        return self._session.plan_rows(plan_forget_ledgers, self._name, ids)
+        return self._planned_rows(plan_forget_ledgers, self._name, ids)
 
     # -- schema --------------------------------------------------------------------------------------------------------
 
@@ -160,7 +385,7 @@ class TopicPlans(PolicyPlans):
         """
         from pulsar_admin.store.changes.schemas import plan_upload
 
-        return self._session.plan(plan_upload, self._name, given_schema(schema))
+        return self._planned(plan_upload, self._name, given_schema(schema))
 
     def delete_schema(self, *, force: bool = False) -> Plan:
         """Plan a version that says that the schema is deleted, with FORCE the removal of all of them.
@@ -170,7 +395,7 @@ class TopicPlans(PolicyPlans):
         from pulsar_admin.store.changes.schemas import plan_delete_schema
 
         everything = given_flag("force", force)
-        return self._session.plan_rows(
+        return self._planned_rows(
             lambda txn, now_ms: plan_delete_schema(txn, self._name, force=everything, now_ms=now_ms)
         )
 
@@ -196,7 +421,7 @@ class TopicPlans(PolicyPlans):
         def change(found: dict[str, str]) -> dict[str, str]:
             return {key: value for key, value in {**found, **given}.items() if key not in removed}
 
-        return self._session.plan_rows(plan_properties, command, self._name, change)
+        return self._planned_rows(plan_properties, command, self._name, change)
 
     def permissions(self) -> Mapping[str, Sequence[str]]:
         """Return what each role may do: its own permissions and those of its namespace. Raises NamespaceNotFound, MetadataCorrupt."""
@@ -221,7 +446,7 @@ class TopicPlans(PolicyPlans):
     def _plan_grant(self, command: str, grant: Grant) -> Plan:
         from pulsar_admin.store.changes.resources import plan_topic_permission
 
-        return self._session.plan_rows(plan_topic_permission, command, self._name, grant)
+        return self._planned_rows(plan_topic_permission, command, self._name, grant)
 
 
 class Topic(TopicPlans):
@@ -581,7 +806,7 @@ class Topic(TopicPlans):
 
     def delayed(self, subscription: str | None = None) -> Delayed:
         """Return the delayed messages that SUBSCRIPTION waits for; None: that one created at the topic's beginning would."""
-        from pulsar_admin.api.delayed import Delayed
+        from pulsar_admin.api.pending import Delayed
 
         return Delayed(self._session, self._name, subscription)
 
@@ -601,19 +826,16 @@ class Topic(TopicPlans):
 
     def transactions(self) -> TopicTransactions:
         """Return what its entries say of transactions."""
-        from pulsar_admin.api.transactions import TopicTransactions
+        from pulsar_admin.api.pending import TopicTransactions
 
         return TopicTransactions(self._session, self._name)
 
     def compaction(self) -> Compaction:
         """Return the compacted view of the topic."""
-        from pulsar_admin.api.compaction import Compaction
-
         return Compaction(self._session, self._name)
 
     def policy(self, name: str) -> Any:  # Any: JSON
         """Return the topic's own policy NAME (``max-producers``: as commands call it), None: unset. Raises InvalidValue."""
-        from pulsar_admin.api.policies import policy_named
         from pulsar_admin.store.policies.values import own_value
 
         return self._session.ask(own_value, self._name, policy_named(name), {})
@@ -716,3 +938,222 @@ def given_schema(schema: Mapping[str, Any] | Path | str) -> NewSchema:  # Any: J
         raise InvalidValue(
             f"{schema} cannot be read: {error.strerror or reason_of(error)}", path=str(schema)
         ) from error
+
+
+Form = Literal["indexed", "legacy", "reduced"]
+Rule = Literal["4.2", "4.0"]
+Encrypted = Literal["keep", "by-key"]
+ViewRule = Literal["first-at-or-after", "broker"]
+
+
+class Compaction(Planner):
+    """What compaction left of a topic, as a reader with read-compacted gets it."""
+
+    def __init__(self, session: Session, name: TopicName) -> None:
+        self._session = session
+        self._name = name
+
+    def status(self, *, leaked: bool = True) -> CompactionStatus:
+        """Return the horizon, the compacted ledger, what comes after the horizon (entries, messages, bytes), and ``problems`` in words.
+
+        LEAKED: also compacted ledgers that nothing references, which are looked for among all ledgers. Raises TopicNotFound,
+        MetadataCorrupt.
+        """
+        from pulsar_admin.store.compaction.status import read_status
+
+        given_flags(leaked=leaked)
+        with self._session.reader() as reader:
+            topic = read_topic(reader.txn, self._name)
+            return read_status(reader, topic, None if leaked else ())
+
+    def last_id(self, *, verify: bool = False) -> LastId:
+        """Return the last message: ``position`` (ids −1 where nothing remains), ``publish_ms``, and the ``rule`` that found it.
+
+        From metadata bytes if they suffice (PIP-429); VERIFY reads the whole entry too. Raises TopicNotFound, MetadataCorrupt,
+        EntryCorrupt.
+        """
+        from pulsar_admin.store.compaction.last_id import find_last_id
+
+        given_flags(verify=verify)
+        problems: list[StoreError] = []
+        with self._session.reader() as reader:
+            found = find_last_id(reader, read_topic(reader.txn, self._name), verify=verify, problems=problems)
+        self._session.partial(problems)
+        return found
+
+    def find(self, time: Time, *, rule: ViewRule = "first-at-or-after") -> FoundInView | None:
+        """Return the first entry of the compacted ledger published at or after TIME (``position`` None: nothing is).
+
+        RULE ``broker``: by bisection, which takes clocks not to run backwards. None: the topic was never compacted. Raises
+        TopicNotFound, InvalidValue, MetadataCorrupt, EntryCorrupt.
+        """
+        from pulsar_admin.store.compaction.view import open_view
+
+        check_choice("rule", rule, ViewRule)
+        problems: list[StoreError] = []
+        wanted_ms = self._session.time_ms(time)
+        with self._session.scan(problems) as reader:
+            topic = read_topic(reader.txn, self._name)
+            view = open_view(reader, topic, problems)
+            found = None if view is None else _find_in(reader, topic, view, wanted_ms, rule)
+        self._session.partial(problems)
+        return found
+
+    def verify(self) -> Verification | None:
+        """Compare the compacted ledger with the entries that it was made from; None: the topic was never compacted.
+
+        ``total`` counts what is wrong, ``findings`` has kind, position and message of the first of it; ``status().problems`` has
+        what metadata shows. Raises TopicNotFound, MetadataCorrupt, EntryCorrupt.
+        """
+        from pulsar_admin.store.compaction.keys import keys_for
+        from pulsar_admin.store.compaction.verify import verify_view
+        from pulsar_admin.store.compaction.view import open_view
+
+        with self._session.scan() as reader:
+            topic = read_topic(reader.txn, self._name)
+            view = open_view(reader, topic)
+            if view is None:
+                return None
+            total, limit_keys = 2 * topic.rank(view.horizon), keys_for(self._session.memory_bytes)
+            with self._session.progress(total, "entries", f"{self._name}: verify") as advance:
+                return verify_view(reader, topic, view, limit_keys=limit_keys, advance=advance)
+
+    def explain(self, key: str, *, rule: Rule = "4.2") -> KeyHistory:
+        """Return the messages with KEY (``occurrences``): where they are, whether the compacted ledger holds them, and why or why not.
+
+        Raises TopicNotFound, MetadataCorrupt.
+        """
+        from pulsar_admin.store.compaction.occurrences import explain_key
+        from pulsar_admin.store.compaction.view import open_view
+
+        check_choice("rule", rule, Rule)
+        given_text("key", key)
+        with self._session.reader() as reader:
+            topic = read_topic(reader.txn, self._name)
+            view = open_view(reader, topic)
+            with self._session.progress(topic.number_of_entries, "entries", f"{self._name}: explain") as advance:
+                found = explain_key(reader, topic, view, key, rule=rule, advance=advance)
+        self._session.partial(found.damaged)
+        return found
+
+    def run(
+        self,
+        *,
+        form: Form = "indexed",
+        rule: Rule = "4.2",
+        retain_null_key: bool = False,
+        encrypted: Encrypted = "keep",
+        from_start: bool = False,
+        skip_damaged: bool = False,
+    ) -> Plan:
+        """Plan keeping the latest message of every key in a new compacted ledger; its preview reads all and writes nothing.
+
+        FORM and RULE: of batches and of null values, docs/howto/compaction.md compares them. ENCRYPTED batches are kept, or each is one
+        message with the entry's key, ``by-key``. FROM_START reads the topic from its first entry, SKIP_DAMAGED leaves out what cannot be
+        read. Raises InvalidValue; previewed or applied TopicNotFound, MetadataCorrupt, EntryCorrupt, and applied DiskFull.
+        """
+        check_choice("encrypted", encrypted, Encrypted)
+        return Compactions(self._session, (self._name,)).plan(
+            "compaction run",
+            form=form,
+            rule=rule,
+            retain_null_key=retain_null_key,
+            by_key=encrypted == "by-key",
+            from_start=from_start,
+            skip_damaged=skip_damaged,
+        )
+
+    def upgrade(self) -> Plan:
+        """Plan rewriting the compacted ledger as Pulsar 4.2 writes it, nothing dropped; raises as ``run``."""
+        return Compactions(self._session, (self._name,)).plan("compaction upgrade", everything=True)
+
+    def attach(self, ledger_id: int) -> Plan:
+        """Plan that the topic has its compacted view in ledger LEDGER_ID again, which it names no more, as after a broker's truncate.
+
+        Raises TopicNotFound, LedgerNotFound, MetadataCorrupt, EntryCorrupt, Refused.
+        """
+        from pulsar_admin.store.changes.compaction import plan_attach
+
+        (ledger_id,) = given_ledgers([ledger_id])
+        return self._planned(plan_attach, self._name, ledger_id)
+
+    def messages(
+        self,
+        *,
+        keys: Collection[str] | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> Messages:
+        """Return the messages of the view, to be read when they are iterated over: what compaction kept, then what comes after it.
+
+        Only those with KEYS, at most LIMIT; COLUMNS as of ``Topic.messages``. Raises InvalidValue.
+        """
+        from pulsar_admin.api.messages import MessageQuery, chosen_columns, messages_of
+
+        chosen = () if keys is None else given_texts("keys", keys)
+        limit = limit if keys is None or chosen else 0
+        wanted = MessageQuery(columns=chosen_columns(columns), limit=limit, compacted=True, keys=chosen)
+        return messages_of(self._session, lambda txn: [self._name], wanted, str(self._name))
+
+
+class Compactions(Planner):
+    """Compactions of the topics NAMES, a change each."""
+
+    def __init__(self, session: Session, names: Sequence[TopicName]) -> None:
+        self._session = session
+        self._names = tuple(names)
+
+    def plan(
+        self,
+        command: str,
+        *,
+        form: Form = "indexed",
+        rule: Rule = "4.2",
+        retain_null_key: bool = False,
+        by_key: bool = False,
+        from_start: bool = False,
+        skip_damaged: bool = False,
+        everything: bool = False,
+    ) -> Plan:
+        """Plan what COMMAND does: see ``CompactionJob``. Raises InvalidValue."""
+        from pulsar_admin.api.plan import plan_of
+        from pulsar_admin.store.changes.plan import WritingPlan
+        from pulsar_admin.store.compaction.forms import CompactionJob
+
+        check_choice("form", form, Form)
+        check_choice("rule", rule, Rule)
+        flags = {"retain_null_key": retain_null_key, "by_key": by_key, "from_start": from_start}
+        flags |= {"skip_damaged": skip_damaged, "everything": everything}
+        flags = {name: given_flag(name, flag) for name, flag in flags.items()}
+        session, names, job = self._session, self._names, CompactionJob(command, form, rule, **flags)
+
+        def compact(store: StoreFile, *, previews: bool) -> tuple[ChangeReport, ...]:
+            from pulsar_admin.store.changes.compaction import Compactor
+
+            def warn(text: str) -> None:
+                session.warn([text])
+
+            with session.engine([], size_bytes) as engine:
+                compactor = Compactor(store, engine, session.clock_ms, session.memory_bytes, warn, session.progress)
+                return tuple(session.each(names, lambda name: compactor.compact(name, job, previews=previews)))
+
+        def shown() -> tuple[ChangeReport, ...]:
+            with session.opened() as store:
+                return compact(store, previews=True)
+
+        with session.read() as txn:
+            size_bytes = 0 if job.everything else topics_bytes(txn, names)
+            return plan_of(WritingPlan(job.command, txn.id, shown, lambda store: compact(store, previews=False)), txn)
+
+
+def _find_in(reader: EntryReader, topic: TopicModel, view: CompactedView, time_ms: int, rule: ViewRule) -> FoundInView:
+    from pulsar_admin.store.compaction.reading import bisect_view, find_in_view, view_extent
+    from pulsar_admin.store.search.window import is_few
+
+    if rule == "broker":
+        return bisect_view(reader, view, time_ms)
+    if is_few(view_extent(reader.txn, topic, view), None):
+        return find_in_view(reader, view, time_ms)
+    from pulsar_admin.store.compaction.entries import find_published
+
+    return find_published(reader, view, time_ms)

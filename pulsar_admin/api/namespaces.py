@@ -1,0 +1,860 @@
+"""What the metadata know beside topics: tenants, namespaces, clusters, bookies, brokers' settings, resource groups, quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pulsar_admin.api.plan import Plan, Planner, plan_of
+from pulsar_admin.api.session import (
+    Session,
+    check_choice,
+    given_flag,
+    given_flags,
+    given_items,
+    given_mapping,
+    given_number,
+    given_path,
+    given_properties,
+    given_text,
+    given_texts,
+    whole_number,
+)
+from pulsar_admin.api.topics import PolicyPlans, policy_named
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.model.resources import (
+    bundle_range,
+    bundle_topics,
+    find_local_policies,
+    parse_bundle,
+    read_bundle,
+    read_bundles,
+    read_policies,
+    topic_hash,
+)
+from pulsar_admin.store.model.topics import Topic, check_namespace, iter_partitioned, iter_topic_texts
+from pulsar_admin.store.names import NamespaceName, parse_namespace, parse_topic
+from pulsar_admin.store.timespec import format_duration_ms
+from pulsar_admin.store.wording import Answer
+
+if TYPE_CHECKING:
+    from pulsar_admin.store.changes.plan import Plan as StorePlan
+    from pulsar_admin.store.changes.policies import DelayedPolicy, PolicyJob
+    from pulsar_admin.store.db.environment import Txn
+    from pulsar_admin.store.model.cursors import Cursor
+    from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.model.resources import Bundle
+
+
+_RATES = {
+    "publish_messages": "publishRateInMsgs",
+    "publish_bytes": "publishRateInBytes",
+    "dispatch_messages": "dispatchRateInMsgs",
+    "dispatch_bytes": "dispatchRateInBytes",
+}
+
+
+class Resources(Planner):
+    """The part of ``Store`` that asks for these and plans their changes. Answers have upstream's keys; all raise MetadataCorrupt."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    # -- tenants ------------------------------------------------------------------------------------------------------
+
+    def tenants(self) -> tuple[str, ...]:
+        """Return the names of the tenants."""
+        from pulsar_admin.store.model.resources import list_tenants
+
+        return tuple(self._session.ask(list_tenants))
+
+    def tenant(self, name: str) -> Json:
+        """Return the ``adminRoles`` and ``allowedClusters`` of a tenant; raises TenantNotFound."""
+        from pulsar_admin.store.model.resources import TENANT, read_tenant
+
+        return TENANT.show(self._session.ask(read_tenant, given_text("tenant", name)))
+
+    def create_tenant(
+        self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
+    ) -> Plan:
+        """Plan making a tenant that may use ALLOWED_CLUSTERS, default: all; raises AlreadyExists, InvalidValue, Refused."""
+        from pulsar_admin.store.changes.resources import plan_create_tenant
+
+        roles, clusters = given_texts("admin_roles", admin_roles), given_texts("allowed_clusters", allowed_clusters)
+        return self._planned_rows(plan_create_tenant, given_text("tenant", name), roles, clusters)
+
+    def update_tenant(
+        self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
+    ) -> Plan:
+        """Plan other ADMIN_ROLES and ALLOWED_CLUSTERS of a tenant, without them those that it has.
+
+        Raises TenantNotFound, InvalidValue, Refused.
+        """
+        from pulsar_admin.store.changes.resources import plan_update_tenant
+
+        roles, clusters = given_texts("admin_roles", admin_roles), given_texts("allowed_clusters", allowed_clusters)
+        return self._planned_rows(plan_update_tenant, given_text("tenant", name), roles, clusters)
+
+    def delete_tenant(self, name: str, *, force: bool = False) -> Plan:
+        """Plan deleting a tenant, with FORCE also its namespaces and their topics; raises TenantNotFound, Refused."""
+        from pulsar_admin.store.changes.ending import plan_delete_tenant
+
+        given_text("tenant", name)
+        given_flag("force", force)
+        return self._planned(lambda reader, now_ms: plan_delete_tenant(reader, name, now_ms, force=force))
+
+    # -- clusters -----------------------------------------------------------------------------------------------------
+
+    def clusters(self) -> tuple[str, ...]:
+        """Return the names of the clusters, also of those that only have a migration."""
+        from pulsar_admin.store.model.resources import list_clusters
+
+        return tuple(self._session.ask(list_clusters))
+
+    def current_cluster(self) -> str | None:
+        """Return the cluster that the metadata are of: the only one of ``pulsar/system`` or ``public/default``, which it made."""
+        from pulsar_admin.store.model.resources import current_cluster
+
+        return self._session.ask(current_cluster)
+
+    def cluster(self, name: str) -> Cluster:
+        """Return the cluster NAME; whether it is there is seen when it is used: ResourceNotFound."""
+
+        return Cluster(self._session, name)
+
+    def create_cluster(self, name: str, settings: Json, *, file: Path | str | None = None) -> Plan:
+        """Plan a cluster of SETTINGS, see ``Cluster.settings``, and what FILE says beside; raises InvalidValue, AlreadyExists."""
+        from pulsar_admin.store.changes.resources import plan_create_cluster
+
+        return self._planned_rows(plan_create_cluster, given_text("cluster", name), given_settings(settings, file))
+
+    # -- bookies ------------------------------------------------------------------------------------------------------
+
+    def bookies(self) -> tuple[str, ...]:
+        """Return the bookies that have a cookie, whether they run or not."""
+        from pulsar_admin.store.model.resources import list_bookies
+
+        return tuple(self._session.ask(list_bookies))
+
+    def bookie_racks(self) -> Mapping[str, Mapping[str, Json]]:
+        """Return by group and bookie its ``rack`` and ``hostname``."""
+        from pulsar_admin.store.model.resources import BOOKIE_RACK, read_racks
+
+        with self._session.read() as txn:
+            return {
+                group: {name: BOOKIE_RACK.show(one) for name, one in found.items()}
+                for group, found in read_racks(txn).items()
+            }
+
+    def bookie_rack(self, bookie: str) -> Json:
+        """Return ``rack`` and ``hostname`` of a bookie; raises ResourceNotFound."""
+        from pulsar_admin.store.model.resources import BOOKIE_RACK, read_rack
+
+        return BOOKIE_RACK.show(self._session.ask(read_rack, given_text("bookie", bookie)))
+
+    def set_bookie_rack(self, bookie: str, rack: str, *, group: str = "default", hostname: str | None = None) -> Plan:
+        """Plan that BOOKIE, ``host:port``, is in RACK, and of a GROUP; raises InvalidValue."""
+        from pulsar_admin.store.changes.resources import plan_set_rack
+
+        host = None if hostname is None else given_text("hostname", hostname)
+        place = {"rack": given_text("rack", rack), "hostname": host}
+        return self._planned_rows(plan_set_rack, given_text("bookie", bookie), given_text("group", group), place)
+
+    def delete_bookie_rack(self, bookie: str) -> Plan:
+        """Plan that BOOKIE is in no rack; raises ResourceNotFound."""
+        from pulsar_admin.store.changes.resources import plan_delete_rack
+
+        return self._planned_rows(plan_delete_rack, given_text("bookie", bookie))
+
+    # -- brokers ------------------------------------------------------------------------------------------------------
+
+    def dynamic_settings(self) -> Mapping[str, str]:
+        """Return the settings of all brokers that were changed while they ran, by name."""
+        from pulsar_admin.store.model.resources import read_configuration
+
+        return self._session.ask(read_configuration)
+
+    def dynamic_setting_names(self) -> tuple[str, ...]:
+        """Return the names of the settings of Pulsar 4.0.8 that may change while brokers run."""
+        from pulsar_admin.store.model.resources import DYNAMIC_SETTINGS
+
+        return tuple(DYNAMIC_SETTINGS)
+
+    def set_dynamic_setting(self, name: str, value: str) -> Plan:
+        """Plan setting NAME to VALUE for all brokers; raises Refused (it is none of Pulsar 4.0.8), InvalidValue."""
+        from pulsar_admin.store.changes.resources import plan_set_setting
+
+        return self._planned_rows(plan_set_setting, given_text("setting", name), given_text(f"setting {name}", value))
+
+    def delete_dynamic_setting(self, name: str) -> Plan:
+        """Plan that brokers' configuration files say NAME again; raises Refused."""
+        from pulsar_admin.store.changes.resources import plan_delete_setting
+
+        return self._planned_rows(plan_delete_setting, given_text("setting", name))
+
+    # -- resource groups and quotas -----------------------------------------------------------------------------------
+
+    def resource_groups(self) -> tuple[str, ...]:
+        """Return the names of the resource groups."""
+
+        from pulsar_admin.store.model.resources import list_resource_groups
+
+        return tuple(self._session.ask(list_resource_groups))
+
+    def resource_group(self, name: str) -> Json:
+        """Return the rates of a resource group, −1: any; raises ResourceNotFound."""
+        from pulsar_admin.store.model.resources import RESOURCE_GROUP, read_resource_group
+
+        return RESOURCE_GROUP.show(self._session.ask(read_resource_group, given_text("resource group", name)))
+
+    def create_resource_group(self, name: str, **rates: int | None) -> Plan:
+        """Plan a resource group, or changes of one: ``publish_messages``, ``publish_bytes``, ``dispatch_messages``, ``dispatch_bytes``.
+
+        These are rates a second, −1: any; those not given stay. Raises InvalidValue.
+        """
+        return self._plan_group("resourcegroups create", name, rates)
+
+    def update_resource_group(self, name: str, **rates: int | None) -> Plan:
+        """Plan the same, as the other command of the same effect."""
+        return self._plan_group("resourcegroups update", name, rates)
+
+    def _plan_group(self, command: str, name: str, rates: Mapping[str, int | None]) -> Plan:
+        from pulsar_admin.store.changes.resources import plan_group
+
+        if unknown := rates.keys() - _RATES.keys():
+            raise InvalidValue(
+                f"a resource group has no {', '.join(sorted(unknown))}", hint=f"rates: {', '.join(_RATES)}"
+            )
+        given = {_RATES[key]: None if rate is None else whole_number(key, rate) for key, rate in rates.items()}
+        return self._planned_rows(plan_group, command, given_text("resource group", name), given)
+
+    def delete_resource_group(self, name: str) -> Plan:
+        """Plan deleting a resource group; raises ResourceNotFound, Refused while namespaces are in it."""
+        from pulsar_admin.store.changes.resources import plan_delete_group
+
+        return self._planned_rows(plan_delete_group, given_text("resource group", name))
+
+    def bundle_quota(self, namespace: str | None = None, bundle: str | None = None) -> Json:
+        """Return the quota in force for a BUNDLE, ``0xLOW_0xHIGH``, of a NAMESPACE, without them the default one.
+
+        Raises InvalidValue, NamespaceNotFound.
+        """
+        from pulsar_admin.store.model.resources import BUNDLE_QUOTA, read_bundle_quota
+
+        with self._session.read() as txn:
+            return BUNDLE_QUOTA.show(read_bundle_quota(txn, _bundle(txn, namespace, bundle)))
+
+    def set_bundle_quota(
+        self,
+        namespace: str | None = None,
+        bundle: str | None = None,
+        *,
+        messages: tuple[float, float],
+        bandwidth: tuple[float, float],
+        memory_mb: float,
+        dynamic: bool = False,
+    ) -> Plan:
+        """Plan the quota of a bundle, or the default one: MESSAGES and bytes (BANDWIDTH) a second, each (in, out), and MEMORY_MB.
+
+        DYNAMIC: a broker may calculate it anew. Raises InvalidValue, NamespaceNotFound.
+        """
+        from pulsar_admin.store.changes.resources import plan_quota
+
+        keys = ("msgRateIn", "msgRateOut", "bandwidthIn", "bandwidthOut", "memory")
+        amounts = [*_pair("messages", messages), *_pair("bandwidth", bandwidth), given_number("memory_mb", memory_mb)]
+        quota: dict[str, float | bool] = dict(zip(keys, amounts, strict=True))
+        quota["dynamic"] = given_flag("dynamic", dynamic)
+        return self._planned_rows(lambda txn, now_ms: plan_quota(txn, _bundle(txn, namespace, bundle), quota, now_ms))
+
+    def reset_bundle_quota(self, namespace: str, bundle: str) -> Plan:
+        """Plan that the default quota counts for a bundle; raises ResourceNotFound (it has none of its own), and as ``bundle_quota``."""
+        from pulsar_admin.store.changes.resources import plan_reset_quota
+        from pulsar_admin.store.model.resources import read_bundle
+
+        name = parse_namespace(namespace)
+        return self._planned_rows(
+            lambda txn, now_ms: plan_reset_quota(txn, read_bundle(txn, name, given_text("bundle", bundle)), now_ms)
+        )
+
+
+def _bundle(txn: Txn, namespace: str | None, bundle: str | None) -> Bundle | None:
+    from pulsar_admin.store.model.resources import read_bundle
+
+    if namespace is None and bundle is None:
+        return None
+    if namespace is None or bundle is None:
+        raise InvalidValue("namespace and bundle must be provided together.")
+    return read_bundle(txn, parse_namespace(namespace), given_text("bundle", bundle))
+
+
+def _pair(what: str, values: Any) -> list[float]:  # Any: what callers give
+    if not isinstance(values, Sequence) or len(values) != 2:
+        raise InvalidValue(f"{what} {values!r} are not two numbers: in and out", value=values)
+    return [given_number(what, one) for one in values]
+
+
+Json = Mapping[str, Any]  # Any: JSON values, by upstream's keys
+
+
+class Cluster(Planner):
+    """A cluster, from ``Store.cluster``. What is read has upstream's keys and defaults; every question raises MetadataCorrupt,
+    and ResourceNotFound where there is no such cluster. Changes are plans."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self._session = session
+        self._name = given_text("cluster", name)
+
+    @property
+    def name(self) -> str:
+        """The name of the cluster."""
+        return self._name
+
+    def settings(self) -> Json:
+        """Return its URLs and what clients of it need: ``serviceUrl``, ``brokerServiceUrl`` …"""
+        from pulsar_admin.store.model.resources import CLUSTER, read_cluster
+
+        return CLUSTER.show(self._session.ask(read_cluster, self._name))
+
+    def update(self, settings: Json, *, file: Path | str | None = None) -> Plan:
+        """Plan SETTINGS, and what FILE says beside, in place of all that it has, its peers too; raises InvalidValue."""
+        from pulsar_admin.store.changes.resources import plan_update_cluster
+
+        return self._planned_rows(plan_update_cluster, self._name, given_settings(settings, file))
+
+    def delete(self, *, everything: bool = False) -> Plan:
+        """Plan deleting it, with EVERYTHING also every tenant, namespace and topic; raises Refused."""
+        from pulsar_admin.store.changes.ending import plan_delete_all
+        from pulsar_admin.store.changes.resources import plan_delete_cluster
+
+        if given_flag("everything", everything):
+            return self._planned(plan_delete_all, self._name)
+        return self._planned_rows(plan_delete_cluster, self._name)
+
+    # -- peers and migration ------------------------------------------------------------------------------------------
+
+    def peers(self) -> Sequence[str] | None:
+        """Return its peers; None: it has none."""
+        from pulsar_admin.store.model.resources import as_set, read_cluster
+
+        with self._session.read() as txn:
+            found: Sequence[str] | None = as_set(read_cluster(txn, self._name).get("peerClusterNames"))
+            return found
+
+    def set_peers(self, peers: Sequence[str]) -> Plan:
+        """Plan its PEERS; raises Refused for one that is not there."""
+        from pulsar_admin.store.changes.resources import plan_peers
+
+        return self._planned_rows(plan_peers, self._name, given_texts("peers", peers))
+
+    def migration(self) -> Json:
+        """Return whether it is ``migrated``, and to where (``migratedClusterUrl``); ResourceNotFound: that was never set."""
+        from pulsar_admin.store.model.resources import MIGRATION, read_migration
+
+        return MIGRATION.show(self._session.ask(read_migration, self._name))
+
+    def set_migration(self, *, migrated: bool, urls: Mapping[str, str | None]) -> Plan:
+        """Plan whether it is MIGRATED, and to where: URLS by the keys of ``settings``. It need not be there. Raises InvalidValue."""
+        from pulsar_admin.store.changes.resources import plan_migration
+
+        given = given_properties({key: url for key, url in given_mapping("urls", urls).items() if url is not None})
+        return self._planned_rows(plan_migration, self._name, given_flag("migrated", migrated), given)
+
+    # -- failure domains ----------------------------------------------------------------------------------------------
+
+    def failure_domains(self) -> Mapping[str, Json]:
+        """Return its failure domains by name, each with its ``brokers``."""
+        from pulsar_admin.store.model.resources import DOMAIN, read_domains
+
+        with self._session.read() as txn:
+            return {name: DOMAIN.show(found) for name, found in read_domains(txn, self._name).items()}
+
+    def failure_domain(self, name: str) -> Json:
+        """Return one failure domain; raises ResourceNotFound."""
+        from pulsar_admin.store.model.resources import DOMAIN, read_domain
+
+        return DOMAIN.show(self._session.ask(read_domain, self._name, given_text("domain", name)))
+
+    def create_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
+        """Plan a failure domain of BROKERS, in place of one with its name; raises Refused for a broker of another."""
+        return self._plan_domain("clusters create-failure-domain", name, brokers)
+
+    def update_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
+        """Plan the same, as the other command of the same effect."""
+        return self._plan_domain("clusters update-failure-domain", name, brokers)
+
+    def _plan_domain(self, command: str, name: str, brokers: Sequence[str]) -> Plan:
+        from pulsar_admin.store.changes.resources import plan_domain
+
+        given = given_text("domain", name), given_texts("brokers", brokers)
+        return self._planned_rows(plan_domain, command, self._name, *given)
+
+    def delete_failure_domain(self, name: str) -> Plan:
+        """Plan deleting a failure domain; raises ResourceNotFound."""
+        from pulsar_admin.store.changes.resources import plan_delete_domain
+
+        return self._planned_rows(plan_delete_domain, self._name, given_text("domain", name))
+
+    # -- namespaces ---------------------------------------------------------------------------------------------------
+
+    def namespaces(self, tenant: str) -> tuple[str, ...]:
+        """Return the namespaces of TENANT with the cluster in their names, as before Pulsar 2.0."""
+        from pulsar_admin.store.model.resources import read_cluster
+        from pulsar_admin.store.model.topics import iter_namespaces
+
+        with self._session.read() as txn:
+            read_cluster(txn, self._name)
+            found = iter_namespaces(txn, given_text("tenant", tenant))
+            return tuple(str(name) for name in found if name.cluster == self._name)
+
+    def anti_affinity_namespaces(self, tenant: str, group: str) -> tuple[str, ...]:
+        """Return the namespaces of TENANT that are in the anti-affinity GROUP."""
+        from pulsar_admin.store.model.resources import check_cluster, find_local_policies
+        from pulsar_admin.store.model.topics import iter_namespaces
+
+        wanted = given_text("group", group)
+        with self._session.read() as txn:
+            check_cluster(txn, self._name)
+            return tuple(
+                str(name)
+                for name in iter_namespaces(txn, given_text("tenant", tenant))
+                if find_local_policies(txn, name).get("namespaceAntiAffinityGroup") == wanted
+            )
+
+    # -- isolation policies -------------------------------------------------------------------------------------------
+
+    def isolation_policies(self) -> Mapping[str, Json]:
+        """Return by name which ``namespaces`` only its ``primary`` and ``secondary`` brokers serve; ResourceNotFound: never set."""
+        from pulsar_admin.store.model.resources import ISOLATION_POLICY, read_isolation
+
+        with self._session.read() as txn:
+            return {name: ISOLATION_POLICY.show(policy) for name, policy in read_isolation(txn, self._name).items()}
+
+    def isolation_policy(self, name: str) -> Json:
+        """Return one isolation policy; raises ResourceNotFound."""
+        from pulsar_admin.store.model.resources import ISOLATION_POLICY, read_isolation_policy
+
+        return ISOLATION_POLICY.show(self._session.ask(read_isolation_policy, self._name, given_text("policy", name)))
+
+    def broker_isolation(self, broker: str) -> Json:
+        """Return what isolation policies say of BROKER, whether there is such a one or not."""
+        from pulsar_admin.store.model.resources import broker_isolation
+
+        return self._session.ask(broker_isolation, self._name, given_text("broker", broker))
+
+    def set_isolation_policy(
+        self,
+        name: str,
+        *,
+        namespaces: Sequence[str],
+        primary: Sequence[str],
+        secondary: Sequence[str] = (),
+        failover: Mapping[str, str],
+        failover_type: str = "min_available",
+        unload_scope: str | None = None,
+    ) -> Plan:
+        """Plan that NAMESPACES are served by PRIMARY brokers, and by SECONDARY where few of these run; all are regular expressions.
+
+        FAILOVER: ``min_limit`` and ``usage_threshold``, as texts; UNLOAD_SCOPE: what brokers unload for it. Raises InvalidValue.
+        """
+        from pulsar_admin.store.changes.resources import isolation_of, plan_set_isolation
+
+        lists = {"namespaces": namespaces, "primary": primary, "secondary": secondary}
+        policy = isolation_of(
+            {key: given_texts(key, one) for key, one in lists.items()},
+            given_text("failover_type", failover_type),
+            given_properties(given_mapping("failover", failover)),
+            None if unload_scope is None else given_text("unload_scope", unload_scope),
+        )
+        return self._planned_rows(plan_set_isolation, self._name, given_text("policy", name), policy)
+
+    def delete_isolation_policy(self, name: str) -> Plan:
+        """Plan deleting an isolation policy, of a name that there need not be."""
+        from pulsar_admin.store.changes.resources import plan_delete_isolation
+
+        return self._planned_rows(plan_delete_isolation, self._name, given_text("policy", name))
+
+
+def given_settings(settings: Json, file: Path | str | None) -> dict[str, Any]:  # Any: JSON values
+    """Return SETTINGS of a cluster over what FILE, JSON or lines of ``key: value``, says; raises InvalidValue."""
+    from pulsar_admin.store.changes.resources import read_cluster_file
+    from pulsar_admin.store.model.resources import CLUSTER
+
+    found = {} if file is None else read_cluster_file(given_path("file", file))
+    for key, value in given_mapping("settings", settings).items():
+        if key not in CLUSTER.defaults:
+            raise InvalidValue(f"a cluster has no setting {key!r}", hint=f"there are {', '.join(CLUSTER.defaults)}")
+        if key == "peerClusterNames":
+            found[key] = list(given_texts(key, value))
+        else:
+            found[key] = (given_flag if CLUSTER.defaults[key] is False else given_text)(key, value)
+    return found
+
+
+Domain = Literal["persistent", "non-persistent"]
+Width = str | int
+"""A width of time of the index of delayed messages: ``30s``, ``5m``, ``2w``, or milliseconds as an int."""
+_NOT_FOUND = "Namespace not found"
+
+
+class BundleTopics(Answer, frozen=True):
+    """The hashes of topics' names in a bundle, ``0xLOW_0xHIGH``."""
+
+    namespace: str
+    bundle: str
+    topic_hash_positions: Mapping[str, int]
+
+
+class NamespaceResources(Planner):
+    """The part of ``Namespace`` that asks for these and plans their changes; all raise NamespaceNotFound, MetadataCorrupt."""
+
+    _session: Session
+    _name: NamespaceName
+
+    # -- bundles ------------------------------------------------------------------------------------------------------
+
+    def bundles(self) -> Json:
+        """Return the ``boundaries`` of its bundles, and ``numBundles``."""
+        return self._session.ask(read_bundles, self._name)
+
+    def split_bundle(
+        self,
+        bundle: str | None = None,
+        *,
+        bundle_type: str | None = None,
+        algorithm: str = "range_equally_divide",
+        boundaries: Iterable[int] = (),
+    ) -> Plan:
+        """Plan splitting BUNDLE, or that of BUNDLE_TYPE ``LARGEST``, the one with most topics.
+
+        ALGORITHM: also ``topic_count_equally_divide``, and ``specified_positions_divide`` at BOUNDARIES, hashes. Raises InvalidValue,
+        NeedsBroker (what only load decides).
+        """
+        from pulsar_admin.store.changes.resources import choose_bundle, plan_split
+
+        text, kind = (
+            None if one is None else given_text(what, one)
+            for what, one in (("bundle", bundle), ("bundle_type", bundle_type))
+        )
+        name = given_text("algorithm", algorithm)
+
+        def make(txn: Txn, now_ms: int) -> StorePlan:
+            chosen = choose_bundle(txn, self._name, text, kind)
+            places = [whole_number("boundary", one) for one in given_items("boundaries", boundaries)]
+            return plan_split(txn, self._name, chosen, name, places, now_ms)
+
+        return self._planned_rows(make)
+
+    def topic_hashes(self, bundle: str, topics: Sequence[str] = ()) -> BundleTopics:
+        """Return the hashes of its topics in BUNDLE, of all or of TOPICS, with their partitions; raises InvalidValue."""
+        wanted = given_texts("topics", topics)
+        with self._session.read() as txn:
+            chosen = read_bundle(txn, self._name, given_text("bundle", bundle))
+            found = bundle_topics(txn, chosen)
+        bases = {name if "://" in name else f"persistent://{name}" for name in wanted}
+        positions = {
+            name: value
+            for name, value in found.items()
+            if not bases or name.rpartition("-partition-")[0] in bases or name in bases
+        }
+        return BundleTopics(str(self._name), chosen.range, positions)
+
+    # -- properties ---------------------------------------------------------------------------------------------------
+
+    def properties(self) -> Mapping[str, str]:
+        """Return its properties."""
+        return self._session.ask(read_policies, self._name).get("properties") or {}
+
+    def set_property(self, key: str, value: str) -> Plan:
+        """Plan setting the property KEY to VALUE."""
+        given = {given_text("key", key): given_text("value", value)}
+        return self._plan_properties("set-property", lambda found: {**found, **given})
+
+    def set_properties(self, properties: Mapping[str, str]) -> Plan:
+        """Plan setting PROPERTIES and keeping the others."""
+        given = given_properties(properties)
+        return self._plan_properties("set-properties", lambda found: {**found, **given})
+
+    def remove_property(self, key: str) -> Plan:
+        """Plan removing the property KEY."""
+        gone = given_text("key", key)
+        return self._plan_properties(
+            "remove-property", lambda found: {name: one for name, one in found.items() if name != gone}
+        )
+
+    def clear_properties(self) -> Plan:
+        """Plan removing all of its properties."""
+        return self._plan_properties("clear-properties", lambda found: {})
+
+    def _plan_properties(self, command: str, change: Callable[[dict[str, str]], dict[str, str]]) -> Plan:
+        from pulsar_admin.store.changes.resources import plan_properties
+
+        return self._planned_rows(plan_properties, f"namespaces {command}", self._name, change)
+
+    # -- permissions --------------------------------------------------------------------------------------------------
+
+    def permissions(self) -> Mapping[str, Sequence[str]]:
+        """Return what each role may do on it."""
+        from pulsar_admin.store.changes.resources import read_permissions
+
+        return read_permissions(self._session.ask(read_policies, self._name))
+
+    def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
+        """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
+        from pulsar_admin.store.changes.resources import Grant, check_actions, plan_permission
+
+        grant = Grant(given_text("role", role), check_actions(given_texts("actions", actions)))
+        return self._planned_rows(plan_permission, "namespaces grant-permission", self._name, grant)
+
+    def revoke_permission(self, role: str) -> Plan:
+        """Plan revoking the permissions of ROLE on it."""
+        from pulsar_admin.store.changes.resources import Grant, plan_permission
+
+        grant = Grant(given_text("role", role))
+        return self._planned_rows(plan_permission, "namespaces revoke-permission", self._name, grant)
+
+    def subscription_permissions(self) -> Mapping[str, Sequence[str]]:
+        """Return the roles of each subscription that only some may use."""
+        from pulsar_admin.store.changes.resources import read_subscription_permissions
+
+        return read_subscription_permissions(self._session.ask(read_policies, self._name))
+
+    def grant_subscription_permission(self, subscription: str, roles: Sequence[str]) -> Plan:
+        """Plan that ROLES alone may use subscriptions with this name."""
+        from pulsar_admin.store.changes.resources import plan_grant_subscription
+
+        name, given = given_text("subscription", subscription), given_texts("roles", roles)
+        return self._planned_rows(plan_grant_subscription, self._name, name, given)
+
+    def revoke_subscription_permission(self, subscription: str, role: str) -> Plan:
+        """Plan taking a subscription from ROLE; raises ResourceNotFound where nobody has it."""
+        from pulsar_admin.store.changes.resources import plan_revoke_subscription
+
+        given = given_text("subscription", subscription), given_text("role", role)
+        return self._planned_rows(plan_revoke_subscription, self._name, *given)
+
+    # -- clusters and affinity ----------------------------------------------------------------------------------------
+
+    def allowed_clusters(self) -> Sequence[str]:
+        """Return the clusters that it may replicate to; none: those of its tenant."""
+        from pulsar_admin.store.codec.java import hash_order
+
+        return hash_order(self._session.ask(read_policies, self._name).get("allowed_clusters") or ())
+
+    def set_allowed_clusters(self, clusters: Sequence[str]) -> Plan:
+        """Plan the CLUSTERS that it may replicate to; raises Refused."""
+        from pulsar_admin.store.changes.resources import plan_allowed_clusters
+
+        return self._planned_rows(plan_allowed_clusters, self._name, given_texts("clusters", clusters))
+
+    def anti_affinity_group(self) -> str | None:
+        """Return the group whose members brokers keep apart, None: it is in none."""
+        with self._session.read() as txn:
+            found: str | None = find_local_policies(txn, self._name).get("namespaceAntiAffinityGroup")
+            return found
+
+    def set_anti_affinity_group(self, group: str) -> Plan:
+        """Plan that it is in GROUP."""
+        return self._plan_local("set-anti-affinity-group", "namespaceAntiAffinityGroup", given_text("group", group))
+
+    def delete_anti_affinity_group(self) -> Plan:
+        """Plan that it is in no anti-affinity group."""
+        return self._plan_local("delete-anti-affinity-group", "namespaceAntiAffinityGroup", None)
+
+    def bookie_affinity_group(self) -> Mapping[str, str] | None:
+        """Return the groups of bookies that keep its data, None: all do."""
+        with self._session.read() as txn:
+            read_policies(txn, self._name, _NOT_FOUND)
+            found: Mapping[str, str] | None = find_local_policies(txn, self._name).get("bookieAffinityGroup")
+            return found
+
+    def set_bookie_affinity_group(self, primary: str, secondary: str | None = None) -> Plan:
+        """Plan that bookies of PRIMARY groups, separated by commas, keep its data, and of SECONDARY ones where these are too few."""
+        groups = {"bookkeeperAffinityGroupPrimary": primary, "bookkeeperAffinityGroupSecondary": secondary}
+        given = {
+            key: given_text("group", one) for key, one in groups.items() if one is not None or key.endswith("Primary")
+        }
+        return self._plan_bookies("set-bookie-affinity-group", given)
+
+    def delete_bookie_affinity_group(self) -> Plan:
+        """Plan that all bookies may keep its data."""
+        return self._plan_bookies("delete-bookie-affinity-group", None)
+
+    def set_migrated(self, migrated: bool) -> Plan:
+        """Plan whether it is MIGRATED to the target of its cluster."""
+        return self._plan_local("update-migration-state", "migrated", given_flag("migrated", migrated))
+
+    def _plan_bookies(self, command: str, groups: Json | None) -> Plan:
+        return self._plan_local(command, "bookieAffinityGroup", groups, error=_NOT_FOUND)
+
+    def _plan_local(self, command: str, key: str, value: object, *, error: str | None = None) -> Plan:
+        """Plan VALUE of KEY, of a namespace with policies where ERROR says what is wrong with any other."""
+        from pulsar_admin.store.changes.resources import JsonJob, plan_local_json, put
+
+        def make(txn: Txn, now_ms: int) -> StorePlan:
+            if error is not None:
+                read_policies(txn, self._name, error)
+            return plan_local_json(txn, self._name, JsonJob(f"namespaces {command}", put(key, value), [key]), now_ms)
+
+        return self._planned_rows(make)
+
+
+class Namespace(NamespaceResources, PolicyPlans):
+    """A namespace, with policies or topics. Changes are plans: ``Store.apply`` makes them; each raises MetadataCorrupt."""
+
+    _group = "namespaces"
+
+    def __init__(self, session: Session, name: NamespaceName) -> None:
+        self._session = session
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """The name, ``tenant/namespace``."""
+        return str(self._name)
+
+    def topics(
+        self, *, system: bool = False, bundle: str | None = None, domain: Domain = "persistent"
+    ) -> tuple[str, ...]:
+        """Return the names of its topics, partitions one by one; SYSTEM adds system topics. BUNDLE, ``0xLOW_0xHIGH``: those in it.
+
+        Of the DOMAIN ``non-persistent`` none: nothing of such a topic is on disk. Raises InvalidValue.
+        """
+        given_flags(system=system)
+        check_choice("domain", domain, Domain)
+        with self._session.read() as txn:
+            check_namespace(txn, self._name)
+            within = self._within(bundle)
+            return tuple(
+                filter(within, iter_topic_texts(txn, self._name, system=system) if domain == "persistent" else ())
+            )
+
+    def partitioned_topics(self, *, system: bool = False) -> tuple[str, ...]:
+        """Return the names of its partitioned topics, without partition numbers; SYSTEM adds system topics."""
+        given_flags(system=system)
+        with self._session.read() as txn:
+            check_namespace(txn, self._name)
+            return tuple(str(name) for name in iter_partitioned(txn, self._name) if system or not name.is_system)
+
+    def bundle_range(self, topic: str) -> str:
+        """Return the bundle, ``0xLOW_0xHIGH``, that the name of TOPIC hashes into; the topic need not be there.
+
+        Raises InvalidValue (it is of another namespace), NamespaceNotFound, MetadataCorrupt.
+        """
+        name = parse_topic(given_text("topic", topic))
+        if name.namespace != self._name:
+            raise InvalidValue(f"{name} is not in the namespace {self._name}", value=topic)
+        return self._session.ask(bundle_range, name)
+
+    def policies(self) -> Mapping[str, Any]:  # Any: JSON values
+        """Return the stored policies with every key that they have, as upstream spells them.
+
+        What they do not say, a broker's configuration does. Raises NamespaceNotFound where the namespace has topics alone, MetadataCorrupt.
+        """
+        from pulsar_admin.store.changes.policies import read_policies_json
+
+        return self._session.ask(read_policies_json, self._name)
+
+    def delayed_policy(self) -> DelayedPolicy:
+        """Return what it says about delayed messages: ``delivery`` (Pulsar's policy), ``rules`` (widths of the index); None: unset."""
+        from pulsar_admin.store.changes.policies import DelayedPolicy, find_policies, find_rules
+
+        with self._session.read() as txn:
+            policies = find_policies(txn, self._name)
+            delivery = None if policies is None else policies.delayed_delivery
+            return DelayedPolicy(delivery, find_rules(txn, self._name))
+
+    def policy(self, name: str) -> Any:  # Any: JSON
+        """Return the policy NAME (``max-producers``: as commands call it) as stored, None: unset. Raises InvalidValue."""
+        from pulsar_admin.store.policies.values import namespace_value
+
+        with self._session.read() as txn:
+            check_namespace(txn, self._name)
+            return namespace_value(txn, self._name, policy_named(name))
+
+    # -- plans of cursors ---------------------------------------------------------------------------------------------
+
+    def clear_backlog(self, subscription: str | None = None, *, bundle: str | None = None) -> Plan:
+        """Plan skipping what the subscriptions of all its topics, or of those in BUNDLE, or the one SUBSCRIPTION, have left.
+
+        System topics and a broker's own cursors stay. What cannot be read is left out with a PartialData warning. Raises
+        SubscriptionNotFound (there is none), Refused (SUBSCRIPTION is the broker's own), InvalidValue.
+        """
+        from pulsar_admin.store.changes.cursors import CursorMove, cleared, plan_moves
+
+        with self._session.reader() as reader:
+            cursors = self._cursors(reader, subscription, bundle, "topics clear-backlog")
+            moves = [CursorMove(topic, cursor, cleared(topic, cursor.state)) for topic, cursor in cursors]
+            return plan_of(plan_moves(reader, "namespaces clear-backlog", moves, self._session.clock_ms), reader.txn)
+
+    def unsubscribe(self, subscription: str, *, bundle: str | None = None) -> Plan:
+        """Plan removing SUBSCRIPTION from every topic that has it, or of those in BUNDLE; raises as ``clear_backlog``."""
+        from pulsar_admin.store.changes.subscriptions import plan_unsubscribe
+
+        return self._planned(
+            lambda reader, now_ms: plan_unsubscribe(
+                reader,
+                "namespaces unsubscribe",
+                self._cursors(reader, subscription, bundle, "topics unsubscribe"),
+                now_ms,
+            )
+        )
+
+    def _cursors(
+        self, reader: EntryReader, subscription: str | None, bundle: str | None, of_topics: str
+    ) -> list[tuple[Topic, Cursor]]:
+        from pulsar_admin.store.model.cursors import iter_namespace_cursors
+
+        within, fail = self._within(bundle), self._session.fail
+        found = iter_namespace_cursors(reader, self._name, subscription, fail, within, of_topics)
+        return list(self._session.each(found, lambda one: one))
+
+    def _within(self, bundle: str | None) -> Callable[[object], bool]:
+        """Return what says whether a topic is in BUNDLE, None: in any; raises InvalidValue."""
+        if bundle is None:
+            return lambda name: True
+        found = parse_bundle(self._name, given_text("bundle", bundle))
+        return lambda name: found.holds(topic_hash(name))
+
+    # -- plans of policies --------------------------------------------------------------------------------------------
+
+    def enable_delayed(self, granularity: Width = "5m", tick: Width | None = None, *, split: bool = False) -> Plan:
+        """Plan delaying messages, with an index partitioned by GRANULARITY of due time and ticks of TICK (default: 1s, or what fits).
+
+        SPLIT cuts the partitions of indexes anew where the granularity shrinks. Raises InvalidValue, and without it Refused then. A
+        PartialData warning says where the tick that fits is longer than 1s.
+        """
+        from pulsar_admin.store.changes.policies import plan_enable
+        from pulsar_admin.store.db.delayed import iter_wide
+        from pulsar_admin.store.db.delayed_rules import DEFAULT_RULES, SLOTS_MAX, IndexRules, default_tick_ms
+
+        given_flags(split=split)
+        width_ms, now_ms = _width_ms(granularity), self._session.clock_ms
+        rules = IndexRules(width_ms, default_tick_ms(width_ms) if tick is None else _width_ms(tick))
+        if tick is None and rules.tick_ms > DEFAULT_RULES.tick_ms:
+            text = f"the tick is {format_duration_ms(rules.tick_ms)}: a partition has at most {SLOTS_MAX:,} of them"
+            self._session.warn([text])
+        with self._session.opened() as store, self._session.read() as txn:
+            plan = plan_enable(txn, self._name, rules, now_ms, split=split)
+            if not split or not any(True for _ in iter_wide(txn, self._name, rules)):
+                return plan_of(plan, txn)
+            from pulsar_admin.store.delayed.build import plan_split
+
+            return plan_of(plan_split(store, self._name, rules, plan.txn_id, now_ms), txn)
+
+    def disable_delayed(self) -> Plan:
+        """Plan delivering everything at once; the widths of the index stay."""
+        from pulsar_admin.store.changes.policies import plan_disable
+
+        return self._planned_rows(plan_disable, self._name)
+
+    def _plan_policy(self, job: PolicyJob) -> Plan:
+        from pulsar_admin.store.changes.resources import plan_job
+
+        return self._planned_rows(plan_job, self._name, job)
+
+
+def _width_ms(value: Width) -> int:
+    from pulsar_admin.store.db.delayed_rules import parse_width_ms
+
+    return parse_width_ms(value) if isinstance(value, str) else whole_number("width", value)

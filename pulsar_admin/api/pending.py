@@ -1,0 +1,635 @@
+"""What a subscription waits for: delayed messages, negative acks that are kept for it, and what open transactions hold back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from pulsar_admin.api.plan import Named, Plan, Planner, plan_of
+from pulsar_admin.api.session import (
+    Delay,
+    Place,
+    Session,
+    Time,
+    delay_ms,
+    given_flag,
+    given_flags,
+    given_items,
+    given_number,
+    given_object,
+    given_text,
+    position_of,
+    whole_number,
+)
+from pulsar_admin.store.codec.transactions import TxnId
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import InvalidValue, SubscriptionNotFound
+from pulsar_admin.store.model.cursors import is_consumed, iter_cursor_names, read_cursor
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.model.transactions import (
+    coordinator_ids,
+    log_topic,
+    read_buffer,
+    read_coordinator,
+    read_transaction,
+)
+from pulsar_admin.store.nacks.buckets import DEFAULT_PRECISION_BITS
+from pulsar_admin.store.nacks.kept import KeptGroup, KeptStats, iter_due, iter_trackers, read_stats
+from pulsar_admin.store.names import INT_MAX, INT_MIN, LONG_MAX, Position, TopicName, TopicSelection
+from pulsar_admin.store.reports import transactions as reports
+from pulsar_admin.store.reports.transactions import (
+    BufferStats,
+    CoordinatorStats,
+    InBuffer,
+    InPendingAcks,
+    LogStats,
+    PendingAckStats,
+    TransactionMetadata,
+)
+from pulsar_admin.store.timespec import moment
+from pulsar_admin.store.wording import Answer, counted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pulsar_admin.store.db.environment import Store as StoreFile
+    from pulsar_admin.store.db.nacks import TrackerRow
+    from pulsar_admin.store.delayed.build import BuildResult, Draft, WantedIndex
+    from pulsar_admin.store.delayed.summary import DelayedSummary, Delivery
+    from pulsar_admin.store.delayed.verify import Verified
+    from pulsar_admin.store.delayed.waiting import Replayed, Waiting
+    from pulsar_admin.store.engine.operation import Engine
+    from pulsar_admin.store.model.cursors import Cursor
+    from pulsar_admin.store.nacks.holes import NackedEntries, TopicNacks
+    from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
+    from pulsar_admin.store.scan.integer_rows import RunFile
+
+
+class DelayedBacklogs:
+    """What SUBSCRIPTION waits for in several topics; None: every subscription but the broker's own.
+
+    All methods raise TopicNotFound, SubscriptionNotFound, IndexCorrupt, DiskFull (large backlogs are sorted on disk).
+    """
+
+    def __init__(self, session: Session, selection: TopicSelection, subscription: str | None) -> None:
+        self._session = session
+        self._selection = selection
+        self._subscription = subscription
+
+    def cursors(self, reader: EntryReader, *, unsubscribed: bool = False) -> Iterator[tuple[Topic, Cursor]]:
+        """Yield the cursors meant; with UNSUBSCRIBED, of a topic without any what a subscription created at its beginning would be."""
+        from pulsar_admin.store.delayed.backlog import cursor_of_nobody
+
+        given_flags(unsubscribed=unsubscribed)
+        session, subscription, named = self._session, self._subscription, bool(self._selection.topics)
+        found = False
+        for topic in session.read_topics(reader, self._selection):
+            names = sorted(iter_cursor_names(reader.txn, topic.name))
+            if subscription is None:
+                names = [name for name in names if is_consumed(name)]
+            elif self._selection.single is None or subscription in names:
+                names = [name for name in names if name == subscription]
+            else:
+                names = [subscription]  # which raises that it is not there
+            if not names and subscription is None and unsubscribed:
+                yield topic, cursor_of_nobody(topic)
+            for cursor in session.read_cursors(reader, topic, names, named=named):
+                found = True
+                yield topic, cursor
+        if not found and subscription is not None:
+            raise SubscriptionNotFound(f"no topic that matches has a subscription {subscription!r}")
+
+    @contextmanager
+    def waiting(self) -> Iterator[tuple[EntryReader, Iterator[Waiting]]]:
+        """Open what each of them waits for, those with nothing delayed left out, and what reads its entries."""
+        from pulsar_admin.store.delayed.runs import open_runs
+
+        with self._session.scan() as reader, open_runs() as file:
+            yield reader, self._iter_waiting(reader, file)
+
+    def _iter_waiting(self, reader: EntryReader, file: RunFile) -> Iterator[Waiting]:
+        from pulsar_admin.store.delayed.summary import open_delivery
+
+        for topic, cursor in self.cursors(reader, unsubscribed=True):
+            delivery = open_delivery(reader, topic, cursor, file, self._session.now_ms)
+            self._session.warn([delivery.warning] if delivery.warning else ())
+            if delivery.waiting.messages:
+                yield delivery.waiting
+
+    def build(self, *, rebuild: bool = False, dry_run: bool = False) -> Iterator[BuildResult]:
+        """Build the index of each of them, or bring it up to date, in a transaction each; DRY_RUN: write nothing.
+
+        The entries of many are read together; REBUILD makes indexes anew, whatever there is. No change of the audit log: they are
+        derived. Raises NotWritable, Unsupported.
+        """
+        from pulsar_admin.store.delayed.build import WantedIndex, iter_turns
+
+        given_flags(rebuild=rebuild, dry_run=dry_run)
+        with self._session.reader() as reader:
+            chosen = [WantedIndex.of(*one) for one in self.cursors(reader)]
+        job = _Build(self._session, rebuild, dry_run, len(chosen) == 1)
+        what = len(chosen), "subscriptions", "delayed build"
+        with (
+            self._session.engine([], sum(wanted.bytes for wanted in chosen)) as engine,
+            self._session.opened() if dry_run else self._session.writing() as store,
+            self._session.progress(*what, resumes=True) as advance,
+        ):
+            for turn in iter_turns(chosen):
+                for result in job.turn(store, engine, turn):
+                    advance(1)
+                    yield result
+
+
+class _Build(Struct, frozen=True):
+    """How to build indexes. ALONE: one subscription is meant, whose error ends the work."""
+
+    session: Session
+    rebuild: bool
+    dry_run: bool
+    alone: bool
+
+    def turn(self, store: StoreFile, engine: Engine | None, turn: Sequence[WantedIndex]) -> Iterator[BuildResult]:
+        """Read what the subscriptions of TURN lack, all together; then write each in a transaction of its own."""
+        from pulsar_admin.store.delayed.build import apply_draft, draft_index, finish_draft, read_drafts, result_of
+        from pulsar_admin.store.delayed.runs import open_runs
+
+        now_ms, each, commits = self.session.clock_ms, self.session.each, 0
+
+        def write(draft: Draft) -> BuildResult:
+            nonlocal commits
+            index = draft.index if self.dry_run else apply_draft(store, draft, commits)
+            commits += not self.dry_run
+            return result_of(draft, index)
+
+        with open_runs() as file:
+            with open_reader(store, engine) as reader:
+
+                def draft_of(wanted: WantedIndex) -> Draft:
+                    return draft_index(reader, wanted, now_ms, file, rebuild=self.rebuild)
+
+                drafts = list(each(turn, draft_of, alone=self.alone))
+                read_drafts(drafts)
+                drafts = list(each(drafts, finish_draft, alone=self.alone))
+            for result in each(drafts, write, alone=self.alone):
+                if lost := result.missing + result.unreadable:
+                    what = counted(lost, "waiting entry is", "waiting entries are")
+                    self.session.partial([f"{result.topic} {result.subscription}: {what} lost or damaged"])
+                yield result
+
+
+class Delayed(Named):
+    """A delayed backlog: from the index of ``delayed build`` where that is current, else from the topic's entries.
+
+    Whether a subscription is Shared or Key_Shared is not on disk; Exclusive and Failover ignore delays. All methods raise
+    TopicNotFound (also for a partitioned topic), SubscriptionNotFound, IndexCorrupt, DiskFull (large backlogs are sorted on disk).
+    """
+
+    def __init__(self, session: Session, name: TopicName, subscription: str | None) -> None:
+        self._session = session
+        self._name = name
+        self._subscription = None if subscription is None else given_text("subscription", subscription)
+
+    def due(self, until: Time | None = None) -> pa.Table:
+        """Return what a broker would dispatch up to UNTIL (default: now), in its order, one row per message.
+
+        Columns: ``ledger_id``, ``entry_id``; ``deliver_at``, the tick in which it is dispatched; ``due_time``, which the message itself
+        asks for, null where its entry is lost; both ``timestamp[us, UTC]``.
+        """
+        import pyarrow as pa
+
+        from pulsar_admin.store.db.delayed_entries import join_rows
+        from pulsar_admin.store.delayed.backlog import read_due_times
+        from pulsar_admin.store.scan.operations import timestamps
+
+        until_ms = self._session.now_ms if until is None else self._session.time_ms(until)
+        with self._opened() as (reader, _, _, delivery):
+            rows = join_rows(list(delivery.waiting.iter_rows(-LONG_MAX, until_ms + 1)))
+            exact = read_due_times(reader, rows)
+        places = zip(rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True)
+        times = pa.array([exact.get(place) for place in places], pa.int64())
+        return pa.table(
+            {
+                "ledger_id": pa.array(rows.ledger_ids, pa.int64()),
+                "entry_id": pa.array(rows.entry_ids, pa.int64()),
+                "deliver_at": timestamps(pa.array(rows.times_ms, pa.int64())),
+                "due_time": timestamps(times),
+            }
+        )
+
+    def histogram(self) -> pa.Table:
+        """Return how many messages fall due when: ``start`` (timestamp) and ``width_ms`` of a partition of time, ``messages`` in it."""
+        import pyarrow as pa
+
+        from pulsar_admin.store.scan.operations import timestamps
+
+        with self._opened() as (_, _, _, delivery):
+            loads = delivery.waiting.loads
+        return pa.table(
+            {
+                "start": timestamps(pa.array([load.start_ms for load in loads], pa.int64())),
+                "width_ms": pa.array([load.width_ms for load in loads], pa.int64()),
+                "messages": pa.array([load.messages for load in loads], pa.int64()),
+            }
+        )
+
+    def status(self) -> DelayedSummary:
+        """Return policy, how many messages are due when, the index and its lag, and what a TTL or quotas drop before it is due.
+
+        ``trackers``: memory and rebuild time of a broker's own, estimated.
+        """
+        from pulsar_admin.store.delayed.summary import summarize
+
+        with self._opened() as (reader, topic, cursor, delivery):
+            return summarize(reader, topic, cursor, delivery, self._session.now_ms)
+
+    def replay(self, until: Time, *, since: Time | None = None) -> Iterator[Replayed]:
+        """Yield what a time wheel dispatches up to UNTIL, a slot at a time: ``dispatch.tick_ms`` and, as arrays, ``dispatch.rows``.
+
+        SINCE leaves out what is due before it. In memory are two partitions of time. The pace is the caller's.
+        """
+        from pulsar_admin.store.delayed.waiting import iter_replay
+
+        until_ms = self._session.time_ms(until)
+        since_ms = None if since is None else self._session.time_ms(since)
+        with self._opened() as (_, _, _, delivery):
+            yield from iter_replay([delivery.waiting], since_ms, until_ms)
+
+    def verify(self) -> Verified:
+        """Compare a broker's buckets and the index with the entries: counts, and ``findings``. Raises InvalidValue (no subscription)."""
+        from pulsar_admin.store.delayed.verify import verify_cursor
+
+        name = self._named()
+        with self._session.scan() as reader:
+            topic = read_topic(reader.txn, self._name)
+            return verify_cursor(reader, topic, read_cursor(reader.txn, reader, topic, name))
+
+    def build(self, *, rebuild: bool = False) -> BuildResult:
+        """Build the index of the subscription, or bring it up to date; REBUILD makes it anew, whatever there is.
+
+        No change of the audit log: it is derived. Raises NotWritable, InvalidValue (no subscription), Unsupported, DiskFull.
+        """
+        given_flags(rebuild=rebuild)
+        with self._session.read() as txn:
+            name = read_topic(txn, self._name).name
+        (result,) = DelayedBacklogs(self._session, TopicSelection((name,)), self._named()).build(rebuild=rebuild)
+        return result
+
+    def _named(self) -> str:
+        if self._subscription is None:
+            raise InvalidValue("name a subscription: topic.delayed(subscription)")
+        return self._subscription
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[EntryReader, Topic, Cursor, Delivery]]:
+        from pulsar_admin.store.delayed.backlog import cursor_of_nobody
+        from pulsar_admin.store.delayed.runs import open_runs
+        from pulsar_admin.store.delayed.summary import open_delivery
+
+        with self._session.scan() as reader, open_runs() as file:
+            topic = read_topic(reader.txn, self._name)
+            name = self._subscription
+            cursor = cursor_of_nobody(topic) if name is None else read_cursor(reader.txn, reader, topic, name)
+            delivery = open_delivery(reader, topic, cursor, file, self._session.now_ms)
+            yield reader, topic, cursor, delivery
+        if delivery.warning:
+            self._session.warn([delivery.warning])
+
+
+class DueNack(Answer, frozen=True):
+    """One entry to redeliver. ``due_ms``: when it was due, to the precision of its bucket, never too late."""
+
+    topic: str
+    subscription: str
+    position: Position
+    due_ms: int
+
+    @property
+    def due_time(self) -> datetime | None:
+        """When it was due, in UTC."""
+        return moment(self.due_ms)
+
+
+class KeptNacks(Planner):
+    """Negative acks of one subscription, or of all, in several topics, or in all; kept by time bucket as PIP-393 does.
+
+    Every question raises TopicNotFound for a topic that neither they nor the store know, and IndexCorrupt.
+    """
+
+    def __init__(self, session: Session, topics: Sequence[TopicName], subscription: str | None) -> None:
+        self._session = session
+        self._topics = topics
+        self._subscription = None if subscription is None else given_text("subscription", subscription)
+
+    def stats(self) -> tuple[KeptStats, ...]:
+        """Return what waits, by topic or partition and subscription: entries, how many are due, bytes, deadlines in ms."""
+        with self._session.read() as txn:
+            found = (read_stats(txn, row, self._session.clock_ms) for row in self._trackers(txn))
+            return tuple(sorted(found, key=lambda stats: (stats.topic, stats.subscription)))
+
+    def due(self, *, popped: int | None = None) -> tuple[DueNack, ...]:
+        """Return what is due now, in order of time, or what the change with the number POPPED removed, whosever it was.
+
+        Raises ChangeNotFound, NothingMatches (it popped nothing).
+        """
+        return tuple(
+            DueNack(group.topic, group.subscription, position, group.due_ms)
+            for group in self.due_groups(popped=popped)
+            for position in group.positions()
+        )
+
+    def due_groups(self, *, popped: int | None = None) -> Iterator[KeptGroup]:
+        """Yield the same, what is of one ledger and time together: ``entry_ids`` is a bitmap of pyroaring."""
+        with self._session.read() as txn:
+            if popped is None:
+                yield from self._due(txn)
+            else:
+                from pulsar_admin.store.changes.nacks import popped_groups
+                from pulsar_admin.store.changes.plan import read_change
+
+                yield from popped_groups(read_change(txn, whole_number("change", popped)))
+
+    def pop(self) -> Plan:
+        """Plan removing what is due now; the change keeps it: ``Store.undo`` puts it back. Look at ``due`` first."""
+        from pulsar_admin.store.changes.nacks import plan_pop
+
+        return self._planned_rows(lambda txn, now_ms: plan_pop(txn, self._due(txn), now_ms))
+
+    def _due(self, txn: Txn) -> Iterator[KeptGroup]:
+        return iter_due(txn, self._trackers(txn), self._session.clock_ms)
+
+    def _trackers(self, txn: Txn) -> list[TrackerRow]:
+        found = [row for row in iter_trackers(txn) if self._subscription in (None, row.subscription)]
+        names = set(map(str, self._topics))
+        if unknown := names - {row.topic for row in found}:
+            # Imported here: who names no topic needs no metadata.
+            from pulsar_admin.store.model.topics import expand_topic
+
+            parts = (expand_topic(txn, topic) for topic in self._topics if str(topic) in unknown)
+            names.update(str(name) for own in parts for name in own)
+        return [row for row in found if row.topic in names] if self._topics else found
+
+
+class Nacks(KeptNacks):
+    """Negative acks of one subscription, of a partitioned topic those of all partitions."""
+
+    def __init__(self, session: Session, name: TopicName, subscription: str) -> None:
+        super().__init__(session, (name,), subscription)
+        self._name = name
+        self._subscription: str = subscription
+
+    def add(
+        self,
+        positions: Iterable[Place | tuple[Place, Delay]],
+        delay: Delay,
+        *,
+        precision_bits: int | None = None,
+        force: bool = False,
+    ) -> Plan:
+        """Plan tracking the entries at POSITIONS (batch indexes are dropped), due DELAY after now, and earlier by less than 2^bits ms.
+
+        One of a pair has a delay of its own. FORCE: also what the store does not know. Raises SubscriptionNotFound, EntryNotFound,
+        InvalidValue, Refused (another precision while some wait).
+        """
+        from pulsar_admin.store.nacks.buckets import due_time
+        from pulsar_admin.store.nacks.holes import NackedEntries
+
+        usual_ms, now_ms = due_time(delay_ms(delay), self._session.clock_ms), self._session.clock_ms
+        given_flag("force", force)
+        with self._session.reader() as reader:
+            found = NackedEntries(self._read_topics(reader, known=not force), unknown=force)
+            for one in given_items("positions", positions):
+                if isinstance(one, tuple) and not isinstance(one, Position):
+                    found.add(position_of(one[0]), due_time(delay_ms(one[1]), now_ms))
+                else:
+                    found.add(position_of(one), usual_ms)
+            return self._plan(reader, found, precision_bits)
+
+    def add_lines(
+        self,
+        lines: Iterable[str],
+        delay: Delay,
+        *,
+        source: str = "the lines",
+        precision_bits: int | None = None,
+        force: bool = False,
+    ) -> Plan:
+        """Plan the same for LINES: ``LEDGER:ENTRY``, or JSON as of ``topics read`` and ``nacks due``, perhaps with a ``delay`` of its own.
+
+        SOURCE: what errors call LINES. Raises as ``add``.
+        """
+        from pulsar_admin.store.nacks.buckets import iter_position_rows
+
+        given_flag("force", force)
+        texts = (given_text("line", line) for line in given_items("lines", lines))
+        rows = iter_position_rows(texts, given_text("source", source), self._name)
+        positions = (
+            (place, delay if row.delay_ms is None else row.delay_ms) for row in rows for place in row.positions
+        )
+        return self.add(positions, delay, precision_bits=precision_bits, force=force)
+
+    def add_holes(self, delay: Delay, *, precision_bits: int | None = None) -> Plan:
+        """Plan tracking the subscription's own acknowledgement holes: what comes before individually deleted entries."""
+        from pulsar_admin.store.model.cursors import read_cursor
+        from pulsar_admin.store.nacks.buckets import due_time
+        from pulsar_admin.store.nacks.holes import NackedEntries, hole_intervals
+
+        due_ms = due_time(delay_ms(delay), self._session.clock_ms)
+        with self._session.reader() as reader:
+            topics = self._read_topics(reader)
+            found = NackedEntries(topics)
+            for topic in topics:
+                state = read_cursor(reader.txn, reader, topic, self._subscription).state
+                found.add_intervals(topic, hole_intervals(topic, state), due_ms)
+            return self._plan(reader, found, precision_bits)
+
+    def _read_topics(self, reader: EntryReader, *, known: bool = True) -> list[Topic]:
+        from pulsar_admin.store.model.cursors import read_cursor
+        from pulsar_admin.store.model.topics import expand_topic, read_topic
+
+        topics = [read_topic(reader.txn, name) for name in expand_topic(reader.txn, self._name)]
+        for topic in topics if known else ():
+            read_cursor(reader.txn, reader, topic, self._subscription)  # raises that it is not there
+        return topics
+
+    def _plan(self, reader: EntryReader, found: NackedEntries, bits: int | None) -> Plan:
+        from pulsar_admin.store.changes import nacks
+
+        groups = {name: groups for name, groups in found.entries.items() if groups}
+        groups = groups or dict([*found.entries.items()][:1])  # whose report says that there is nothing
+        rows = [nacks.Nacks(name, self._subscription, of_topic, bits) for name, of_topic in groups.items()]
+        return plan_of(nacks.plan_add(reader.txn, "nacks add", rows), reader.txn)
+
+
+class NackSizes(Answer, frozen=True):
+    """What a load costs: ``precisions`` has a sizing for each of 0 to 16 bits. ``measured``: the topic that it was taken from."""
+
+    load: NackLoad
+    measured: TopicNacks | None
+    precisions: tuple[TrackerSizing, ...]
+
+    def recommended_bits(self, precision: Delay | None = None, *, memory_bytes: int = 64 << 20) -> int:
+        """Return the bits to take: the most that are early by no more than PRECISION.
+
+        None: the least, from the clients' default up, with which Java's client stays within MEMORY_BYTES.
+        """
+        most = self.precisions[-1].precision_bits
+        if precision is not None:
+            return min((delay_ms(precision) + 1).bit_length() - 1, most)
+        room = whole_number("memory_bytes", memory_bytes)
+        fitting = [sizing.precision_bits for sizing in self.precisions if sizing.java_bytes <= room]
+        return next((bits for bits in fitting if bits >= DEFAULT_PRECISION_BITS), most)
+
+
+def nack_sizes(
+    rate: float | None = None,
+    delay: Delay = "1m",
+    *,
+    measured: TopicNacks | None = None,
+    batch_size: int | None = None,
+    entries_per_ledger: int | None = None,
+    acknowledged_every: int = 0,
+) -> NackSizes:
+    """Return what RATE messages a second that are nacked for DELAY cost, in batches of BATCH_SIZE, 1 by default.
+
+    MEASURED, from ``Topic.measured_nacks``, gives what is None, and where nacks lie. Each ACKNOWLEDGED_EVERY-th entry is left out, 0:
+    none. Raises InvalidValue.
+    """
+    from pulsar_admin.store.nacks.holes import TopicNacks  # here: loads need no store
+    from pulsar_admin.store.nacks.sizes import ENTRIES_PER_LEDGER, NackLoad, size_sample, size_table
+
+    found = None if measured is None else given_object("measured", measured, TopicNacks)
+    usual = (found.batch_size, found.entries_per_ledger) if found else (1, ENTRIES_PER_LEDGER)
+    per_entry = usual[0] if batch_size is None else whole_number("batch_size", batch_size)
+    per_ledger = usual[1] if entries_per_ledger is None else whole_number("entries_per_ledger", entries_per_ledger)
+    if rate is None:
+        if found is None or found.nacked_entries_per_second is None:
+            raise InvalidValue("how many nacks a second?", hint="give rate, or measured, of entries of several times")
+        rate = found.nacked_entries_per_second * per_entry
+    every = whole_number("acknowledged_every", acknowledged_every)
+    load = NackLoad(given_number("rate", rate), delay_ms(delay), per_entry, per_ledger, every)
+    if found is None:
+        return NackSizes(load, None, tuple(size_table(load)))
+    return NackSizes(load, found, tuple(size_sample(load, (found.ledger_ids, found.entry_ids), found.times_ms)))
+
+
+_SNAPSHOT = "__transaction_buffer_snapshot"
+
+
+class Transactions(Planner):
+    """What the coordinators' logs say. Every question raises NotFound (no such coordinator), and EntryCorrupt."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def coordinators(self) -> Mapping[str, str]:
+        """Return by the coordinators' numbers the URL of their cluster: which broker has one, a store does not know."""
+        with self._session.read() as txn:
+            return reports.coordinators(txn)
+
+    def stats(self, coordinator: int | None = None) -> Mapping[str, CoordinatorStats]:
+        """Return what each coordinator's log says, by its number, or one COORDINATOR's: how many are open, the newest number."""
+        with self._session.reader() as reader:
+            numbers = _coordinators(reader, coordinator)
+            return {str(number): reports.coordinator_stats(read_coordinator(reader, number)) for number in numbers}
+
+    def internal_stats(self, coordinator: int, *, metadata: bool = False) -> LogStats:
+        """Return the ledgers and cursors of the log of COORDINATOR; METADATA: see ``Topic.internal_stats``."""
+        number, wanted = whole_number("coordinator", coordinator), given_flag("metadata", metadata)
+        with self._session.reader() as reader:
+            read_coordinator(reader, number)
+            return reports.log_stats(reader, log_topic(number), metadata=wanted)
+
+    def transaction(self, most: int, least: int) -> TransactionMetadata:
+        """Return an open transaction, LEAST of the coordinator MOST: its topics and subscriptions; NotFound: it is not open."""
+        txn_id = _txn_id(most, least)
+        with self._session.reader() as reader:
+            return reports.transaction_metadata(reader, read_transaction(reader, txn_id))
+
+    def open(
+        self, *, coordinator: int | None = None, timeout_above: Delay | None = None
+    ) -> Mapping[str, TransactionMetadata]:
+        """Return by their ids the open transactions, of one COORDINATOR or all, whose timeout, not their age, is TIMEOUT_ABOVE that."""
+        timeout_ms = -1 if timeout_above is None else delay_ms(timeout_above)
+        with self._session.reader() as reader:
+            return reports.slow_transactions(reader, _coordinators(reader, coordinator), timeout_ms)
+
+    def scale(self, coordinators: int) -> Plan:
+        """Plan that there are so many COORDINATORS, more than now; raises InvalidValue, Refused."""
+        from pulsar_admin.store.changes.topics import plan_coordinators
+
+        return self._planned(plan_coordinators, whole_number("coordinators", coordinators, INT_MIN, INT_MAX))
+
+
+class TopicTransactions(Named):
+    """What the entries of one topic or partition say of transactions; all of them are read. Raises TopicNotFound."""
+
+    def __init__(self, session: Session, name: TopicName) -> None:
+        self._session = session
+        self._name = name
+
+    def stats(self) -> BufferStats:
+        """Return how far committed messages reach, how many transactions are open, and how many were aborted."""
+        with self._session.reader() as reader:
+            return reports.buffer_stats(reader, self._name)
+
+    def transaction(self, most: int, least: int) -> InBuffer:
+        """Return where the transaction LEAST of the coordinator MOST starts, if it is open, and whether it was aborted."""
+        txn_id = _txn_id(most, least)
+        with self._session.reader() as reader:
+            return reports.in_buffer(read_buffer(reader, self._name), txn_id)
+
+    def snapshot_stats(self, *, metadata: bool = False) -> LogStats:
+        """Return the ledgers and cursors of the namespace's topic of snapshots; METADATA: see ``Topic.internal_stats``."""
+        wanted = given_flag("metadata", metadata)
+        with self._session.reader() as reader:
+            read_topic(reader.txn, self._name)
+            log = TopicName(self._name.namespace, _SNAPSHOT)
+            return reports.log_stats(reader, log, _SNAPSHOT, metadata=wanted)
+
+
+class CursorTransactions(Named):
+    """What the log of a subscription says of transactions that acknowledged on it, of one topic or partition.
+
+    Every question raises TopicNotFound, SubscriptionNotFound, EntryCorrupt.
+    """
+
+    def __init__(self, session: Session, name: TopicName, subscription: str) -> None:
+        self._session = session
+        self._name = name
+        self._subscription = subscription
+
+    def stats(self) -> PendingAckStats:
+        """Return how many open transactions hold acknowledgements."""
+        with self._reader() as reader:
+            return reports.pending_ack_stats(reader, self._name, self._subscription)
+
+    def transaction(self, most: int, least: int) -> InPendingAcks:
+        """Return the position that the transaction LEAST of the coordinator MOST acknowledged cumulatively, if it did."""
+        txn_id = _txn_id(most, least)
+        with self._reader() as reader:
+            return reports.in_pending_ack(reader, self._name, self._subscription, txn_id)
+
+    def internal_stats(self, *, metadata: bool = False) -> LogStats:
+        """Return the ledgers and cursors of the log; METADATA: see ``Topic.internal_stats``."""
+        wanted = given_flag("metadata", metadata)
+        with self._reader() as reader:
+            return reports.log_stats(reader, self._name.pending_ack(self._subscription), metadata=wanted)
+
+    @contextmanager
+    def _reader(self) -> Iterator[EntryReader]:
+        with self._session.reader() as reader:
+            reports.check_subscription(reader.txn, self._name, self._subscription)
+            yield reader
+
+
+def _coordinators(reader: EntryReader, coordinator: int | None) -> list[int]:
+    return coordinator_ids(reader.txn) if coordinator is None else [whole_number("coordinator", coordinator)]
+
+
+def _txn_id(most: int, least: int) -> TxnId:
+    return TxnId(whole_number("most", most), whole_number("least", least))
