@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.cursors import Cursor, CursorPlace, Cursors
     from pulsar_admin.api.files import MetadataChange, diff, history, log_files, log_records, reclaim, verify_logs
     from pulsar_admin.api.ledgers import Ledger, preflight
-    from pulsar_admin.api.messages import Batches, Messages, SparkTables, register
+    from pulsar_admin.api.messages import Batches, MessageRecord, Messages, SparkTables, register
     from pulsar_admin.api.namespaces import BundleTopics, Cluster, Namespace
     from pulsar_admin.api.pending import (
         CursorTransactions,
@@ -174,6 +174,7 @@ _HOMES = {
     "read_bookie_conf": "pulsar_admin.api.transfers",
     "Ledger": "pulsar_admin.api.ledgers",
     "Batches": "pulsar_admin.api.messages",
+    "MessageRecord": "pulsar_admin.api.messages",
     "Messages": "pulsar_admin.api.messages",
     "MetadataChange": "pulsar_admin.api.files",
     "diff": "pulsar_admin.api.files",
@@ -408,6 +409,7 @@ __all__ = [
     "LogSummary",
     "LogVerdict",
     "Message",
+    "MessageRecord",
     "MessageRow",
     "Messages",
     "MetadataChange",

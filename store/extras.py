@@ -10,7 +10,7 @@ _DISTRIBUTION = "pulsar-admin-toolkit"
 
 EXTRAS = {
     "pyspark": "spark",
-    "pandas": "spark",
+    "pandas": "pandas",
     "plotext": "plots",
     "matplotlib": "plots",
     "cryptography": "encryption",

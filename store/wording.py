@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Mapping
     from datetime import tzinfo
 
 shown_zone: ContextVar[tzinfo | None] = ContextVar("shown_zone", default=None)
@@ -45,32 +45,34 @@ class Answer(Struct, frozen=True):
 
 
 def one_line(record: Struct) -> str:
-    """Return ``Name(field=value, len(rows)=3 …)``, at most ``_MOST_LETTERS`` long; ``…`` stands for what is left out.
+    """Return ``Name(field=value, len(rows)=3 …)`` of the public fields of RECORD."""
+    names, defaults = record.__struct_fields__, record.__struct_defaults__
+    usual = dict(zip(reversed(names), reversed(defaults)))  # the last fields have defaults  # noqa: B905
+    fields = {name: getattr(record, name) for name in names if not name.startswith("_")}
+    return line_of(type(record).__name__, fields, usual)
 
-    A record that is longer is shown without its fields that are zero, empty or as by default.
+
+def line_of(kind: str, fields: Mapping[str, object], usual: Mapping[str, object] | None = None) -> str:
+    """Return ``Kind(field=value, len(rows)=3 …)``, at most ``_MOST_LETTERS`` long; ``…`` stands for what is left out.
+
+    Where that is longer, fields that are zero, empty or as USUAL are left out.
     """
-    shown = [*_shown_fields(record)]
+    shown = [(_shown_field(name, value), _says(name, value, usual or {})) for name, value in fields.items()]
     if sum(len(text) + 2 for text, _ in shown) > _MOST_LETTERS:
         shown = [(text, says) for text, says in shown if says]
     texts, letters = [], 0
     for text, _ in shown:
         letters += len(text) + 2
-        if letters > _MOST_LETTERS - len(type(record).__name__) - len("() …"):
+        if letters > _MOST_LETTERS - len(kind) - len("() …"):
             break
         texts.append(text)
-    names = [name for name in record.__struct_fields__ if not name.startswith("_")]
-    return f"{type(record).__name__}({', '.join(texts)}{' …' * (len(texts) < len(names))})"
+    return f"{kind}({', '.join(texts)}{' …' * (len(texts) < len(fields))})"
 
 
-def _shown_fields(record: Struct) -> Iterator[tuple[str, bool]]:
-    """Yield each public field as ``one_line`` shows it, and whether it says more than nothing."""
-    names, defaults = record.__struct_fields__, record.__struct_defaults__
-    usual = dict(zip(reversed(names), reversed(defaults)))  # the last fields have defaults  # noqa: B905
-    for name in names:
-        value = getattr(record, name)
-        if not name.startswith("_"):
-            says = len(value) > 0 if hasattr(value, "__len__") else bool(value) or name.endswith("_id")
-            yield _shown_field(name, value), says and value is not usual.get(name)
+def _says(name: str, value: object, usual: Mapping[str, object]) -> bool:
+    """Whether a field says more than nothing."""
+    says = len(value) > 0 if hasattr(value, "__len__") else bool(value) or name.endswith("_id")
+    return says and value is not usual.get(name)
 
 
 def _shown_field(name: str, value: object) -> str:

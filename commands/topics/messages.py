@@ -193,7 +193,7 @@ def _emit_messages(app: App, found: Messages, style: _Style, *, one: bool = Fals
     """Write messages as pulsar-admin prints them, or as rows in the format asked for; ONE: as an object. Return whether there are any."""
     form, hide = app.settings.output, style.printing.redact
     if form not in (None, "plain") or app.settings.query is not None:
-        records = found.records()
+        records = found.json_rows()
         first = next(records, None)
         records = chain(() if first is None else (first,), records)
         rows = map(redacted, records) if hide else records
@@ -444,7 +444,7 @@ def search(app: App, selection: TopicSelection, options: SearchRequest) -> None:
         chosen = choose(app, reader.txn, selection)
         found = messages_of(app.session, lambda txn: chosen.names, query)
         with app.scan(reader, size_of(reader, chosen.names), "search", unused=FEW_MESSAGES):
-            rows = map(redacted, found.records()) if options.redact else found.records()
+            rows = map(redacted, found.json_rows()) if options.redact else found.json_rows()
             first = list(islice(rows, 1))
             if first or found.problems or app.exit_code:
                 columns = columns_for(app.settings.output, several=chosen.several, value="value" in query.columns)

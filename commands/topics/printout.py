@@ -98,7 +98,7 @@ def emit_messages(app: App, found: Messages, *, several: bool, value: bool, hide
         for piece in found.json_lines():
             app.writer.write(piece)
     else:
-        rows = map(redacted, found.records()) if hide else found.records()
+        rows = map(redacted, found.json_rows()) if hide else found.json_rows()
         app.emit_rows(rows, columns_for(app.settings.output, several=several, value=value))
 
 

@@ -5,9 +5,11 @@ Imports neither pyarrow nor pyspark before it is asked for columns.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from functools import cached_property, partial
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
@@ -52,7 +54,8 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import parse_path_test
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LONG_MAX, Position, TopicName, parse_topics
-from pulsar_admin.store.wording import listed
+from pulsar_admin.store.timespec import moment
+from pulsar_admin.store.wording import line_of, listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,7 +94,7 @@ class Batches:
     def __repr__(self) -> str:
         return f"<rows of {listed(self.schema.names, 5)}>"
 
-    @cached_property
+    @property
     def schema(self) -> pa.Schema:
         """The columns."""
         return self._schema()
@@ -112,7 +115,8 @@ class Batches:
         """Return all of them as one Arrow table."""
         import pyarrow as pa
 
-        return pa.Table.from_batches(self, self.schema)
+        batches = [*self]
+        return pa.Table.from_batches(batches, batches[0].schema if batches else self.schema)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return all of them as a pandas DataFrame; times are ``datetime64[us, UTC]``, properties dictionaries. Raises MissingComponent."""
@@ -234,16 +238,78 @@ Choose = Callable[[Txn], Iterable[TopicName]]
 """Names topics of a snapshot."""
 
 
+class MessageRecord:
+    """A message: the columns that were asked for as attributes, each as in ``Messages.rows``; any other raises AttributeError."""
+
+    __slots__ = ("_columns",)
+
+    topic: str
+    ledger_id: int
+    entry_id: int
+    batch_index: int
+    publish_time: datetime | None
+    broker_time: datetime | None
+    event_time: datetime | None
+    key: str | None
+    ordering_key: bytes | None
+    producer: str
+    sequence_id: int
+    properties: dict[str, str]
+    size: int
+    sha1: bytes
+    payload: bytes
+    broker_index: int | None
+    deliver_at_time: datetime | None
+    encrypted: bool
+    null_value: bool
+    chunks: int
+    marker_type: str | None
+    transaction: str | None
+    schema_version: int | None
+    value: Any  # Any: what the topic's schema makes of a payload
+    value_error: str | None
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:  # Any: each column's own type
+        object.__setattr__(self, "_columns", columns)
+
+    def __getattr__(self, name: str) -> Any:  # Any: each column's own type
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in self._columns:
+            raise AttributeError(
+                f"the column {name!r} was not asked for: columns={[*self._columns]}", name=name, obj=self
+            )
+        return self._columns[name]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name!r} of a message cannot be set", name=name, obj=self)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._columns]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MessageRecord) and self._columns == other._columns
+
+    __hash__ = None  # type: ignore[assignment]  # as of the dictionaries in it
+
+    def __reduce__(self) -> tuple[type[MessageRecord], tuple[Mapping[str, Any]]]:
+        return MessageRecord, (self._columns,)
+
+    def __repr__(self) -> str:
+        return line_of("MessageRecord", self._columns)
+
+
 class Messages(Batches):
     """Messages of a topic, as a method of it chose them; nothing is read before it is iterated over, and then a batch at a time.
 
     Columns are those of ``schema``: ids and sizes integers, times ``timestamp[us, UTC]`` (null where there is none), ``key`` and
-    ``producer`` strings, ``properties`` a map, ``payload`` and ``ordering_key`` bytes, ``value`` JSON text. Each iteration reads a
+    ``producer`` strings, ``properties`` a map, ``payload``, ``sha1`` and ``ordering_key`` bytes. ``value`` has the type of the topic's
+    schema, a record the fields of all of its versions; JSON text where topics have different schemas. Each iteration reads a
     snapshot of its own. What could not be read is left out, in ``problems`` of the last iteration, and a PartialData warning.
     """
 
     def __init__(self, session: Session, names: Choose, query: MessageQuery, where: str = "") -> None:
-        super().__init__(session, lambda: _schema_of(query.columns), self._batches)
+        super().__init__(session, self._read_schema, self._batches)
         self._names = names
         self._query = query
         self._where = where
@@ -253,7 +319,29 @@ class Messages(Batches):
         words = [f"{name}={value!r}" for name, value in asked.items() if value not in (None, ())]
         return f"<messages of {', '.join((self._where, *words))}: {listed(self._query.columns, 5)}>"
 
-    def records(self) -> Iterator[MessageRow]:
+    def rows(self) -> Iterator[dict[str, Any]]:  # Any: each column's own type
+        """Yield the rows as dictionaries: times as datetimes in UTC, None where there is none, bytes as bytes, values as their schema has
+        them, records as dictionaries. A few messages without values come without pyarrow.
+        """
+
+        def rows(reader: EntryReader, problems: list[StoreError]) -> Generator[dict[str, Any], None, None]:
+            typed = self._typed(reader)
+            for one in self._topics(reader, problems, typed=typed is not None):
+                if _VALUES.isdisjoint(self._query.columns) and one.is_few():
+                    for row in one.rows():
+                        yield {name: _cell(row, name) for name in self._query.columns}
+                    continue
+                schema = _schema_of(self._query.columns, typed)
+                for batch in one.batches():
+                    yield from _shown(batch, one.topic.name, schema).to_pylist(maps_as_pydicts="lossy")
+
+        return self._read(rows)
+
+    def records(self) -> Iterator[MessageRecord]:
+        """Yield what ``rows`` does as objects with an attribute for each column."""
+        return map(MessageRecord, self.rows())
+
+    def json_rows(self) -> Iterator[MessageRow]:
         """Yield them as objects with the fields that ``topics read -o json`` shows: times in ms, bytes in base64, values as JSON has them.
 
         Of columns only ``payload``, ``value`` and ``marker_type`` matter: what is not named is None. A few messages come without pyarrow.
@@ -265,7 +353,7 @@ class Messages(Batches):
         return self._read(rows)
 
     def json_lines(self) -> Iterator[str]:
-        """Yield what ``records`` does as JSON lines, in pieces of text that hold many lines, or a part of a long one."""
+        """Yield what ``json_rows`` does as JSON lines, in pieces of text that hold many lines, or a part of a long one."""
 
         def text(reader: EntryReader, problems: list[StoreError]) -> Generator[str, None, None]:
             return (
@@ -287,9 +375,9 @@ class Messages(Batches):
         return self._read(shown)
 
     def _topics(
-        self, reader: EntryReader, problems: list[StoreError], *, whole: bool = False
+        self, reader: EntryReader, problems: list[StoreError], *, whole: bool = False, typed: bool = False
     ) -> Iterator[TopicMessages]:
-        query, options, left = self._query, self._query.options, self._query.limit
+        query, options, left = self._query, replace(self._query.options, typed=typed), self._query.limit
         options = replace(options, only=()) if whole else options
 
         def opened(name: TopicName) -> TopicMessages:
@@ -302,8 +390,28 @@ class Messages(Batches):
             left = left if left is None or query.each else left - one.count
 
     def _batches(self, reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
-        for one in self._topics(reader, problems):
-            yield from (_shown(batch, one.topic.name, self.schema) for batch in one.batches() if len(batch))
+        typed = self._typed(reader)
+        schema = _schema_of(self._query.columns, typed)
+        for one in self._topics(reader, problems, typed=typed is not None):
+            yield from (_shown(batch, one.topic.name, schema) for batch in one.batches() if len(batch))
+
+    def _read_schema(self) -> pa.Schema:
+        with self._session.reader() as reader:
+            return _schema_of(self._query.columns, self._typed(reader))
+
+    def _typed(self, reader: EntryReader) -> pa.DataType | None:
+        """Return the type of values, that of the schema that all topics share; None: they are JSON text."""
+        if "value" not in self._query.columns:
+            return None
+        from pulsar_admin.store.model.schemas import read_schemas
+        from pulsar_admin.store.scan.typed_values import VersionedValues
+
+        paths = {name.schema_path: name for name in self._names(reader.txn)}  # partitions share one
+        try:
+            found = [read_schemas(reader, name) for name in paths.values()]
+        except StoreError:  # told by who reads the topic's messages
+            return None
+        return VersionedValues(found[0]).kind if found and all(schemas == found[0] for schemas in found) else None
 
 
 class BacklogMessages(TopicMessages):
@@ -428,11 +536,28 @@ _TIMES = {"publish_time", "broker_time", "event_time", "deliver_at_time"}
 _TEXTS = {"topic", "producer", "value", "value_error"}
 
 
-def _schema_of(columns: Sequence[str]) -> pa.Schema:
-    """Return the schema of COLUMNS."""
+def _cell(row: MessageRow, name: str) -> Any:  # Any: each column's own type
+    """Return the column NAME of ROW as ``_shown`` has it."""
+    value = getattr(row, name)
+    if name in _TIMES:
+        return moment(value) if value is not None and value > 0 else None
+    if name in ("payload", "ordering_key") and value is not None:
+        return b64decode(value)
+    if name == "sha1":
+        return bytes.fromhex(value)
+    if value is None:
+        return _SAID_BY_ABSENCE.get(name)
+    return value
+
+
+_SAID_BY_ABSENCE = {"encrypted": False, "null_value": False, "chunks": 1}
+
+
+def _schema_of(columns: Sequence[str], value: pa.DataType | None) -> pa.Schema:
+    """Return the schema of COLUMNS; VALUE: the type of values, None: JSON text."""
     import pyarrow as pa
 
-    return pa.schema([(name, _type_of(name)) for name in columns])
+    return pa.schema([(name, value if name == "value" and value is not None else _type_of(name)) for name in columns])
 
 
 def _type_of(name: str) -> pa.DataType:

@@ -89,7 +89,15 @@ def _columns(reader: EntryReader, topic: Topic, options: DumpOptions) -> DumpCol
     if options.profile is not None:
         known = KnownColumns(topic.name, schemas or TopicSchemas(), options.payload)
         return DumpColumns(known=known)
-    return DumpColumns(options.payload, schemas, options.markers, options.only, options.view is not None, options.match)
+    return DumpColumns(
+        options.payload,
+        schemas,
+        options.markers,
+        options.only,
+        options.view is not None,
+        options.match,
+        typed=options.typed,
+    )
 
 
 def _missing(reader: EntryReader, topic: Topic, options: DumpOptions, missing: int) -> EntryNotFound:

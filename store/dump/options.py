@@ -23,7 +23,8 @@ class DumpOptions(Struct, frozen=True):
     ``stripped``: entries without broker entry metadata, as a client receives them. ``committed`` and ``markers`` are those of
     ``ReadOptions``, ``only`` and ``match`` those of ``store.dump.tables.DumpColumns``. ``view``: its compacted ledger instead of the
     window's positions. ``whole``: a chunk without the ones before it is damage, wherever the window begins. ``profile``: the
-    names and types of another tool's columns, its value among them, as raw bytes with ``payload``.
+    names and types of another tool's columns, its value among them, as raw bytes with ``payload``. ``typed``: ``value`` is a column of
+    the fields of all versions of the topic's schema, else JSON text.
     """
 
     level: Level = "messages"
@@ -39,3 +40,4 @@ class DumpOptions(Struct, frozen=True):
     whole: bool = False
     match: Match | None = None
     profile: Profile | None = None
+    typed: bool = False

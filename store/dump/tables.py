@@ -29,7 +29,7 @@ from pulsar_admin.store.names import LONG_MIN
 from pulsar_admin.store.scan.arrow import column, nullable, numbers_of, scalar, spans_array, strings
 from pulsar_admin.store.scan.messages import UNDECIDED, Match, message_schema, schema_of
 from pulsar_admin.store.scan.places import EntryBatch
-from pulsar_admin.store.scan.typed_values import KnownColumns
+from pulsar_admin.store.scan.typed_values import NEEDS, KnownColumns, ValueColumns, Values, VersionedValues
 
 _VALUE_FIELDS = (("schemaVersion", pa.int64()), ("value", pa.string()), ("valueError", pa.string()))
 HELPERS = (
@@ -42,7 +42,8 @@ Finish = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class DumpColumns(Struct, frozen=True):
-    """Which columns, of one topic. ``schemas``: its schemas when values are decoded, as JSON text; ``markers``: they are rows.
+    """Which columns, of one topic. ``schemas``: its schemas when values are decoded, as JSON text, or ``typed`` as all versions have
+    them; ``markers``: they are rows.
 
     ``compacted``: the entries are a compacted ledger's. ``only``: these columns, of those that need no schema; empty: all.
     ``match``: only what it looks for, and, marked in a column of its own, what nobody can tell of. ``known``: another tool's
@@ -56,6 +57,7 @@ class DumpColumns(Struct, frozen=True):
     compacted: bool = False
     match: Match | None = None
     known: KnownColumns | None = None
+    typed: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -68,7 +70,10 @@ class DumpColumns(Struct, frozen=True):
     @property
     def _whole_schema(self) -> pa.Schema:
         fields = list(message_schema(payload=self.payload, markers=self.markers))
-        return pa.schema(fields + [pa.field(*field) for field in (_VALUE_FIELDS if self.schemas else ())])
+        if self.schemas is not None:
+            kinds = dict(_VALUE_FIELDS) | ({"value": VersionedValues(self.schemas).kind} if self.typed else {})
+            fields += [pa.field(*field) for field in kinds.items()]
+        return pa.schema(fields)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,8 +82,6 @@ class DumpColumns(Struct, frozen=True):
             return (*self.known.needs, "publishTime", "brokerTime")
         names = self.only or message_schema(payload=self.payload, markers=self.markers).names
         if self.schemas is not None:
-            from pulsar_admin.store.scan.typed_values import NEEDS
-
             names = (*names, *NEEDS)
         return (*names, *(self.match.needs if self.match else ()))
 
@@ -100,7 +103,7 @@ class DumpColumns(Struct, frozen=True):
             return self._known_finisher(self.known)
         if self.schemas is None and self.match is None:
             return lambda batches: iter(batches)
-        read = self._values()
+        read, typed = self._values(), self._typed()
         schema, match = self.schema, self.match
 
         def finish(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -111,6 +114,7 @@ class DumpColumns(Struct, frozen=True):
                 if match is not None:
                     found, undecided = match.settle(batch, made.get("value"), made.get("valueError"))
                     made[UNDECIDED] = column(undecided)
+                made |= typed(batch)
                 columns = [made[name] if name in made else batch.column(name) for name in schema.names]
                 whole = pa.RecordBatch.from_arrays(columns, schema=schema)
                 yield whole if match is None else whole.filter(column(found | undecided))
@@ -130,17 +134,23 @@ class DumpColumns(Struct, frozen=True):
 
     def _values(self) -> Callable[[pa.RecordBatch], dict[str, pa.Array]]:
         """Return what makes the values of a batch of messages, and why there are none, where they are decoded."""
-        if self.schemas is None:
+        if self.schemas is None or (self.typed and not (self.match is not None and self.match.needs_value)):
             return lambda batch: {}
-        from pulsar_admin.store.scan.typed_values import ValueColumns, Values
+        return _values_by(ValueColumns(Values({"": self.schemas})))
 
-        values = ValueColumns(Values({"": self.schemas}))
+    def _typed(self) -> Callable[[pa.RecordBatch], dict[str, pa.Array]]:
+        """Return what makes the values of a batch of messages typed, where they are."""
+        if self.schemas is None or not self.typed:
+            return lambda batch: {}
+        return _values_by(ValueColumns(Values({"": self.schemas}), VersionedValues(self.schemas)))
 
-        def read(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-            found = values.read(batch, [""] * len(batch), whole=True)
-            return {"value": found["value"], "valueError": found["value_error"]}
 
-        return read
+def _values_by(values: ValueColumns) -> Callable[[pa.RecordBatch], dict[str, pa.Array]]:
+    def read(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        found = values.read(batch, [""] * len(batch), whole=True)
+        return {"value": found["value"], "valueError": found["value_error"]}
+
+    return read
 
 
 Json = Any  # Any: a JSON value

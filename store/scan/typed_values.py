@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from functools import partial
@@ -26,7 +27,7 @@ from msgspec import Struct, field
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.avro import Schema, avro_decoder, named_schemas, parse_definition
 from pulsar_admin.store.codec.value import Decode, Value, ValueSchema, decoder_of, json_text, key_bytes, plain
-from pulsar_admin.store.errors import Unsupported
+from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader, key_and_value_bytes
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.scan.arrow import numbers_of, strings
@@ -75,6 +76,60 @@ class TypedValues:
         found = zip(self._parts, key_and_value_bytes(schema, message), schema.key_and_value, strict=True)
         key, value = (None if data is None else part.read(data, written) for part, data, written in found)
         return {"key": key, "value": value}
+
+
+class VersionedValues:
+    """Values as a column of what all versions of a schema have: records of the fields of each, null where a version lacks one.
+
+    ``kind``: the column's type; None where no version has columns. Where versions disagree, the wider number, else JSON text.
+    """
+
+    def __init__(self, schemas: TopicSchemas) -> None:
+        self._versions: list[tuple[ValueSchema, TypedValues]] = []
+        self.kind: pa.DataType | None = None
+        for _, schema in sorted(schemas.versions.items()):
+            with suppress(StoreError):  # its values say why they are not decoded
+                typed = TypedValues(schema)
+                self._versions.append((schema, typed))
+                self.kind = typed.kind if self.kind is None else _common(self.kind, typed.kind)
+
+    def value(self, schema: ValueSchema, message: Encoded) -> Value:
+        """Return the value of MESSAGE, written with SCHEMA, as pyarrow takes it; raises StoreError, DECODE_ERRORS."""
+        typed = next((typed for version, typed in self._versions if version is schema), None) or TypedValues(schema)
+        return _fitted(typed.kind, self.kind, typed.value(schema, message))
+
+
+def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """Return the type that has the values of both."""
+    if one == other:
+        return one
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        parts = {part.name: part.type for part in one}
+        for part in other:
+            parts[part.name] = _common(parts.get(part.name, part.type), part.type)
+        return pa.struct([*parts.items()])
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(_common(one.value_type, other.value_type))
+    if pa.types.is_map(one) and pa.types.is_map(other):
+        return pa.map_(pa.string(), _common(one.item_type, other.item_type))
+    if any(is_number(one) and is_number(other) for is_number in (pa.types.is_integer, pa.types.is_floating)):
+        return max(one, other, key=lambda kind: kind.bit_width)
+    return pa.string()
+
+
+def _fitted(kind: pa.DataType, common: pa.DataType, value: Value) -> Value:
+    """Return VALUE, of a column of KIND, for a column of the type COMMON to several."""
+    if value is None or kind == common:
+        return value
+    if pa.types.is_struct(common):
+        return {part.name: _fitted(part.type, common.field(part.name).type, value[part.name]) for part in kind}
+    if pa.types.is_list(common):
+        return [_fitted(kind.value_type, common.value_type, item) for item in value]
+    if pa.types.is_map(common):
+        return [(key, _fitted(kind.item_type, common.item_type, item)) for key, item in value]
+    if pa.types.is_string(common):
+        return json_text(plain(pa.scalar(value, kind).as_py(maps_as_pydicts="lossy")))
+    return value
 
 
 class _SchemaValues:
@@ -353,13 +408,18 @@ class Values(Struct, frozen=True):
 
 
 class ValueColumns:
-    """Decodes the values of batches of messages; keeps the decoders."""
+    """Decodes the values of batches of messages; keeps the decoders. ``versioned``: into columns of all versions, of one topic."""
 
-    def __init__(self, values: Values) -> None:
-        self._kind = values.kind
+    def __init__(self, values: Values, versioned: VersionedValues | None = None) -> None:
+        self._kind = values.kind if versioned is None else versioned.kind
         self._readers = {
             topic: ValueReader(
-                schemas, TypedValues(values.newest, values.shapes).value if values.typed else PlainValues().text
+                schemas,
+                versioned.value
+                if versioned is not None
+                else TypedValues(values.newest, values.shapes).value
+                if values.typed
+                else PlainValues().text,
             )
             for topic, schemas in values.schemas.items()
         }

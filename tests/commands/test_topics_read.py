@@ -136,7 +136,7 @@ def test_parts_of_a_topic(cli: Cli, demo_store: Path) -> None:
 @cache
 def _everything(topic: str) -> list[dict[str, Any]]:
     with pulsar_admin.open_store(imported("small", "clean")) as store:
-        return [to_json(row) for row in store.topic(topic).messages().records()]
+        return [to_json(row) for row in store.topic(topic).messages().json_rows()]
 
 
 @pytest.mark.parametrize("clock", ["auto", "publish", "broker", "event"])

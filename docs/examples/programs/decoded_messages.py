@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pulsar_admin as pa
 
 
-def values(messages: Iterable[pa.MessageRow], field: str) -> Iterable[object]:
+def values(messages: Iterable[pa.MessageRecord], field: str) -> Iterable[object]:
     for message in messages:
         if isinstance(message.value, dict):
             yield message.value.get(field)
