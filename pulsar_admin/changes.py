@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from pulsar_admin.columns import Column, render_cell
-from pulsar_admin.store.changes.plan import ChangePart, ChangeReport, Json, undo_command
+from pulsar_admin.store.changes.plan import (
+    ChangePart,
+    ChangeReport,
+    DeletedPart,
+    Json,
+    NacksPart,
+    PolicyPart,
+    undo_command,
+)
 from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.model.redaction import hide_secrets_in
 from pulsar_admin.store.wording import counted, plural
@@ -29,11 +37,6 @@ _SHOWN_LEDGERS = 10
 _LINE = 80
 _DELETES = ("topics delete-partitioned-topic", "namespaces delete", "tenants delete", "clusters delete")
 """What goes is the first part; what goes with it has parts of its own."""
-_DESTROYING = (
-    *("topics delete", "topics trim-topic", "topics truncate", "ledgers delete"),
-    *_DELETES,
-)
-"""Commands whose parts without a subscription say what goes for ever."""
 _AGAIN = "consumers get"
 _UNITS = {
     "message_ttl_in_seconds": "s",
@@ -179,30 +182,30 @@ def _changes(part: ChangePart) -> bool:
 
 def _body(report: ChangeReport, part: ChangePart) -> Iterator[str]:
     yield from _sides(part) if _changes(part) else ["nothing to change"]
-    yield from _amounts(report.command, part)
+    yield from _amounts(report, part)
     yield from _details(part)
     if not report.plan_warnings:
         yield from (f"warning: {clean_text(typable(text))}" for text in part.warnings)
 
 
-def _amounts(command: str, part: ChangePart) -> Iterator[str]:
+def _amounts(report: ChangeReport, part: ChangePart) -> Iterator[str]:
     """Yield what the change does, with a verb and how much."""
     if part.replayed is not None and part.skipped is not None:
         if part.replayed.entries:
             yield _amount(_AGAIN, part.replayed)
         if part.skipped.entries:
             yield _amount(f"consumers {_never(part)}", part.skipped)
-    elif part.event is not None:
-        if part.event.position is not None and part.extent is not None:
+    elif isinstance(part, PolicyPart):
+        if part.event and part.event.position and part.extent:
             yield f"writes the event {part.event.position} to {part.event.topic} ({part.extent.bytes:,} bytes)"
     elif part.extent is not None and part.extent.entries:
-        yield f"{_verb(command, part)} {_extent(part.extent)}"
-    if part.unreferenced_ledgers and command in _DESTROYING and part.subscription is None:
+        yield f"{_verb(report, part)} {_extent(part.extent)}"
+    if part.unreferenced_ledgers and isinstance(part, DeletedPart):
         yield f"once exported, a broker and its bookies destroy {_ledgers(part.unreferenced_ledgers)}"
-    if part.entries:
-        verb = "tracks" if part.precision_bits is not None else "pops"
-        yield f"{'affects' if command.startswith('store undo') else verb} {counted(part.entries, 'entry')}"
-    if part.already_tracked:
+    if isinstance(part, NacksPart) and part.entries:
+        verb = "affects" if report.is_undo else "pops" if part.precision_bits is None else "tracks"
+        yield f"{verb} {counted(part.entries, 'entry')}"
+    if isinstance(part, NacksPart) and part.already_tracked:
         yield f"{counted(part.already_tracked, 'entry is', 'entries are')} tracked already"
 
 
@@ -215,19 +218,9 @@ def _never(part: ChangePart) -> str:
     return "skip" if part.expiry is None else "lose"
 
 
-def _verb(command: str, part: ChangePart) -> str:
-    if command in _DESTROYING and part.subscription is None:
-        return "deletes"
-    if command.startswith("store undo"):
-        return "affects"
-    if command == "ledgers forget":
-        return "drops"
-    if part.compaction is not None:
-        return "keeps"
-    if command in ("topics undelete", "topics restore"):
-        return "brings back"
-    if command == "topics copy":
-        return "copies"
+def _verb(report: ChangeReport, part: ChangePart) -> str:
+    if report.is_undo or part.VERB:
+        return "affects" if report.is_undo else part.VERB
     if part.before is None:
         return "starts with a backlog of"
     return "consumers lose a backlog of" if part.after is None else "adds"
@@ -288,9 +281,9 @@ def _ledgers(ids: tuple[int, ...]) -> str:
 def _totals(report: ChangeReport) -> Iterator[str]:
     amounts: dict[str, Extent] = {}
     for part in report.parts:
-        if part.replayed is None and part.extent is not None and part.event is None:
-            amounts.setdefault(_verb(report.command, part), Extent())
-            amounts[_verb(report.command, part)] += part.extent
+        if part.replayed is None and part.extent is not None and not isinstance(part, PolicyPart):
+            verb = _verb(report, part)
+            amounts[verb] = amounts.get(verb, Extent()) + part.extent
         for verb, extent in ((_AGAIN, part.replayed), (f"consumers {_never(part)}", part.skipped)):
             if extent is not None:
                 amounts[verb] = amounts.get(verb, Extent()) + extent

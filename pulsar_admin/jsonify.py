@@ -18,15 +18,8 @@ from typing import Any
 from msgspec import Struct
 
 from pulsar_admin.store.names import NamespaceName, Position, TopicName
+from pulsar_admin.store.wording import camel_case, json_keys
 from pulsar_admin.typable import OWN_TEXT, is_carrying, own_text
-
-
-def camel_case(name: str) -> str:
-    """Return the JSON key of the Python field NAME."""
-    for suffix in ("_ms", "_bytes"):
-        name = name.removesuffix(suffix) or name
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
 
 
 def position_json(position: Position, partition_index: int = -1) -> dict[str, int]:
@@ -39,22 +32,13 @@ def position_json(position: Position, partition_index: int = -1) -> dict[str, in
 
 @functools.cache
 def _fields(cls: type[Struct]) -> tuple[tuple[str, str, bool], ...]:
-    hidden, optional = getattr(cls, "JSON_HIDDEN", ()), getattr(cls, "JSON_OPTIONAL", ())
-    return tuple(
-        (name, camel_case(name) if name == key else key, name in optional)
-        for name, key in zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
-        if name not in hidden
-    )
+    optional = getattr(cls, "JSON_OPTIONAL", ())
+    return tuple((name, key, name in optional) for name, key in json_keys(cls).items())
 
 
 @functools.cache
 def _has_own_text(cls: type[Struct]) -> bool:
-    return not OWN_TEXT.isdisjoint(name for name, _, _ in _fields(cls))
-
-
-def json_keys(cls: type[Struct]) -> dict[str, str]:
-    """Return the JSON key of every field of CLS that has one."""
-    return {name: key for name, key, _ in _fields(cls)}
+    return not OWN_TEXT.isdisjoint(json_keys(cls))
 
 
 _PLAIN = frozenset({type(None), bool, int, float, str})

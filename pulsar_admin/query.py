@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from pulsar_admin.columns import Column, derived_column, is_message_id, kind_of, render_cell
-from pulsar_admin.jsonify import json_keys, to_json
+from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.errors import InvalidValue, StoreError
 from pulsar_admin.store.names import Position
+from pulsar_admin.store.wording import json_keys
 
 if TYPE_CHECKING:
     from datetime import tzinfo

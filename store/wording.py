@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -35,6 +36,22 @@ def listed(items: Iterable[object], most: int = 10) -> str:
 def counted(count: int, one: str, many: str = "") -> str:
     """Return COUNT, in groups of three digits, and the noun (with its verb, where ONE and MANY have one) that fits it."""
     return f"{count:,} {plural(count, one, many)}"
+
+
+def camel_case(name: str) -> str:
+    """Return the JSON key of the Python field NAME."""
+    for suffix in ("_ms", "_bytes"):
+        name = name.removesuffix(suffix) or name
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+@cache
+def json_keys(cls: type[Struct]) -> dict[str, str]:
+    """Return the JSON key of every field of CLS that has one: not of those in its ``JSON_HIDDEN``."""
+    hidden = getattr(cls, "JSON_HIDDEN", ())
+    names = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
+    return {name: camel_case(name) if name == key else key for name, key in names if name not in hidden}
 
 
 class Answer(Struct, frozen=True):

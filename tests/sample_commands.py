@@ -26,7 +26,7 @@ from pulsar_admin.options import (
     topics_argument,
 )
 from pulsar_admin.output import Column
-from pulsar_admin.store.changes.plan import ChangePart, ChangeReport, Plan
+from pulsar_admin.store.changes.plan import ChangeReport, CursorPart, Plan
 from pulsar_admin.store.errors import NothingMatches, TopicNotFound
 from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.names import NamespaceName, Position, TopicName
@@ -116,7 +116,7 @@ def parse(app: App, options: ParseOptions) -> None:
 
 
 def change_report(*, dry_run: bool) -> ChangeReport:
-    part = ChangePart(
+    part = CursorPart(
         topic="persistent://public/default/a",
         subscription="workers",
         before={"markDeletePosition": "10:3", "same": 1},

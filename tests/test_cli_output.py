@@ -28,12 +28,13 @@ from rich.console import Console
 
 from pulsar_admin import commands, output, table
 from pulsar_admin.columns import Column, kind_of, render_cell, size_text
-from pulsar_admin.jsonify import camel_case, dump_json, to_json
+from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.progress import BarProgress, open_progress
 from pulsar_admin.store.codec.managedledger import LedgerInfo
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.topics import iter_topics
 from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.wording import camel_case
 from pulsar_admin.visible import clean_text
 from tests.conftest import Cli
 from tests.sample_commands import SAMPLE_TABLE, sample_row

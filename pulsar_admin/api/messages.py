@@ -33,7 +33,7 @@ from pulsar_admin.api.session import (
     given_texts,
     whole_number,
 )
-from pulsar_admin.jsonify import camel_case, dump_json
+from pulsar_admin.jsonify import dump_json
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.dump.messages import EntryMessage, TopicMessages, ViewMessages
@@ -55,7 +55,7 @@ from pulsar_admin.store.model.schemas import parse_path_test
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LONG_MAX, Position, TopicName, parse_topics
 from pulsar_admin.store.timespec import moment
-from pulsar_admin.store.wording import line_of, listed
+from pulsar_admin.store.wording import camel_case, line_of, listed
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,11 +19,12 @@ from pulsar_admin.store.changes.plan import (
     ChangePart,
     ChangeReport,
     CompactionDetails,
+    CompactionPart,
     Plan,
     Step,
-    camel_keys,
     delete_step,
     put_value_step,
+    record_json,
 )
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.digest import DigestType
@@ -91,7 +92,7 @@ def _plan_swap(txn: Txn, command: str, swap: LedgerSwap, new_ledger: tuple[Step,
 def _swap_part(swap: LedgerSwap) -> ChangePart:
     """Return what to report of SWAP."""
     mark_delete = None if swap.cursor is None else str(swap.cursor.mark_delete)
-    return ChangePart(
+    return CompactionPart(
         topic=str(swap.topic.name),
         subscription=COMPACTION_CURSOR,
         before={"markDeletePosition": mark_delete, "compactedLedger": swap.old_ledger_id},
@@ -280,7 +281,7 @@ def _details(prepared: Prepared, compaction: Compaction) -> CompactionDetails:
         bytes_read=result.bytes_read,
         bytes_saved=result.bytes_read - result.bytes_kept,
         payload_bytes={"before": result.message_bytes_read, "after": result.message_bytes_kept},
-        messages_by_reason={key: getattr(result.messages, name) for name, key in camel_keys(type(result.messages))},
+        messages_by_reason=record_json(result.messages),
         damaged=len(prepared.source.damaged) + prepared.source.lost,
     )
 

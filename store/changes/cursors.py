@@ -13,7 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import (
-    ChangePart,
+    Blocker,
+    CursorPart,
     Deletable,
     ExpiryDetails,
     LedgerPart,
@@ -144,7 +145,7 @@ def info_of_state(
 # -- reports ----------------------------------------------------------------------------------------------------------
 
 
-def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> ChangePart:
+def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> CursorPart:
     txn = reader.txn
     before, after = pending_intervals(move.topic, move.cursor.state), pending_intervals(move.topic, move.state)
     replayed = extent_of_messages(reader, move.topic, subtract(after, before))
@@ -155,7 +156,7 @@ def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> ChangePar
         | ({} if move.cursor.ahead is None else {"storedMarkDeletePosition": str(move.cursor.ahead)})
         | _view_json(move, move.cursor.state)
     )
-    return ChangePart(
+    return CursorPart(
         topic=str(move.topic.name),
         subscription=move.cursor.name,
         before=None if is_lost else stood,
@@ -236,14 +237,12 @@ def state_json(topic: Topic, state: CursorState) -> dict[str, Any]:  # Any: JSON
 
 def deletable_of(freed: Freed) -> Deletable:
     """Return what a broker may delete after the change, and what holds back the rest."""
-    name, position = freed.blocker or (None, None)
     return Deletable(
         tuple(ledger.ledger_id for ledger in freed.ledgers),
         sum(ledger.entries for ledger in freed.ledgers),
         sum(ledger.size_bytes for ledger in freed.ledgers),
         tuple(ledger.ledger_id for ledger in freed.kept_by_retention),
-        name,
-        position,
+        None if freed.blocker is None else Blocker(*freed.blocker),
         tuple(ledger.ledger_id for ledger in freed.retained),
     )
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import CursorMove, check_ending, cleared, plan_moves
 from pulsar_admin.store.changes.log_writer import last_broker_entry, put_managed_ledger
-from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, WritingPlan, delete_step
+from pulsar_admin.store.changes.plan import ChangePart, DeletedPart, Plan, Step, WritingPlan, delete_step
 from pulsar_admin.store.changes.resources import NodeChange, check_tenant_deletable, plan_nodes
 from pulsar_admin.store.changes.resources import plan_delete_cluster as plan_delete_cluster
 from pulsar_admin.store.changes.subscriptions import own_ledgers
@@ -186,7 +186,7 @@ def _cut(
     ids = [ledger.ledger_id for ledger in gone]
     kept = topic.ids[len(ids) :]
     extent = extent_of(reader.txn, topic, ((0, topic.ranks[len(ids)]),)) if ids else Extent()
-    part = ChangePart(
+    part = DeletedPart(
         topic=str(topic.name),
         before={"ledgers": topic.ids},
         after={"ledgers": kept},
@@ -316,7 +316,7 @@ def plan_delete(
                 unreferenced_ledgers=(*dict.fromkeys((*(part.unreferenced_ledgers or ()), *schema)),),
             )
         else:
-            records.append(ChangePart(topic=str(base), before=before, unreferenced_ledgers=schema))
+            records.append(DeletedPart(topic=str(base), before=before, unreferenced_ledgers=schema))
     kept = {ledger_id for ledger_id in ledgers if _is_of_others(txn, ledger_id, owners)}
     steps += _ledger_steps(txn, ledgers, owners)
     parts = [*records, *(_without(part, kept) for part in parts)]
@@ -362,7 +362,7 @@ def _deleted(reader: EntryReader, name: TopicName, *, force: bool) -> tuple[list
         pending = pending_intervals(topic, found.state)
         if pending and not is_own(cursor) and not name.is_system:
             backlogs[cursor] = extent_of(txn, topic, pending).messages
-    part = ChangePart(
+    part = DeletedPart(
         topic=str(name),
         before={
             "subscriptions": cursors,

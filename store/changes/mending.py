@@ -18,7 +18,15 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import info_of_state, state_json
 from pulsar_admin.store.changes.log_writer import put_managed_ledger
-from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, delete_step, put_value_step
+from pulsar_admin.store.changes.plan import (
+    ChangePart,
+    DeletedPart,
+    ForgottenPart,
+    Plan,
+    Step,
+    delete_step,
+    put_value_step,
+)
 from pulsar_admin.store.codec.claims import NAMING_KEYS
 from pulsar_admin.store.codec.cursor import CursorState, Ranges, encode_cursor_info
 from pulsar_admin.store.codec.given import parse_integer
@@ -304,7 +312,7 @@ def _forget_in_schema(txn: Txn, name: TopicName, gone: Ids, now_ms: int) -> tupl
 
 def _topic_part(reader: EntryReader, topic: Topic, after: Topic, gone: Ids) -> ChangePart:
     ranks = [(topic.ranks[place], topic.ranks[place + 1]) for place, one in enumerate(topic.ids) if one in gone]
-    return ChangePart(
+    return ForgottenPart(
         topic=str(topic.name),
         before={"ledgers": topic.ids, "entries": topic.number_of_entries},
         after={"ledgers": after.ids, "entries": after.number_of_entries},
@@ -532,4 +540,4 @@ def _part(txn: Txn, ledger_id: int, indexes: Collection[int], *, force: bool) ->
     times = find_times(txn, ledger_id)
     extent = Extent() if times is None else Extent(times.sums.entries, times.sums.messages, times.sums.payload_bytes)
     before = {"state": "UNREADABLE" if metadata is None else metadata.state.name, "customMetadata": claims}
-    return ChangePart(resource=f"ledger {ledger_id}", before=before, extent=extent, unreferenced_ledgers=(ledger_id,))
+    return DeletedPart(resource=f"ledger {ledger_id}", before=before, extent=extent, unreferenced_ledgers=(ledger_id,))

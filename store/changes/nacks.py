@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.plan import Change, ChangePart, Plan, Step
+from pulsar_admin.store.changes.plan import Change, ChangePart, NacksPart, Plan, Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.nacks import (
     BUCKET,
@@ -72,7 +72,7 @@ def _add(txn: Txn, nacks: Nacks) -> tuple[list[Step], ChangePart]:
         key = tracker_key(tracker.id)
         steps.insert(0, Step("nacks", key, txn.get("nacks", key), encode_tracker_row(tracker)))
     after_first = min([*deadlines, *([] if first is None else [first])], default=None)
-    part = ChangePart(
+    part = NacksPart(
         topic=nacks.topic,
         subscription=nacks.subscription,
         precision_bits=tracker.precision_bits,
@@ -132,7 +132,7 @@ def plan_pop(txn: Txn, groups: Iterable[KeptGroup], now_ms: int) -> Plan:
         own = list(rows)
         entries = sum(len(group.entry_ids) for group in own)
         behind = next_deadline_ms(txn, TrackerRow(topic, subscription, 0), now_ms)
-        part = ChangePart(
+        part = NacksPart(
             topic=topic,
             subscription=subscription,
             before={"dueEntries": entries, "nextDeadline": min(group.due_ms for group in own)},

@@ -13,16 +13,18 @@ against who computes the whole chain anew: keep the head elsewhere for that.
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, ClassVar, TypeVar, get_args, get_origin
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import UNSET, Struct, UnsetType, field
+from msgspec.structs import FieldInfo, fields, replace
 
 from pulsar_admin.store.codec.given import integer, json_object, text
 from pulsar_admin.store.codec.rocksvalue import NodeStat
@@ -46,7 +48,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.redaction import hide_secrets_in
 from pulsar_admin.store.model.references import references
 from pulsar_admin.store.names import Position, parse_position, shell_word
-from pulsar_admin.store.wording import Answer
+from pulsar_admin.store.wording import Answer, json_keys
 
 _DELAYED_INDEX = b"index\0"  # rows that builds write: what can be made again from the entries is in no audit log
 _NUMBER = struct.Struct(">Q")
@@ -560,115 +562,102 @@ def _sealed(digests: list[bytes]) -> str:
     return sha256(b"".join(digests)).hexdigest()
 
 
-# -- parts as the audit log has them, of older versions too ------------------------------------------------------------
+# -- records as JSON, and back ----------------------------------------------------------------------------------------
 
 
-Details = TypeVar("Details", bound=Struct)
+Record = TypeVar("Record", bound=Struct)
+
+
+@functools.cache
+def _fields_of(kind: type[Struct]) -> tuple[tuple[str, str, FieldInfo], ...]:
+    """Return (name, key, the rest of it) of the fields of KIND, in the order of their keys; no key: fields of a record inline."""
+    inline, order = getattr(kind, "JSON_INLINE", ()), getattr(kind, "JSON_ORDER", kind.__struct_fields__)
+    found = {one.name: one for one in fields(kind)}
+    keys = json_keys(kind)
+    return tuple(
+        (name, "" if name in inline else keys[name], found[name]) for name in order if name in found and name in keys
+    )
+
+
+@functools.cache
+def _keys_of(kind: type[Struct]) -> frozenset[str]:
+    """Return the keys of KIND and of the records that are inline in it."""
+    rows = _fields_of(kind)
+    inner = (_record_of(one.type) for _, key, one in rows if not key)
+    return frozenset(key for _, key, _ in rows if key).union(*(_keys_of(one) for one in inner if one))
+
+
+def _record_of(hint: Any) -> type[Struct] | None:  # Any: a type as annotated
+    """Return the record that HINT names beside None and UNSET, if it names one."""
+    return next((one for one in get_args(hint) or (hint,) if isinstance(one, type) and issubclass(one, Struct)), None)
+
+
+def record_json(record: Struct) -> dict[str, Any]:  # Any: JSON values
+    """Return RECORD with the keys of the command line's JSON, positions as text.
+
+    Fields that are UNSET are left out, and with ``omit_defaults`` those that are as by default. What is in the fields that
+    ``JSON_INLINE`` names stands among the keys of RECORD itself.
+    """
+    document: dict[str, Any] = {}  # Any: JSON values
+    omits = record.__struct_config__.omit_defaults
+    for name, key, one in _fields_of(type(record)):
+        value = getattr(record, name)
+        if value is not UNSET and not (omits and value == one.default):
+            document |= {key: _plain(value)} if key else _plain(value)
+    return document
+
+
+def _plain(value: Any) -> Any:  # Any: of a field, as JSON
+    if isinstance(value, Position):
+        return str(value)
+    if isinstance(value, Struct):
+        return record_json(value)
+    return [*map(_plain, value)] if isinstance(value, tuple) else value
+
+
+def read_record(kind: type[Record], document: Json) -> Record:
+    """Return the record of KIND that ``record_json`` spells as DOCUMENT; one of an older version may have less and more in it.
+
+    Raises KeyError, TypeError, AttributeError and InvalidValue for what it never wrote.
+    """
+    found: dict[str, Any] = {}  # Any: of the fields
+    rows = _fields_of(kind)
+    own = {key for _, key, _ in rows}
+    for name, key, one in rows:
+        inner = None if key else _record_of(one.type)
+        if key in document:
+            found[name] = _read(one.type, document[key])
+        elif inner and (_keys_of(inner) - own) & document.keys():
+            found[name] = read_record(inner, document)
+    return kind(**found)
+
+
+def _read(hint: Any, value: Any) -> Any:  # Any: a type as annotated, JSON, and what that type has
+    if value is None:
+        return None
+    for one in (hint, *get_args(hint)):
+        if get_origin(one) is tuple:
+            return tuple(_read(get_args(one)[0], item) for item in value)
+    kind = _record_of(hint)
+    return value if kind is None else parse_position(value) if kind is Position else read_record(kind, value)
 
 
 def decode_part(document: Json) -> ChangePart:
-    """Return the part that ``as_json`` spells as DOCUMENT; raises KeyError, TypeError, InvalidValue for what it never wrote."""
-    is_extent = "messages" in document or "bytes" in document
-    part = ChangePart(
-        topic=document.get("topic"),
-        subscription=document.get("subscription"),
-        namespace=document.get("namespace"),
-        resource=document.get("resource"),
-        before=document.get("before"),
-        after=document.get("after"),
-        extent=_extent(document) if is_extent else None,
-        replayed=_extent(document["replayed"]) if "replayed" in document else None,
-        skipped=_extent(document["skipped"]) if "skipped" in document else None,
-        deletable=_deletable(document.get("deletable")),
-        unreferenced_ledgers=_optional_ids(document.get("unreferencedLedgers")),
-        basis=_basis(document) if "rule" in document else None,
-        expiry=_expiry(document) if "futureDated" in document else None,
-        event=WrittenEvent(document["events"], _position(document.get("position"))) if "events" in document else None,
-        compaction=_from_camel(CompactionDetails, document) if "messagesByReason" in document else None,
-        split=tuple(_from_camel(SplitIndex, one) for one in document["split"]) if "split" in document else None,
-        entries=None if is_extent else document.get("entries"),
-        precision_bits=document.get("precisionBits"),
-        already_tracked=document.get("alreadyTracked"),
-        form=document.get("form"),
-        annotated=_optional_ids(document.get("annotated")),
-        warnings=tuple(document.get("warnings", ())),
+    """Return the part that ``as_json`` spells as DOCUMENT; raises what ``read_record`` raises."""
+    kinds: tuple[type[ChangePart], ...] = (
+        ChangePart,
+        CursorPart,
+        PolicyPart,
+        CompactionPart,
+        DelayedPart,
+        AnnotationPart,
     )
+    kind = max(kinds, key=lambda one: len(_keys_of(one) & document.keys()))
+    if "entries" in document and not document.keys() & {"messages", "bytes"}:
+        kind = NacksPart
+    part = read_record(kind, document)
     known = part.as_json()
     return replace(part, more={key: value for key, value in document.items() if key not in known})
-
-
-def _extent(found: Json) -> Extent:
-    return Extent(found.get("entries", 0), found.get("messages", 0), found.get("bytes", 0))
-
-
-def _optional_ids(found: list[int] | None) -> tuple[int, ...] | None:
-    return None if found is None else tuple(found)
-
-
-def _position(found: str | None) -> Position | None:
-    return None if found is None else parse_position(found)
-
-
-def _deletable(found: Json | None) -> Deletable | None:
-    if found is None:
-        return None
-    blocker = found["blockedBy"] or {}
-    return Deletable(
-        tuple(found["ledgers"]),
-        found["entries"],
-        found["bytes"],
-        tuple(found["keptByRetention"]),
-        blocker.get("subscription"),
-        _position(blocker.get("markDeletePosition")),
-    )
-
-
-def _basis(document: Json) -> MoveBasis:
-    move = document.get("broker")
-    return MoveBasis(
-        document["rule"],
-        _position(document.get("position")),
-        document.get("time"),
-        document.get("limit"),
-        document.get("ttl"),
-        document.get("ttlSource"),
-        "broker" in document,
-        None
-        if move is None
-        else BrokerMove(parse_position(move["markDeletePosition"]), move["agrees"], move["entries"]),
-    )
-
-
-def _expiry(document: Json) -> ExpiryDetails:
-    future, delays = document.get("futureDated"), None
-    if "notDue" in document:
-        delays = DelayLoss(
-            _not_due(document["notDue"]),
-            _not_due(document.get("ttlConflict")),
-            tuple(document.get("evictingQuotas", ())),
-            "ttlConflict" in document,
-            "evictingQuotas" in document,
-        )
-    return ExpiryDetails(
-        tuple(LedgerPart(row["ledgerId"], _extent(row)) for row in document["ledgers"]),
-        None
-        if future is None
-        else FutureDated(
-            _extent(future), parse_position(future["first"]), future["latestTime"], tuple(future["producers"])
-        ),
-        delays,
-    )
-
-
-def _not_due(found: Json | None) -> NotDue | None:
-    if found is None:
-        return None
-    return NotDue(found["messages"], tuple((parse_position(one["position"]), one["dueTime"]) for one in found["first"]))
-
-
-def _from_camel(cls: type[Details], document: Json) -> Details:
-    found: Details = cls(**{name: document[key] for name, key in camel_keys(cls)})
-    return found
 
 
 # -- what a change does: parts, and reports of all of them -------------------------------------------------------------
@@ -680,28 +669,47 @@ Json = Mapping[str, Any]  # Any: JSON values
 class BrokerMove(Answer, frozen=True):
     """Where a broker would move the cursor to. ``entries``: how many more than we; below 0: fewer."""
 
-    mark_delete: Position
+    mark_delete: Position = field(name="markDeletePosition")
     agrees: bool
     entries: int
+
+
+class Blocker(Answer, frozen=True):
+    """A subscription that retains ledgers, and where it stands."""
+
+    subscription: str
+    mark_delete: Position | None = field(name="markDeletePosition")
 
 
 class Deletable(Answer, frozen=True):
     """The ledgers that a broker may delete after the change, and what retains the others."""
 
+    JSON_HIDDEN = ("retained",)
+
     ledgers: tuple[int, ...]
     entries: int
     bytes: int
     kept_by_retention: tuple[int, ...]
-    blocked_by: str | None
-    """The subscription that retains the rest."""
-    blocked_at: Position | None = None
-    """Its mark-delete position."""
+    blocker: Blocker | None = field(name="blockedBy")
+    """What retains the rest."""
     retained: tuple[int, ...] = ()
     """The ledgers that it retains; not in JSON."""
+
+    @property
+    def blocked_by(self) -> str | None:
+        """The subscription that retains the rest."""
+        return None if self.blocker is None else self.blocker.subscription
+
+    @property
+    def blocked_at(self) -> Position | None:
+        """Its mark-delete position."""
+        return None if self.blocker is None else self.blocker.mark_delete
 
 
 class LedgerPart(Answer, frozen=True):
     """How much of one ledger a change concerns."""
+
+    JSON_INLINE = ("extent",)
 
     ledger_id: int
     extent: Extent
@@ -710,51 +718,63 @@ class LedgerPart(Answer, frozen=True):
 class FutureDated(Answer, frozen=True):
     """What no age expires, because producers dated it in the future: how much, and the first position."""
 
-    extent: Extent
+    entries: int
+    messages: int
     first: Position
     latest_time_ms: int
     producers: tuple[str, ...]
 
+    @property
+    def extent(self) -> Extent:
+        """How much it is; its bytes are not counted."""
+        return Extent(self.entries, self.messages)
+
+
+class DueMessage(Struct, frozen=True):
+    """A delayed message, and when it is due."""
+
+    position: Position
+    due_time_ms: int
+
 
 class NotDue(Struct, frozen=True):
-    """Delayed messages that go before they are due: how many, and the first of them with their due times."""
+    """Delayed messages that go before they are due: how many, and the first of them."""
 
     messages: int
-    first: tuple[tuple[Position, int], ...]
+    first: tuple[DueMessage, ...]
 
 
 class DelayLoss(Struct, frozen=True):
     """What an expiry does to delayed messages.
 
     ``ttl_conflict``: what the TTL drops of the rest before it is due; ``evicting_quotas``: types of backlog quotas that drop
-    delayed messages too. ``checks_ttl``, ``checks_quotas``: whether these questions were asked.
+    delayed messages too. UNSET: this question was not asked.
     """
 
     not_due: NotDue | None = None
-    ttl_conflict: NotDue | None = None
-    evicting_quotas: tuple[str, ...] = ()
-    checks_ttl: bool = False
-    checks_quotas: bool = False
+    ttl_conflict: NotDue | UnsetType | None = UNSET
+    evicting_quotas: tuple[str, ...] | UnsetType = UNSET
 
 
-class MoveBasis(Struct, frozen=True):
+class MoveBasis(Struct, frozen=True, omit_defaults=True):
     """What a cursor was moved by: a position, a time, or the age limit of an expiry, of which ``ttl_seconds`` may be the reason.
 
-    ``asked_broker``: whether the broker's answer was looked for; ``broker`` is None then where it answers an error.
+    ``broker``: UNSET where the broker's answer was not looked for, None where it answers an error.
     """
 
     rule: str
     position: Position | None = None
     time_ms: int | None = None
     limit_ms: int | None = None
-    ttl_seconds: int | None = None
+    ttl_seconds: int | None = field(default=None, name="ttl")
     ttl_source: str | None = None
-    asked_broker: bool = False
-    broker: BrokerMove | None = None
+    broker: BrokerMove | UnsetType | None = UNSET
 
 
-class ExpiryDetails(Struct, frozen=True):
+class ExpiryDetails(Struct, frozen=True, omit_defaults=True):
     """What an expiry says beyond a move. ``delays`` None: delayed messages were not looked for."""
+
+    JSON_INLINE = ("delays",)
 
     ledgers: tuple[LedgerPart, ...]
     future_dated: FutureDated | None
@@ -764,7 +784,7 @@ class ExpiryDetails(Struct, frozen=True):
 class WrittenEvent(Struct, frozen=True):
     """The event of a topic policy. ``topic`` None: the policies stand in a node. ``position`` None: it is not written."""
 
-    topic: str | None
+    topic: str | None = field(name="events")
     position: Position | None
 
 
@@ -777,7 +797,7 @@ class CompactionDetails(Struct, frozen=True):
     entries_read: int
     bytes_read: int
     bytes_saved: int
-    payload_bytes: Mapping[str, int]
+    payload_bytes: Mapping[str, int] = field(name="payloadBytes")
     messages_by_reason: Mapping[str, int]
     damaged: int
 
@@ -792,47 +812,94 @@ class SplitIndex(Struct, frozen=True):
     partitions_after: int
 
 
-class ChangePart(Answer, frozen=True, kw_only=True):
+class ChangePart(Answer, frozen=True, kw_only=True, omit_defaults=True):
     """What a change does to one thing: a cursor, the policies of a namespace, the nacks of a subscription …
 
     ``before`` and ``after`` have the keys of the command line's JSON, positions as text and times in ms; ``before`` is None for
-    what is made, ``after`` for what is removed. What a kind of change does not say is None or empty.
+    what is made, ``after`` for what is removed. What only some kinds of changes say is None in the others.
     """
+
+    JSON_INLINE = ("extent", "event", "basis", "expiry", "compaction", "more")
+    JSON_ORDER = (
+        *(
+            "topic",
+            "subscription",
+            "namespace",
+            "resource",
+            "precision_bits",
+            "form",
+            "before",
+            "after",
+            "event",
+            "extent",
+        ),
+        *(
+            "entries",
+            "already_tracked",
+            "annotated",
+            "replayed",
+            "skipped",
+            "deletable",
+            "unreferenced_ledgers",
+            "basis",
+        ),
+        *("expiry", "compaction", "split", "more", "warnings"),
+    )
+    """Fields of all kinds in the order of their keys."""
+    VERB: ClassVar[str] = ""
+    """What a change of this kind does with ``extent``."""
 
     topic: str | None = None
     subscription: str | None = None
     namespace: str | None = None
     resource: str | None = None
     """What else has a name: ``tenant acme``, ``cluster west`` …"""
-    before: Json | None = None
-    after: Json | None = None
+    before: Json | None = field(default_factory=NoneType)
+    after: Json | None = field(default_factory=NoneType)
     extent: Extent | None = None
     """How much it concerns; of a cursor, what is replayed and skipped together."""
-    replayed: Extent | None = None
-    skipped: Extent | None = None
-    deletable: Deletable | None = None
     unreferenced_ledgers: tuple[int, ...] | None = None
-    """Of a removed subscription: ledgers that nothing refers to any more."""
-    basis: MoveBasis | None = None
-    expiry: ExpiryDetails | None = None
-    event: WrittenEvent | None = None
-    compaction: CompactionDetails | None = None
-    split: tuple[SplitIndex, ...] | None = None
-    entries: int | None = None
-    """Of negative acks: entries added or popped."""
-    precision_bits: int | None = None
-    already_tracked: int | None = None
-    form: str | None = None
-    """Of annotated ledgers: where the times are written."""
-    annotated: tuple[int, ...] | None = None
+    """Of what is removed: ledgers that nothing refers to any more."""
     warnings: tuple[str, ...] = ()
     more: Json = field(default_factory=dict)
     """Keys of an audit record that this version does not know."""
 
     @property
+    def replayed(self) -> Extent | None:
+        """Of a cursor: what is redelivered."""
+
+    @property
+    def skipped(self) -> Extent | None:
+        """Of a cursor: what is not delivered any more."""
+
+    @property
+    def deletable(self) -> Deletable | None:
+        """Of a cursor: what a broker may delete then."""
+
+    @property
+    def basis(self) -> MoveBasis | None:
+        """Of a cursor: what it is moved by."""
+
+    @property
+    def expiry(self) -> ExpiryDetails | None:
+        """Of a cursor: what expires."""
+
+    @property
+    def compaction(self) -> CompactionDetails | None:
+        """Of a compaction: what it reads and keeps."""
+
+    @property
+    def split(self) -> tuple[SplitIndex, ...] | None:
+        """Of delayed messages: the indexes that get narrower partitions."""
+
+    @property
+    def entries(self) -> int | None:
+        """Of negative acks: entries added or popped."""
+
+    @property
     def broker(self) -> BrokerMove | None:
         """Where a broker would move the cursor to; None: nobody asked, or it answers an error."""
-        return None if self.basis is None else self.basis.broker
+        return (self.basis and self.basis.broker) or None
 
     @property
     def ledgers(self) -> tuple[LedgerPart, ...]:
@@ -846,55 +913,85 @@ class ChangePart(Answer, frozen=True, kw_only=True):
 
     def undone(self) -> ChangePart:
         """Return the part of the change that undoes this one: without what is true of moving forward alone."""
-        return replace(
-            self,
-            before=self.after,
-            after=self.before,
-            replayed=None,
-            skipped=None,
-            deletable=None,
-            basis=None if self.basis is None else replace(self.basis, asked_broker=False, broker=None),
-            expiry=None,
-            warnings=(),
-        )
+        return replace(self, before=self.after, after=self.before, warnings=())
 
     def as_json(self) -> dict[str, Any]:  # Any: JSON values
         """Return it with the keys of the command line's JSON."""
-        return dict(self._items())
+        return record_json(self) | {"before": hide_secrets_in(self.before), "after": hide_secrets_in(self.after)}
 
-    def _items(self) -> Iterator[tuple[str, Any]]:  # Any: JSON values
-        yield from _present(("topic", self.topic), ("subscription", self.subscription), ("namespace", self.namespace))
-        yield from _present(("resource", self.resource))
-        yield from _present(("precisionBits", self.precision_bits), ("form", self.form))
-        yield "before", hide_secrets_in(self.before)
-        yield "after", hide_secrets_in(self.after)
-        if self.event is not None:
-            yield "events", self.event.topic
-            yield "position", _text(self.event.position)
-        if self.extent is not None:
-            yield from extent_json(self.extent).items()
-        yield from _present(("entries", self.entries), ("alreadyTracked", self.already_tracked))
-        if self.annotated is not None:
-            yield "annotated", list(self.annotated)
-        if self.replayed is not None:
-            yield "replayed", extent_json(self.replayed)
-        if self.skipped is not None:
-            yield "skipped", extent_json(self.skipped)
-        if self.deletable is not None:
-            yield "deletable", _deletable_json(self.deletable)
-        if self.unreferenced_ledgers is not None:
-            yield "unreferencedLedgers", list(self.unreferenced_ledgers)
-        if self.basis is not None:
-            yield from _basis_items(self.basis)
-        if self.expiry is not None:
-            yield from _expiry_items(self.expiry)
-        if self.compaction is not None:
-            yield from _camel_json(self.compaction).items()
-        if self.split is not None:
-            yield "split", [_camel_json(one) for one in self.split]
-        yield from self.more.items()
-        if self.warnings:
-            yield "warnings", list(self.warnings)
+
+class CursorPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
+    """A cursor that is moved or removed."""
+
+    replayed: Extent | None = None
+    skipped: Extent | None = None
+    deletable: Deletable | None = None
+    basis: MoveBasis | None = None
+    expiry: ExpiryDetails | None = None
+
+    def undone(self) -> ChangePart:
+        """Return the part of the change that undoes this one: without what is true of moving forward alone."""
+        basis = None if self.basis is None else replace(self.basis, broker=UNSET)
+        return replace(super().undone(), replayed=None, skipped=None, deletable=None, basis=basis, expiry=None)
+
+
+class PolicyPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
+    """Policies of a topic, which an event changes."""
+
+    event: WrittenEvent | None = None
+
+
+class CompactionPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
+    """A topic that gets another compacted ledger."""
+
+    VERB = "keeps"
+
+    compaction: CompactionDetails | None = None
+
+
+class DelayedPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
+    """Delayed delivery of a namespace, whose indexes get narrower partitions."""
+
+    split: tuple[SplitIndex, ...] | None = None
+
+
+class NacksPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
+    """Negative acks that are tracked (with their precision) or popped."""
+
+    entries: int | None = None
+    precision_bits: int | None = None
+    already_tracked: int | None = None
+
+
+class AnnotationPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
+    """Ledgers of a topic that get their publish times. ``form``: where these are written."""
+
+    form: str | None = None
+    annotated: tuple[int, ...] | None = None
+
+
+class DeletedPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
+    """What goes for ever once a broker has it."""
+
+    VERB = "deletes"
+
+
+class ForgottenPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
+    """Lost ledgers that are taken out of what lists them."""
+
+    VERB = "drops"
+
+
+class ReturnedPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
+    """What comes back."""
+
+    VERB = "brings back"
+
+
+class CopiedPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
+    """A topic that is copied."""
+
+    VERB = "copies"
 
 
 class ChangeReport(Struct, frozen=True):
@@ -912,6 +1009,11 @@ class ChangeReport(Struct, frozen=True):
     untouched: frozenset[int] = frozenset()
     command: str = ""
     store: str = ""
+
+    @property
+    def is_undo(self) -> bool:
+        """Whether it is of what undoes another change."""
+        return self.command.startswith("store undo")
 
     @property
     def replayed(self) -> Extent:
@@ -947,94 +1049,3 @@ class ChangeReport(Struct, frozen=True):
 def undo_command(number: int, store: str = "") -> str:
     """Return what to type to undo the change NUMBER of the store in a directory; "": the one that is meant where none is named."""
     return f"pulsar-admin {f'--store {shell_word(store)} ' if store else ''}store undo {number}"
-
-
-# -- JSON -------------------------------------------------------------------------------------------------------------
-
-
-def extent_json(extent: Extent) -> dict[str, int]:
-    """Return EXTENT in a report's terms."""
-    return {"entries": extent.entries, "messages": extent.messages, "bytes": extent.bytes}
-
-
-def _present(*items: tuple[str, object]) -> Iterator[tuple[str, object]]:
-    return ((key, value) for key, value in items if value is not None)
-
-
-def _text(position: Position | None) -> str | None:
-    return None if position is None else str(position)
-
-
-def _deletable_json(found: Deletable) -> dict[str, Any]:  # Any: JSON
-    blocker = None
-    if found.blocked_by is not None:
-        blocker = {"subscription": found.blocked_by, "markDeletePosition": _text(found.blocked_at)}
-    return {
-        "ledgers": list(found.ledgers),
-        "entries": found.entries,
-        "bytes": found.bytes,
-        "keptByRetention": list(found.kept_by_retention),
-        "blockedBy": blocker,
-    }
-
-
-def _basis_items(basis: MoveBasis) -> Iterator[tuple[str, Any]]:  # Any: JSON
-    yield "rule", basis.rule
-    yield from _present(
-        ("position", _text(basis.position)),
-        ("time", basis.time_ms),
-        ("limit", basis.limit_ms),
-        ("ttl", basis.ttl_seconds),
-        ("ttlSource", basis.ttl_source),
-    )
-    if basis.asked_broker:
-        move = basis.broker
-        yield (
-            "broker",
-            None
-            if move is None
-            else {"markDeletePosition": str(move.mark_delete), "agrees": move.agrees, "entries": move.entries},
-        )
-
-
-def _expiry_items(expiry: ExpiryDetails) -> Iterator[tuple[str, Any]]:  # Any: JSON
-    yield "ledgers", [{"ledgerId": row.ledger_id, **extent_json(row.extent)} for row in expiry.ledgers]
-    future = expiry.future_dated
-    yield (
-        "futureDated",
-        None
-        if future is None
-        else {
-            "entries": future.extent.entries,
-            "messages": future.extent.messages,
-            "first": str(future.first),
-            "latestTime": future.latest_time_ms,
-            "producers": list(future.producers),
-        },
-    )
-    delays = expiry.delays
-    if delays is None:
-        return
-    yield "notDue", _not_due_json(delays.not_due)
-    if delays.checks_ttl:
-        yield "ttlConflict", _not_due_json(delays.ttl_conflict)
-    if delays.checks_quotas:
-        yield "evictingQuotas", list(delays.evicting_quotas)
-
-
-def _not_due_json(found: NotDue | None) -> dict[str, Any] | None:  # Any: JSON
-    if found is None:
-        return None
-    first = [{"position": str(position), "dueTime": due_ms} for position, due_ms in found.first]
-    return {"messages": found.messages, "first": first}
-
-
-def _camel_json(found: CompactionDetails | SplitIndex) -> dict[str, Any]:  # Any: JSON
-    return {key: getattr(found, name) for name, key in camel_keys(type(found))}
-
-
-def camel_keys(cls: type[Struct]) -> Iterator[tuple[str, str]]:
-    """Yield (field, JSON key) of CLS."""
-    for name in cls.__struct_fields__:
-        first, *rest = name.split("_")
-        yield name, first + "".join(map(str.capitalize, rest))

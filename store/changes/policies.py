@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.changes.plan import ChangePart, DelayedPart, Plan, Step, put_value_step
 from pulsar_admin.store.codec.policies import (
     EVICTION,
     DelayedDelivery,
@@ -261,7 +261,7 @@ def _plan(
 ) -> Plan:
     changed = change_policies(txn, namespace, change, now_ms)
     steps = (*changed.steps, *plan_rules(txn, namespace, rules[1]))
-    part = ChangePart(
+    part = DelayedPart(
         namespace=str(namespace),
         before=DelayedPolicy(changed.before.delayed_delivery, rules[0]).as_json(),
         after=DelayedPolicy(changed.after.delayed_delivery, rules[1]).as_json(),

@@ -417,9 +417,9 @@ def _time_move(
         warnings = _unseen_warnings(reader, topic, first, target.time_ms, clock)
         try:
             move = _broker_move(topic, cursor, first, search.reset_read_position(target.time_ms))
-            basis = replace(basis, asked_broker=True, broker=move)
+            basis = replace(basis, broker=move)
         except SEARCH_FAILS as error:
-            basis = replace(basis, asked_broker=True)
+            basis = replace(basis, broker=None)
             warnings += (_failure(error),)
         except NotSeen as error:
             warnings += (error.message,)
@@ -769,8 +769,9 @@ def expiry_move(reader: EntryReader, topic: Topic, cursor: Cursor, request: Expi
     future = read_future_dated(PendingSearch(reader, topic, state, request.clock), request.now_ms)
     held = None
     if future.first is not None:
-        extent = Extent(future.entries, future.messages)
-        held = FutureDated(extent, future.first, future.latest_ms, tuple(sorted(future.producers)))
+        held = FutureDated(
+            future.entries, future.messages, future.first, future.latest_ms, tuple(sorted(future.producers))
+        )
     expiry = ExpiryDetails(ledger_parts(reader.txn, topic, dropped), held)
     return CursorMove(topic, cursor, state, basis, expiry, tuple(warnings))
 
@@ -810,7 +811,7 @@ def _by_time(
         warnings.append(error.message)
     else:
         theirs = cursor.state if through is None else advanced(topic, cursor.state, through)
-        basis = replace(basis, asked_broker=True, broker=_broker_expiry(reader, topic, state, theirs))
+        basis = replace(basis, broker=_broker_expiry(reader, topic, state, theirs))
     warnings += _unseen_dropped(reader, topic, cursor, state, request)
     return state, basis, [*warnings, *_search_warnings(search)]
 
@@ -889,7 +890,7 @@ def _by_position(
     except Refused:
         theirs = cursor.state
     broker = _broker_expiry(reader, topic, state, theirs)
-    return state, replace(basis, asked_broker=True, broker=broker), []
+    return state, replace(basis, broker=broker), []
 
 
 def _broker_state(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorState:

@@ -17,7 +17,7 @@ from pulsar_admin.store.changes.cursors import (
     state_json,
     unreadable_text,
 )
-from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, delete_step, put_value_step
+from pulsar_admin.store.changes.plan import ChangePart, CursorPart, Plan, Step, delete_step, put_value_step
 from pulsar_admin.store.changes.resets import start_state
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.given import parse_integer
@@ -125,7 +125,7 @@ def _removal_part(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int
         warnings = (f"the topic {pending_ack} of its transactions stays; a broker would delete it too",)
     if is_unreadable(cursor):
         warnings += (unreadable_text(cursor),)
-    return ChangePart(
+    return CursorPart(
         topic=str(topic.name),
         subscription=cursor.name,
         before={} if is_unreadable(cursor) else state_json(topic, cursor.state),

@@ -29,6 +29,7 @@ from pulsar_admin.store.changes.plan import (
     ChangePart,
     ChangeReport,
     Plan,
+    PolicyPart,
     Step,
     WritingPlan,
     WrittenEvent,
@@ -105,7 +106,7 @@ class TopicChange(Struct, frozen=True):
 
     def part(self, job: PolicyJob, position: Position | None = None, size_bytes: int = 0) -> ChangePart:
         """Return what to report of it. POSITION: of the event, once it is written."""
-        return ChangePart(
+        return PolicyPart(
             topic=str(self.topic),
             before=job.shown(self.before),
             after=job.shown(self.after),

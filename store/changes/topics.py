@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import info_of_state
-from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.changes.plan import AnnotationPart, ChangePart, Plan, Step, put_value_step
 from pulsar_admin.store.changes.subscriptions import REPLICATED_PROPERTY, shown_properties
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.javamap import in_hash_map_order
@@ -299,7 +299,7 @@ def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int)
         else:
             untouched.add(len(parts))
         parts.append(
-            ChangePart(
+            AnnotationPart(
                 topic=str(name),
                 form=form,
                 before={"annotatedLedgers": _count(before, form)},

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedger, apply_written, write_ledgers
-from pulsar_admin.store.changes.plan import ChangeReport, Plan, SplitIndex, Step, WritingPlan
+from pulsar_admin.store.changes.plan import ChangeReport, DelayedPart, Plan, SplitIndex, Step, WritingPlan
 from pulsar_admin.store.changes.policies import find_rules, plan_enable
 from pulsar_admin.store.codec.claims import COMPONENT
 from pulsar_admin.store.db.delayed import Index, Partition, encode_index, find_index, index_key, iter_wide, put_index
@@ -315,8 +315,9 @@ def plan_split(store: Store, namespace: NamespaceName, rules: IndexRules, txn_id
                 plan = plan_enable(reader.txn, namespace, rules, now_ms, split=True)
                 indexes = list(iter_wide(reader.txn, namespace, rules))
                 drafts = [(index, draft_split(reader, index, rules, file)) for index in indexes]
-            part = replace(plan.parts[0], split=tuple(split_of(*one) for one in drafts))
-            return (finish(drafts, replace(plan, parts=(part,))),)
+            split = tuple(split_of(*one) for one in drafts)
+            parts = tuple(replace(part, split=split) for part in plan.parts if isinstance(part, DelayedPart))
+            return (finish(drafts, replace(plan, parts=parts)),)
 
     return WritingPlan(
         COMMAND,

@@ -9,7 +9,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import CursorMove, is_guarded, plan_moves
-from pulsar_admin.store.changes.plan import DelayLoss, NotDue, Plan
+from pulsar_admin.store.changes.plan import DelayLoss, DueMessage, NotDue, Plan
 from pulsar_admin.store.changes.resets import (
     ExpiryRequest,
     check_expiries_meet,
@@ -68,13 +68,13 @@ def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int
                 warnings += _texts(early, move.cursor.name, "delayed messages go before they are due")
             if ttl_ms is not None:
                 found, said = ttl_conflict(reader, move.topic, replace(move.cursor, state=move.state), ttl_ms)
-                delays = replace(delays, ttl_conflict=found, checks_ttl=True)
+                delays = replace(delays, ttl_conflict=found)
                 warnings += said
         except _UNREADABLE as error:
             warnings.append(f"whether delayed messages go before they are due is unknown: {error.message}")
-        found_some = delays.not_due is not None or delays.ttl_conflict is not None
+        found_some = bool(delays.not_due or delays.ttl_conflict)
         quotas = evicting_quotas(reader.txn, move.topic.name, assumed=found_some)
-        delays = replace(delays, evicting_quotas=tuple(quotas), checks_quotas=True)
+        delays = replace(delays, evicting_quotas=tuple(quotas))
         warnings += [_EVICTS.format(move.cursor.name, kind) for kind in quotas]
     assert move.expiry is not None
     return replace(move, expiry=replace(move.expiry, delays=delays), warnings=(*move.warnings, *warnings))
@@ -144,7 +144,7 @@ def not_due_of(early: TooEarly) -> NotDue | None:
     """Return EARLY in a report's terms, None when there is nothing."""
     if not early.messages:
         return None
-    return NotDue(early.messages, tuple((one.position, one.due_ms) for one in early.first))
+    return NotDue(early.messages, tuple(DueMessage(one.position, one.due_ms) for one in early.first))
 
 
 def _texts(early: TooEarly, cursor: str, what: str) -> list[str]:

@@ -19,6 +19,7 @@ from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedgers, ap
 from pulsar_admin.store.changes.plan import (
     ChangePart,
     ChangeReport,
+    CopiedPart,
     Plan,
     Step,
     WritingPlan,
@@ -281,7 +282,7 @@ class _Copying:
         ledgers = [ids.get(ledger.ledger_id, ledger.ledger_id) for ledger in _kept(topic)] if ids else len(_kept(topic))
         after = {"from": str(topic.name), "ledgers": ledgers, "numberOfEntries": topic.number_of_entries}
         extent = extent_of(self._theirs.txn, topic, ((0, topic.number_of_entries),))
-        yield ChangePart(topic=str(one.target), after=after, extent=extent)
+        yield CopiedPart(topic=str(one.target), after=after, extent=extent)
         for cursor in one.cursors:
             state = _moved_state(topic, cursor.state, ids)
             # The backlog of the copy is that of the source: only ids differ.

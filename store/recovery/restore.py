@@ -20,6 +20,7 @@ from pulsar_admin.store.changes.plan import (
     ChangePart,
     ChangeReport,
     Plan,
+    ReturnedPart,
     Step,
     WritingPlan,
     check_transaction,
@@ -300,7 +301,7 @@ class Comeback:
             "ledgers": topic.ids,
             "entries": topic.number_of_entries,
         }
-        return ChangePart(
+        return ReturnedPart(
             topic=str(topic.name),
             before=before,
             after=after,

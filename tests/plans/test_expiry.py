@@ -180,7 +180,7 @@ def test_future_dated(tmp_path: Path) -> None:
         move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, NOW_MS))
         assert move.state.mark_delete == at(10, 0)
         assert move.expiry is not None
-        assert move.expiry.future_dated == FutureDated(Extent(2, 4), at(10, 1), far + 1, ("p",))
+        assert move.expiry.future_dated == FutureDated(2, 4, at(10, 1), far + 1, ("p",))
 
 
 def test_a_lost_ledger_is_named(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.changes import render_change
-from pulsar_admin.store.changes.plan import Change, ChangePart, ChangeReport, decode_part, parts_of
+from pulsar_admin.store.changes.plan import Change, ChangePart, ChangeReport, CursorPart, decode_part, parts_of
 from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.model.cursors import Extent
 
@@ -57,7 +57,7 @@ def test_an_audit_record_of_another_form_is_told() -> None:
 
 
 def test_totals_are_over_all_parts() -> None:
-    parts = (ChangePart(skipped=Extent(1, 2, 3)), ChangePart(), ChangePart(skipped=Extent(10, 20, 30)))
+    parts = (CursorPart(skipped=Extent(1, 2, 3)), ChangePart(), CursorPart(skipped=Extent(10, 20, 30)))
     report = ChangeReport(3, False, parts, untouched=frozenset({1}))
     assert report.skipped == Extent(11, 22, 33)
     assert [(one["change"], one["undo"]) for one in report.documents()] == [
