@@ -26,7 +26,7 @@ def apply(app: App, file: Path) -> None:
     """Apply a plan file, written by --plan FILE of any changing command.
 
     Plans again what the file asks for, and refuses where the store has changed since, where that comes to something
-    else now, and where the file was changed: make the plan again and review it.
+    else now, and where the file was changed: write a new plan and review it.
     """
     from pulsar_admin.api.plan import read_again
 

@@ -236,7 +236,7 @@ def listfilesondisc(app: App, journal: bool, entrylog: bool, index: bool) -> Non
     "bookkeeper listbookies",
     examples=["pulsar-admin bookkeeper listbookies -a"],
     helps={
-        "hostnames": "Of no effect: hostnames are there always.",
+        "hostnames": "No effect: hostnames are always shown.",
         "readwrite": "Those that ran and took entries when the metadata was copied.",
         "readonly": "Those that ran and took none.",
         "all": "All that have a cookie.",

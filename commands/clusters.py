@@ -131,7 +131,7 @@ def delete(app: App, cluster: str, all: bool) -> None:
     "clusters get-peer-clusters", examples=[], elsewhere=["pulsar-admin clusters get-peer-clusters west"], **_READS
 )
 def get_peers(app: App, cluster: str) -> None:
-    """Show the peers of a cluster, null where it has none."""
+    """Show a cluster's peers; null if it has none."""
     app.answer_json(app.session.resources.cluster(cluster).peers())
 
 

@@ -97,14 +97,14 @@ class BuildOptions(Struct, frozen=True):
     output="A row a subscription: the index cursor, messages held, added and removed, partitions, bytes at rest.",
     errors=[TopicNotFound, IndexCorrupt, Unsupported, StoreBusy, DiskFull],
     uses=["dry_run", "spark"],
-    no_plan="an index is not kept as a plan: it is derived, and built again at any time",
+    no_plan="an index cannot be saved as a plan: it is derived data, and can be rebuilt at any time",
 )
 @delaying
 @click.option("--rebuild", is_flag=True, help="Rebuild the index from scratch.")
 @gather(BuildOptions)
 @pass_app
 def build(app: App, selection: TopicSelection, options: BuildOptions) -> None:
-    """Build the index of delayed messages, or bring it up to date.
+    """Build or update the index of delayed messages.
 
     Every durable subscription except the broker's own gets an index: the disk does not record whether it is Shared, and
     Exclusive and Failover subscriptions ignore delays. The build continues from the index cursor and removes

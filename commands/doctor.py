@@ -43,9 +43,10 @@ _SEVERITIES = click.Choice(["critical", "warning", "note"])
         "pulsar-admin doctor --since yesterday.json --fail-on new",
         "pulsar-admin doctor --since /copies/last-week",
     ],
-    output="A paragraph per finding: severity, code, where, what, and the command that goes on from there; with -o table a row; with "
-    "-o json also the evidence, what is at stake, and what a broker will do. With --since each names its change: new, worse, not-seen "
-    "(what would tell it cannot be read now) or gone; with -o json also how it was before. Exit code 1 when any is critical or a warning; "
+    output="One paragraph per finding: severity, code, place, sentence and next command; with -o table a row; with -o "
+    "json also the evidence, the possible loss, and what a broker will do. With --since each names its change: new, "
+    "worse, not-seen (its files cannot be read now) or gone; with -o json also its earlier state. Exit code 1 when "
+    "any is critical or a warning; "
     "--fail-on sets another limit.",
     errors=[StoreNotFound, InvalidValue, AlreadyExists],
     uses=["spark"],

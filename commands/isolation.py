@@ -41,7 +41,7 @@ def get(app: App, cluster: str, name: str) -> None:
     **_READS,
 )
 def broker(app: App, cluster: str, broker: str) -> None:
-    """Show what isolation policies say of a broker."""
+    """Show the isolation policies that apply to a broker."""
     app.answer(app.session.resources.cluster(cluster).broker_isolation(broker))
 
 

@@ -77,8 +77,8 @@ def list_ledgers(app: App, word: str | None) -> None:
 @command(
     "info",
     examples=["pulsar-admin ledgers info 9"],
-    output="One object a ledger: metadata, what the index holds of it, its files, owners, losses, and on which bookies its entries are; "
-    "`lost` says what `ledgers missing` does, and makes the exit code 1.",
+    output="One object per ledger: metadata, its entries in the index, files, owners, losses, and the bookies that "
+    "hold its entries; `lost` is what `ledgers missing` says, and makes the exit code 1.",
     errors=[LedgerNotFound, MetadataCorrupt],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1, required=True)
@@ -239,13 +239,13 @@ _ORPHAN_COLUMNS = (
 def orphans(app: App) -> None:
     """List ledgers that no topic, cursor, schema, compaction or delayed index references.
 
-    `unreferenced` ledgers have metadata: they were created but never listed, or their list was lost. What
-    `unknown` ones say to be of is not in this metadata, and nothing shows that it was deleted: it may be lost, or of
-    another Pulsar that uses the same BookKeeper. `deleted` ones
-    have only entries that a bookie has not garbage-collected yet; of `gone` ones, too, and nothing shows whether a
-    broker deleted them or their metadata was lost. `newer` ones have ids that this metadata never gave:
-    it is older than the bookies. Of `unlisted` ones nothing shows whether they were deleted: the metadata is not whole,
-    or does not say which ids it gave. `leaked-index` ones belonged to a delayed message index that was rebuilt or undone.
+    `unreferenced` ledgers have metadata: they were created but never listed, or their list was lost. `unknown`
+    ones name an owner that this metadata does not have, without a sign of its deletion: it may be lost, or belong to
+    another Pulsar on the same BookKeeper. `deleted` ones have only entries that a bookie has not garbage-collected yet;
+    so have `gone` ones, but it is unknown whether a broker deleted them or their metadata was lost. `newer` ones have
+    ids that this metadata never gave: it is older than the bookies. Whether `unlisted` ones were deleted is unknown: the
+    metadata is incomplete, or does not say which ids it gave. `leaked-index` ones belonged to a delayed message index
+    that was rebuilt or undone.
     """
     app.emit_rows(app.session.api.orphans(), _ORPHAN_COLUMNS)
 
@@ -270,9 +270,9 @@ _MISSING_COLUMNS = (
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
 @pass_app
 def missing(app: App, ledgers: tuple[int, ...]) -> None:
-    """List what is lost: referenced ledgers that do not exist, and entries that are in no file.
+    """List losses: referenced ledgers that do not exist, and entries that no file has.
 
-    Ledgers in tiered storage are left out. Files that disappeared since the import are listed with their number of
+    Ledgers in tiered storage are not checked. Files that disappeared since the import are listed with their number of
     entries (exit code 1).
     """
     found = app.session.api.missing(*ledgers)
@@ -295,7 +295,7 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
         forget = f"pulsar-admin ledgers forget {row.ledger_id}"
         restore = f"pulsar-admin ledgers restore {row.ledger_id}"
         bring = "pulsar-admin store add bookie ID=DIR,DIR"
-        disks = f"bring the disks of {', '.join(row.bookies)}"
+        disks = f"import the disks of {', '.join(row.bookies)}"
         or_forget = "or take the ledger out of its topic"
         if not row.may_be_forgotten:
             forget, or_forget = (
@@ -303,7 +303,7 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
                 "nothing here changes what a newer version wrote",
             )
         yield {
-            "no-metadata": ("no-metadata: make the metadata again", restore),
+            "no-metadata": ("no-metadata: rebuild the metadata", restore),
             "not-imported": (f"not-imported: {disks}", bring),
             "no-ledger": (f"no-ledger: restore ZooKeeper's copy and the bookies' disks, {or_forget}", forget),
             "gone-bookies": ("gone-bookies: nobody can close it: name the bookies that have it", row.cure)
@@ -311,7 +311,7 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
             else (f"gone-bookies: nobody can close it: {disks}: {bring}; {or_forget}", forget),
             "not-served": ("not-served: put the entries back, bookie by bookie", row.cure),
             "elsewhere": ("elsewhere: name the bookies that have the entries", row.cure),
-            "entries": (f"entries: bring the disks that have them: {bring}; {or_forget}", forget),
+            "entries": (f"entries: import the disks that have them: {bring}; {or_forget}", forget),
         }[row.reason]
 
 

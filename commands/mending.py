@@ -37,7 +37,7 @@ accept_option = click.option(
     "forget",
     changes=True,
     examples=["pulsar-admin ledgers forget 9 --force --dry-run"],
-    output="The change: the ledgers of each topic before and after, what is dropped with them, cursors that were in them.",
+    output="The change: the ledgers of each topic before and after, the messages dropped with them, and the cursors that were in them.",
     errors=[LedgerNotFound, Refused, StalePlan],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1, required=True)
@@ -48,7 +48,7 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool, accept_unknown_tree:
     """Remove lost ledgers from everything that references them, so that a broker continues after them.
 
     Topics no longer list them, and cursors inside them move to the next ledger. A compacted view, a cursor ledger or a
-    bucket of delayed messages has to be made again; a schema keeps its remaining versions.
+    bucket of delayed messages must be rebuilt; a schema keeps its remaining versions.
     """
     app.change(app.session.api.forget_ledgers(*ledgers, force=force, accept_unknown_tree=accept_unknown_tree))
 
@@ -94,8 +94,8 @@ def restore(
     bookies keep its entries again; `topics undelete` puts it back into a topic. A closed ledger may end before entries
     whose producer got an acknowledgement (bookkeeper#4812). --extend moves the end past those that a later entry or
     their copies prove, unless the next ledger repeats them. Clients ask the bookies that a ledger's metadata names, and
-    no others. --to-bookies names those that are here and have the entries; a ledger that nobody can close, as its
-    bookies are gone, is closed at its last entry that is here.
+    no others. --to-bookies writes the imported bookies that have the entries into it; a ledger that nobody can close, as its
+    bookies are gone, is closed at its last imported entry.
     """
     if deleted + extend + to_bookies > 1 or not (deleted or extend or to_bookies or ledgers):
         raise click.UsageError("Name LEDGERS, or one of --deleted, --extend and --to-bookies, for all that need it.")
@@ -113,7 +113,7 @@ def restore(
     changes=True,
     examples=["pulsar-admin ledgers delete 17 20"],
     elsewhere=["pulsar-admin ledgers orphans -o jsonl | pulsar-admin ledgers delete --from-file -"],
-    output="The change: each ledger with what its metadata said it is, and how much goes with it.",
+    output="The change: each ledger with its owner according to its metadata, and its size.",
     errors=[LedgerNotFound, Refused, StalePlan, InvalidValue],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)

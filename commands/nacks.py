@@ -165,7 +165,7 @@ class DueRequest(Struct, frozen=True):
 @click.argument("topics", type=TOPIC, nargs=-1)
 @click.option("-s", "--subscription", help="Only this subscription.")
 @click.option("--pop", is_flag=True, help="Also remove them, in one change that records them.")
-@click.option("--popped", type=whole(1), metavar="CHANGE", help="Show again what this change popped.")
+@click.option("--popped", type=whole(1), metavar="CHANGE", help="Show the messages that this change popped.")
 @gather(DueRequest)
 @pass_app
 def due(app: App, options: DueRequest) -> None:
@@ -279,7 +279,7 @@ class PlanRequest(Struct, frozen=True):
     elsewhere=["pulsar-admin nacks plan --rate 10000 --delay 5h --batch-size 10 --png nacks.png"],
     output="One row per precision from 0 to 16 bits, and a plot: how early, how many buckets and timer firings, and the bytes of all "
     "pending nacks in the Java client 4.0.8, in its maps before PIP-393, by its formula, and in this toolkit's tracker as measured on "
-    "a sample. JSON has the document's own space figures beside what is the case.",
+    "a sample. JSON also compares the document's space figures with the measured ones.",
     errors=[TopicNotFound, SubscriptionNotFound, InvalidValue, AlreadyExists, MissingComponent],
 )
 @click.option("--rate", type=NUMBER, help="Nacked messages a second [the topic's].")
@@ -305,11 +305,11 @@ class PlanRequest(Struct, frozen=True):
 @gather(PlanRequest)
 @pass_app
 def plan(app: App, options: PlanRequest) -> Result:
-    """Show what negative acks cost at every precision, before one is set as negativeAckPrecisionBitCnt.
+    """Show what negative acks cost at every precision, before you set negativeAckPrecisionBitCnt.
 
-    One nack an entry: of a batch the entry is tracked once. With --topic the rate is that between the times of its entries,
-    but for the outermost hundredth, and with -s its holes are what is nacked. * marks the row to take: the cheapest that is early
-    by no more than --precision, else the first from 8 bits on with which the Java client stays within --memory.
+    One nack per entry: a batch is tracked as one entry. With --topic the rate is computed from the times of its entries,
+    without the outermost hundredth; with -s the nacks are its ack holes. * marks the recommended row: the cheapest that is early
+    by no more than --precision, otherwise the first from 8 bits on with which the Java client stays within --memory.
     """
     require_plot(app.settings.output)
     sizes = _sizes(app, options)

@@ -94,7 +94,7 @@ _BUNDLE_OPTION = click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="On
         "pulsar-admin namespaces clear-backlog public/default --dry-run",
         "pulsar-admin namespaces clear-backlog public/default -s expire-me",
     ],
-    output="One change: before and after of every subscription, what is skipped, and the undo command.",
+    output="One change: every subscription before and after, the skipped messages, and the undo command.",
     errors=[NamespaceNotFound, SubscriptionNotFound, Refused, StalePlan],
 )
 @click.argument("namespace", type=NAMESPACE)
@@ -122,7 +122,7 @@ def clear_backlog(
     changes=True,
     mirrors=True,
     examples=["pulsar-admin namespaces unsubscribe public/default -s expire-me"],
-    output="One change: where the subscription stood in every topic, its backlog, and the undo command.",
+    output="One change: the subscription's position in every topic, its backlog, and the undo command.",
     errors=[NamespaceNotFound, SubscriptionNotFound, Refused, StalePlan],
 )
 @click.argument("namespace", type=NAMESPACE)
@@ -132,7 +132,7 @@ def clear_backlog(
 def unsubscribe(app: App, namespace: NamespaceName, subscription: str, bundle: str | None) -> None:
     """Remove a subscription from every topic of a namespace that has it.
 
-    Undo brings all of them back as they were.
+    Undo restores all of them.
     """
     app.change(app.session.namespace(namespace).unsubscribe(subscription, bundle=bundle))
 
@@ -206,7 +206,7 @@ _HELPS = {
     "unload": "Of brokers alone: they do so when they start.",
     "split_algorithm_name": "range_equally_divide (the default), topic_count_equally_divide or specified_positions_divide.",
     "split_boundaries": "Where specified_positions_divide splits; may be repeated.",
-    "topic_list": "Only this topic, or the partitions of it; may be repeated.",
+    "topic_list": "Only this topic, or its partitions; may be repeated.",
     "properties": "KEY=VALUE; may be repeated.",
     "key": "Name of the property.",
     "value": "Value of the property.",
@@ -245,7 +245,7 @@ _PERMISSION: Any = {
     errors=[NamespaceNotFound, AlreadyExists, Refused, InvalidValue],
 )
 def create(app: App, namespace: NamespaceName, clusters: tuple[str, ...], bundles: int) -> None:
-    """Make a namespace."""
+    """Create a namespace."""
     app.change(app.session.api.create_namespace(str(namespace), clusters=clusters, bundles=bundles))
 
 
@@ -454,7 +454,7 @@ def grant_subscription(app: App, namespace: NamespaceName, subscription: str, ro
     **_PERMISSION,
 )
 def revoke_subscription(app: App, namespace: NamespaceName, subscription: str, role: str) -> None:
-    """Revoke a role's access to a subscription; without any role left, all roles may use it again."""
+    """Revoke a role's access to a subscription; without roles, all may use it."""
     app.change(app.session.namespace(namespace).revoke_subscription_permission(subscription, role))
 
 
@@ -491,7 +491,7 @@ def set_allowed_clusters(app: App, namespace: NamespaceName, clusters: str) -> N
     **_READS,
 )
 def anti_affinity(app: App, namespace: NamespaceName) -> None:
-    """Show the anti-affinity group of a namespace, an empty line if it has none."""
+    """Show a namespace's anti-affinity group; an empty line if not set."""
     app.answer(app.session.namespace(namespace).anti_affinity_group() or "")
 
 

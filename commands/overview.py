@@ -152,11 +152,11 @@ def _oldest(row: Backlog) -> str:
 
 
 _REASONS = {
-    "cursor": "subscriptions that still need them",
-    "open-ledger": "the last ledgers of topics",
+    "cursor": "backlog",
+    "open-ledger": "last ledgers of topics",
     "retention": "retention",
-    "retention-unknown": "retention that is not known (policies cannot be read)",
-    "trim": "nothing: a broker trims them",
+    "retention-unknown": "unknown retention (unreadable policies)",
+    "trim": "can be trimmed",
 }
 
 
@@ -176,16 +176,22 @@ def _disks(found: Overview, screen: Screen) -> list[str]:
     if rest:
         lines.append(f"  and {', '.join(rest)}: {size_text(sizes.total)} in all")
     if disk.dead_bytes:
-        freed = f"garbage collection frees {counted(disk.freed_logs, 'log')} of {size_text(disk.freed_bytes)}; "
-        kept = f"{size_text(disk.stuck_bytes)} stay dead in {counted(disk.stuck_logs, 'log')} with live ledgers"
+        freed = f"Reclaimable now: {size_text(disk.freed_bytes)} ({counted(disk.freed_logs, 'log')}). "
+        kept = (
+            f"{size_text(disk.stuck_bytes)} of deleted data stay in {counted(disk.stuck_logs, 'log')} that also hold live"
+            " ledgers."
+        )
         lines.append("  " + (freed if disk.freed_logs else "") + kept)
     held = ", ".join(
         f"{_REASONS[reason]} {_part(found.held[reason], found.bytes)}" for reason in _REASONS if found.held.get(reason)
     )
     cells = [(_short(row.topic), _blocker(row), size_text(row.bytes)) for row in found.blockers[: screen.rows]]
-    kept_by = _folded(f"  bytes of topics are kept by: {held}", screen) if held else []
+    kept_by = _folded(f"  Why bytes of topics are kept: {held}", screen) if held else []
     table = _table(
-        ("  MOST BYTES ARE KEPT IN", "BY", "SIZE"), [(f"  {one[0]}", *one[1:]) for one in cells], screen.width, texts=2
+        ("  LARGEST HOLDERS: TOPIC", "HELD BY", "SIZE"),
+        [(f"  {one[0]}", *one[1:]) for one in cells],
+        screen.width,
+        texts=2,
     )
     return [*lines, *kept_by, *table]
 

@@ -36,7 +36,8 @@ _OBJECTS = ("AVRO", "JSON", "PROTOBUF", "PROTOBUF_NATIVE")
         "pulsar-admin schemas get public/default/avro -v 0",
         "pulsar-admin schemas get public/default/avro --all-version",
     ],
-    output="`version` and `schemaInfo`, with -v what stands in that; with --all-version every version, definitions in base64 and as text.",
+    output="`version` and `schemaInfo`, with -v the content of `schemaInfo`; with --all-version every version, "
+    "definitions in base64 and as text.",
     errors=[NothingMatches, InvalidValue, MetadataCorrupt],
     helps={
         "all_version": "Every version, oldest first, since the last deletion.",

@@ -45,7 +45,7 @@ def get(app: App, tenant: str) -> None:
     errors=[InvalidValue, Refused, AlreadyExists],
 )
 def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
-    """Create a tenant; without clusters it may use all of them."""
+    """Create a tenant; without clusters it may use all."""
     app.change(app.session.resources.create_tenant(tenant, admin_roles=admin_roles, allowed_clusters=allowed_clusters))
 
 

@@ -84,11 +84,11 @@ def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
     cures = dict.fromkeys(broken.cure for broken in found if broken.cure)
     if cures:
         texts.append(
-            f"bring it back with: {next(iter(cures))}"
+            f"restore it with: {next(iter(cures))}"
             + (f", and {len(cures) - 1:,} more like it" if len(cures) > 1 else "")
         )
     if beside or any(broken.reason != NOT_SEEN and not broken.cure for broken in found):
-        texts.append("see what is lost, and what repairs it, with: pulsar-admin ledgers missing")
+        texts.append("see the losses and their repair with: pulsar-admin ledgers missing")
     if absent and any(broken.bookies for broken in found):
         texts.append(absent.hint())
     return len(found) + len(beside), [f"{topic.name}: {text}" for text in texts]

@@ -138,8 +138,8 @@ class _NoStore(click.exceptions.NoArgsIsHelpError):
 
     def format_message(self) -> str:
         return (
-            "No store here. Make one of Pulsar's files with: pulsar-admin store import standalone DIR\n"
-            f"Then `pulsar-admin`, without a command, shows what is in it.\n\n{super().format_message()}"
+            "No store here. Create one from Pulsar's files with: pulsar-admin store import standalone DIR\n"
+            f"Then `pulsar-admin`, without a command, shows an overview.\n\n{super().format_message()}"
         )
 
 

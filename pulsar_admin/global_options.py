@@ -82,12 +82,12 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
     (("--columns",), {"metavar": "A,B", "multiple": True, "help": "Only these columns, or JSON keys, in this order."}),
     (("--total",), {"is_flag": True, "help": "Add a line with the totals of sizes and numbers to tables."}),
     (("--pager",), {"is_flag": True, "help": "In a terminal, show the output in $PAGER or less -RFX."}),
-    (("--now",), {"metavar": "TIME", "help": "Take this time as now; `now` is the clock [the time of the copy]."}),
+    (("--now",), {"metavar": "TIME", "help": "Pretend it is this time; `now` is the clock's [the time of the copy]."}),
     (
         ("--tz",),
         {
             "metavar": "ZONE",
-            "help": "Time zone for output, and for times given without one, such as Europe/Berlin [UTC; none].",
+            "help": "Zone for output [UTC], and for input without a zone [none: refused], such as Europe/Berlin.",
         },
     ),
     (("--clock",), {"type": _CLOCKS, "help": "Which time of an entry counts: auto, publish, broker or event."}),
@@ -99,12 +99,12 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
     (("--no-progress",), {"is_flag": True, "help": "No progress bar."}),
     (("--progress",), {"type": click.Choice(["bar", "json", "none"]), "help": "Progress on stderr; json: lines."}),
     (("--color",), {"type": click.Choice(["auto", "always", "never"]), "help": "Color in tables."}),
-    (("--verbose",), {"is_flag": True, "help": "Notes on stderr about what is read and why."}),
+    (("--verbose",), {"is_flag": True, "help": "Notes on stderr: which files are read, and why."}),
     (
         ("--jobs",),
-        {"type": whole(1, 1024), "metavar": "N", "help": "Processes for bulk work [one per core if it is worth it]."},
+        {"type": whole(1, 1024), "metavar": "N", "help": "Worker processes for bulk work [automatic]."},
     ),
-    (("--memory",), {"metavar": "SIZE", "help": "Memory for each scanning process, such as 512M."}),
+    (("--memory",), {"metavar": "SIZE", "help": "Memory for each worker process, such as 512M."}),
     (
         ("--interceptors",),
         {"metavar": "NAMES", "help": "Broker entry metadata to write: timestamp,index, class names, or none."},

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def tables_text(reason: str) -> str:
     """Return what is said of tables that were exported when metadata was not whole for REASON, "" where there is none."""
     return (
-        f"these tables were exported from incomplete metadata, so this answer may lack something or be out of date: {reason} (export them"
-        " again of a store with whole metadata)"
+        f"these tables were exported from incomplete metadata, so this answer may be incomplete or out of date: "
+        f"{reason} (export them again from a store with complete metadata)"
         if reason
         else ""
     )

@@ -106,7 +106,7 @@ NEEDS: tuple[Need, ...] = (
             "bookkeeper whoisauditor",
         ),
         "an auditor and its workers replicate ledgers while bookies run",
-        "what is marked: pulsar-admin bookkeeper listunderreplicated",
+        "the marked ledgers: pulsar-admin bookkeeper listunderreplicated",
         "running bookies",
     ),
     Need(

@@ -9,8 +9,8 @@ from pulsar_admin.store.timespec import format_age_ms, format_time_ms
 def now_text(text: str, clock_ms: int, as_of: AsOf | None, *, changes: bool) -> str:
     """Return the sentence for ``text``, a time that was counted from now: a command that ``changes`` counts from the clock's."""
     if as_of is None:
-        return f"{text} counts from the clock's now, {format_time_ms(clock_ms)}: the time of this copy is not known"
+        return f"{text} is counted back from now ({format_time_ms(clock_ms)}); the time of this copy is not known"
     copy = f"{format_time_ms(as_of.time_ms)}, {format_age_ms(clock_ms - as_of.time_ms)} ago ({as_of.said_by})"
     if changes:
-        return f"{text} counts from the clock's now, {format_time_ms(clock_ms)}; this copy is as of {copy}"
-    return f"{text} counts from the time of this copy, {copy}; with --now now from the clock's"
+        return f"{text} is counted back from now ({format_time_ms(clock_ms)}), but this copy ends {copy}"
+    return f"{text} is counted back from the time of this copy, {copy}; --now now counts from the clock"

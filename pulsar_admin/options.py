@@ -299,7 +299,7 @@ class Command(TakesGlobals):
     def _check_tables(self, ctx: click.Context) -> None:
         """Raise UsageError unless this command reads the files of tables."""
         if "store" in ctx.meta[GIVEN]:
-            raise click.UsageError("--store and --tables: answers come from one of them, name one", ctx)
+            raise click.UsageError("--store and --tables: answers come from one or the other; name only one", ctx)
         if "tables" not in self.uses:
             raise HasLeft(
                 "`--tables` left in 0.2 for all commands but `sql` and `store check`: see docs/howto/fleet.md", ctx
@@ -330,7 +330,7 @@ class Command(TakesGlobals):
         _write_text(
             formatter,
             "Global options",
-            "--store, -o, --where, --now … may stand here too: see `pulsar-admin --help`.",
+            "--store, -o, --where, --now … may also be given here: see `pulsar-admin --help`.",
         )
 
 

@@ -58,7 +58,7 @@ def save_chart(path: Path, charts: Sequence[Chart], heading: str = "") -> None:
 
     form = path.suffix.removeprefix(".").lower()
     if form not in FORMATS:
-        raise InvalidValue(f"{path} is neither .png nor .svg", hint="name the file so that it ends in one of them")
+        raise InvalidValue(f"{path} is neither .png nor .svg", hint="give the file one of these endings")
     write_new_file(path, render_chart(charts, form, heading))
 
 

@@ -260,7 +260,7 @@ class Results:
         try:
             self._pager = Pager(self.settings.pager)
         except (OSError, ValueError, IndexError) as error:
-            self.warn(f"--pager: cannot run {self.settings.pager!r}: {error}; set PAGER to one that is there")
+            self.warn(f"--pager: cannot run {self.settings.pager!r}: {error}; set PAGER to an installed program")
             return None
         return self._pager.stream
 

@@ -242,7 +242,7 @@ class Running(Results):
             except KeyboardInterrupt:
                 progress.stop()
                 of_all = f" of {progress.total:,}" if progress.total else ""
-                again = "goes on where it was" if resumes else "begins again"
+                again = "continues where it stopped" if resumes else "starts again"
                 self.warn(f"{label}: stopped after {progress.done:,}{of_all} {unit}; the same command {again}")
                 raise
 

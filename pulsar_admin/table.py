@@ -21,7 +21,7 @@ class Row(NamedTuple):
 ROOT = ""
 
 GROUPS: dict[str, str] = {
-    ROOT: "pulsar-admin, offline: answers and changes on the bytes that Pulsar and BookKeeper left on disk.",
+    ROOT: "Inspect, repair and change Pulsar data on disk, without a broker.",
     "store": "Create, import, inspect, check, repair and export the store.",
     "store import": "Read Pulsar's own files into a new store.",
     "store add": "Add more parts of a cluster to a store.",
@@ -39,7 +39,7 @@ GROUPS: dict[str, str] = {
     "resource-quotas": "Quotas of bundles, which balance the load of brokers.",
     "ns-isolation-policy": "Isolation policies: namespaces that only some brokers serve.",
     "compaction": "Compacted topics: run, read and verify compaction.",
-    "delayed": "Delayed messages: what is due when, and the index.",
+    "delayed": "Delayed messages: due times, and their index.",
     "nacks": "Negative acknowledgements: plan and track.",
     "ledgers": "Ledgers: metadata, entries, orphans and losses.",
     "logs": "One entry log file, without a store.",
@@ -124,7 +124,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "usage": Row(
             "pulsar_admin.commands.store.usage:usage",
-            "Show what uses the disk, what is dead, and what garbage collection would free.",
+            "Show what uses the disk, how much is dead, and how much garbage collection would free.",
         ),
         "preflight": Row(
             "pulsar_admin.commands.store.recover:preflight",
@@ -172,10 +172,12 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "pulsar_admin.commands.store.clusters:cluster",
             "Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.",
         ),
-        "bundle": Row("pulsar_admin.commands.store.export:import_bundle", "Make a store of the incident bundle FILE."),
+        "bundle": Row(
+            "pulsar_admin.commands.store.export:import_bundle", "Create a store from the incident bundle FILE."
+        ),
         "tables": Row(
             "pulsar_admin.commands.store.tables:import_tables",
-            "Make a store of the tables that `store export tables` wrote.",
+            "Create a store from the tables that `store export tables` wrote.",
         ),
     },
     "store add": {
@@ -460,7 +462,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "pulsar_admin.commands.namespaces:disable",
             "Disable delayed messages for all topics of a namespace: a broker delivers everything at once.",
         ),
-        "create": Row("pulsar_admin.commands.namespaces:create", "Make a namespace."),
+        "create": Row("pulsar_admin.commands.namespaces:create", "Create a namespace."),
         "delete": Row(
             "pulsar_admin.commands.namespaces:delete",
             "Delete a namespace without topics; with --force also its topics, subscriptions, ledgers and schemas.",
@@ -505,7 +507,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "revoke-subscription-permission": Row(
             "pulsar_admin.commands.namespaces:revoke_subscription",
-            "Revoke a role's access to a subscription; without any role left, all roles may use it again.",
+            "Revoke a role's access to a subscription; without roles, all may use it.",
         ),
         "get-allowed-clusters": Row(
             "pulsar_admin.commands.namespaces:allowed_clusters",
@@ -517,7 +519,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "get-anti-affinity-group": Row(
             "pulsar_admin.commands.namespaces:anti_affinity",
-            "Show the anti-affinity group of a namespace, an empty line if it has none.",
+            "Show a namespace's anti-affinity group; an empty line if not set.",
         ),
         "set-anti-affinity-group": Row(
             "pulsar_admin.commands.namespaces:set_anti_affinity",
@@ -551,9 +553,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
     "tenants": {
         "list": Row("pulsar_admin.commands.tenants:list_all", "List the tenants."),
         "get": Row("pulsar_admin.commands.tenants:get", "Show the roles and clusters of a tenant."),
-        "create": Row(
-            "pulsar_admin.commands.tenants:create", "Create a tenant; without clusters it may use all of them."
-        ),
+        "create": Row("pulsar_admin.commands.tenants:create", "Create a tenant; without clusters it may use all."),
         "update": Row(
             "pulsar_admin.commands.tenants:update",
             "Change the roles or the clusters of a tenant; options that are not given are kept.",
@@ -576,7 +576,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Delete a cluster; tenants and namespaces may still name it.",
         ),
         "get-peer-clusters": Row(
-            "pulsar_admin.commands.clusters:get_peers", "Show the peers of a cluster, null where it has none."
+            "pulsar_admin.commands.clusters:get_peers", "Show a cluster's peers; null if it has none."
         ),
         "update-peer-clusters": Row("pulsar_admin.commands.clusters:update_peers", "Set the peers of a cluster."),
         "get-cluster-migration": Row(
@@ -709,7 +709,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
     "ns-isolation-policy": {
         "list": Row("pulsar_admin.commands.isolation:list_all", "List the isolation policies of a cluster."),
         "get": Row("pulsar_admin.commands.isolation:get", "Show an isolation policy."),
-        "broker": Row("pulsar_admin.commands.isolation:broker", "Show what isolation policies say of a broker."),
+        "broker": Row("pulsar_admin.commands.isolation:broker", "Show the isolation policies that apply to a broker."),
         "set": Row("pulsar_admin.commands.isolation:set_policy", "Let only some brokers serve some namespaces."),
         "delete": Row("pulsar_admin.commands.isolation:delete", "Delete an isolation policy."),
     },
@@ -738,7 +738,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "verify": Row(
             "pulsar_admin.commands.compaction.checking:verify",
-            "Check compacted ledgers against the topic they were made from.",
+            "Check compacted ledgers against their topic's messages.",
         ),
         "attach": Row(
             "pulsar_admin.commands.compaction.changing:attach",
@@ -752,7 +752,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
     "delayed": {
         "build": Row(
             "pulsar_admin.commands.delayed:build",
-            "Build the index of delayed messages, or bring it up to date.",
+            "Build or update the index of delayed messages.",
         ),
         "due": Row(
             "pulsar_admin.commands.delayed:due",
@@ -778,7 +778,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "stats": Row("pulsar_admin.commands.nacks:stats", "Count the negative acks kept for each subscription."),
         "plan": Row(
             "pulsar_admin.commands.nacks:plan",
-            "Show what negative acks cost at every precision, before one is set as negativeAckPrecisionBitCnt.",
+            "Show what negative acks cost at every precision, before you set negativeAckPrecisionBitCnt.",
         ),
     },
     "ledgers": {
@@ -795,7 +795,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "missing": Row(
             "pulsar_admin.commands.ledgers:missing",
-            "List what is lost: referenced ledgers that do not exist, and entries that are in no file.",
+            "List losses: referenced ledgers that do not exist, and entries that no file has.",
         ),
         "underreplicated": Row(
             "pulsar_admin.commands.ledgers:underreplicated",

@@ -103,7 +103,7 @@ def raise_write_error(error: OSError, path: Path) -> NoReturn:
         ) from error
     if isinstance(error, NotRegular):
         raise NotWritable(
-            f"cannot write {path}: {error.strerror}", hint="move what is there out of the way", **facts
+            f"cannot write {path}: {error.strerror}", hint="move the existing files away", **facts
         ) from error
     if error.errno in _DENIED:
         raise NotWritable(
@@ -407,7 +407,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def _busy(path: Path) -> StoreBusy:
-    return StoreBusy(f"another process is writing {path}", hint="wait for it, or name another one")
+    return StoreBusy(f"another process is writing {path}", hint="wait until it ends, or name another file")
 
 
 def rename(source: Path, target: Path) -> None:
@@ -496,7 +496,7 @@ def check_copyable(source: Path) -> None:
     for entry in _entries(source):
         if entry.is_symlink():
             raise Refused(
-                f"{entry} is a symbolic link, to {os.readlink(entry)}: it may lead out of what is copied, or round in a circle",
+                f"{entry} is a symbolic link, to {os.readlink(entry)}: it may lead outside the copied directory, or in a circle",
                 hint="put what it points at in its place and import that; or write with --in-place",
                 path=str(entry),
             )

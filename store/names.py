@@ -326,7 +326,7 @@ def parse_topic(text: str) -> TopicName:
         domain, rest = text.split("://", 1)
         if domain == "non-persistent":
             raise InvalidValue(
-                f"{text} is non-persistent: nothing of it is on disk", hint="name a persistent topic", value=text
+                f"{text} is non-persistent: it has no data on disk", hint="name a persistent topic", value=text
             )
         if domain != "persistent":
             raise InvalidValue(f"invalid topic domain {domain!r} in {text!r}", hint="write persistent://t/ns/topic")

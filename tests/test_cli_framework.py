@@ -650,7 +650,7 @@ def test_a_lock_that_is_a_directory_is_named(cli: Cli, demo_copy: Path) -> None:
     lock.mkdir()
     result = cli("--store", lock.parent, "topics", "skip", "public/default/plain", "-s", "half", "-n", "1")
     assert result.exit_code == 3
-    assert "lock: it is a directory, not a regular file\nhint: move what is there out of the way" in result.stderr
+    assert "lock: it is a directory, not a regular file\nhint: move the existing files away" in result.stderr
     lock.rmdir()
 
 

@@ -351,7 +351,7 @@ def test_a_cursor_whose_ledger_is_not_seen_is_not_called_lost(tmp_path: Path, cl
     first = next(reason for reason in why["reasons"] if "cursorLedger" in reason["evidence"])
     assert (first["code"], first["evidence"]["bookies"]) == ("not-imported", ["bk0test", "bk1test", "bk2test"])
     moved = cli(*run, "topics", "reset-cursor", *words, "-m", "earliest", "--dry-run")
-    assert "where workers stands is not known" in moved.stdout + moved.stderr
+    assert "the position of workers is not known" in moved.stdout + moved.stderr
     key = cli(*run, "compaction", "explain", "acme/orders/compacted", "--key", "k0003")
     assert (key.exit_code, "no message has the key" in key.stderr) == (1, False)
 

@@ -232,7 +232,7 @@ def test_damaged_lists_of_files(name: str, tmp_path: Path, cli: Cli) -> None:
         damaged[random_.randrange(len(data))] ^= 1 << random_.randrange(8)
         (source / "metadata" / name).write_bytes(damaged)
         answer = cli("--store", tmp_path / f"s{number}", "store", "import", "standalone", source, "-o", "json")
-        if answer.exit_code == 0:  # read whole again from its write-ahead logs
+        if answer.exit_code == 0:  # rebuilt from its write-ahead logs
             assert answer.json["nodes"] == 245
         elif answer.exit_code == 1:
             assert answer.json["nodes"] <= 245

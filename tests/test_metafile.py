@@ -391,7 +391,7 @@ def test_a_back_up_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
             (path / "backups" / bad / "commit.json").unlink()
         else:
             (path / "backups" / bad / "commit.json").write_bytes(data)
-    assert "changes made in it are nowhere else" in keep_hint(path)
+    assert "its changes exist nowhere else" in keep_hint(path)
 
 
 def test_a_rebuild_backs_up(tmp_path: Path, cli: Cli) -> None:

@@ -123,7 +123,7 @@ def test_of_policies_that_cannot_be_read_retention_is_unknown(tmp_path: Path, cl
     assert held["damaged"].keys() == {"retention-unknown", "open-ledger"}
     assert held["damaged"]["retention-unknown"] == held["readable"]["retention"]
     text = " ".join(cli("--store", damaged, "overview").stdout.split())
-    assert "retention that is not known (policies cannot be read)" in text
+    assert "unknown retention (unreadable policies)" in text
     assert "unknown retention, 2 ledgers" in text
     assert 'kept_bytes{reason="retention-unknown"}' in cli("--store", damaged, "metrics").stdout
 
@@ -202,7 +202,7 @@ def test_alone_without_a_store_it_says_how_to_make_one(
     monkeypatch.chdir(tmp_path)
     found = cli()
     assert (found.exit_code, found.stdout) == (2, "")
-    assert found.stderr.startswith("No store here. Make one")
+    assert found.stderr.startswith("No store here. Create one")
     assert "Usage: pulsar-admin" in found.stderr
     named = cli("--store", tmp_path / "absent")
     assert named.exit_code == 5

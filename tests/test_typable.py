@@ -258,7 +258,7 @@ def test_a_store_behind_a_link(store: Path, tmp_path: Path, cli: Cli, monkeypatc
     monkeypatch.chdir(tmp_path)
     for given, shown in (("link/../s", store), ("newest", tmp_path / "newest"), ("far/../newest", tmp_path / "newest")):
         hint = cli("--store", given, "topics", "stats", "a/b/c", "-o", "json").error["hint"]
-        assert hint == f"list what is there with: pulsar-admin --store {shell_word(shown)} topics list a/b"
+        assert hint == f"list the existing ones with: pulsar-admin --store {shell_word(shown)} topics list a/b"
 
 
 def test_a_working_directory_that_is_gone(

@@ -118,7 +118,7 @@ def upgrade(app: App, selection: TopicSelection) -> None:
     changes=True,
     examples=[],
     elsewhere=["pulsar-admin compaction attach acme/orders/compacted 91 --dry-run"],
-    output="The change: where the __compaction cursor stands and which compacted ledger it names, before and after.",
+    output="The change: the position of the __compaction cursor and its compacted ledger, before and after.",
     errors=[TopicNotFound, LedgerNotFound, MetadataCorrupt, EntryCorrupt, Refused, StalePlan],
 )
 @click.argument("topic", type=TOPIC)

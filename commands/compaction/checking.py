@@ -48,7 +48,7 @@ _COLUMNS = (
 @topics_argument
 @pass_app
 def verify(app: App, selection: TopicSelection) -> Result:
-    """Check compacted ledgers against the topic they were made from.
+    """Check compacted ledgers against their topic's messages.
 
     The latest value of every key must be present with the same bytes, nothing that was replaced or deleted may be,
     entries must be in order, and batch indexes must ascend and be in range. Trimmed parts of the topic cannot be
@@ -129,9 +129,9 @@ _MESSAGE_COLUMNS = (
         "pulsar-admin compaction explain acme/orders/compacted --key k0003",
         "pulsar-admin compaction explain acme/orders/compacted-last-null --key k0000 -o json",
     ],
-    output="One row per message of the key, in order: COMPACTED says whether the compacted ledger holds it, WHY by which rule. "
-    "`fate` is that of compaction so far, `next` what compacting now would make of it. Exit code 1 where the ledger does not "
-    "hold what it should.",
+    output="One row per message of the key, in order: COMPACTED says whether the compacted ledger holds it, WHY by "
+    "which rule. `fate` is its fate in compaction so far, `next` its fate if the topic is compacted now. Exit code 1 "
+    "if the ledger lacks a message that it should hold.",
     errors=[TopicNotFound, NothingMatches, MetadataCorrupt, EntryCorrupt],
 )
 @topics_argument

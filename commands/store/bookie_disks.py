@@ -44,8 +44,8 @@ if TYPE_CHECKING:
         "pulsar-admin store salvage bk1:3181=/data/ledgers0,/data/ledgers1,/data/journal --dry-run",
         "pulsar-admin store salvage --bookie-conf bookkeeper.conf --yes",
     ],
-    output="By ledger directory what its logs hold and what its index says; journals that are cut; what is kept. Exit code 0 also when"
-    " nothing is wrong.",
+    output="Per ledger directory: the entries in its logs and in its index, journals that are cut, and what is kept. "
+    "Exit code 0 also when nothing is wrong.",
     errors=[InvalidValue, Refused, SourceNotFound, SourceBusy, StalePlan, Unsupported, NotWritable],
 )
 @click.argument("bookie", nargs=-1, metavar="[[ID=]DIR[,DIR]]")
@@ -112,7 +112,7 @@ def _directory_lines(row: dict[str, Any]) -> Iterator[str]:  # Any: JSON
 
 
 def _database_line(name: str, found: list[str], row: dict[str, Any]) -> str:  # Any: JSON
-    end = "made again" if name in row["written"] else "as it should be"
+    end = "rebuilt" if name in row["written"] else "as it should be"
     return f"  {name + ':':<11}{', '.join(filter(None, found))}: {end}"
 
 
@@ -142,8 +142,8 @@ _LOGS = (
         "pulsar-admin store reclaim --bookie-conf bookkeeper.conf --zookeeper zk1:2181 --dry-run",
         "pulsar-admin store reclaim /disks/bk1/ledgers0,/disks/bk1/journal0 --scratch /mnt/other --yes",
     ],
-    output="With --dry-run each entry log: what of it lives, what is done with it, what that frees. Else what was freed, how many entries "
-    "moved, which logs were passed over or left; exit code 1 when there are any.",
+    output="With --dry-run each entry log: its live bytes, the action, and the bytes that it frees. Otherwise the "
+    "freed bytes, the number of entries moved, and the logs that were skipped or left; exit code 1 when there are any.",
     errors=[
         InvalidValue,
         Refused,

@@ -95,7 +95,7 @@ def _files_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: 
             "fetch_to",
             type=_PATH,
             metavar="DIR",
-            help="Where files of a --bookie in an object store (s3://…) or a tar archive are brought and kept.",
+            help="Where files of a --bookie in an object store (s3://…) or a tar archive are stored.",
         ),
         conf_options,
     ):
@@ -168,7 +168,7 @@ def cluster(
     command runs again.
 
     A cluster below a path of ZooKeeper (`metadataPrefix` in Helm, zk:2181/pulsar) is found. If there are several,
-    --chroot names one; a --bookie-conf names its cluster, too.
+    --chroot names one; a --bookie-conf also names its cluster.
     """
     from pulsar_admin.api.session import wanted_of
     from pulsar_admin.api.transfers import layout_of
@@ -311,8 +311,8 @@ def add_offload(app: App, place: str) -> None:
     """Add ledgers that were offloaded to tiered storage to the store.
 
     Reads the ledgers that topics name and the store lacks: objects of the jcloud offloader (a directory of them, or the
-    URL of a bucket and prefix), and MapFiles of the file system offloader. All of their entries are copied into the
-    store, or none.
+    URL of a bucket and prefix), and MapFiles of the file system offloader. Their entries are copied into the
+    store, all or none.
     """
     result = app.session.api.add_offload(place, dry_run=app.settings.dry_run)
     app.problems(len(result.absent))

@@ -108,7 +108,7 @@ def zookeeper(app: App, ensemble: str, zookeeper_client: Path | None, jute_maxbu
     no_plan="an export is not kept as a plan",
     examples=["pulsar-admin store export zookeeper-snapshot zookeeper --dry-run"],
     elsewhere=["pulsar-admin store export zookeeper-snapshot /restored/zookeeper"],
-    output="The snapshot's file, its zxid, how many nodes it has, and which of them were changed here.",
+    output="The snapshot's file, its zxid, its number of nodes, and the nodes that were changed here.",
     errors=[AlreadyExists, Refused, MetadataCorrupt, Unsupported],
 )
 @click.argument("directory", type=click.Path(path_type=Path))
@@ -187,7 +187,7 @@ def bundle(app: App, file: Path, names_file: Path | None) -> None:
 @click.argument("file", type=_PATH)
 @pass_app
 def import_bundle(app: App, file: Path) -> None:
-    """Make a store of the incident bundle FILE.
+    """Create a store from the incident bundle FILE.
 
     It answers every question that needs only metadata and the index. Entries cannot be read: their files are empty,
     with the original sizes.

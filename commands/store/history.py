@@ -100,7 +100,7 @@ def _total(row: dict[str, Any], key: str) -> int | None:  # Any: JSON
     changes=True,
     examples=[],
     elsewhere=["pulsar-admin store undo 17", "pulsar-admin store undo 17 --dry-run"],
-    output="The change that undoes: what was there before it and what is there now. It can be undone itself.",
+    output="The undoing change: the state before and after it. It can itself be undone.",
     errors=[ChangeNotFound, UndoConflict, StalePlan, StoreBusy],
 )
 @click.argument("change", type=whole(1))

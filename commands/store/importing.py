@@ -218,7 +218,7 @@ def render_refresh(result: object) -> str:
         for path, count in value["lost"].items()
     ]
     lines += [
-        f"{'gone':<10}{path}: {counted(count, 'entry is', 'entries are')} in other files, too"
+        f"{'gone':<10}{path}: {counted(count, 'entry is', 'entries are')} also in other files"
         for path, count in value["elsewhere"].items()
     ]
     if value.get("dryRun"):
@@ -257,7 +257,7 @@ def index(app: App, rebuild: bool, no_checksums: bool) -> None:
 
 
 def _render_index(result: RebuildResult) -> str:
-    index = "as the files have it" if not result.changed_rows else "made again" if not result.dry_run else "differs"
+    index = "as the files have it" if not result.changed_rows else "rebuilt" if not result.dry_run else "differs"
     rows = [
         ("store", result.store),
         ("files", f"{result.files:,} ({result.bytes:,} bytes)"),

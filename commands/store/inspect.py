@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @command(
     "info",
     examples=["pulsar-admin store info", "pulsar-admin store info -o json"],
-    output="Sources, what is in the store in numbers, and every file of entries with its state.",
+    output="Sources, the numbers of topics, ledgers and entries, and every file of entries with its state.",
     errors=[StoreNotFound],
 )
 @pass_app
@@ -205,7 +205,7 @@ def _node_row(name: str, node: Node | None, has_children: bool) -> dict[str, Any
         "pulsar-admin store cat /admin/policies/public/default --hex",
     ],
     elsewhere=["pulsar-admin store cat /admin/policies/public/default --raw > policies.json"],
-    output="The node's stat and its decoded value; of a cursor also where it really stands. --raw: the exact bytes.",
+    output="The node's stat and its decoded value; for a cursor also its real position. --raw: the exact bytes.",
     errors=[PathNotFound, MetadataCorrupt],
 )
 @click.argument("path")

@@ -42,7 +42,7 @@ _PLACES = (
         "places",
         multiple=True,
         metavar="DIR[,LOGDIR]",
-        help="Files of another server, or a copy of them: dataDir[,dataLogDir]; repeatable.",
+        help="Files of another server, or a copy: dataDir[,dataLogDir]; repeatable.",
     ),
     click.option("--chroot", metavar="/PATH", help="The cluster's root in ZooKeeper, if there are several clusters."),
 )
@@ -63,12 +63,12 @@ def zookeeper_options(function: Callable[..., Any]) -> Callable[..., Any]:  # An
         "pulsar-admin store history --zookeeper /copy/zk1 --zookeeper /copy/zk2 -o jsonl",
         "pulsar-admin store history /admin/policies/public/default -o json",
     ],
-    output="A row a change, oldest first: when, zxid, who, of what, what; JSON: also session, path, version, old and new value. What"
-    " is missing in the logs is a row, too, and makes the exit code 1.",
+    output="One row per change, oldest first: time, zxid, who, object, change; JSON: also session, path, version, old "
+    "and new value. A gap in the logs is a row as well, and makes the exit code 1.",
     errors=[SourceNotFound, Refused, MetadataCorrupt, InvalidValue],
 )
 @click.argument("what", metavar="[PATH|TOPIC|TENANT/NAMESPACE|LEDGER]", required=False)
-@click.option("--since", type=MOMENT, help="Leave out what is older than a time, or than a transaction such as 0x4a1.")
+@click.option("--since", type=MOMENT, help="Omit changes older than a time, or than a transaction such as 0x4a1.")
 @click.option("--until", type=MOMENT, help="Leave out newer changes.")
 @click.option("--all", "passing", is_flag=True, help="Also load reports, bundle ownership and numbers handed out.")
 @zookeeper_options
@@ -85,7 +85,7 @@ def history(
     """Show who changed what in the cluster's metadata, and when, from ZooKeeper's transaction logs and snapshots.
 
     For a topic: its list of ledgers, subscriptions, partitions, schemas and ledgers; for a path: everything below it.
-    The files are those that the store was imported from and those of --zookeeper, where one server may have what
+    The files are those that the store was imported from and those of --zookeeper, as one server may have what
     another lost; with --zookeeper no store is needed. WHO is the broker or bookie that registered in the session of the
     change, otherwise the session id. Times are those of the ZooKeeper leader.
     """
@@ -178,8 +178,8 @@ _DIFF_COLUMNS = (
         "pulsar-admin store diff --from 2024-05-01T09:00:00Z --to 2024-05-01T10:00:00Z",
         "pulsar-admin store diff --from 0x4a1 --zookeeper /copy/zk1 -o json",
     ],
-    output="A row for each tenant, namespace and topic that is another, created or deleted: what, in words, and how its subscriptions"
-    " moved; nodes that belong to none by their path. JSON: also the old and the new value of each node.",
+    output="One row per tenant, namespace or topic that was changed, created or deleted: the change in words, and how "
+    "its subscriptions moved; other nodes by their path. JSON: also the old and the new value of each node.",
     errors=[StoreNotFound, SourceNotFound, Refused, NothingMatches, MetadataCorrupt, InvalidValue],
 )
 @click.argument("stores", metavar="[STORE OTHER]", nargs=-1, type=click.Path(path_type=Path))

@@ -231,7 +231,7 @@ def _broker_lines(found: BrokerForecast) -> list[str]:
         lines.append(f"  {text}: {sums if part.topics else 'nothing'}")
     if found.unread_cursors:
         lines.append(
-            f"  {counted(found.unread_cursors, 'cursor')} taken to stand where their metadata says: their ledgers were not read"
+            f"  {counted(found.unread_cursors, 'cursor')} assumed to be at the position in their metadata: their ledgers were not read"
         )
     for row in found.rows[:_TOPICS_SHOWN]:
         what = (
@@ -271,7 +271,7 @@ _LEVELS = ("A", "B", "C")
     "--names",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Names for what level C finds: FILE is written if it does not exist, otherwise read.",
+    help="Names for the topics that level C finds: FILE is written if it does not exist, otherwise read.",
 )
 @accept_option
 @pass_app

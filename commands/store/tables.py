@@ -111,7 +111,7 @@ def _check(given: Mapping[str, Any], *, messages: bool, iceberg: bool) -> None: 
     "tables",
     examples=[],
     elsewhere=["pulsar-admin --store eu-1 store import tables s3://fleet/tables --cluster eu-1"],
-    output="What was loaded: nodes, ledgers, entries, and the files that entries lie in.",
+    output="What was loaded: nodes, ledgers, entries, and the files that hold the entries.",
     errors=[
         SourceNotFound,
         NotFound,
@@ -128,10 +128,10 @@ def _check(given: Mapping[str, Any], *, messages: bool, iceberg: bool) -> None: 
 @click.option("--cluster", metavar="NAME", help="The cluster whose tables to load, if there are several.")
 @pass_app
 def import_tables(app: App, place: str, cluster: str | None) -> None:
-    """Make a store of the tables that `store export tables` wrote.
+    """Create a store from the tables that `store export tables` wrote.
 
-    It needs the tables nodes, rows, bodies and entries, of one export: what the exported store knew is in them, its
-    changes and their undo, too. Messages are read from the logs, where they lay when the tables were exported.
+    It needs the tables nodes, rows, bodies and entries of one export: they contain what the exported store knew,
+    including its changes and their undo. Messages are read from the entry logs, where these were at the export.
     """
     from pulsar_admin.api.transfers import load_tables
 

@@ -63,7 +63,7 @@ _BY_DISK = (
 @click.option("--why", is_flag=True, help="Why the bytes stay: totals by reason, and what holds how much.")
 @pass_app
 def usage(app: App, by: str, why: bool) -> Result:
-    """Show what uses the disk, what is dead, and what garbage collection would free.
+    """Show what uses the disk, how much is dead, and how much garbage collection would free.
 
     Records are dead if their ledgers were deleted. A bookie deletes an entry log only when all of it is
     dead: `--by log` lists the topics that retain each log. Files that a stopped compaction of entry logs left beside

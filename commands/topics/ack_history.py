@@ -30,7 +30,7 @@ _COLUMNS = (
     Column("NOT AFTER", "notAfterTime", "time"),
     Column("MARK-DELETE", lambda row: row.get("problem") or row["markDeletePosition"]),
     Column("BACKLOG", "backlogEntries", "number"),
-    Column("HOLES", "totalNonContiguousDeletedMessagesRange", "number", drop=3),
+    Column("ACKED RANGES", "totalNonContiguousDeletedMessagesRange", "number", drop=3),
     Column("GAPS", "gaps", "number"),
     Column("ACKNOWLEDGED", "acknowledged", "number", drop=2),
     Column("REOPENED", "reopened", "number", drop=1),
@@ -52,7 +52,7 @@ class HistoryOptions(Struct, frozen=True):
         "pulsar-admin topics subscription-history public/default/plain -s half -o json",
         "pulsar-admin topics subscription-history public/default/plain -s half --plot",
     ],
-    output="A row a state, the oldest first, with the times between which it was written; as json with all of its ranges.",
+    output="One row per state, oldest first, with the times between which it was written; as json with all its ranges.",
     errors=[TopicNotFound, SubscriptionNotFound, SourceNotFound, MissingComponent],
 )
 @topics_argument
@@ -110,7 +110,7 @@ def _plot(rows: Sequence[Json]) -> str:
 
     shown = [row for row in rows if "gaps" in row]
     if not shown:
-        return "No state is left."
+        return "No state exists."
     labels = [row["state"] if row["notBeforeTime"] is None else time_text(row["notBeforeTime"])[5:19] for row in shown]
     series = {"backlog": [row["backlogEntries"] for row in shown], "gaps": [row["gaps"] for row in shown]}
     return line_chart(Chart("entries left, by state (times: not before)", labels, series, "entries"))

@@ -75,7 +75,7 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> Result:
 
     If the broker stamped an entry, its publish time is compared with that stamp. Otherwise an entry is future-dated
     when its publish time is later than that of entries after it (or than now), and late when it is earlier than that of
-    entries before it: the fewest entries that have to be left out for time to run forward. An inversion is an entry
+    entries before it: the fewest entries that must be ignored for time to run forward. An inversion is an entry
     whose time is earlier than that of the entry before it, by publish time unless --clock broker is given.
     """
     clock: Literal["broker", "publish"] = "broker" if check_clock(app.settings.clock) == "broker" else "publish"

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.plan import Plan
 
 
-_MOVED = "The change: position before and after, what is skipped, what a broker may then delete, and its undo command."
+_MOVED = "The change: position before and after, the skipped messages, the ledgers that a broker may then delete, and its undo command."
 _FORCE = click.option("--force", is_flag=True, help="Also move the cursors of compaction and deduplication.")
 
 
@@ -110,7 +110,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
         "pulsar-admin topics create-subscription public/default/plain -s audit -m earliest",
         "pulsar-admin topics create-subscription acme/orders/parts -s audit -p owner=billing --dry-run",
     ],
-    output="The change: where it stands, its backlog, and the undo command.",
+    output="The change: its position, its backlog, and the undo command.",
     errors=[TopicNotFound, LedgerNotFound, EntryNotFound, AlreadyExists, Refused, StalePlan],
 )
 @topics_argument
@@ -140,7 +140,7 @@ def create_subscription(
     changes=True,
     mirrors=True,
     examples=["pulsar-admin topics unsubscribe public/default/plain -s never"],
-    output="The change: where it stood, its backlog, what a broker may then delete, and the undo command.",
+    output="The change: its position, its backlog, the ledgers that a broker may then delete, and the undo command.",
     errors=[TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
 )
 @topics_argument
@@ -175,7 +175,7 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
         "pulsar-admin topics reset-cursor --all-topics -s reset-me -t 2026-11-20T00:00:00Z",
     ],
     elsewhere=["pulsar-admin topics reset-cursor --from-file changes.jsonl"],
-    output="The change: position before and after, what is replayed and what is skipped, and its undo command.",
+    output="The change: position before and after, the replayed and the skipped messages, and its undo command.",
     errors=[TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, NothingMatches, Refused, StalePlan],
 )
 @topics_or_file
@@ -183,7 +183,7 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
 @click.option("-t", "--time", type=TIME_OR_AGO, help="To this time: an age (3h), or a point in time.")
 @click.option("-m", "--messageId", "to", type=POSITION, help="To this position, earliest or latest.")
 @click.option("--shift-by", type=INTEGER, metavar="±N", help="N entries forward, or backward if negative.")
-@click.option("--to-subscription", "like", metavar="OTHER", help="To where OTHER stands, with its acknowledgements.")
+@click.option("--to-subscription", "like", metavar="OTHER", help="To the position of OTHER, with its acknowledgements.")
 @click.option(
     "--as-of", metavar="TIME|STATE", help="To its position at that time, or in STATE of subscription-history."
 )
@@ -193,7 +193,7 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
     metavar="[refuse|redeliver|skip]",
     default="refuse",
     show_default=True,
-    help="If --as-of may mean several states: redeliver what any of them had left, or skip what any had acknowledged.",
+    help="If --as-of may mean several states: redeliver what any of these had left, or skip what any had acknowledged.",
 )
 @zookeeper_option
 @click.option(
@@ -211,7 +211,7 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
 @click.option(
     "--force",
     is_flag=True,
-    help="Also do what is refused otherwise: move to the end, into lost entries, the broker's own cursors or (-m) a damaged one.",
+    help="Do what is otherwise refused: move to the end, into lost entries, the broker's own cursors or (-m) a damaged one.",
 )
 @pass_app
 def reset_cursor(
@@ -219,7 +219,7 @@ def reset_cursor(
 ) -> None:  # Any: of Cursors.reset
     """Move a subscription so that redelivery starts at a time or a position.
 
-    By time, this is the first entry at or after it, exactly (--clock chooses the clock); if there is none, the reset
+    By time, this is the first entry at or after it, exactly (--clock chooses the clock); if none exists, the reset
     would skip everything and is refused. Individual acknowledgements are cleared. Several topics, all partitions, or
     the rows of a file are one change: all or nothing.
     """
@@ -249,7 +249,7 @@ def _choose_place(app: App, options: Options) -> None:
         )
     if options["to"] is not None and options["time"] is not None:
         options["time"] = None
-        app.warn("--time is left out where --messageId is given, as in pulsar-admin")
+        app.warn("--time is ignored if --messageId is given, as in pulsar-admin")
 
 
 def _plan_rows(app: App, path: Path, subscription: str | None, options: Options, places: list[str]) -> Plan:
@@ -266,7 +266,7 @@ _TIME = click.option(
     "--expireTime",
     "before",
     type=TIME_OR_AGO,
-    help="Expire what is older than this: an age (3h), or a point in time.",
+    help="Expire messages older than this: an age (3h), or a point in time.",
 )
 _RULE = click.option(
     "--rule",
@@ -305,9 +305,10 @@ COLUMNS = (
     Column("MARK-DELETE", "markDeletePosition", drop=3),
 )
 _OUTPUT = (
-    "The change: position before and after, what goes by ledger, which ledgers a broker may then delete and which cursor keeps "
-    "the rest, what it would have done itself where that differs, what is dated in the future, which delayed messages go before "
-    "they are due, and the undo command. With --forecast one row an interval: the first is overdue already, the last is left after it."
+    "The change: position before and after, the expired messages per ledger, the ledgers that a broker may then "
+    "delete and the cursor that keeps the rest, what a broker would have done if that differs, messages dated in the "
+    "future, delayed messages that expire before they are due, and the undo command. With --forecast one row per "
+    "interval: the first is already overdue, the last is what remains."
 )
 _ERRORS = [TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, NothingMatches, Refused, StalePlan]
 

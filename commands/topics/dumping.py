@@ -60,7 +60,7 @@ class DumpRequest(Struct, frozen=True):
         "pulsar-admin topics dump public/default/batched --level entries --from 8:0 --to 8:3 | gzip > entries.jsonl.gz",
     ],
     output="JSON lines, one a message or an entry; with --directory a report, and files in topic=…/day=…/part-N. Entries that "
-    "cannot be read are passed over, named on stderr and make the exit code 1.",
+    "cannot be read are skipped, named on stderr and make the exit code 1.",
     errors=[TopicNotFound, InvalidValue, AlreadyExists, DiskFull],
     uses=["clock", "dry_run", "spark"],
 )
@@ -186,8 +186,8 @@ def _render(done: Any) -> str:  # Any: DumpReport, without its import
         "pulsar-admin topics copy public/default/orders --from yesterday-store --dry-run",
         "pulsar-admin topics copy public/default/orders --from yesterday-store --to public/default/orders-yesterday",
     ],
-    output="The change: each topic with its ledgers and entries, each subscription where it stands, what is not copied, and the undo "
-    "command.",
+    output="The change: each topic with its ledgers and entries, each subscription with its position, what is not "
+    "copied, and the undo command.",
     errors=[TopicNotFound, NotFound, AlreadyExists, InvalidValue, Corrupt, Refused, DiskFull],
 )
 @click.argument("topics", type=TOPIC, nargs=-1, required=True)

@@ -57,8 +57,8 @@ COLUMNS = (
     type=click.Choice([FIRST, BEFORE, BROKER]),
     default=FIRST,
     show_default=True,
-    help="first-at-or-after: exact. all-before: the last entry before it, with nothing younger in front. "
-    "broker: what a live broker would answer, by its own clock.",
+    help="first-at-or-after: exact. all-before: the last entry before the time that has no newer entry before it. "
+    "broker: the answer of a live broker, by its own clock.",
 )
 @BROKER_VERSION
 @click.option("--batch-index", is_flag=True, help="Name the message in its batch, not only the entry.")
@@ -124,7 +124,7 @@ def _tell(app: App, found: FoundEntry) -> None:
     """Say on stderr what the answer does not: what was scanned for it, and why there is none."""
     name = found.topic
     if found.forgotten is not None:
-        app.warn(f"{name}: a broker that loads it forgets ledger {found.forgotten}: BookKeeper has no metadata of it")
+        app.warn(f"{name}: a broker that loads it drops ledger {found.forgotten}: BookKeeper has no metadata for it")
     if found.scanned is not None:
         scanned = f"{counted(found.scanned.files, 'file')}, {counted(found.scanned.bytes, 'byte')}"
         app.warn(f"scanned {scanned}: {counted(found.scanned.entries, 'entry')} of these ledgers found")

@@ -95,7 +95,7 @@ def create_missed(app: App, topic: TopicName) -> None:
     helps={
         "partitions": "How many partitions it is to have; never fewer than now.",
         "update_local_only": "Accepted and ignored: a store is of one cluster.",
-        "force": "Accepted and ignored: partitions that are there already are kept in any case.",
+        "force": "Accepted and ignored: existing partitions are always kept.",
     },
 )
 def update_partitioned(app: App, topic: TopicName, partitions: int, update_local_only: bool, force: bool) -> None:
@@ -275,9 +275,9 @@ _GONE = (
         "pulsar-admin topics undelete public/default/orders --dry-run",
         "pulsar-admin topics undelete --namespace acme/orders --in-place --zookeeper /copy/zk2",
     ],
-    output="The change: each topic with its ledgers, entries and what is lost of them range by range, and where each subscription stands. "
-    "Without topics, one row per topic: when it was deleted (- for one that is there), the ledgers that it no longer lists, and how "
-    "many of them, with how many entries, are here.",
+    output="The change: each topic with its ledgers, its entries and the lost ranges, and the position of each "
+    "subscription. Without topics, one row per topic: when it was deleted (- if it exists), the ledgers that it no "
+    "longer lists, and how many of these, with how many entries, are still on disk.",
     errors=[TopicNotFound, NamespaceNotFound, AlreadyExists, Refused, SourceNotFound, InvalidValue, StalePlan],
 )
 @click.argument("topics", type=TOPIC, nargs=-1)
@@ -286,7 +286,7 @@ _GONE = (
     "namespaces",
     type=NAMESPACE,
     multiple=True,
-    help="Every deleted topic of it, its policies and its tenant; repeatable.",
+    help="Every deleted topic of this namespace, its policies and its tenant; repeatable.",
 )
 @_TO
 @click.option("--in-place", is_flag=True, help="Restore under the original name; existing data is kept.")
@@ -340,7 +340,7 @@ def undelete(
         "pulsar-admin topics restore public/default/orders --at 2026-11-21T09:30:00Z --dry-run",
         "pulsar-admin topics restore public/default/orders --at now-2h --in-place",
     ],
-    output="The change: the topic with its ledgers and entries of then, and where each subscription stood.",
+    output="The change: the topic with its ledgers and entries of that time, and the position of each subscription.",
     errors=[TopicNotFound, NamespaceNotFound, AlreadyExists, Refused, SourceNotFound, InvalidValue, StalePlan],
 )
 @click.argument("topic", type=TOPIC)
@@ -360,7 +360,7 @@ def restore(
 
     Taken from ZooKeeper's snapshots and transaction logs, and for subscriptions also from their cursor ledgers: if
     several states may have been in force, consumers get what any of them had left, so that nothing is lost. The
-    result is TOPIC-restored, which ends with the last entry of that time; ledgers that a topic still references are
+    result, TOPIC-restored, ends with the last entry of that time; ledgers that a topic still references are
     copied. --in-place restores trimmed ledgers and sets the subscriptions; newer data is kept.
     """
     back = options | {"to": to and str(to), "zookeeper": directories}

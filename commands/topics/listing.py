@@ -210,8 +210,8 @@ def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> N
         "pulsar-admin topics describe public/default/plain",
         "pulsar-admin topics describe acme/orders/compacted --quick -o json",
     ],
-    output="Size and times, the policies that are set and where, schema, compaction, a line a subscription, a line a ledger. "
-    "Columns that say nothing are left out; -o json has everything.",
+    output="Size and times, the policies that are set and where, schema, compaction, a line per subscription and per "
+    "ledger. Empty columns are omitted; -o json has everything.",
     errors=[TopicNotFound, MetadataCorrupt],
     uses=["now", "spark"],
 )
@@ -223,7 +223,7 @@ def describe(app: App, selection: TopicSelection, quick: bool) -> Result:
 
     The age of a backlog is that of its first unacknowledged entry, by publish time. ACK HOLES are gaps before entries
     that were acknowledged individually; ACKED BEYOND counts those entries. DELAYED entries wait for their time if
-    delayed delivery is enabled: their headers are read. Policies that are not set are left out: a store does not
+    delayed delivery is enabled: their headers are read. Policies that are not set are omitted: a store does not
     contain a broker's defaults.
     """
     with app.session.reader() as reader:

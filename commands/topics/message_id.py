@@ -73,8 +73,8 @@ COLUMNS = (
         "pulsar-admin topics find-by-index public/default/batched --index 59",
         "pulsar-admin topics find-by-index --pattern 'acme/orders/parts-*' --index 3",
     ],
-    output="One object a topic: the position (with the index in its batch) and the indexes its entry covers; null when no entry "
-    "covers the one asked for, with the next that is there.",
+    output="One object per topic: the position (with the index in its batch) and the indexes its entry covers; null "
+    "if no entry covers the given index, with the next existing one.",
     errors=[TopicNotFound, NothingMatches, InvalidValue],
     uses=["spark"],
 )

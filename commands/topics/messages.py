@@ -235,7 +235,7 @@ class PeekOptions(Struct, frozen=True):
         "pulsar-admin topics peek-messages public/default/batched -s batch-holes -n 25 -o jsonl",
     ],
     output="Messages as text with a hex dump, a line of dashes between them; as JSON with payloads in base64. "
-    "Entries that cannot be read are passed over and make the exit code 1.",
+    "Entries that cannot be read are skipped and make the exit code 1.",
     errors=[TopicNotFound, SubscriptionNotFound],
 )
 @topics_argument
@@ -259,7 +259,7 @@ class PeekOptions(Struct, frozen=True):
 def peek_messages(app: App, selection: TopicSelection, subscription: str, options: PeekOptions) -> None:
     """Show the first messages of a subscription's backlog.
 
-    Individually deleted entries are left out and batches are split; nothing is acknowledged.
+    Individually deleted entries are skipped and batches are split; nothing is acknowledged.
     """
     wanted = {"limit": options.count, "uncommitted": options.isolation != _COMMITTED, "markers": options.markers}
     query = _query(options, subscription=subscription, **wanted)
@@ -307,7 +307,7 @@ class ReadRequest(Struct, frozen=True):
         "pulsar-admin topics read public/default/avro --value -n 3",
     ],
     output="One row per message: position, times, key, producer, sequence id, properties, size and SHA-1 of the payload. Entries "
-    "that cannot be read are passed over, named on stderr and make the exit code 1; so are values that cannot be decoded.",
+    "that cannot be read are skipped, named on stderr and make the exit code 1; so are values that cannot be decoded.",
     errors=[TopicNotFound, InvalidValue],
 )
 @topics_argument
@@ -396,9 +396,9 @@ _MARK = Column("", lambda row: "" if row.context else "*")
         "pulsar-admin topics search public/default/avro --json-path '$.id>=18' -o jsonl",
         "pulsar-admin topics search public/default/batched --regex '^.{0,9}[0-9]{2}' -n 1 -C 2",
     ],
-    output="One row per message, as `topics read` shows it, in the order of the topics. With -A, -B or -C also those around it, "
-    "and a star before what was found (JSON: the others have `context`). What cannot be read, and what is encrypted "
-    "and may be what is looked for, is counted on stderr and makes the exit code 1.",
+    output="One row per message, as `topics read` shows it, in the order of the topics. With -A, -B or -C also the "
+    "messages around it, and a star before each match (JSON: the others have `context`). Messages that cannot be "
+    "read, or are encrypted and may match, are counted on stderr and make the exit code 1.",
     errors=[TopicNotFound, InvalidValue, NothingMatches],
 )
 @topics_argument
@@ -452,7 +452,7 @@ def search(app: App, selection: TopicSelection, options: SearchRequest) -> None:
                 app.emit_rows(chain(first, rows), (*beside, *columns), live=True)
     app.report(found.problems)
     if not first and app.exit_code == 0:  # else it may be in what could not be read
-        hint = "--uncommitted looks into messages of open and aborted transactions, too"
+        hint = "--uncommitted also searches messages of open and aborted transactions"
         if options.uncommitted:
             hint = "look into other topics, or at other times"
         raise NothingMatches("no message matches", hint=hint)

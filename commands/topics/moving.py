@@ -32,7 +32,7 @@ def topics_or_file(function: Function) -> Function:
 
     path = click.Path(path_type=Path, allow_dash=True)
     decorated: Any = click.option(
-        "--from-file", "from_file", type=path, metavar="FILE", help="One JSON object a change and line; - is stdin."
+        "--from-file", "from_file", type=path, metavar="FILE", help="One JSON object per line; `-` reads stdin."
     )(wrapper)
     decorated = click.option("--pattern", metavar="GLOB", help="Topics whose full name matches.")(decorated)
     decorated = click.option("--all-topics", is_flag=True, help="Every topic of the store.")(decorated)

@@ -46,7 +46,7 @@ _sizes = click.option(
     is_flag=True,
     default=True,
     flag_value=False,
-    help="Without the size of each subscription's backlog (-1): upstream's flag switches off what is on by default.",
+    help="Without the size of each subscription's backlog (-1): upstream's flag switches it off.",
 )
 _earliest = click.option(
     "-etb",
@@ -227,7 +227,7 @@ _ANALYSIS_COLUMNS = (
         "pulsar-admin topics analyze-backlog public/default/plain -s holes",
         "pulsar-admin topics analyze-backlog public/default/batched -s batch-holes -p earliest",
     ],
-    output="Entries and messages left, first and last of them, with upstream's keys. Nothing is capped: `aborted` is false.",
+    output="Entries and messages of the backlog, the first and the last, with upstream's keys. Nothing is capped: `aborted` is false.",
     errors=[TopicNotFound, SubscriptionNotFound, MetadataCorrupt],
     uses=["spark"],
 )
@@ -238,7 +238,7 @@ _ANALYSIS_COLUMNS = (
 def analyze(app: App, selection: TopicSelection, subscription: str, position: Position | None) -> Result:
     """Count a subscription's backlog.
 
-    Individually deleted entries are left out; acknowledgements inside a batch are not subtracted, as the broker does. An entry
+    Individually deleted entries are not counted; acknowledgements inside a batch are not subtracted, as the broker does. An entry
     whose bytes are lost counts as one message and makes the exit code 1.
     """
     with app.bulk():

@@ -660,7 +660,7 @@ def damaged_texts(name: TopicName, damaged: int) -> list[str]:
     """Return what to say of DAMAGED entries of the topic NAME; nothing where there are none."""
     from pulsar_admin.store.wording import counted
 
-    return [f"{name}: {counted(damaged, 'entry is', 'entries are')} damaged and left out"] if damaged else []
+    return [f"{name}: {counted(damaged, 'entry is', 'entries are')} damaged and skipped"] if damaged else []
 
 
 class Columns:

@@ -499,8 +499,8 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         ledgers = given_ledgers(ledgers)
         with self._session.read() as txn:
             self._session.partial(
-                f"{path} is gone: {counted(count, 'entry')} of it {plural(count, 'is', 'are')} not counted as missing; "
-                "see what other files have of it: pulsar-admin store refresh"
+                f"{path} is gone: {counted(count, 'entry')} of it {plural(count, 'is', 'are')} not counted as "
+                "missing; to look for copies in other files: pulsar-admin store refresh"
                 for path, count in find_gone(txn, ledgers).items()
             )
             rows = self._session.each(ledgers, lambda ledger_id: read_missing(txn, ledger_id))

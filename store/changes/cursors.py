@@ -196,8 +196,8 @@ def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
         warnings.append(unreadable_text(cursor))
     elif absent:
         warnings.append(
-            f"where {cursor.name} stands is not known: the newest of its cursor ledger {cursor.info.cursors_ledger_id} may be on "
-            f"{', '.join(absent)}, not imported"
+            f"the position of {cursor.name} is not known: the newest entries of its cursor ledger "
+            f"{cursor.info.cursors_ledger_id} may be on {', '.join(absent)}, not imported"
         )
     elif cursor.recoverable is not None:
         warnings.append(
@@ -206,8 +206,8 @@ def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
         )
     elif cursor.source is CursorSource.FALLBACK:
         warnings.append(
-            f"the cursor ledger {cursor.info.cursors_ledger_id} is gone or empty: where {cursor.name} stood is only known "
-            "from when that ledger was made"
+            f"the cursor ledger {cursor.info.cursors_ledger_id} is gone or empty: the only known position of "
+            f"{cursor.name} is the one from before that ledger was created"
         )
     if cursor.skipped_entries:
         warnings.append(f"the newest {counted(cursor.skipped_entries, 'entry')} of the cursor ledger cannot be read")
@@ -220,9 +220,7 @@ def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
 
 def unreadable_text(cursor: Cursor) -> str:
     """Return what is lost with the value of CURSOR, which is damaged."""
-    return (
-        f"the value of {cursor.name} cannot be read: where it stood, its acknowledgements and its properties are lost"
-    )
+    return f"the value of {cursor.name} cannot be read: its position, acknowledgements and properties are lost"
 
 
 def state_json(topic: Topic, state: CursorState) -> dict[str, Any]:  # Any: JSON
@@ -336,7 +334,7 @@ def check_ending(topic: TopicName, verb: str, hint: str) -> None:
     """Raise Refused where a broker does not VERB TOPIC either: a log of transactions."""
     if is_transaction_log(topic):
         raise Refused(
-            f"{topic} is a log of a broker's transactions, which no broker would {verb}: what is in it alone would be lost",
+            f"{topic} is a log of a broker's transactions, which no broker would {verb}: records that only it holds would be lost",
             hint=hint,
             topic=str(topic),
         )
@@ -376,7 +374,7 @@ def _check_move(topic: Topic, cursor: Cursor, after: CursorState, *, force: bool
         return
     if cursor.name in (PENDING_ACK_CURSOR, LOG_CURSOR) and not _passes_entries(topic, cursor.state, after):
         return
-    hint = "add --force to move it all the same, for a plan file to the command that writes it"
+    hint = "add --force to move it anyway, for a plan file to the command that writes it"
     raise Refused(
         _guard_text(cursor),
         hint=hint + ("; its properties (CompactedTopicLedger) stay" if cursor.name == COMPACTION_CURSOR else ""),
@@ -390,7 +388,7 @@ def check_removal(cursor: Cursor, *, force: bool) -> None:
     if is_guarded(cursor.topic, cursor.name) and not force:
         raise Refused(
             f"{cursor.name} of {cursor.topic} is the broker's own: {_REMOVED[cursor.name]}",
-            hint="add --force to remove it all the same, for a plan file to the command that writes it",
+            hint="add --force to remove it anyway, for a plan file to the command that writes it",
             topic=str(cursor.topic),
             subscription=cursor.name,
         )
@@ -409,4 +407,4 @@ def chunk_warnings(reader: EntryReader, topic: Topic, state: CursorState) -> tup
     left = cut.total - cut.chunk
     text = f"{cut.position} is chunk {cut.chunk + 1} of {cut.total} of a message{begins}: consumers get its last {left} alone, drop"
     text += f" {'it' if left == 1 else 'them'} and never acknowledge {'it' if left == 1 else 'them'}"
-    return (text if cut.first is None else f"{text}; to give all of it again: -m {cut.first}",)
+    return (text if cut.first is None else f"{text}; to deliver the whole message again: -m {cut.first}",)

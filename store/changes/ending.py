@@ -219,7 +219,7 @@ def check_deletable(txn: Txn, name: TopicName, *, force: bool = False) -> TopicN
         )
     found = read_topic(txn, name).name
     check_ending(
-        name, "delete by itself", "add --force to delete it all the same, for a plan file to the command that writes it"
+        name, "delete by itself", "add --force to delete it anyway, for a plan file to the command that writes it"
     )
     return found
 
@@ -506,6 +506,6 @@ def _check_empty(txn: Txn, namespace: NamespaceName) -> None:
     if found:
         raise Refused(
             "Cannot delete non empty namespace",
-            hint=f"it has {listed(found, 3)}; --force deletes them, too",
+            hint=f"it has {listed(found, 3)}; --force deletes them as well",
             namespace=str(namespace),
         )

@@ -431,8 +431,8 @@ def way_back_of(store: Store, ledger_ids: Sequence[int]) -> tuple[str, ...]:
     if not ledger_ids or not sources:
         return ()
     return (
-        f"no bookie has {counted(len(ledger_ids), 'ledger')} that this wrote ({listed(ledger_ids, 3)}): bring the entries to bookies"
-        " with `store export bookie` before `store export zookeeper`, which refuses them until then",
+        f"no bookie has {counted(len(ledger_ids), 'ledger')} that this wrote ({listed(ledger_ids, 3)}): write the "
+        "entries to bookies with `store export bookie` first; until then `store export zookeeper` refuses them",
     )
 
 

@@ -134,14 +134,14 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
     if not owners:
         raise Refused(
             f"nothing references ledger {ledger_id}: there is nothing to forget",
-            hint=f"see what is here of it with: pulsar-admin ledgers info {ledger_id}",
+            hint=f"see its remaining entries with: pulsar-admin ledgers info {ledger_id}",
             ledgerId=ledger_id,
         )
     other = next((owner for owner in owners if owner.is_of_newer), None)
     if other is not None:
         raise Refused(
             f"ledger {ledger_id} is of {other}, which a newer version wrote: this one does not change it",
-            hint=f"see what is here of it with: pulsar-admin ledgers info {ledger_id}",
+            hint=f"see its remaining entries with: pulsar-admin ledgers info {ledger_id}",
             ledgerId=ledger_id,
         )
     try:
@@ -159,29 +159,30 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
         raise Refused(
             f"{counted(missing.unseen_entries, 'entry')} of ledger {ledger_id} may be on {', '.join(missing.bookies)}, which"
             f" {plural(len(missing.bookies), 'is', 'are')} not imported",
-            hint=f"bring them: pulsar-admin store add bookie {shell_word(missing.bookies[0])}=DIR,DIR; or add --force to forget them"
-            " all the same",
+            hint=f"import its disks: pulsar-admin store add bookie {shell_word(missing.bookies[0])}=DIR,DIR; or add "
+            "--force to forget the entries anyway",
             ledgerId=ledger_id,
         )
     if not force and missing is not None and missing.outside is not None:
         found, are = missing.outside, plural(missing.outside.entries, "is", "are")
         raise Refused(
             f"{counted(found.entries, 'entry')} of ledger {ledger_id} {are} on {', '.join(found.bookies)}, where clients do not get them",
-            hint=f"bring them back: {missing.cure}; or add --force to forget them all the same",
+            hint=f"restore them: {missing.cure}; or add --force to forget them anyway",
             ledgerId=ledger_id,
         )
     absent = absent_of(txn, ledger_id) if not force and missing is None else ()
     if absent:
         raise Refused(
-            f"every entry of ledger {ledger_id} is here; whether clients get them is not known, as {', '.join(absent)}, which it names,"
+            f"the store has every entry of ledger {ledger_id}; whether clients get them is not known, because "
+            f"{', '.join(absent)}, which it names,"
             f" {plural(len(absent), 'is', 'are')} not imported",
-            hint="add --force to forget it all the same",
+            hint="add --force to forget it anyway",
             ledgerId=ledger_id,
         )
     if not force and missing is None:
         raise Refused(
-            f"ledger {ledger_id} is whole: its metadata and every entry of it are here",
-            hint="add --force to forget it all the same",
+            f"ledger {ledger_id} is complete: the store has its metadata and every entry",
+            hint="add --force to forget it anyway",
             ledgerId=ledger_id,
         )
     return owners
@@ -285,7 +286,7 @@ def _forget_in_schema(txn: Txn, name: TopicName, gone: Ids, now_ms: int) -> tupl
     if not left:
         step = delete_step(txn, name.schema_path)
         texts.append(
-            "no version is left: the topic has no schema until a producer or an upload brings one, with version 0"
+            "no version is left: the topic has no schema until a producer registers one or one is uploaded, as version 0"
         )
     else:
         newest = locator.newest
@@ -362,8 +363,8 @@ def _cursor_part(topic: Topic, after: Topic, cursor: Cursor, state: CursorState,
         )
     if cursor.state.properties.get(COMPACTED_LEDGER) in lost:
         warnings.append(
-            f"the compacted view in ledger {cursor.state.properties[COMPACTED_LEDGER]} is lost: readers of it get the topic as it is, "
-            "until it is compacted again"
+            f"the compacted view in ledger {cursor.state.properties[COMPACTED_LEDGER]} is lost: its readers get the "
+            "uncompacted topic until the topic is compacted again"
         )
     if any(_is_lost_bucket(key, value, lost) for key, value in cursor.info.cursor_properties.items()):
         warnings.append("an index of delayed messages is lost: a broker makes it again from the messages")
@@ -401,7 +402,7 @@ def plan_unmark(txn: Txn, ledgers: Sequence[int], *, force: bool = False) -> Pla
         raise Refused(
             f"{plural(len(needed), 'ledger')} {listed(needed, _NAMED_MARKS)} {plural(len(needed), 'lacks', 'lack')} copies,"
             f" or may lack some: the {plural(len(needed), 'mark has', 'marks have')} a reason",
-            hint="see: pulsar-admin ledgers underreplicated; add --force to remove the marks all the same",
+            hint="see: pulsar-admin ledgers underreplicated; add --force to remove the marks anyway",
             ledgerIds=needed,
         )
     paths = frozenset(mark.path for mark in chosen)
@@ -445,17 +446,17 @@ def plan_delete_orphans(
     newer = None if force else find_newer(txn)
     if newer is not None:
         raise Refused(
-            f"the metadata is older than the bookies, which hold {counted(newer.ledgers, 'ledger')} up to {newer.largest} that it never"
-            " gave an id: what is newer may reference these ledgers",
-            hint="bring newer metadata and run: pulsar-admin store refresh; where there is none: pulsar-admin store recover --level B;"
-            " --force deletes them all the same",
+            f"the metadata is older than the bookies, which hold {counted(newer.ledgers, 'ledger')} up to "
+            f"{newer.largest} with ids that it never gave: newer metadata may reference these ledgers",
+            hint="provide newer metadata and run: pulsar-admin store refresh; if none exists: pulsar-admin store "
+            "recover --level B; --force deletes them anyway",
             ledgerIds=sorted(ids),
         )
     if kept:
         raise Refused(
             f"{plural(len(kept), 'ledger')} {listed(sorted(kept))} may be the only copy of what a topic had: its node or its schema is"
             " gone without a deletion, or of another Pulsar on this BookKeeper, or it lost its compacted view",
-            hint="see: pulsar-admin doctor; --force deletes them all the same",
+            hint="see: pulsar-admin doctor; --force deletes them anyway",
             ledgerIds=sorted(kept),
         )
     return Plan("ledgers delete", txn.id, tuple(delete_step(txn, ledger_path(one)) for one in ids), parts)
@@ -504,7 +505,7 @@ def _check_references(txn: Txn, ledger_ids: Collection[int], *, force: bool) -> 
     if problem is not None and not force:
         raise Refused(
             f"what references ledgers cannot be read whole: {problem}",
-            hint="see: pulsar-admin store check; --force deletes them all the same",
+            hint="see: pulsar-admin store check; --force deletes them anyway",
         )
 
 
@@ -520,7 +521,7 @@ def _part(txn: Txn, ledger_id: int, indexes: Collection[int], *, force: bool) ->
     if find_node(txn, ledger_path(ledger_id)) is None:
         raise LedgerNotFound(
             f"ledger {ledger_id} has no metadata: there is nothing to delete",
-            hint="what has none: pulsar-admin ledgers orphans",
+            hint="ledgers without an owner: pulsar-admin ledgers orphans",
             ledgerId=ledger_id,
         )
     owners = all_owners(txn, ledger_id)
@@ -534,7 +535,7 @@ def _part(txn: Txn, ledger_id: int, indexes: Collection[int], *, force: bool) ->
     if (claims.get("application") != "pulsar" or not claims.keys() & NAMING_KEYS) and not force:
         raise Refused(
             f"ledger {ledger_id} does not say that it is of a topic, cursor or schema: others may use it",
-            hint="packages of functions and other programs keep ledgers, too; --force deletes it all the same",
+            hint="packages of functions and other programs also keep ledgers; --force deletes it anyway",
             ledgerId=ledger_id,
         )
     times = find_times(txn, ledger_id)

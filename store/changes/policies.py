@@ -312,7 +312,7 @@ def conflict_warnings(policies: Policies) -> tuple[str, ...]:
     found = []
     if policies.message_ttl_seconds:
         found.append(
-            f"the message TTL of {policies.message_ttl_seconds} s drops what is delayed for longer than that before it is due"
+            f"the message TTL of {policies.message_ttl_seconds} s drops messages that are delayed for longer before they are due"
         )
     for kind, quota in policies.backlog_quotas.items():
         if quota.policy == EVICTION:

@@ -200,14 +200,14 @@ def ttl_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, state: Curso
     try:
         ttl = find_message_ttl(reader.txn, topic.name)
     except MetadataCorrupt as error:
-        return (f"whether a TTL skips what is replayed is unknown: {error.message}",)
+        return (f"whether a TTL skips the replayed messages is unknown: {error.message}",)
     if ttl is None or ttl.seconds <= 0:
         return ()
     broker = BrokerSetup(loaded_ms=now_ms)
     try:
         through = broker_through(reader, topic, replace(cursor, state=state), now_ms - ttl.seconds * 1000, broker)
     except NotSeen as error:
-        return (f"whether the TTL of {ttl.seconds} s skips what is replayed is not known: {error.message}",)
+        return (f"whether the TTL of {ttl.seconds} s skips the replayed messages is not known: {error.message}",)
     if through is None:
         return ()
     replayed = subtract(pending_intervals(topic, state), pending_intervals(topic, cursor.state))
@@ -375,7 +375,7 @@ def _check_not_lost(reader: EntryReader, topic: Topic, mark_delete: Position) ->
         if broken.holds(first):
             raise Refused(
                 f"{topic.name}: {first} {broken.fate}: ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}",
-                hint=f"bring it back with: {broken.cure}; or reset there with --force"
+                hint=f"restore it with: {broken.cure}; --force resets there anyway"
                 if broken.cure
                 else f"take it out with: pulsar-admin ledgers forget {broken.ledger_id}; or reset there with --force",
                 topic=str(topic.name),
@@ -447,7 +447,7 @@ def _unseen_warnings(
     unseen = [replace(doubt, lost=0) for doubt in found if doubt.unseen]
     if not unseen:
         return ()
-    return (f"what is at or after that time among {text_of_doubts(unseen)} is not replayed: import it first",)
+    return (f"entries at or after that time among {text_of_doubts(unseen)} are not replayed: import them first",)
 
 
 def _broker_move(topic: Topic, cursor: Cursor, ours: Position | None, theirs: Position) -> BrokerMove:
@@ -593,8 +593,8 @@ def check_nows_agree(
 def _which_now(as_of: AsOf, clock_ms: int, then: str, otherwise: str, **context: object) -> NothingMatches:
     """Return the error that asks which now is meant: counted from the clock's it is so ``then``, from the copy's own ``otherwise``."""
     return NothingMatches(
-        f"which now is meant? Counted from the clock's, {format_time_ms(clock_ms)}, {then}; from the time of this copy,"
-        f" {format_time_ms(as_of.time_ms)} ({as_of.said_by}), {otherwise}",
+        f"which now is meant? Counted back from the clock, {format_time_ms(clock_ms)}, {then}; from the time of this "
+        f"copy, {format_time_ms(as_of.time_ms)} ({as_of.said_by}), {otherwise}",
         hint=f"say it with --now {format_time_ms(as_of.time_ms)}, or with --now now for the clock's",
         **context,
         clock=int(clock_ms),
@@ -633,10 +633,10 @@ def _check_resets_meet(
     if newest is not None:
         text += f"; the newest entry, {_dated(newest, now_ms)}"
     if others:
-        text += f"; so it is with {_others(others)}"
-    ways = "to move to the end all the same: --force"
+        text += f" (also for {_others(others)})"
+    ways = "--force moves to the end anyway"
     if first.basis.rule == BROKER:
-        ways = f"leave out --rule broker to search exactly; {ways}"
+        ways = f"omit --rule broker to search exactly; {ways}"
     if newest is not None and isinstance(time_ms, FromNow):
         ways = f"to count back from the newest entry: --now {format_time_ms(newest.time_ms)}; {ways}"
     raise NothingMatches(
@@ -676,10 +676,10 @@ def _raise_for_nothing_older(
     if oldest is not None:
         text += f"; the first entry it is to get, {_dated(oldest, now_ms)}"
     if others:
-        text += f"; so it is with {_others(others)}"
+        text += f" (also for {_others(others)})"
     raise NothingMatches(
         text,
-        hint="name a later time, another --now, or a position with -p; for scripts, to change nothing and go on: --force",
+        hint="name a later time, another --now, or a position with -p; in scripts, --force changes nothing and continues",
         topic=str(first.topic.name),
         subscription=first.cursor.name,
         limit=int(limit_ms),
@@ -699,9 +699,10 @@ def _check_copy_reaches(
         (found.time_ms for move in emptied if (found := _newest_entry(reader, move.topic, clock))), default=end_ms
     )
     raise NothingMatches(
-        f"this copy ends at {format_time_ms(end_ms)}, {format_age_ms(now_ms - end_ms)} ago: all of it is older than the limit"
-        f" {format_time_ms(limit_ms)}, and {_others(emptied)} would lose {counted(total.messages, 'message')}, the whole backlog",
-        hint=f"to count back from the newest entry: --now {format_time_ms(newest)}; to drop all of it: --force",
+        f"this copy ends at {format_time_ms(end_ms)}, {format_age_ms(now_ms - end_ms)} ago: everything in it is older "
+        f"than the limit {format_time_ms(limit_ms)}, and {_others(emptied)} would lose"
+        f" {counted(total.messages, 'message')}, the whole backlog",
+        hint=f"to count back from the newest entry: --now {format_time_ms(newest)}; --force drops the whole backlog",
         topic=str(emptied[0].topic.name),
         subscription=emptied[0].cursor.name,
         limit=int(limit_ms),
@@ -827,7 +828,7 @@ def _unseen_dropped(
         raise Refused(
             f"{topic.name}: whether all that {cursor.name} would lose is older than {format_time_ms(request.limit_ms)} is not known: "
             + text_of_doubts(unseen),
-            hint="import what has them: pulsar-admin store add bookie ID=DIR,DIR; to drop them all the same: --force",
+            hint="import the bookie that has them: pulsar-admin store add bookie ID=DIR,DIR; --force drops them anyway",
             topic=str(topic.name),
             subscription=cursor.name,
             ledgers=[doubt.ledger_id for doubt in unseen],
@@ -849,7 +850,7 @@ def _search_warnings(search: PendingSearch) -> list[str]:
     warnings = []
     if search.ledgers_without_index:
         ledgers = ", ".join(map(str, search.ledgers_without_index))
-        warnings.append(f"no entry of ledgers {ledgers} is here: their times are unknown and hold nothing back")
+        warnings.append(f"the store has no entry of ledgers {ledgers}: their times are unknown and hold nothing back")
     if search.unreadable:
         warnings.append(
             counted(search.unreadable, "damaged entry holds nothing back", "damaged entries hold nothing back")

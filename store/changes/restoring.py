@@ -90,7 +90,7 @@ def _check(txn: Txn, ledger_id: int) -> Owner:
         else:
             raise Refused(
                 f"ledger {ledger_id} has metadata: there is nothing to restore",
-                hint=f"see what is lost of it with: pulsar-admin ledgers missing {ledger_id}",
+                hint=f"see the losses with: pulsar-admin ledgers missing {ledger_id}",
                 ledgerId=ledger_id,
             )
     else:
@@ -166,9 +166,9 @@ def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -
     gap = next(iter_gaps(reader.txn, ledger_id, last), None)
     if gap is not None:
         raise Refused(
-            f"entries {gap[0]} to {gap[1]} of ledger {ledger_id} are in no file: what is here is not the whole of it"
+            f"entries {gap[0]} to {gap[1]} of ledger {ledger_id} are in no file: the ledger would be incomplete"
             + ("" if listed is None else f", {counted(listed.entries, 'entry')} by its topic's list"),
-            hint=f"bring the files of the other bookies; or: pulsar-admin ledgers forget {ledger_id}",
+            hint=f"import the other bookies: pulsar-admin store add bookie ID=DIR,DIR; or: pulsar-admin ledgers forget {ledger_id}",
             ledgerId=ledger_id,
         )
     length = reader.read(ledger_id, last).length if last >= 0 else 0

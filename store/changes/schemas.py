@@ -165,8 +165,8 @@ def plan_delete_schema(txn: Txn, name: TopicName, *, force: bool, now_ms: int) -
     other = other_path(txn, name.base)
     if other:
         raise Refused(
-            f"{other}, which a newer Pulsar wrote, has the schema of {name}, too",
-            hint=f"see what is there: pulsar-admin store ls {shell_word(other)}; that Pulsar's own admin deletes the schema",
+            f"{other}, which a newer Pulsar wrote, also has the schema of {name}",
+            hint=f"look at the node: pulsar-admin store ls {shell_word(other)}; that Pulsar's own admin deletes the schema",
             topic=str(name),
             path=other,
         )

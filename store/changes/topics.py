@@ -113,8 +113,8 @@ def _adopted(txn: Txn, there: Sequence[TopicName], partitions: int) -> Iterator[
     )
     which = listed((one.partition_index for one in there), _SHOWN)
     yield (
-        f"{plural(len(there), 'partition')} {which} {plural(len(there), 'is', 'are')} there and {plural(len(there), 'becomes', 'become')} "
-        f"part of it, with {counted(entries, 'entry')} and {names}"
+        f"{plural(len(there), 'partition')} {which} {plural(len(there), 'exists', 'exist')} and "
+        f"{plural(len(there), 'becomes', 'become')} part of the topic, with {counted(entries, 'entry')} and {names}"
     )
     new = [index for index in range(partitions) if index not in {one.partition_index for one in there}]
     if new:
@@ -146,7 +146,7 @@ def plan_partitions(reader: EntryReader, name: TopicName, partitions: int, now_m
     if partitions < before.partitions:
         raise Refused(
             f"Desired partitions {partitions} can't be less than the current partitions {before.partitions}.",
-            hint="keys would go to other partitions, and what lies in the last ones would be lost",
+            hint="keys would go to other partitions, and the messages of the last partitions would be lost",
             topic=str(name),
         )
     steps: list[Step] = []

@@ -59,7 +59,7 @@ def iter_map_file(raw: bytes | memoryview, where: str) -> Iterator[tuple[int, by
         size = reader.i32()
         if size == _SYNC:
             if bytes(reader.take(_SYNC_BYTES)) != form.sync:
-                raise _corrupt(where, at, "the mark between records is another than at the beginning")
+                raise _corrupt(where, at, "the mark between records differs from the one at the beginning")
             if form.blocks:
                 yield from _block(reader, where, at)
         elif form.blocks:

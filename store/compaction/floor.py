@@ -96,10 +96,10 @@ def read_detached(reader: EntryReader, topic: Topic, ledger_id: int) -> Compacte
         missed = find_skipped(reader, topic, last, horizon)
         if missed is None:
             return CompactedView(horizon, ledger_id, ledger.last_entry_id)
-        reason = f"it ends at {last}, and what made it was to go on to {horizon}: {missed} is not in it"
+        reason = f"it ends at {last}, but its compaction was to reach {horizon}: {missed} is missing from it"
     raise Refused(
         f"readers would not get all of the compacted view in ledger {ledger_id} of {topic.name}: {reason}",
-        hint=f"see what is in it: pulsar-admin ledgers entries {ledger_id}",
+        hint=f"list its entries: pulsar-admin ledgers entries {ledger_id}",
         topic=str(topic.name),
         ledgerId=ledger_id,
     )
@@ -116,14 +116,14 @@ def unfit_text(reader: EntryReader, topic: Topic, ledger_id: int) -> str:
 
 def _unfit(txn: Txn, topic: Topic, ledger: Ledger) -> str:
     if ledger.metadata is None:
-        return "BookKeeper has no metadata of it"
+        return "BookKeeper has no metadata for it"
     if not is_compacted_ledger(ledger.metadata, topic.name):
-        return f"it is {stranger_text(txn, topic.name, ledger.ledger_id) or 'not known to be a compacted ledger of it'}"
+        return f"it is {stranger_text(txn, topic.name, ledger.ledger_id) or 'not known as a compacted ledger of this topic'}"
     if ledger.metadata.state is not LedgerState.CLOSED:
         return "it was never closed, so that what made it did not come to its end"
     if ledger.last_entry_id < 0:
         return "it has no entries"
     missing = find_missing(txn, ledger.ledger_id)
     if missing is not None:
-        return f"clients do not get all of it ({missing.reason})"
+        return f"clients do not get all its entries ({missing.reason})"
     return ""

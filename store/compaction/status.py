@@ -114,8 +114,8 @@ def _cursor_problems(topic: Topic, cursor: Cursor | None) -> Iterator[str]:
         return
     if cursor.source is CursorSource.FALLBACK:
         yield (
-            f"the cursor ledger {cursor.info.cursors_ledger_id} of __compaction cannot be read: what is shown is what its "
-            "creation recorded, and may be stale"
+            f"the cursor ledger {cursor.info.cursors_ledger_id} of __compaction cannot be read: the answer is the "
+            "state recorded when that ledger was created, and may be stale"
         )
     elif cursor.skipped_entries:
         yield f"{cursor.skipped_entries} newer states of __compaction in its cursor ledger cannot be read: it may be stale"
@@ -199,8 +199,8 @@ def _compacted_to(reader: EntryReader, topic: Topic, ledger: Ledger, horizon: Po
         return None, error.message
     if topic.place(horizon) < topic.place(compacted_to):
         return compacted_to, (
-            f"__compaction went backward: it stands at {horizon}, its ledger is compacted to {compacted_to}; "
-            "readers that start between them get every message there, compacted or not"
+            f"__compaction went backward: it is at {horizon}, but its ledger is compacted to {compacted_to}; readers "
+            "that start between the two get every message there, compacted or not"
         )
     floor = compacted_to
     with suppress(*ENTRY_ERRORS):  # reading that entry reports it
@@ -208,8 +208,8 @@ def _compacted_to(reader: EntryReader, topic: Topic, ledger: Ledger, horizon: Po
     skipped = find_skipped(reader, topic, floor, horizon)
     if skipped is not None:
         return compacted_to, (
-            f"__compaction is ahead: it stands at {horizon}, its ledger is compacted to {floor}; "
-            f"readers of the compacted view miss what lies between them, {skipped} first"
+            f"__compaction is ahead: it is at {horizon}, but its ledger is compacted to {floor}; compacted reads miss "
+            f"the messages between the two, {skipped} first"
         )
     return compacted_to, ""
 

@@ -50,12 +50,12 @@ def keep_hint(path: Path) -> str:
         commit = read_commit(backup)
         if commit is not None:
             return (
-                f"keep {path}; its back-up up to change {commit.change} comes in place with:"
+                f"keep {path}; to put its backup up to change {commit.change} in place:"
                 f" mv {path}/meta {path}/meta.damaged && cp -a {backup} {path}/meta"
             )
     return (
-        f"keep {path}: changes made in it are nowhere else; put a copy of its directory meta in place,"
-        " or import into another directory (--store NEW) and make them there again"
+        f"keep {path}: its changes exist nowhere else; put a copy of its directory meta in place,"
+        " or import into another directory (--store NEW) and repeat them there"
     )
 
 

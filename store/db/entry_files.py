@@ -87,7 +87,7 @@ class EntryFiles:
         if len(raw) < length:
             raise SourceChanged(
                 f"{log.path} @ {offset:#x}: expected {length} bytes, found {len(raw)}",
-                hint="the file was cut since import: bring it back, or run: pulsar-admin store refresh",
+                hint="the file was cut since import: restore it, or run: pulsar-admin store refresh",
                 path=log.path,
             )
         return raw
@@ -123,7 +123,7 @@ class EntryFiles:
         except FileNotFoundError as error:
             raise SourceChanged(
                 f"{path} is gone; it held {counted(log.records, 'record')} when it was imported",
-                hint="bring the file back, or see what other files have of it: pulsar-admin store refresh",
+                hint="restore the file, or read its entries from other files: pulsar-admin store refresh",
                 path=str(path),
             ) from error
         except OSError as error:
@@ -157,14 +157,14 @@ def check_unchanged(descriptor: int, log: LogFile) -> bool:
     if status.st_size < log.next_offset:
         raise SourceChanged(
             f"{log.path} became shorter since import: expected {log.size_bytes} bytes, found {status.st_size}",
-            hint="bring the file back, or run: pulsar-admin store refresh",
+            hint="restore the file, or run: pulsar-admin store refresh",
             path=log.path,
         )
     found = fingerprint(descriptor, log.next_offset)
     if found != log.fingerprint:
         raise SourceChanged(
-            f"{log.path} is another file than the one imported: expected fingerprint {log.fingerprint}, found {found}",
-            hint="bring the file back, or take the other one: pulsar-admin store refresh --forget",
+            f"{log.path} is not the file that was imported: expected fingerprint {log.fingerprint}, found {found}",
+            hint="restore the file, or accept the current one: pulsar-admin store refresh --forget",
             path=log.path,
         )
     return True

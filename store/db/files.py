@@ -128,7 +128,7 @@ def _decode_log(key: bytes, row: bytes) -> LogFile:
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError, struct.error) as error:
         raise IndexCorrupt(
             f"the catalogue row {key.hex()} is damaged: {reason_of(error)}",
-            hint="bring a back-up of the database back (backups/); keep this store: its changes are nowhere else",
+            hint="restore a backup of the database (backups/); keep this store: its changes exist nowhere else",
         ) from error
 
 

@@ -94,7 +94,7 @@ def take_reader_lock(path: Path, why: str = "this user may not write meta/lock.m
     NotWritable where the lock cannot be had.
     """
     file = path / "lock"
-    mend = f"let this user write {path}/meta/lock.mdb and read {file} (chmod, chgrp): it then reads beside writers, too"
+    mend = f"let this user write {path}/meta/lock.mdb and read {file} (chmod, chgrp): it can then also read while another process writes"
     try:
         descriptor = open_regular(file)
     except FileNotFoundError as error:

@@ -163,6 +163,6 @@ def _check_version(key: bytes, version: int) -> None:
 def _damaged(key: bytes, what: str) -> IndexCorrupt:
     return IndexCorrupt(
         f"the row of negative acks {key.hex()} is damaged: {what}",
-        hint="undo the change that wrote it (pulsar-admin store log --steps), or bring the store back from a snapshot",
+        hint="undo the change that wrote it (pulsar-admin store log --steps), or restore the store from a snapshot",
         key=key.hex(),
     )

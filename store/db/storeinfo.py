@@ -91,13 +91,13 @@ def check_state(path: Path, info: StoreInfo, *, unindexed: bool) -> None:
     if info.state is StoreState.UNINDEXED and not unindexed:
         raise Refused(
             f"{path} was imported without index: it knows its files and none of their entries",
-            hint="make tables of it: pulsar-admin store export tables DIR; or run the same `store import` without --no-index",
+            hint="export tables: pulsar-admin store export tables DIR; or run the same `store import` without --no-index",
             path=str(path),
         )
     if info.state is StoreState.IMPORTING:
         raise Refused(
             f"the import into {path} did not run to its end",
-            hint="run the same `store import` command again: it goes on where it was",
+            hint="run the same `store import` command again: it continues where it stopped",
             path=str(path),
         )
     if info.state is not StoreState.READY and info.state is not StoreState.UNINDEXED:

@@ -51,7 +51,7 @@ def tree_key(path: str) -> bytes:
     if len(raw) > PATH_MAX_BYTES:
         raise InvalidValue(
             f"a metadata path of {len(raw)} bytes, at most {PATH_MAX_BYTES} are possible: {path[:100]}…",
-            hint="name what is there, or something shorter",
+            hint="name an existing node, or a shorter prefix",
         )
     from hashlib import sha256  # 2 ms; hardly any path is so long
 

@@ -152,7 +152,7 @@ def _texts(early: TooEarly, cursor: str, what: str) -> list[str]:
     if early.messages:
         first = ", ".join(f"{one.position} due {format_time_ms(one.due_ms)}" for one in early.first)
         more = ", …" if early.messages > len(early.first) else ""
-        texts.append(f"{cursor}: {what}: {early.messages:,} of them, first {first}{more}")
+        texts.append(f"{cursor}: {what}: {early.messages:,}, first {first}{more}")
     if early.unread:
         texts.append(f"{cursor}: {counted(early.unread, 'entry')} cannot be read: whether delayed is unknown")
     return texts

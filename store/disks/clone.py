@@ -155,8 +155,8 @@ def _address(txn: Txn, request: CloneRequest) -> CloneAddress:
     old, _, new = request.cluster.partition("=")
     if not old and len(names) > 1:
         raise Refused(
-            f"the metadata has {len(names)} clusters: {', '.join(names)}: which of them these bookies are of is not in it",
-            hint="name it: --cluster NAME, or --cluster NAME=NEW to call the clone otherwise",
+            f"the metadata has {len(names)} clusters, {', '.join(names)}, and does not say which of them these bookies belong to",
+            hint="name the cluster: --cluster NAME, or --cluster NAME=NEW to give the clone another name",
             clusters=names,
         )
     if old and old not in names:

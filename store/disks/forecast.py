@@ -265,7 +265,7 @@ class _LogReader(Struct, frozen=True):
             return self._row(Action.PASS_OVER, entries, reason=live.damage)
         ledgers = len(np.unique(live.ledger_ids))
         rest = max(self.path.stat().st_size - live.bytes, 0)
-        reason = "its entries lie in other logs, too" if live.copies and not len(live.sizes) else ""
+        reason = "its entries are also in other logs" if live.copies and not len(live.sizes) else ""
         return self._chosen(len(live.sizes), (live.bytes, rest), (ledgers, live.dead_ledgers), reason)
 
     def _chosen(

@@ -189,7 +189,7 @@ def read_live(path: Path, alive: Array, here: IndexRows, find: Find, advance: Ca
             unnamed[ids] = row  # the last one counts
         elif not _is_good(path, place, ids):
             entry = f"{ids[0]}:{ids[1]}"
-            return _damaged(path, f"entry {entry} is here, too, and cannot be read where the index names it")
+            return _damaged(path, f"this log also has entry {entry}, which cannot be read where the index points")
     keep[list(unnamed.values())] = True
     ledger_ids, entry_ids, offsets, sizes = (records[name][keep] for name in _NAMES)
     return LiveRecords(path, ledger_ids, entry_ids, offsets, sizes + SIZE_BYTES, len(others) - len(unnamed), dead)

@@ -64,7 +64,7 @@ def read_old_ledgers(storage: Storage, number: int = 0, storages: int = 1) -> Ol
     old = OldLedgers()
     directory = storage.index / "ledgers"
     if not directory.is_dir():
-        old.problem = "there is none"
+        old.problem = "it does not exist"
     else:
         problems: list[str] = []
         for key, value in salvage_pairs(directory, problems):
@@ -103,7 +103,7 @@ def read_old_locations(storage: Storage) -> OldLocations:
     """Follow every row of ``locations`` of STORAGE to its record."""
     directory, old = storage.index / "locations", OldLocations()
     if not directory.is_dir():
-        old.problem = "there is none"
+        old.problem = "it does not exist"
         return old
     problems: list[str] = []
     try:

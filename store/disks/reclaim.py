@@ -220,7 +220,7 @@ def _check_storage(storage: Storage) -> None:
         )
     raise NotFound(
         f"{storage.index} has no index: expected the database locations",
-        hint="name the index directories, too (indexDirectories of its bookkeeper.conf)",
+        hint="also name the index directories (indexDirectories in its bookkeeper.conf)",
     )
 
 
@@ -352,7 +352,7 @@ class _Reclaim:
                 continue
             if free_bytes(self._current) < lent.stat().st_size + _SLACK_BYTES:
                 self._result.left.append(str(path))
-                self._tell(f"{path} is a link to {lent}: there is no room to bring it back; the bookie reads it there")
+                self._tell(f"{path} is a link to {lent}: there is no room to move it back; the bookie reads it there")
                 continue
             copy = path.with_name(f"{path.name}{COMPACTING}")
             remove_file(copy)

@@ -154,7 +154,7 @@ class SalvagePlan(Struct, frozen=True):
     def loses(self) -> str:
         """What is confirmed: nothing is deleted, but no command of this store takes it back."""
         indexes = sum(bool(storage.databases) for storage in self.storages)
-        parts = [f"{counted(indexes, 'index', 'indexes')} of bookie {self.bookie.name} made again"] if indexes else []
+        parts = [f"{counted(indexes, 'index', 'indexes')} of bookie {self.bookie.name} rebuilt"] if indexes else []
         if self.journals.stops:
             parts.append(f"{counted(len(self.journals.stops), 'journal')} cut")
         return f"{' and '.join(parts)}; what was there stays beside" if parts else ""
@@ -220,7 +220,7 @@ def plan_salvage(store: Store, bookie: Bookie) -> SalvagePlan:
 def _check_kind(storage: Storage) -> None:
     if not any(path.is_dir() for path in storage.databases) and next(storage.index.glob("*/*/*.idx"), None) is not None:
         raise Unsupported(
-            f"{storage.index} has .idx files: its bookie keeps no DbLedgerStorage, whose index this makes again",
+            f"{storage.index} has .idx files: its bookie does not use DbLedgerStorage, and salvage rebuilds only DbLedgerStorage indexes",
             hint="bookkeeper shell regenerate-interleaved-storage-index-file makes such files again",
         )
 

@@ -126,7 +126,7 @@ def check_trusted(doubts: Sequence[str], *, force: bool) -> None:
     if doubts and not force:
         raise Refused(
             f"what this metadata does not list would be deleted for good, and {'; '.join(doubts)}",
-            hint="bring the newest metadata (pulsar-admin store refresh, or --zookeeper PLACE); see also: pulsar-admin store preflight;"
-            " --force takes this one as it is",
+            hint="provide the newest metadata (pulsar-admin store refresh, or --zookeeper PLACE); see also: "
+            "pulsar-admin store preflight; --force accepts this metadata as it is",
             doubts=list(doubts),
         )

@@ -119,7 +119,7 @@ def _digest(store: Store, request: CopyRequest) -> str:
 def _source(store: Store, request: CopyRequest) -> Iterator[EntryReader]:
     """Open the store that is copied from; raises InvalidValue where that is STORE itself."""
     if request.source.resolve() == store.path.resolve():
-        raise InvalidValue(f"--from {request.source} is this store itself", hint="name another one with --store")
+        raise InvalidValue(f"--from {request.source} is this store itself", hint="name another store with --store")
     with open_store(request.source) as opened, open_reader(opened) as reader:
         yield reader
 
@@ -158,7 +158,7 @@ class _Copying:
                 lost = counted(ledger.entries - here, "entry", "entries")
                 raise Refused(
                     f"{name}: {lost} of ledger {ledger.ledger_id} are in no file of {self._request.source}: later positions would shift",
-                    hint="copy from a store of all bookies; or dump what is here: pulsar-admin topics dump "
+                    hint="copy from a store with all bookies; or dump the entries that this store has: pulsar-admin topics dump "
                     f"{shell_word(name)} --level entries --directory DIR",
                     topic=str(name),
                     ledgerId=ledger.ledger_id,

@@ -182,7 +182,7 @@ def gaps_before(found: FoundEntry) -> list[str]:
         what = "a broker's probes depend on" if found.rule == BROKER else "an earlier answer could be among"
         gaps.append(f"{found.topic}: {what} {text_of_doubts(found.doubts)}")
     if any(doubt.lost for doubt in found.doubts):
-        gaps.append(f"{found.topic}: see what is lost with: pulsar-admin ledgers missing")
+        gaps.append(f"{found.topic}: see the losses with: pulsar-admin ledgers missing")
     bookies = [bookie for doubt in found.doubts for bookie in doubt.bookies]
     if bookies:
         from pulsar_admin.store.model.coverage import bring_hint

@@ -65,10 +65,10 @@ def iter_matches(
     finally:
         if encrypted:
             what = counted(encrypted, "encrypted entry", "encrypted entries")
-            problems.append(EncryptedPayload(f"{topic.name}: {what} may hold what is looked for, and cannot be read"))
+            problems.append(EncryptedPayload(f"{topic.name}: {what} cannot be read and may contain matches"))
         if undecoded:
             what = counted(undecoded, "value")
-            problems.append(EntryCorrupt(f"{topic.name}: {what} may be what is looked for, and cannot be decoded"))
+            problems.append(EntryCorrupt(f"{topic.name}: {what} cannot be decoded and may match"))
 
 
 def iter_view_columns(

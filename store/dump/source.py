@@ -183,7 +183,7 @@ def _complete_files(path: Path) -> dict[Path, int]:
     if not manifest.is_file():
         raise Corrupt(
             f"{path}: a dump without {MANIFEST}: it is unfinished, or a part of one",
-            hint="make the dump again; a single file of it can be loaded by its name",
+            hint="write the dump again; a single file can be loaded by name",
             path=str(path),
         )
     rows = _manifest_rows(path, manifest)

@@ -42,7 +42,7 @@ class FailedSlice(Struct, frozen=True):
         if self.out_of_memory:
             hint = "give --memory more, or run fewer --jobs"
             return LimitExceeded(f"{where} needs more memory: {self.reason}", hint=hint, **facts)
-        hint = "the rest of the result is there; bring the file back, or run the same command again"
+        hint = "the rest of the result is complete; restore the file, or run the same command again"
         return SliceFailed(f"{where} could not be read: {self.reason}", hint=hint, **facts)
 
 

@@ -72,7 +72,7 @@ class WorkerPython(Struct, frozen=True):
         install = " ".join(f"{package}=={_version(package)}" for package in packages)
         return MissingComponent(
             f"a Spark worker lacks a package: no {', '.join(packages)} in {self.name}",
-            hint=f"in the Python of every worker: pip install {install}; or name another one with --spark-conf "
+            hint=f"in the Python of every worker: pip install {install}; or name another Python with --spark-conf "
             f"spark.pyspark.python=/path; for a session of your own set PYSPARK_PYTHON before it starts (here: {executable})",
             packages=packages,
             python=self.name,

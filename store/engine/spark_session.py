@@ -190,7 +190,7 @@ def _connect(options: SparkOptions) -> SparkSession:
     except ImportError as error:
         raise MissingComponent(
             f"Spark Connect lacks a package: {cause_of(str(error))}",
-            hint="pip install 'pulsar-admin-toolkit[connect]', or 'pyspark[connect]'; --spark-master needs none of it",
+            hint="pip install 'pulsar-admin-toolkit[connect]', or 'pyspark[connect]'; --spark-master does not need it",
         ) from error
     except (PySparkException, OSError, RuntimeError) as error:
         raise Refused(

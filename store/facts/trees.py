@@ -144,8 +144,8 @@ def check_seen(txn: Txn, accepted: Collection[str]) -> None:
     reasons = [damage.reason for damage in iter_incompleteness(txn)]
     if reasons and not any(path.strip("/") == "" for path in accepted):
         raise Refused(
-            f"the metadata is incomplete: {reasons[0]}: what is missing may reference ledgers that nothing else references",
-            hint="bring sound files, then run: pulsar-admin store refresh; where there are none, add --accept-unknown-tree /",
+            f"the metadata is incomplete: {reasons[0]}: the missing part may reference ledgers that nothing else references",
+            hint="restore undamaged files, then run: pulsar-admin store refresh; if there are none, add --accept-unknown-tree /",
             trees=[{"path": "/", "problems": reasons}],
         )
     check_accepted(unknown_trees(txn), accepted)
@@ -198,7 +198,7 @@ def check_ledgers_seen(txn: Txn, accepted: Collection[str]) -> None:
     else:
         return
     raise Refused(
-        f"{why}: that a ledger has no metadata here says nothing of it",
+        f"{why}: missing metadata here does not mean that a ledger was deleted",
         hint=f"see: pulsar-admin doctor --code {code}; where BookKeeper's metadata are lost, add --accept-unknown-tree {LEDGERS}",
         trees=[{"path": LEDGERS, "nodes": 0}],
     )
@@ -217,8 +217,8 @@ def check_accepted(trees: Iterable[Tree], accepted: Collection[str]) -> None:
     if left:
         options = " ".join(f"--accept-unknown-tree {shell_word(tree.path)}" for tree in left)
         raise Refused(
-            f"{trees_text(left)}: what is there may reference ledgers that nothing else references",
-            hint=f"see what is there: pulsar-admin store ls {shell_word(left[0].path)};"
-            f" where it has nothing to do with these ledgers, add {options}",
+            f"{trees_text(left)}: its nodes may reference ledgers that nothing else references",
+            hint=f"list the nodes: pulsar-admin store ls {shell_word(left[0].path)}; if they have nothing to do with "
+            f"these ledgers, add {options}",
             trees=[{"path": tree.path, "nodes": tree.nodes} for tree in left],
         )

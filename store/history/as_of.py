@@ -108,7 +108,7 @@ def _last_until(servers: Sequence[ServerFiles], first: int, time_ms: int, proble
         if not isinstance(item, Transaction) or item.zxid < first:
             continue
         if item.time_ms > time_ms:
-            late = f"{gap.text}; some of them may be older than {format_time_ms(time_ms)}" if gap else ""
+            late = f"{gap.text}; some of these changes may be older than {format_time_ms(time_ms)}" if gap else ""
             problems += [late] * bool(late)
             break
         found = item.zxid

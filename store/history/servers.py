@@ -14,7 +14,7 @@ from pulsar_admin.store.sources.roots import Wanted, roots_of_row
 from pulsar_admin.store.sources.zookeeper import ServerFiles, is_zookeeper
 from pulsar_admin.store.sources.zookeeper_roots import find_roots
 
-_HINT = "name the dataDir of its servers, or of copies of them: --zookeeper DIR[,LOGDIR]"
+_HINT = "name the dataDir of its servers, or copies of these directories: --zookeeper DIR[,LOGDIR]"
 
 
 def find_servers(

@@ -110,7 +110,7 @@ def _topic_words(before: ManagedLedger | None, now: ManagedLedger) -> Iterator[s
     else:
         yield from _list_words(before.ledgers, now.ledgers)
     if before.terminated != now.terminated:
-        yield f"terminated at {now.terminated}" if now.terminated is not None else "no more terminated"
+        yield f"terminated at {now.terminated}" if now.terminated is not None else "no longer terminated"
     yield from _json_words(dict(before.properties), dict(now.properties), "property ")
 
 
@@ -121,15 +121,17 @@ def _list_words(before: Sequence[LedgerInfo], now: Sequence[LedgerInfo]) -> Iter
     for ledger_id, one in left.items():
         if ledger_id in was and one != was[ledger_id]:
             yield from _entry_words(was[ledger_id], one)
+    entries = sum(one.entries for one in gone)
+    extent = counted(entries, "entry") if entries else "open" if gone and not gone[-1].timestamp_ms else "empty"
+    rolled = bool(before) and all(one.ledger_id > before[-1].ledger_id for one in came)
+    if came and gone and rolled and not entries:
+        yield f"rolled over: {extent} {_ids([one.ledger_id for one in gone])} replaced by {_ids([one.ledger_id for one in came])}"
+        return
     if came:
-        rolled = bool(before) and all(one.ledger_id > before[-1].ledger_id for one in came)
         yield f"{'rolled over to' if rolled else 'listed:'} {_ids([one.ledger_id for one in came])}"
     if gone:
         trimmed = all(one.ledger_id < other for one in gone for other in left)
-        entries = sum(one.entries for one in gone)
-        verb = "trimmed" if trimmed and entries else "taken off the list:"
-        extent = counted(entries, "entry") if entries else "open" if not gone[-1].timestamp_ms else "empty"
-        yield f"{verb} {_ids([one.ledger_id for one in gone])} ({extent})"
+        yield f"{'trimmed' if trimmed and entries else 'no longer listed:'} {_ids([one.ledger_id for one in gone])} ({extent})"
 
 
 def _entry_words(was: LedgerInfo, one: LedgerInfo) -> Iterator[str]:
@@ -139,7 +141,7 @@ def _entry_words(was: LedgerInfo, one: LedgerInfo) -> Iterator[str]:
     elif (was.entries, was.size_bytes) != (one.entries, one.size_bytes):
         yield f"{name}: {_extent(was)} → {_extent(one)}"
     if one.offloaded != was.offloaded:
-        yield f"{name} {'offloaded' if one.offloaded else 'no more offloaded'}"
+        yield f"{name} {'offloaded' if one.offloaded else 'no longer offloaded'}"
     elif one.offload_uuid != was.offload_uuid:
         yield f"{name}: offload {'started' if was.offload_uuid is None else 'started again'}"
     if one.bookkeeper_deleted != was.bookkeeper_deleted:
@@ -196,8 +198,8 @@ def _cursor_words(before: CursorInfo | None, now: CursorInfo) -> Iterator[str]:
 def _place(cursor: CursorInfo) -> str:
     if cursor.cursors_ledger_id != NO_CURSOR_LEDGER:
         return f"its position is in ledger {cursor.cursors_ledger_id}"
-    holes = f", {counted(len(cursor.ranges), 'range')} acknowledged after it" if cursor.ranges else ""
-    return f"mark-delete {cursor.mark_delete}{holes}"
+    acked = f", {counted(len(cursor.ranges), 'range')} acknowledged after it" if cursor.ranges else ""
+    return f"mark-delete {cursor.mark_delete}{acked}"
 
 
 # -- ledgers ----------------------------------------------------------------------------------------------------------

@@ -332,6 +332,6 @@ def _check_all(engine: Engine, incomplete: list[EngineScan[Runs]]) -> None:
     others = f" (and {counted(len(incomplete) - 1, 'more file')})" if len(incomplete) > 1 else ""
     raise EntryLogCorrupt(
         f"{missing.path}: bytes {missing.start} to {missing.end} could not be scanned{reason}{others}",
-        hint="run the same command again: it goes on where it was",
+        hint="run the same command again: it continues where it stopped",
         path=missing.path,
     )

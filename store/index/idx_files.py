@@ -85,7 +85,7 @@ def _problem(row: LocationRow, log: IO[bytes]) -> str:
         return f"{name} is not in the log"
     size, ledger_id, entry_id = _RECORD_HEAD.unpack(head)
     if (ledger_id, entry_id) != (row.ledger_id, row.entry_id):
-        return f"{name} is not a record of it"
+        return f"{name} is not one of its records"
     if size < 0 or offset + _SIZE_BYTES + size > os.fstat(log.fileno()).st_size:
         return f"{name} is a record that is cut"
     return ""

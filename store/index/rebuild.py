@@ -81,7 +81,7 @@ def check_files(store: Store, logs: Sequence[LogFile]) -> None:
     if lost:
         raise SourceChanged(
             f"{len(lost):,} of {counted(len(states), 'file')} cannot be indexed again: {listed(lost, 3)}",
-            hint="bring them back, or do without them: pulsar-admin store refresh --forget",
+            hint="restore them, or continue without them: pulsar-admin store refresh --forget",
             files=lost,
         )
 

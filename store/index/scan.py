@@ -246,6 +246,6 @@ def _size_of(path: str) -> int:
     except OSError as error:
         raise SourceChanged(
             f"{path} cannot be read: {error.strerror}",
-            hint="bring the file back, or run: pulsar-admin store refresh",
+            hint="restore the file, or run: pulsar-admin store refresh",
             path=path,
         ) from error

@@ -287,21 +287,18 @@ class BrokenLedger(Struct, frozen=True):
         if self.reason == GONE and self.is_last:
             return "a broker cannot load the topic (BKLedgerRecoveryException)"
         if self.reason not in _SOME and self.is_last:
-            return "a broker that loads the topic drops it from the list (Ledger not found)"
+            return "a broker that loads the topic drops the ledger from the list (Ledger not found)"
         if not self.lost:
-            return "a broker that loads the topic drops it, as it is empty"
+            return "a broker that loads the topic drops the empty ledger from the list"
         if self.of_events:
             return (
-                "a broker loads no topic of the namespace (Failed to load topic within timeout), unless autoSkipNonRecoverableData "
-                "passes over it"
+                "brokers load no topic of the namespace (Failed to load topic within timeout), unless autoSkipNonRecoverableData=true "
+                "makes them skip it"
             )
         where, why = f"{self.ledger_id}:{self.lost[0][0]}", "No such entry" if self.reason in _SOME else _NO_LEDGER
         why = "Error while recovering ledger" if self.reason == GONE else why
-        beside = ", with readable entries beside them" if self.reason in _SOME else ""
-        return (
-            f"a subscription that gets to {where} gets nothing more from a broker ({why}); with "
-            f"autoSkipNonRecoverableData it passes over {'them' if beside else 'it'}{beside}"
-        )
+        skipped = "the lost entries, and readable ones beside them" if self.reason in _SOME else "the ledger"
+        return f"consumers stop at {where} (broker log: {why}); with autoSkipNonRecoverableData=true the broker skips {skipped}"
 
 
 def find_broken(txn: Txn, topic: Topic) -> tuple[BrokenLedger, ...]:

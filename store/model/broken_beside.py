@@ -32,8 +32,8 @@ def _lost_view(txn: Txn, topic: Topic) -> Iterator[str]:
     ledger_id = _compacted_ledger(txn, topic)
     if ledger_id is not None and txn.view("tree", tree_key(ledger_path(ledger_id))) is None:
         yield (
-            f"the metadata of its compacted ledger {ledger_id} is lost: readers of the compacted view and compaction wait for ever at a "
-            "broker, or fail, searches by time and stats-internal get No such ledger exists on Metadata Server"
+            f"the metadata of its compacted ledger {ledger_id} is lost: compacted reads and compaction hang or fail "
+            "on a broker, searches by time and stats-internal fail with No such ledger exists on Metadata Server"
         )
 
 

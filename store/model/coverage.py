@@ -166,7 +166,7 @@ class AbsentBookies(Struct, frozen=True):
 
 def bring_hint(bookie_id: str) -> str:
     """Return how a bookie that is not imported comes in."""
-    return f"bring its disks: pulsar-admin store add bookie {shell_word(bookie_id)}=DIR,DIR"
+    return f"import its disks: pulsar-admin store add bookie {shell_word(bookie_id)}=DIR,DIR"
 
 
 def find_absent_bookies(txn: Txn) -> AbsentBookies | None:
@@ -1019,7 +1019,7 @@ class AbsentJournals(Struct, frozen=True):
         """Return how it comes in."""
         bookie = next((name for name in self.bookies if "/" not in name), "")
         if bookie:
-            return f"bring its journal directory: pulsar-admin store add bookie {shell_word(bookie)}=DIR"
+            return f"import its journal directory: pulsar-admin store add bookie {shell_word(bookie)}=DIR"
         return "copy the bookie's journal files (*.txn) there, then run: pulsar-admin store refresh"
 
 

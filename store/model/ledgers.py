@@ -263,7 +263,7 @@ def _hint_where(txn: Txn, ledger_id: int) -> str:
         node = find_node(txn, parse_owner(owner.topic).path) if owner.kind is OwnerKind.TOPIC else None
         infos = () if node is None else decode_managed_ledger(node.value, node.path).ledgers
         if any(info.ledger_id == ledger_id and info.offloaded for info in infos):
-            return "it is in tiered storage: bring it with: pulsar-admin store add offload DIR|URL"
+            return "it is in tiered storage; import it: pulsar-admin store add offload DIR|URL"
     return "list ledgers with: pulsar-admin ledgers list"
 
 

@@ -510,7 +510,7 @@ def read_message(reader: EntryReader, position: Position) -> Message:
     except ENTRY_ERRORS as error:
         raise located(reader, position, error) from error
     if message is None:
-        raise NothingMatches(f"entry {position} holds no message: compaction took all of them out")
+        raise NothingMatches(f"entry {position} holds no message: compaction removed them all")
     return message
 
 

@@ -95,9 +95,7 @@ class EntryReader:
         """Return where else entries of a ledger may be: on other bookies, where they were written to more than one."""
         metadata = find_metadata(self.txn, ledger_id)
         replicated = metadata is None or metadata.write_quorum > 1
-        return (
-            "another replica may hold it: import that bookie too" if replicated else "bring the file back from a backup"
-        )
+        return "another replica may hold it: import that bookie too" if replicated else "restore the file from a backup"
 
     def _raise_missing(self, ledger_id: int, entry_id: int) -> NoReturn:
         ledger = read_ledger(self.txn, ledger_id)
@@ -115,7 +113,7 @@ class EntryReader:
             unseen or f"entry {ledger_id}:{entry_id} is lost: no imported file holds it"
             if lost
             else f"ledger {ledger_id} has no entry {entry_id}: its last entry is {ledger.last_entry_id}",
-            hint="list what is there with: pulsar-admin ledgers entries " + str(ledger_id),
+            hint="list the existing entries with: pulsar-admin ledgers entries " + str(ledger_id),
             ledgerId=ledger_id,
             entryId=entry_id,
         )

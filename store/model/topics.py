@@ -187,7 +187,7 @@ def read_topic(txn: Txn, name: TopicName) -> Topic:
         if partitions:
             raise TopicNotFound(
                 f"{name} has {counted(partitions, 'partition')} and no entries of its own",
-                hint=f"name one of them, for example {name.partition(0)}",
+                hint=f"name a partition, for example {name.partition(0)}",
                 topic=str(name),
             )
         raise _not_found(txn, name)
@@ -205,8 +205,8 @@ def _not_found(txn: Txn, name: TopicName) -> TopicNotFound:
     if there:
         numbers, most = [one.partition_index for one in there], there[-1].partition_index
         return TopicNotFound(
-            f"no topic {name}: {plural(len(there), 'partition')} {listed(numbers, _SHOWN)} of it"
-            f" {plural(len(there), 'is', 'are')} there, without its metadata as a partitioned topic",
+            f"no topic {name}: only its {plural(len(there), 'partition')} {listed(numbers, _SHOWN)} "
+            f"{plural(len(there), 'exists', 'exist')}, without metadata of a partitioned topic",
             hint=f"create the metadata again: pulsar-admin topics create-partitioned-topic {shell_word(name)} -p {most + 1}",
             topic=str(name),
             partitions=numbers,
@@ -214,13 +214,13 @@ def _not_found(txn: Txn, name: TopicName) -> TopicNotFound:
     below = sum(1 for _ in iter_children(txn, name.path))
     if below:
         return TopicNotFound(
-            f"no topic {name}: its node is gone, {counted(below, 'subscription')} of it {plural(below, 'is', 'are')} still listed",
-            hint="what it means, and what brings it back: pulsar-admin doctor",
+            f"no topic {name}: its node is gone, but {counted(below, 'subscription')} {plural(below, 'is', 'are')} still listed",
+            hint="for the meaning and the repair run: pulsar-admin doctor",
             topic=str(name),
         )
     return TopicNotFound(
         f"no topic {name}",
-        hint=f"list what is there with: pulsar-admin topics list {shell_word(name.namespace)}",
+        hint=f"list the existing ones with: pulsar-admin topics list {shell_word(name.namespace)}",
         topic=str(name),
     )
 
@@ -390,7 +390,7 @@ def select_topics(txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
     if not found:
         raise TopicNotFound(
             f"no topic matches {pattern!r}" if pattern is not None else "the store has no topics",
-            hint="list what is there with: pulsar-admin topics list TENANT/NAMESPACE",
+            hint="list the existing ones with: pulsar-admin topics list TENANT/NAMESPACE",
         )
     return found
 
@@ -445,7 +445,7 @@ def check_namespace(txn: Txn, namespace: NamespaceName) -> None:
     ):
         raise NamespaceNotFound(
             f"no namespace {namespace}",
-            hint=f"list what is there with: pulsar-admin namespaces list {shell_word(namespace.tenant)}",
+            hint=f"list the existing ones with: pulsar-admin namespaces list {shell_word(namespace.tenant)}",
             namespace=str(namespace),
         )
 
@@ -576,7 +576,7 @@ def select_partitioned(txn: Txn, pattern: str | None = None) -> tuple[TopicName,
     if not matching:
         raise TopicNotFound(
             "no partitioned topic" + (f" matches {pattern!r}" if pattern is not None else " is in the store"),
-            hint="list what is there with: pulsar-admin topics list-partitioned-topics TENANT/NAMESPACE",
+            hint="list the existing ones with: pulsar-admin topics list-partitioned-topics TENANT/NAMESPACE",
         )
     return matching
 

@@ -142,7 +142,7 @@ def _verify(columns: NackColumns) -> None:
 def _corrupt(what: str, offset: int, **context: object) -> Corrupt:
     return Corrupt(
         f"damaged serialized tracker of negative acks: {what} (@ {offset:#x})",
-        hint="nothing of it was loaded; take another copy",
+        hint="nothing was loaded; use another copy",
         at=offset,
         **context,
     )

@@ -126,7 +126,7 @@ def read_topic_nacks(txn: Txn, topic: Topic, cursor: Cursor | None) -> TopicNack
     all_columns = _columns(txn, topic, whole)
     if not len(all_columns[2]):
         raise InvalidValue(
-            f"{topic.name} has no entry with a time: it says nothing about a rate",
+            f"{topic.name} has no entry with a time, so no rate can be computed",
             hint="give --rate",
             topic=str(topic.name),
         )

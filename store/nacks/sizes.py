@@ -70,7 +70,7 @@ class NackLoad(Struct, frozen=True):
                 raise InvalidValue(f"{name} {count:,}: it must be 1 to {most:,} {unit}", value=count)
         if self.acknowledged_every < 0 or self.acknowledged_every == 1:
             raise InvalidValue(
-                f"acknowledged every {self.acknowledged_every}: it must be 0 (none is left out), or 2 or more",
+                f"acknowledged every {self.acknowledged_every}: it must be 0 (every entry counts), or 2 or more",
                 value=self.acknowledged_every,
             )
 

@@ -243,7 +243,7 @@ class NegativeAcksTracker:
         if found != columns.entry_count:
             raise Corrupt(
                 f"serialized tracker holds {found} entries, its header says {columns.entry_count}",
-                hint="nothing of it was loaded",
+                hint="nothing was loaded",
                 expected=columns.entry_count,
                 found=found,
             )

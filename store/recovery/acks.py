@@ -582,9 +582,9 @@ def _chosen(cursor: Cursor, possible: _Possible, as_of: WantedState) -> StateThe
     assert as_of.time_ms is not None
     most, least, last = possible.most, possible.least, possible.last
     assert last is not None
-    text = f"{cursor.name} may have stood at {possible.text()}, at {format_time_ms(as_of.time_ms)}"
+    text = f"{cursor.name} may have been at {possible.text()}, at {format_time_ms(as_of.time_ms)}"
     if not possible.was_there_by(as_of.time_ms):
-        text += ", or earlier: when the first of them was written is not known"
+        text += ", or earlier: the time of the first state is not known"
     elif last.not_after is not None:
         text += f": {last.name} was written by {_text(last.not_after)}"
     if possible.unknown:
@@ -594,7 +594,7 @@ def _chosen(cursor: Cursor, possible: _Possible, as_of: WantedState) -> StateThe
         return StateThen(None, possible.text(), possible.unknown[0].problem)
     between = counted(most.pending.count - least.pending.count, "entry")
     if as_of.if_unsure == "refuse":
-        ways = f"to take it all the same: --as-of {last.name}"
+        ways = f"to use it anyway: --as-of {last.name}"
         if most.pending != least.pending:
             ways = (
                 f"--if-unsure redeliver: consumers get all that any of these states had left, up to {between} again; --if-unsure skip:"
@@ -631,7 +631,7 @@ def _trimmed(topic: Topic, mark_delete: Position) -> tuple[str, ...]:
 
 def _list_hint(cursor: Cursor) -> str:
     return (
-        f"list what is known with: pulsar-admin topics subscription-history {shell_word(cursor.topic)}"
+        f"list the known states with: pulsar-admin topics subscription-history {shell_word(cursor.topic)}"
         f" -s {shell_word(cursor.name)}"
     )
 

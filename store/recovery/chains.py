@@ -346,7 +346,7 @@ def _judge(
 ) -> tuple[Join, str]:
     """Return the join of A and B, which PRODUCERS go on from one to the other, and why it is refused."""
     good = [one for one in producers if names.is_good(one)]
-    said = [f"producer {one} goes on from {a.producers[one].last} to {b.producers[one].first}" for one in producers]
+    said = [f"producer {one} continues from {a.producers[one].last} to {b.producers[one].first}" for one in producers]
     unique = [one for one in producers if rivals[one, a.ledger_id, False] == 1 and rivals[one, b.ledger_id, True] == 1]
     steady = [one for one in unique if one not in names.jumping]
     index = False
@@ -360,7 +360,7 @@ def _judge(
     back = [one for one in producers if b.producers[one].first_publish_ms < a.producers[one].last_publish_ms]
     refused = f"the clock of producer {back[0]} goes back" if back else ""
     if not refused and not unique:
-        refused = "more than one ledger goes on with these numbers"
+        refused = "more than one ledger continues these numbers"
     if not refused and not (index or len(steady) >= _TWO or given):
         refused = "one witness only" if good else "the producer's numbers come up in several ledgers"
     return Join(a.ledger_id, b.ledger_id, tuple(said)), refused

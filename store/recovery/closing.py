@@ -22,7 +22,7 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState,
 from pulsar_admin.store.errors import Refused, StoreError
 from pulsar_admin.store.model.ledgers import find_metadata, iter_entry_ids, iter_gaps, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import counted, plural
 
 if TYPE_CHECKING:
     from pulsar_admin.store.aliases import Array
@@ -177,12 +177,12 @@ class MadeLedger(Struct, frozen=True):
         if self.behind:
             found.append(
                 f"ledger {self.ledger_id} ends before entry {self.entries}, which no file has:"
-                f" {counted(self.behind, 'entry')} after it are left out"
+                f" {counted(self.behind, 'entry')} after it {plural(self.behind, 'is', 'are')} not restored"
             )
         if self.astray:
             found.append(
-                f"ledger {self.ledger_id}: {counted(self.astray, 'entry')} of it have other copies than round robin gives, as a bookie that"
-                " failed leaves them: autorecovery makes their copies again"
+                f"ledger {self.ledger_id}: {counted(self.astray, 'entry')} {plural(self.astray, 'is', 'are')} on "
+                "other bookies than round robin gives, as happens when a bookie fails: autorecovery copies them again"
             )
         return tuple(found)
 
@@ -198,7 +198,9 @@ def make_ledger(
     held = read_bookies_of(txn, ledger_id)
     end, behind = find_readable_end(reader, ledger_id)
     if end < 0:
-        raise Refused(f"entry 0 of ledger {ledger_id} is in no file: nothing of it can be served", ledgerId=ledger_id)
+        raise Refused(
+            f"entry 0 of ledger {ledger_id} is in no file: no entry of the ledger can be served", ledgerId=ledger_id
+        )
     last = reader.read(ledger_id, end)
     own = find_metadata(txn, ledger_id)
     if own is not None:  # it was made, and no topic lists it yet

@@ -111,7 +111,7 @@ def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "") -> N
     for ledger in (*known, *given.subscriptions):
         if ledger not in evidence:
             raise InvalidValue(
-                f"the file of names has ledger {ledger}, of which no entry is here",
+                f"the file of names has ledger {ledger}, but no imported file has an entry of it",
                 hint="write a new one: pulsar-admin store recover --level C --dry-run --names FILE, where FILE does not exist",
             )
     chains = find_chains(evidence.values(), known, cluster)
@@ -233,14 +233,17 @@ class _MadeOfBookies(Remade, kw_only=True):
         if lost:
             yield f"{counted(lost, 'entry', 'entries')} before the ends of ledgers are on no bookie of this store"
         if behind:
-            yield f"{counted(behind, 'entry', 'entries')} come after a gap, where BookKeeper's recovery ends a ledger: nothing reads them"
+            yield (
+                f"{counted(behind, 'entry', 'entries')} come after a gap, where BookKeeper's recovery ends a ledger: no client will"
+                " read them"
+            )
         keys = read_master_keys(self.sources.reader.txn)
         if keys.locked:
             yield (
                 f"bookies' master keys say that {counted(len(keys.locked), 'ledger')} have a password ({listed(keys.locked)}),"
                 " which is in no file: they get none, and nothing opens them"
             )
-        yield "what brokers had deleted and bookies still hold is here as well: nothing tells it from what they had not"
+        yield "ledgers that brokers had deleted and bookies still hold are included: nothing distinguishes them"
         yield f"cluster {cluster} has no addresses: set them with: pulsar-admin clusters update {shell_word(cluster)}"
 
 
@@ -318,7 +321,7 @@ def _cluster_nodes(txn: Txn, cluster: str, work: _MadeOfBookies) -> Iterator[tup
     if len(instances) > 1:
         raise Refused(
             f"the bookies are of several clusters: instances {', '.join(sorted(map(str, instances)))}",
-            hint="make a store for each of them: pulsar-admin --store NEW store import cluster --bookie …",
+            hint="import each cluster into its own store: pulsar-admin --store NEW store import cluster --bookie …",
         )
     yield from ((INSTANCE_ID, one.encode()) for one in instances if one)
     yield from ((f"{LEDGERS_ROOT}/{name}", b"") for name in _EMPTY_NODES)

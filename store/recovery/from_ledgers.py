@@ -482,7 +482,9 @@ def _make_schema(made: _Made, name: TopicName) -> None:
     sources, ids = made.sources, made.survey.schemas[name]
     there = find_node(made.txn, name.path) is not None or partition_count(made.txn, name) > 0
     if not there and not any(one.base == name for one in made.survey.data):
-        made.warnings.append(f"the schema of {name} in {_ledger_names(ids)} is left out: nothing else names that topic")
+        made.warnings.append(
+            f"the schema of {name} in {_ledger_names(ids)} is not restored: nothing else names that topic"
+        )
         return
     found = made_locator(sources.reader, ids, sources.earlier_value(name.schema_path))
     if found is None:
@@ -515,9 +517,9 @@ def _make_namespaces(made: _Made) -> None:
     cluster = find_cluster(made.sources)
     if cluster is None:
         made.survey.left_out.append(
-            f"left out: the policies of {counted(len(bare), 'namespace')} and {counted(len(poor), 'tenant')}, as the name of the cluster is"
-            " gone with /admin, and brokers serve no namespace without policies. Name it as brokers have it (clusterName in broker.conf):"
-            " pulsar-admin store recover --level A --cluster NAME"
+            f"not restored: the policies of {counted(len(bare), 'namespace')} and {counted(len(poor), 'tenant')}, "
+            "because the cluster's name was lost with /admin, and brokers serve no namespace without policies. Use `clusterName`"
+            " from broker.conf: pulsar-admin store recover --level A --cluster NAME"
         )
         return
     for tenant in poor:
@@ -604,9 +606,9 @@ def _warnings(made: _Made) -> Iterator[str]:
     yield from made.warnings
     if made.bare and made.sources.earlier is None:
         yield (
-            f"of {counted(made.bare, 'topic')} no subscription is known: one that never acknowledged, or that was closed in order, is in no"
-            f" ledger. An earlier state of the metadata knows them (--earlier STORE). Else {HOLDING!r} stands at the beginning and keeps"
-            f" the messages: create yours, then remove it with: pulsar-admin topics unsubscribe TOPIC -s {shell_word(HOLDING)}"
+            f"no subscription of {counted(made.bare, 'topic')} is known: one that never acknowledged, or that was closed cleanly, is in no"
+            f" ledger. An earlier state of the metadata knows them (--earlier STORE). Without it, {HOLDING!r} is created at the beginning"
+            f" and keeps the messages: create yours, then remove it with: pulsar-admin topics unsubscribe TOPIC -s {shell_word(HOLDING)}"
         )
     if made.topics and made.sources.earlier is None:
         yield "properties of topics and subscriptions, terminated topics and ledgers in tiered storage are in no ledger's metadata"
@@ -616,7 +618,7 @@ def _warnings(made: _Made) -> Iterator[str]:
             " them again"
         )
     if made.survey.silent:
-        yield f"{counted(len(made.survey.silent), 'ledger')} of the metadata say nothing of Pulsar and stay as they are"
+        yield f"{counted(len(made.survey.silent), 'ledger')} of the metadata do not belong to Pulsar and stay unchanged"
 
 
 # -- the versions of a topic's schema, from its schema ledgers --------------------------------------------------------
@@ -676,4 +678,4 @@ def _doubts(found: dict[int, list[SchemaPlace]], listed: dict[int, SchemaPlace])
     for number, versions in found.items():
         if number not in listed and len({one.hash for one in versions}) > 1:
             ledgers = ", ".join(str(one.ledger_id) for one in versions)
-            yield f"version {number} lies in ledgers {ledgers} with unlike definitions: the first is taken"
+            yield f"version {number} is in ledgers {ledgers} with different definitions: the first is used"

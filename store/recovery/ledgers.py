@@ -149,7 +149,7 @@ def _check_seen(txn: Txn, ledger_id: int, metadata: LedgerMetadata, gaps: tuple[
         raise Refused(
             f"{counted(count, 'entry')} of ledger {ledger_id} may be on {', '.join(bookies)}, which {plural(len(bookies), 'is', 'are')}"
             " not imported",
-            hint=f"bring them: pulsar-admin store add bookie {shell_word(bookies[0])}=DIR,DIR",
+            hint=f"import them: pulsar-admin store add bookie {shell_word(bookies[0])}=DIR,DIR",
             ledgerId=ledger_id,
         )
 
@@ -162,7 +162,7 @@ def lost_text(found: Returning) -> str:
     gaps = listed(str(first) if first == last else f"{first}..{last}" for first, last in found.gaps)
     text = f"ledger {found.ledger_id}: {noun} {gaps} {verb} in no file"
     if found.behind:
-        text += f"; {counted(found.behind, 'entry')} after them {plural(found.behind, 'is', 'are')} left out"
+        text += f"; {counted(found.behind, 'entry')} after them {plural(found.behind, 'is', 'are')} not restored"
     return text
 
 
@@ -230,7 +230,8 @@ def _check_deleted(txn: Txn, ledger_id: int) -> None:
     if find_times(txn, ledger_id) is not None and UnlistedLedgers(txn).why(ledger_id) is Unlisted.NEWER:
         raise Refused(
             f"ledger {ledger_id} is not deleted: it is newer than the metadata, which never gave its id",
-            hint="bring newer metadata (pulsar-admin store refresh), or roll this forward: pulsar-admin store recover --level B",
+            hint="provide newer metadata (pulsar-admin store refresh), or roll this metadata forward: pulsar-admin "
+            "store recover --level B",
             ledgerId=ledger_id,
         )
 
@@ -240,8 +241,8 @@ def _deleted_warnings(parts: Sequence[ChangePart], unknown: Sequence[int]) -> It
         whole = [part.after for part in parts if part.after and not part.after["lost"]]
         entries = sum(int(part.after["entries"]) for part in parts if part.after)
         yield (
-            f"{counted(len(parts), 'deleted ledger')} of {counted(entries, 'entry')} {plural(len(parts), 'comes', 'come')} back,"
-            f" {len(whole):,} of them whole"
+            f"{counted(len(parts), 'deleted ledger')} of {counted(entries, 'entry')} {plural(len(parts), 'is', 'are')} restored,"
+            f" {len(whole):,} complete"
         )
         yield (
             "no topic lists these ledgers: bookies keep their entries from the export on, and topics undelete puts them into a topic"
@@ -259,8 +260,8 @@ def index_texts(indexed: Indexed, forgotten: Mapping[int, Sequence[str]]) -> Ite
         bookies = ", ".join(sorted({bookie for some in forgotten.values() for bookie in some}))
         yield (
             f"{bookies} collected garbage since: no index there names {counted(len(forgotten), 'ledger')}"
-            f" ({listed(forgotten)}), whose entries still lie in the entry logs; readers would find"
-            " nothing: topics undelete --copy puts the entries into new ledgers"
+            f" ({listed(forgotten)}), whose entries are still in the entry logs; readers would find nothing: topics "
+            "undelete --copy puts the entries into new ledgers"
         )
     if not indexed:
         yield "no index of a bookie was read: one that collected garbage since the deletion would find nothing of these ledgers"
@@ -426,7 +427,7 @@ def _behind_texts(reader: EntryReader, found: Behind) -> Iterator[str]:
             yield f"{where}: subscriptions that are past them do not get them unless they are reset: {', '.join(passed)}"
     for count, why in ((found.again, "in the next ledger again"), (found.unsure, "not proven to be acknowledged")):
         if count:
-            yield f"{where}: {counted(count, 'entry')} more {plural(count, 'is', 'are')} {why}, and left out"
+            yield f"{where}: {counted(count, 'entry')} more {plural(count, 'is', 'are')} {why}, and not restored"
 
 
 # -- ledgers restore --to-bookies -------------------------------------------------------------------------------------
@@ -450,8 +451,8 @@ def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) ->
     chosen = named or _all_astray(txn)
     if not chosen:
         raise LedgerNotFound(
-            "no ledger names bookies that are gone, or lack its entries, while others that are here have them",
-            hint="see what is lost with: pulsar-admin ledgers missing",
+            "no ledger names bookies that are gone or lack its entries while other imported bookies have them",
+            hint="see the losses with: pulsar-admin ledgers missing",
         )
     steps: list[Step] = []
     parts: list[ChangePart] = []
@@ -477,19 +478,19 @@ def _check_astray(txn: Txn, ledger_id: int) -> None:
     missing, thinned = find_missing(txn, ledger_id), find_thinned(txn, ledger_id)
     if (missing is not None and missing.is_astray) or (thinned is not None and thinned.spare):
         return
-    hint = f"see what is here of it with: pulsar-admin ledgers info {ledger_id}"
+    hint = f"see its remaining entries with: pulsar-admin ledgers info {ledger_id}"
     if missing is None:
         text = f"ledger {ledger_id} is served by the bookies that its metadata names"
     elif missing.reason == NO_METADATA:
         text, hint = f"ledger {ledger_id} has no metadata", f"make it again: pulsar-admin ledgers restore {ledger_id}"
     elif missing.reason == GONE:
-        text = f"no bookie that is here has an entry of ledger {ledger_id}"
+        text = f"no imported bookie has an entry of ledger {ledger_id}"
         hint = f"take it out of what references it: pulsar-admin ledgers forget {ledger_id}"
     elif missing.reason == NOT_SERVED:
         text = f"ledger {ledger_id} names the bookies that have its entries, in records that they do not serve"
         hint = "put them back: pulsar-admin store salvage ID=DIR,DIR"
     else:
-        text = f"no bookie that is here has what lacks of ledger {ledger_id}"
+        text = f"no imported bookie has the missing entries of ledger {ledger_id}"
     raise Refused(text, hint=hint, ledgerId=ledger_id)
 
 
@@ -524,7 +525,7 @@ def _repointed(reader: EntryReader, disks: Disks, ledger_id: int) -> _Repointed:
         end = _served_end(after, ledger.last_entry_id, served)
         if end < 0:
             raise Refused(
-                f"no bookie that is here serves entry 0 of ledger {ledger.ledger_id}",
+                f"no imported bookie serves entry 0 of ledger {ledger.ledger_id}",
                 hint=f"see where its entries are: pulsar-admin ledgers info {ledger.ledger_id}",
                 ledgerId=ledger.ledger_id,
             )
@@ -540,9 +541,9 @@ def _check_closable(txn: Txn, ledger: Ledger, metadata: LedgerMetadata) -> None:
     absent = absent_in(txn, metadata.segments[-1].members)
     if absent:
         raise Refused(
-            f"ledger {ledger.ledger_id} was never closed, and {', '.join(absent)}, which {plural(len(absent), 'is', 'are')} not imported,"
-            " may have more of it",
-            hint=f"bring the disks: pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
+            f"ledger {ledger.ledger_id} was never closed, and {', '.join(absent)}, which "
+            f"{plural(len(absent), 'is', 'are')} not imported, may have more entries",
+            hint=f"import the disks: pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
             ledgerId=ledger.ledger_id,
         )
 
@@ -648,12 +649,12 @@ def _repointed_part(found: _Repointed, ledger_id: int) -> ChangePart:
     warnings = []
     if found.nowhere:
         warnings.append(
-            f"{counted(found.nowhere, 'entry')} of ledger {ledger_id} {plural(found.nowhere, 'is', 'are')} on no bookie that is here"
+            f"{counted(found.nowhere, 'entry')} of ledger {ledger_id} {plural(found.nowhere, 'is', 'are')} on no imported bookie"
         )
     if found.before.state is not found.after.state:
         warnings.append(
-            f"ledger {ledger_id} is closed at its last entry that is here, {found.after.last_entry_id}: what bookies that are gone may have"
-            " had after it is lost"
+            f"ledger {ledger_id} is closed at its last entry on an imported bookie, {found.after.last_entry_id}: "
+            "entries after it that only lost bookies had are lost"
         )
     return ChangePart(
         resource=f"ledger {ledger_id}",

@@ -208,7 +208,7 @@ def _check_layout(name: str, value: bytes) -> None:
     version, _, layout = value.decode("utf-8", "replace").strip().partition("\n")
     if version not in ("1", "2") or layout.strip() not in _LAYOUTS:
         raise Unsupported(
-            f"{name}: {LEDGERS_ROOT}/LAYOUT says {layout.strip() or value[:60]!r}: ledgers are listed otherwise there",
+            f"{name}: {LEDGERS_ROOT}/LAYOUT says {layout.strip() or value[:60]!r}: ledgers are listed differently there",
             hint="only the layout that Pulsar makes is known: HierarchicalLedgerManagerFactory:1",
             layout=layout.strip(),
         )

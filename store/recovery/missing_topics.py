@@ -321,6 +321,7 @@ def _warnings(loose: Counter[str], lost: list[int]) -> Iterator[str]:
         yield f"{counted(loose[CURSOR], 'cursor ledger')} since may hold acknowledgements that are not taken over"
     if lost:
         yield (
-            f"entries of {counted(len(lost), 'ledger')} are lost in part ({listed(lost)}); ledgers forget lets a broker go on after them."
+            f"entries of {counted(len(lost), 'ledger')} are lost in part ({listed(lost)}); ledgers forget lets a "
+            "broker continue after them."
             " See: pulsar-admin ledgers missing"
         )

@@ -202,7 +202,7 @@ def check_loss(found: Preflight, limit: float | None) -> None:
         worst = max(over, key=lambda one: one.percent)
         raise Refused(
             f"{worst.bookie} would lose {worst.percent:.1f} % of its bytes, more than {limit:g} %",
-            hint="do not start it: bring the right metadata, or a newer copy of it, first",
+            hint="do not start it before the right metadata, or a newer copy, is in place",
             bookie=worst.bookie,
             percent=worst.percent,
         )
@@ -353,8 +353,9 @@ class _Forecast:
         ledgers, sizes = tally.ledgers, tally.bytes
         if len(ledgers):
             self._problems.append(
-                f"{disk.name}: entry logs with {counted(len(ledgers), 'ledger')} and no index beside them: a bookie that starts there"
-                " makes an empty one and deletes these logs, whatever the metadata says; name its index directory, too, if it has one"
+                f"{disk.name}: entry logs with {counted(len(ledgers), 'ledger')} and no index beside them: a bookie "
+                "that starts there creates an empty one and deletes these logs, whatever the metadata says; if it has an"
+                " index directory, name that as well"
             )
             self._entries = None
             self._add(len(ledgers), int(sizes.sum()), ledgers, sizes)

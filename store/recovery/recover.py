@@ -120,7 +120,7 @@ def plan_recovery(
         if condition.listed:
             raise Refused(
                 f"the metadata lists {counted(condition.listed, 'ledger')}: bookies are not all there is",
-                hint="take level B, which keeps what is listed, or a store of the bookies alone",
+                hint="use level B, which keeps the listed ledgers, or a store imported from the bookies alone",
             )
         return _summed(_from_bookies(sources, names), "C", condition, survey)
     if wanted == "A":
@@ -140,7 +140,7 @@ def _check_layout(txn: Txn) -> None:
         found = " ".join(node.value.decode("utf-8", "replace").split())
         raise Unsupported(
             f"{_LAYOUT}: expected version 2 and HierarchicalLedgerManagerFactory:1, found {found!r}",
-            hint="metadata of another layout is not made again: bring back ZooKeeper's files, or ask its makers",
+            hint="metadata of another layout cannot be rebuilt: restore ZooKeeper's files, or ask the authors of that layout",
             path=_LAYOUT,
         )
 
@@ -178,7 +178,7 @@ def _from_bookies(sources: Sources, names: Path | None) -> Plan:
 def _nothing(txn: Txn, condition: MetadataCondition, survey: LedgerSurvey, level: str | None) -> Plan:
     left_out = (*_left_out(condition, survey, level),)
     found = {"level": None, "listedLedgers": condition.listed, **_left(condition, survey, level)}
-    text = f"nothing to make again{f' at level {level}' if level and left_out else ''}: {counted(condition.listed, 'ledger')} listed"
+    text = f"nothing to rebuild{f' at level {level}' if level and left_out else ''}: {counted(condition.listed, 'ledger')} listed"
     if not left_out:
         text += ", and all that they name is there"
     part = ChangePart(resource=_METADATA, before=found, after=found)
@@ -195,14 +195,14 @@ def _left_out(condition: MetadataCondition, survey: LedgerSurvey, level: str | N
     lost = _lost(condition, level)
     if lost:
         yield (
-            f"left out at level B: {counted(len(lost), 'topic')} that ledgers name and whose node or schema is gone: {_named(lost)}."
-            " Bring them back: pulsar-admin store recover --level A"
+            f"not rebuilt at level B: {counted(len(lost), 'topic')} that ledgers name and whose node or schema is "
+            f"lost: {_named(lost)}. To restore them: pulsar-admin store recover --level A"
         )
     if level == "B" and condition.namespaces_without_policies:
         bare = condition.namespaces_without_policies
         yield (
-            f"left out at level B: the policies of {counted(len(bare), 'namespace')}: {_named(bare)}. Bring them back: pulsar-admin store"
-            " recover --level A"
+            f"not rebuilt at level B: the policies of {counted(len(bare), 'namespace')}: {_named(bare)}. To restore "
+            "them: pulsar-admin store recover --level A"
         )
     if condition.unsure:
         yield (
@@ -238,18 +238,18 @@ def _named(found: Sequence[object]) -> str:
 def _leftover_text(condition: MetadataCondition) -> str:
     count = len(condition.leftovers)
     return (
-        f"left out: {counted(count, 'topic')} that ledgers name and that {plural(count, 'has', 'have')} no node, beside others of the"
-        f" namespace that have: {_named(condition.leftovers)}. A broker deletes a topic's ledgers before its node: if they were lost,"
-        " --level A brings them back"
+        f"not rebuilt: {counted(count, 'topic')} that ledgers name, without a node, though other topics of the "
+        f"namespace have theirs: {_named(condition.leftovers)}. A broker deletes a topic's ledgers before its node: "
+        "if they were lost, --level A restores them"
     )
 
 
 def _headless_text(names: Sequence[TopicName]) -> str:
     count = len(names)
     return (
-        f"left out: {counted(count, 'topic')} of which subscriptions alone are listed: {_named(names)}. No list names"
-        f" {plural(count, 'its', 'their')} ledgers; bookies may still hold them (see: pulsar-admin ledgers orphans), and delete them when"
-        " they start on this metadata. An older copy of the metadata has the lists"
+        f"not rebuilt: {counted(count, 'topic')} of which only subscriptions are left: {_named(names)}. No list names "
+        f"{plural(count, 'its', 'their')} ledgers; bookies may still hold them (see: pulsar-admin ledgers orphans), "
+        "and delete them when they start on this metadata. An older copy of the metadata has the lists"
     )
 
 

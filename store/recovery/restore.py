@@ -151,8 +151,8 @@ def check_vanished(reader: EntryReader, names: Iterable[TopicName], why: StoreEr
                 count, what = len(topic.subscriptions), "subscription"
                 hint = "no list names its ledgers either; what bookies hold and nothing lists: pulsar-admin ledgers orphans"
             raise Refused(
-                f"{topic.name} was not deleted as brokers do it: its node is gone, and {counted(count, what)} of it"
-                f" {plural(count, 'is', 'are')} still listed ({why.message})",
+                f"{topic.name} was not deleted the way brokers delete: its node is gone, but {counted(count, what)} "
+                f"{plural(count, 'is', 'are')} still listed ({why.message})",
                 hint=hint,
                 topic=str(topic.name),
             ) from why
@@ -218,7 +218,7 @@ class Comeback:
         if not (returned or then.cursors) and (node is not None or then.gone_ms is None):
             raise TopicNotFound(
                 f"nothing of {then.name} comes back: {'; '.join(texts) or 'it lists every ledger that it had'}",
-                hint="bookies have freed what is missing; see: pulsar-admin ledgers list",
+                hint="bookies have freed the missing entries; see: pulsar-admin ledgers list",
                 topic=str(then.name),
             )
         infos = there | returned
@@ -360,7 +360,7 @@ class Comeback:
             and tree_key(namespace.policies_path) not in self._steps
         ):
             raise NamespaceNotFound(
-                f"{namespace} does not exist, and the history has no policies of it",
+                f"{namespace} does not exist, and the history has no policies for it",
                 hint=f"make it first: pulsar-admin namespaces create {shell_word(namespace)}",
                 namespace=str(namespace),
             )
@@ -631,7 +631,7 @@ class Restoring(Struct, frozen=True):
         if self.asked.copy and find_node(reader.txn, target.path) is not None:
             raise Refused(
                 f"{target} exists: copies would come after its messages",
-                hint="bring them back beside it, without --in-place",
+                hint="restore them under another name, without --in-place",
                 topic=str(target),
             )
         spec = LedgerSpec(topic_claims(target))

@@ -199,7 +199,7 @@ def _roll_topic(rolled: Rolled, world: _World, name: TopicName, ids: Iterable[in
     ]  # a broker trims in front of the last one only, so these are not deleted ones
     if topic.managed.terminated is not None and young:
         rolled.warnings.append(
-            f"{name} is terminated: ledgers {listed(sorted(young))} that seem to go on with it stay apart"
+            f"{name} is terminated: ledgers {listed(sorted(young))}, which seem to continue it, stay separate"
         )
         young = []
     gone = {one.ledger_id for one in topic.ledgers if _is_gone(rolled.txn, one)}
@@ -415,7 +415,8 @@ def _warnings(rolled: Rolled) -> Iterator[str]:
     if rolled.joined:
         yield (
             f"{counted(rolled.joined, 'ledger')} of {counted(rolled.entries, 'entry')} {plural(rolled.joined, 'goes', 'go')} on with"
-            f" topics of this metadata. Acknowledgements since then come back where a cursor ledger says so, else messages are redelivered"
+            f" topics of this metadata. Acknowledgements since then come back where a cursor ledger says so, else "
+            "messages are redelivered"
         )
         yield (
             "what was deleted since this metadata was written comes back too where bookies still have its entries; topics,"
@@ -460,7 +461,7 @@ class FollowedCursor(Struct, frozen=True):
                 f"compacted ledger {self.compacted} holds messages of this topic alone",
             )
         return tuple(
-            f"cursor ledger {ledger_id} begins where this subscription alone stood, and names this topic alone"
+            f"cursor ledger {ledger_id} begins at a position that only this subscription had, and names only this topic"
             for ledger_id in self.ledger_ids
         )
 

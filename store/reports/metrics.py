@@ -176,7 +176,7 @@ def _of_namespaces(found: Overview) -> Iterator[Metric]:
 def _of_disks(found: Overview) -> Iterator[Metric]:
     disk = found.disk
     held = sorted(found.held.items())
-    said = "Bytes of topics by what keeps them: cursor, retention, retention-unknown, open-ledger, or trim for nothing."
+    said = "Bytes of topics by what retains them (cursor, retention, retention-unknown, open-ledger); trim: can be deleted."
     yield _metric("kept_bytes", said, (((("reason", reason),), size_bytes) for reason, size_bytes in held))
     sizes = found.disk_bytes
     yield _metric("disk_bytes", "Bytes of the files of bookies by kind, every copy: leftovers are those of compactions that did not end.", (

@@ -309,7 +309,7 @@ class _FileReads:
         raw = os.pread(self._file.fileno(), max(stop - start, 0), start)
         if len(raw) < stop - start:
             raise SourceChanged(
-                f"{self._file.name} is cut", hint="bring the file back, or run: pulsar-admin store refresh"
+                f"{self._file.name} is cut", hint="restore the file, or run: pulsar-admin store refresh"
             )
         return raw[0] if isinstance(key, int) else memoryview(raw)
 

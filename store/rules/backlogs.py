@@ -75,20 +75,20 @@ _CUT = (
     " #12171)."
 )
 _DROPS = (
-    "Gives the chunks that are left to a consumer, which drops them without the first one and never acknowledges them: the backlog does"
-    " not get empty, and what is before their end is kept."
+    "Delivers the remaining chunks to a consumer, which drops them because the first is missing and never "
+    "acknowledges them: the backlog never becomes empty, and ledgers up to their end are kept."
 )
 
 CHUNK_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     Rule(
         "chunk-cut",
         Severity.WARNING,
-        "A subscription stands inside a chunked message",
+        "A subscription's position is inside a chunked message",
         _CUT,
         _DROPS,
         "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {first}",
-        "Give the whole message again, from its first chunk on; entries after that chunk that were acknowledged are given again, too."
-        " To drop the message instead, use `topics skip`.",
+        "Deliver the whole message again, from its first chunk on; acknowledged entries after that chunk are "
+        "delivered again as well. To drop the message instead, use `topics skip`.",
         holds=_cut,
         scope="use",
         needs="has_edges",

@@ -111,7 +111,7 @@ def _elsewhere(facts: ClusterFacts) -> Iterator[Evidence]:
         what = (
             f"clients do not get {counted(entries, 'entry')} of {plural(len(ids), 'it', 'them')} that {whose} {have}"
             if lost
-            else f"clients get the entries of other bookies, and {whose} {have} copies, too"
+            else f"clients read the entries from other bookies, and {whose} also {have} copies"
         )
         yield Evidence(
             f"bookie {', '.join(gone)}" if gone else f"ledgers {listed(ids, _NAMED)}",
@@ -145,7 +145,7 @@ def _gone(facts: ClusterFacts) -> Iterator[Evidence]:
         what = (
             f"{counted(entries, 'entry')} of {plural(len(ids), 'it', 'them')} {plural(entries, 'is', 'are')} nowhere here"
             if entries
-            else "none of their entries is here, and nobody can close them"
+            else "no imported bookie has their entries, and nobody can close them"
             if lost
             else "clients get the entries of other bookies, which are fewer than the write quorum"
         )
@@ -179,7 +179,8 @@ def _empty(facts: ClusterFacts) -> Iterator[Evidence]:
             they, them = plural(len(ids), "it was", "they were"), plural(len(ids), "it", "them")
             yield Evidence(
                 f"{plural(len(ids), 'ledger')} {listed(ids, _NAMED)}",
-                f"{they} never closed, no entry of {them} is here, and nobody can close {them} without {', '.join(bookies)},"
+                f"{they} never closed, no imported bookie has an entry of {them}, and nobody can close {them} without "
+                f"{', '.join(bookies)},"
                 f" {_are_gone(bookies)}{_needs(some)}",
                 {"ledgerIds": ids, "ledgers": len(ids), "bookies": list(bookies), "bookie": bookies[0]},
                 severity=None if any(one.needed for one in some) else Severity.WARNING,
@@ -243,8 +244,8 @@ BOOKIE_RULES = (
         "entries-not-served",
         Severity.CRITICAL,
         "A bookie has entries that it does not serve",
-        "Its entry logs have them and its index has no row of them: a part of the index is lost, or is an older one. Or its journals"
-        " alone have them, before the mark: an entry log, or a part of it, is lost. In both cases no start reads them again.",
+        "Its entry logs have them, but its index has no row for them: part of the index is lost or outdated. Or only "
+        "its journals have them, before the mark: an entry log, or part of one, is lost. In neither case does a start read them again.",
         f"It answers that it has no such entry. {_ASKED}",
         "pulsar-admin store salvage {disks}",
         "Salvage the bookie while it is stopped, which makes its index again and writes what only journals have into an entry log,"
@@ -272,8 +273,8 @@ BOOKIE_RULES = (
         "ensemble-elsewhere",
         Severity.CRITICAL,
         "Ledgers name other bookies than those that have their entries",
-        "The bookies of their ensembles are gone (no cookie, not imported) or do not have the entries; others that are here do: the id"
-        " of a bookie was changed, or disks were moved to other bookies.",
+        "The bookies of their ensembles are gone (no cookie, not imported) or do not have the entries, but other "
+        "imported bookies do: a bookie's id was changed, or disks were moved to other bookies.",
         _ASKED,
         "pulsar-admin ledgers restore --to-bookies",
         "A ledger that nobody can close is closed at its last entry here. Let the metadata name the bookies that have the entries.",
@@ -284,10 +285,10 @@ BOOKIE_RULES = (
         "bookie-gone",
         Severity.CRITICAL,
         "Entries were on a bookie that is gone",
-        "Ledgers name a bookie that has no cookie in the metadata and was not imported; no bookie that is here has these entries.",
+        "Ledgers name a bookie that has no cookie in the metadata and was not imported; no imported bookie has these entries.",
         _ASKED,
         "pulsar-admin store add bookie {bookie}=DIR,DIR",
-        "If its disks are gone, `ledgers missing` says what is lost, and `ledgers forget` lets topics go on. Else bring them.",
+        "If its disks are gone, `ledgers missing` lists the losses, and `ledgers forget` lets topics continue. Otherwise import them.",
         "Decommission a bookie (`bookkeeper shell decommissionbookie`) before its disks go.",
         holds=_gone,
         loss="the entries that are nowhere",
@@ -295,12 +296,12 @@ BOOKIE_RULES = (
     Rule(
         "ledger-on-gone-bookies",
         Severity.CRITICAL,
-        "Nobody can close a ledger of which no entry is here",
-        "It is open, and of its bookies so many are gone (no cookie, not imported) that a recovery does not hear enough of them.",
-        "Each load of the topic tries to recover its last ledger and fails: `BKLedgerRecoveryException`. A subscription that stands in"
-        " it starts at the position in its metadata.",
+        "Nobody can close a ledger of which no entry was imported",
+        "It is open, and so many of its bookies are gone (no cookie, not imported) that a recovery cannot get enough answers.",
+        "Each load of the topic tries to recover its last ledger and fails: `BKLedgerRecoveryException`. A "
+        "subscription that stores its position in this ledger starts at the position in its metadata.",
         "pulsar-admin ledgers forget {ledgerIds}",
-        "If the disks of the bookies exist, bring them first (`store add bookie`). Else take the ledgers out.",
+        "If the disks of the bookies exist, import them first (`store add bookie`). Otherwise remove the ledgers.",
         "Decommission a bookie (`bookkeeper shell decommissionbookie`) before its disks go.",
         holds=_empty,
         loss="what the ledger had on the bookies that are gone",

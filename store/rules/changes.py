@@ -46,7 +46,7 @@ BASE_DAMAGED: Rule[Any] = Rule(
     "An export compares with it and will refuse.",
     UNSEEN,
     "pulsar-admin store log",
-    "Import the source into a new store (`store import`), and make the changes again that the log shows.",
+    "Import the source into a new store (`store import`), and repeat the changes that the log shows.",
     PREVENT,
     scope="store",
 )
@@ -57,7 +57,7 @@ NACKS_DAMAGED: Rule[Any] = Rule(
     "A row of the negative acks that scripts keep in the store cannot be read.",
     UNSEEN,
     "pulsar-admin nacks stats",
-    "Look at what is left and add the positions again with `nacks add`.",
+    "Look at the remaining positions and add the lost ones again with `nacks add`.",
     PREVENT,
     scope="store",
 )

@@ -121,7 +121,7 @@ CLUSTER_RULES = (
         "Bookies that start on it delete all that they have.",
         "pulsar-admin store ls /ledgers",
         "Import again with BookKeeper's root: `--ledgers-root`, or the `bookkeeper.conf` of a bookie. If it is lost, run `store "
-        "recover`. Until then forget no ledger: that its metadata is not here says nothing of it.",
+        "recover`. Until then forget no ledger: missing metadata here does not mean that it was deleted.",
         leads=True,
         holds=_no_bookkeeper,
     ),
@@ -146,16 +146,16 @@ CLUSTER_RULES = (
         "The ZooKeeper has a Pulsar at another path and no BookKeeper there (`zkLedgersRootPath`, `bookkeeperMetadataServiceUri`).",
         "Ignores ledgers of others.",
         "pulsar-admin ledgers orphans",
-        "Nothing to repair. Ledgers that nothing here references are not called leaked; what deletes or makes again refuses until"
-        " `--accept-unknown-tree` names the other path.",
+        "Nothing to repair. Ledgers without a reference are not called leaked; commands that delete or rebuild refuse "
+        "until `--accept-unknown-tree` names the other path.",
         holds=_shared,
     ),
     Rule(
         "metadata-file-damaged",
         Severity.NOTE,
         "A damaged file of the metadata was not needed",
-        "Other files have what stood in it, so nothing is missing here.",
-        "ZooKeeper takes an older snapshot and its logs, too. RocksDB refuses to open a damaged database.",
+        "Other files have its content, so nothing is missing here.",
+        "ZooKeeper also falls back to an older snapshot and its logs. RocksDB refuses to open a damaged database.",
         "pulsar-admin store refresh",
         "Replace the disk if it failed. The note ends when the file is gone, or whole, and the store is refreshed.",
         holds=_not_needed,
@@ -166,7 +166,7 @@ CLUSTER_RULES = (
         "Whether ZooKeeper's newest log ends where it ended is not sure",
         "Its last transaction is unfinished, or a newer epoch began. A kill or a loss of power leaves that, and loses nothing that was "
         "acknowledged; so do zeros in place of the log's end. `metadata-older` tells if bookies have newer ledgers.",
-        "ZooKeeper takes it for the log's end, without a word.",
+        "ZooKeeper silently treats it as the end of the log.",
         "pulsar-admin store refresh",
         "Take the files of another server of the ensemble, which may reach further, or a newer copy, and refresh.",
         holds=_log_ends,
@@ -186,8 +186,8 @@ CLUSTER_RULES = (
         "other-managed-ledgers",
         Severity.NOTE,
         "Managed ledgers that are no topics of this version",
-        "A newer Pulsar keeps them beside topics, such as the segments of scalable topics. They own their ledgers.",
-        "A Pulsar that does not know them serves nothing of them.",
+        "A newer Pulsar stores such nodes beside topics, for example the segments of scalable topics. They own their ledgers.",
+        "A Pulsar that does not know them does not serve them.",
         "pulsar-admin store ls {path}",
         "Nothing to repair. `store info` names them with their sizes; commands on topics do not read or change them.",
         holds=_other_ledgers,
@@ -199,8 +199,8 @@ CLUSTER_RULES = (
         "A newer Pulsar or BookKeeper wrote them: fields, keys, versions or compression that are not known here.",
         "A Pulsar that does not know them ignores fields and keys, and cannot read other versions and compression.",
         "pulsar-admin store cat {path} --hex",
-        "Nothing to repair. They are kept as they are, also when what is known of the same node changes; a ledger that says it is of "
-        "such a node counts as referenced.",
+        "Nothing to repair. They stay unchanged, even when other fields of the same node change; a ledger that names "
+        "such a node as its owner counts as referenced.",
         holds=_unknown_values,
     ),
 )

@@ -53,8 +53,8 @@ LEDGERS_UNREFERENCED: Rule[Any] = Rule(
     "They have metadata, but no topic, cursor, schema, compaction or bucket names them.",
     "Never deletes them, and neither do bookies: they keep their disk space forever.",
     "pulsar-admin ledgers orphans",
-    "Look at what they claim to be. `ledgers delete` frees them. If a topic lost its list, its ledgers are "
-    "here: use `store recover`.",
+    "Look at what they claim to be. `ledgers delete` frees them. If a topic lost its list, its ledgers are among "
+    "these: use `store recover`.",
 )
 LEDGERS_DELETED: Rule[Any] = Rule(
     "ledgers-deleted",
@@ -70,13 +70,13 @@ LEDGERS_GONE: Rule[Any] = Rule(
     "ledgers-gone",
     Severity.NOTE,
     "Ledgers with entries on disk whose metadata is gone, for a reason that nothing shows",
-    "The metadata is whole and gave their ids, and nothing references them. After a deletion it looks so, and most often it was one;"
-    " after a loss of the nodes of a topic and its ledgers, too. RocksDB keeps no history that would tell, nor do ZooKeeper's logs once"
-    " they are purged.",
+    "The metadata is whole and gave their ids, and nothing references them. That is what a deletion leaves, and most "
+    "often it was one; losing the nodes of a topic and its ledgers leaves the same. RocksDB keeps no history"
+    " that would tell the two apart, nor does ZooKeeper once its logs are purged.",
     "Bookies free them in a garbage collection, if a whole entry log is dead or compaction reaches them.",
     "pulsar-admin ledgers orphans",
-    "If no topic is missed, there is nothing to do. If one is, start no bookie before it is back: bring a backup of the metadata, or,"
-    " with ZooKeeper, its older files and `topics undelete`.",
+    "If no topic is missed, there is nothing to do. If one is, start no bookie before it is restored: from a backup "
+    "of the metadata, or, with ZooKeeper, from its older files and `topics undelete`.",
 )
 COPIES_UNKNOWN: Rule[Any] = Rule(
     "copies-unknown",
@@ -100,8 +100,7 @@ COPIES_MISSING: Rule[Any] = Rule(
     "copies-missing",
     Severity.WARNING,
     "Entries are on fewer bookies than their write quorum",
-    "A bookie that should have them has no record of them. Other copies are good, unless another finding names"
-    " the ledger.",
+    "A bookie that should have them does not. Other copies are good, unless another finding names the ledger.",
     "Reads from the remaining copies. Autorecovery replicates the ledger only if it knows that a bookie or "
     "disk is lost.",
     "pulsar-admin ledgers underreplicated",

@@ -67,8 +67,8 @@ INDEX_ROWS_WRONG: Rule[Any] = Rule(
     "The bookie compares the ids at the start of what it reads and answers with an I/O error; clients ask the other bookies of the entry."
     " Where none has it the reader is stuck.",
     "pulsar-admin store salvage {disks}",
-    "Salvage the bookie while it is stopped, which makes its index again, then run `store refresh`. Until then `store index --rebuild`"
-    " looks at every row, too: with it `ledgers missing` and the other answers count these entries as not served.",
+    "Salvage the bookie while it is stopped, which rebuilds its index, then run `store refresh`. Until then `store "
+    "index --rebuild` also reads every row: after it, `ledgers missing` and the other answers count these entries as not served.",
     KEEP_COPIES,
     of_disks=True,
 )
@@ -84,7 +84,7 @@ SCAN_UNFINISHED: Rule[Any] = Rule(
 NOT_CHECKED: Rule[Any] = Rule(
     "not-checked",
     Severity.WARNING,
-    "Files have changed, so the index was not compared with all of them",
+    "Files have changed, so the index was not compared with every file",
     "A deep check compares the index with the files as they were imported. Of files that somebody writes it verifies what was"
     " imported, and leaves out the ledgers in them.",
     UNSEEN,
@@ -172,7 +172,7 @@ def _check_rows(facts: DeepFacts) -> Iterator[Finding]:
             Evidence(
                 f"bookie {one.bookie}",
                 f"its index leads {counted(entries, 'entry')} of {counted(len(one.ledgers), 'ledger')} to bytes that are no record of"
-                f" {plural(entries, 'it', 'them')}; {one.elsewhere:,} of them clients get of another bookie",
+                f" {plural(entries, 'it', 'them')}; clients get {one.elsewhere:,} of these from another bookie",
                 {
                     "bookie": one.bookie,
                     "ledgers": len(one.ledgers),
@@ -198,7 +198,7 @@ def _check_files(facts: DeepFacts) -> Iterator[Finding]:
         yield SCAN_UNFINISHED.at(
             "files",
             f"the scan of {counted(stopped, 'file')} was stopped: the index was not compared with them",
-            "go on with it: pulsar-admin store refresh",
+            "continue it: pulsar-admin store refresh",
         )
         return
     states = {log.file_id: file_state(log, store.path) for log in logs}
@@ -239,7 +239,7 @@ def _not_compared(read: int, live: int, gone: int, ledgers: int) -> Finding:
         f"{counted(read, 'file')} read with every digest; {', '.join(filter(None, parts))}: of {counted(ledgers, 'ledger')} in these the"
         " index was not compared",
         {"read": read, "live": live, "gone": gone, "ledgers": ledgers},
-        "to compare all of them, stop what writes, run `pulsar-admin store refresh`, then check again"
+        "to compare every file, stop the processes that write, run `pulsar-admin store refresh`, then check again"
         if live
         else "run `pulsar-admin store refresh` first",
         Severity.NOTE if live else None,
@@ -282,7 +282,7 @@ def _new_damage(txn: Txn, new: Txn, paths: dict[int, str], ends: dict[int, int])
         yield ENTRY_DAMAGED.at(
             f"{paths[damage.file_id]} @ {damage.offset:#x}",
             f"{damage.reason}{whose}: {counted(damage.length_bytes, 'byte')}; it was good when it was imported",
-            "bring the file back from another replica or a backup",
+            "restore the file from another replica or a backup",
             ledgerId=damage.ledger_id,
             entryId=damage.entry_id,
         )

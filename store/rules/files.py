@@ -80,7 +80,7 @@ FILE_MISSING: Rule[Any] = Rule(
     "file-missing",
     Severity.CRITICAL,
     "A file of a bookie is gone",
-    "The store has entries in it and can read none of them.",
+    "The store's index has entries of this file, and none can be read.",
     "If it is gone from the bookie too, the bookie returns NoSuchEntry, and a broker reads from another bookie"
     " with a copy.",
     "pulsar-admin store refresh",
@@ -95,7 +95,7 @@ FILE_CHANGED: Rule[Any] = Rule(
     "It is shorter, or a different file with the same name. Places of entries in it are wrong.",
     "A bookie that runs in that directory wrote it, and reads it without problems.",
     "pulsar-admin store refresh --forget",
-    "Refresh: what is gone is forgotten, and what is new is read.",
+    "Refresh: files that are gone are forgotten, and new ones are read.",
     "Use `--copy` to import from running bookies.",
 )
 FILE_UNREADABLE: Rule[Any] = Rule(
@@ -141,7 +141,7 @@ FILE_DAMAGED: Rule[Any] = Rule(
 
 _LOST = {
     FileState.MISSING: (FILE_MISSING, "is gone"),
-    FileState.CHANGED: (FILE_CHANGED, "is another file than the one imported, or shorter"),
+    FileState.CHANGED: (FILE_CHANGED, "is not the file that was imported, or is shorter"),
     FileState.UNREADABLE: (FILE_UNREADABLE, "cannot be read"),
 }
 
@@ -219,13 +219,13 @@ def _check_file(store: Store, log: LogFile) -> Iterator[Finding]:
         yield rule.at(
             where,
             f"{where} {is_lost}; it held {counted(log.records, 'record')}",
-            "bring it back, or do without it: pulsar-admin store refresh --forget",
+            "restore it, or continue without it: pulsar-admin store refresh --forget",
             fileId=log.file_id,
         )
     if state is FileState.GROWN and log.locate(store.path).stat().st_size == log.size_bytes:
         yield FILE_TOUCHED.at(
             where,
-            "its time of change is another than at import, its size is not",
+            "its modification time differs from the one at import, its size does not",
             "read it with: pulsar-admin store check --deep",
         )
     elif state is FileState.GROWN:

@@ -62,4 +62,4 @@ def place_of(where: str, ledgers: str = "ledger") -> str:
 
 def message_of(first: str, where: str) -> str:
     """Return the message of many findings, the FIRST of which is of WHERE."""
-    return f"{first} (of {where}, and so for each of them)"
+    return f"{first} (for {where}; the same for each of the others)"

@@ -19,7 +19,7 @@ HOLDERS: Mapping[str, str] = {
     OFFLOADED: "ledgers that are in tiered storage as well, until the deletion lag is over",
     COMPACTED_LEDGER: "the compacted ledger of a topic",
     SCHEMA_LEDGER: "schemas of a topic",
-    CURSOR_LEDGER: "the ledger that says where a cursor stands",
+    CURSOR_LEDGER: "the ledger that stores a cursor's position",
     DELAYED_BUCKET: "a broker's snapshot of delayed messages",
     DELAYED_INDEX: "this store's own index of delayed messages",
     UNREADABLE: "ledgers of a topic whose metadata cannot be read",

@@ -52,7 +52,7 @@ def _unlisted(facts: ClusterFacts) -> Iterator[Evidence]:
 def _vanished(facts: ClusterFacts) -> Iterator[Evidence]:
     for topic in facts.vanished.topics:
         count, size = len(topic.ledger_ids), f"{counted(topic.entries, 'entry')} of {counted(topic.bytes, 'byte')}"
-        ledgers = [f"{counted(count, 'ledger')} of it with {size}"] if count else []
+        ledgers = [f"{counted(count, 'ledger')} with {size}"] if count else []
         held = [f"{counted(len(topic.subscriptions), 'subscription')} of it"] if topic.subscriptions else []
         left = " and ".join(ledgers + held) or "nodes below it"
         is_one = count + len(topic.subscriptions) == 1
@@ -85,7 +85,7 @@ def _detached_views(facts: ClusterFacts) -> Iterator[Evidence]:
         elif keys:
             only = f"{counted(len(keys), 'key')} ({listed(map(repr, keys), _SHOWN)}) {plural(len(keys), 'is', 'are')} only in it"
         else:
-            only = "the topic's own ledgers have all of its keys, too"
+            only = "the topic's own ledgers also have all its keys"
         told = {} if isinstance(keys, Unknown) else {"keys": len(keys), "firstKeys": list(keys[:_SHOWN])}
         yield _of_view(view, f"is named by nothing any more, and there is no other: {only}", told)
 
@@ -109,7 +109,7 @@ def _vanished_schemas(facts: ClusterFacts) -> Iterator[Evidence]:
         count = len(schema.ledger_ids)
         yield Evidence(
             str(schema.name),
-            f"its schema's node is gone, and {counted(count, 'ledger')} with versions of it {plural(count, 'is', 'are')} still listed: a"
+            f"its schema's node is gone, but {counted(count, 'ledger')} with its versions {plural(count, 'is', 'are')} still listed: a"
             " broker that deletes a schema deletes its ledgers first",
             {"topic": str(schema.name), "ledgers": count, "ledgerIds": list(schema.ledger_ids[:_SHOWN])},
         )
@@ -144,14 +144,14 @@ LEDGER_RULES = (
         "metadata-older",
         Severity.CRITICAL,
         "The metadata is older than the bookies",
-        "Bookies hold ledgers with ids that this metadata never gave: it is an older copy or backup, or its newest changes are lost."
-        " What topics it lists, where they end and where subscriptions stand is as of then.",
+        "Bookies hold ledgers with ids that this metadata never gave: it is an older copy or backup, or its newest "
+        "changes are lost. The topics that it lists, their ends and the positions of subscriptions are as of then.",
         "Bookies delete the entries of ledgers that the metadata does not list (`ScanAndCompareGarbageCollector`). The ids are given"
         " a second time: bookies that have fenced such a ledger refuse its new entries, others keep entries of both under one id.",
         "pulsar-admin store recover --level B",
         "Start no bookie on it. Bring newer metadata, if there is any, and run `store refresh`. Otherwise roll it forward over"
         " what the bookies hold.",
-        "Copy the metadata after the bookies' disks, or all of it from a stopped cluster.",
+        "Copy the metadata after the bookies' disks, or copy everything from a stopped cluster.",
         leads=True,
         holds=_metadata_older,
         loss="the entries of the ledgers, once a bookie starts on this metadata",
@@ -163,11 +163,11 @@ LEDGER_RULES = (
         "Ledgers that are still listed name it as theirs, or its subscriptions are there. Its node was lost, or deleted by hand.",
         "Does not know the topic: a client that uses it gets a new, empty one. Nobody deletes the ledgers, and nobody reads them.",
         "pulsar-admin store recover --level A",
-        "Bring it back before clients create it again. `topics undelete TOPIC --in-place` also restores where subscriptions stood, if"
-        " ZooKeeper's logs show how the node went, and refuses where they do not. Where its ledgers are not listed either, they are"
-        " `gone` in `ledgers orphans`: start no bookie before a backup of the metadata, or ZooKeeper's older files, bring them back."
-        " Delete none of its ledgers. Topics of another Pulsar, with a ZooKeeper of its own, on this BookKeeper are told, too: leave"
-        " them alone.",
+        "Restore it before clients create it again. `topics undelete TOPIC --in-place` also restores the positions of "
+        "subscriptions if ZooKeeper's logs show how the node was lost, and refuses if they do not. If its ledgers are"
+        " not listed either, they are `gone` in `ledgers orphans`: start no bookie before they are restored from a backup of the"
+        " metadata or ZooKeeper's older files. Delete none of its ledgers. Topics of another Pulsar that has its own ZooKeeper but"
+        " uses this BookKeeper are reported as well: leave them alone.",
         "Delete topics with `topics delete`, never nodes of the metadata store.",
         holds=_vanished,
         loss="the messages of the topic, if its ledgers are deleted",
@@ -177,7 +177,7 @@ LEDGER_RULES = (
         Severity.WARNING,
         "A topic's compacted view is named by nothing any more",
         "The compaction cursor lost the property that names the compacted ledger, as `topics truncate` of a 4.0 broker leaves it.",
-        "Serves readers of the compacted view only what is in the topic's own ledgers. Nobody deletes the compacted ledger.",
+        "Serves compacted reads only from the topic's own ledgers. Nobody deletes the compacted ledger.",
         "pulsar-admin compaction attach {topic} {ledgerId}",
         "Let the topic name it again: readers get its keys, then what the topic has after it. A key that was changed after it in"
         " ledgers that are gone has its old value again.",
@@ -189,11 +189,11 @@ LEDGER_RULES = (
         "compacted-view-unfit",
         Severity.WARNING,
         "A compacted ledger that nothing names, and that readers would not get all of",
-        "It was never closed, as of a compaction that did not come to its end, or entries of it are lost. The topic has no other.",
-        "Serves readers of the compacted view only what is in the topic's own ledgers. Nobody deletes the compacted ledger.",
+        "It was never closed, because its compaction did not finish, or some of its entries are lost. The topic has no other.",
+        "Serves compacted reads only from the topic's own ledgers. Nobody deletes the compacted ledger.",
         "pulsar-admin ledgers entries {ledgerId}",
-        "No command makes it whole: see what it has, and bring the bookies that have the rest. Where the topic's own ledgers still have"
-        " all that it was made of, `compaction run TOPIC` makes another.",
+        "No command completes it: look at its entries, and import the bookies that have the rest. If the topic's own "
+        "ledgers still have everything that it was made from, `compaction run TOPIC` creates another.",
         holds=_unfit_views,
         loss="keys whose messages were trimmed, if the ledger is deleted",
     ),
@@ -201,10 +201,10 @@ LEDGER_RULES = (
         "schema-vanished",
         Severity.WARNING,
         "A topic's schema is gone from the metadata without having been deleted",
-        "Ledgers that are still listed name the schema as theirs, and its node in `/schemas` was lost, or deleted by hand. A schema"
-        " that was deleted can look so, too, where brokers had made a ledger of it twice.",
-        "Counts versions from 0 again when a producer brings a schema. Messages that name an older version are decoded with"
-        " another schema, or not at all. Nobody deletes the ledgers.",
+        "Listed ledgers name this schema as their owner, but its node in `/schemas` was lost, or deleted by hand. A "
+        "deleted schema can look the same if brokers had created one of its ledgers twice.",
+        "Counts versions from 0 again when a producer registers a schema. Messages that name an older version are "
+        "decoded with another schema, or not at all. Nobody deletes the ledgers.",
         "pulsar-admin store recover --level A",
         "Bring it back before producers connect. Delete none of its ledgers.",
         "Delete schemas with `schemas delete`, never nodes of the metadata store.",

@@ -45,8 +45,8 @@ MARK_RULES: tuple[Rule[ClusterFacts], ...] = (
         "marks-stale",
         Severity.NOTE,
         "Ledgers are marked as under-replicated without a reason",
-        "The node below `/ledgers/underreplication` is there, and the ledger was deleted, or every entry of it is on as many bookies as"
-        " its write quorum (bookkeeper#3316, pulsar#1886).",
+        "The node below `/ledgers/underreplication` exists, but the ledger was deleted, or each of its entries is on "
+        "as many bookies as its write quorum (bookkeeper#3316, pulsar#1886).",
         "The mark stays while no autorecovery runs, or it is disabled, and tools that count marks tell of lost copies. One that runs"
         " finds nothing to replicate and removes the mark (BookKeeper 4.17; earlier ones were seen to take it up again and again).",
         "pulsar-admin ledgers unmark",

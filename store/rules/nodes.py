@@ -97,10 +97,10 @@ def _check_nodes(facts: ClusterFacts) -> Iterator[Finding]:
     try:
         for damage in iter_metadata_damage(txn):
             if damage.offset >= WHOLE_METADATA:
-                hint = "what depends on it may be missing or old here: bring sound files, then run: pulsar-admin store refresh"
+                hint = "answers that depend on it may be incomplete or outdated: restore intact files, then run: pulsar-admin store refresh"
                 yield METADATA_INCOMPLETE.at("metadata store", damage.reason, hint)
             else:
-                hint = "the value was left out of the import: bring sound files, then run: pulsar-admin store refresh"
+                hint = "the value was not imported: restore undamaged files, then run: pulsar-admin store refresh"
                 yield VALUE_UNDECODABLE.at(
                     "metadata store", damage.reason, hint, **{MEND: "pulsar-admin store refresh"}
                 )

@@ -29,8 +29,8 @@ def _beyond(facts: ClusterFacts) -> Iterator[Evidence]:
         if one.record is not None and one.beyond and one.record.partitions and not _is_told(one):
             yield Evidence(
                 str(one.name),
-                f"its metadata {_says(one)}, and {_numbered(one.beyond)} {plural(len(one.beyond), 'is', 'are')} there, too: no client of"
-                " the name reads or writes them",
+                f"its metadata {_says(one)}, and {_numbered(one.beyond)} also "
+                f"{plural(len(one.beyond), 'exists', 'exist')}: no client of the topic reads or writes them",
                 {**_of(one), "partitions": one.beyond[-1] + 1, "beyond": list(one.beyond[:_NAMED])},
             )
 
@@ -51,7 +51,7 @@ def _missing(facts: ClusterFacts) -> Iterator[Evidence]:
 def _half_deleted(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.disagreeing_partitions:
         if one.record is not None and one.record.deleted:
-            left = f"{_there(one)}" if one.there else "no partition of it is left"
+            left = f"{_there(one)}" if one.there else "none of its partitions is left"
             yield Evidence(
                 str(one.name),
                 f"its deletion began and did not end: its metadata says deleted, and {left}",
@@ -64,8 +64,8 @@ def _record_over_plain(facts: ClusterFacts) -> Iterator[Evidence]:
         if one.is_plain and one.record is not None and not one.record.deleted and not one.there:
             yield Evidence(
                 str(one.name),
-                f"its metadata {_says(one)}, none is there, and there is a topic of the name without partitions: clients ask for the"
-                " partitions, and no longer get what is in it",
+                f"its metadata {_says(one)}, none exists, but a topic of that name without partitions does: clients "
+                "ask for the partitions, and no longer get its messages",
                 _of(one),
             )
 
@@ -119,10 +119,10 @@ PARTITION_RULES: tuple[Rule[ClusterFacts], ...] = (
         Severity.WARNING,
         "Partitions are there without the metadata of their topic",
         "The node below `/admin/partitioned-topics` that says how many partitions the topic has is gone (apache/pulsar#24225).",
-        "Does not find the topic. Consumers and producers of the name get a new topic without partitions, or none"
-        " where topics are not created automatically; what is in the partitions reaches only clients that name each of them.",
+        "Does not find the topic. Consumers and producers get a new topic of that name without partitions, or none "
+        "where topics are not created automatically; only clients that name each partition get its messages.",
         "pulsar-admin topics create-partitioned-topic {topic} -p {partitions}",
-        "Create the metadata again, before a client creates a topic of the name: the partitions become part of it as they are.",
+        "Create the metadata again before a client creates a topic of that name: the existing partitions become part of it unchanged.",
         "Delete partitioned topics with `delete-partitioned-topic`, never nodes of the metadata store.",
         holds=_without_metadata,
     ),
@@ -153,9 +153,9 @@ PARTITION_RULES: tuple[Rule[ClusterFacts], ...] = (
         Severity.WARNING,
         "The deletion of a partitioned topic did not end",
         "A broker marks the metadata as deleted, deletes the partitions, and removes the metadata last.",
-        "Refuses clients of the topic, and creates no partition of it, for as long as the mark is there.",
+        "Refuses clients of the topic and creates none of its partitions as long as the mark exists.",
         "pulsar-admin topics delete-partitioned-topic {topic}",
-        "End the deletion. To keep what is left, copy it first (`topics dump --level entries`).",
+        "Finish the deletion. To keep the remaining entries, copy them first (`topics dump --level entries`).",
         holds=_half_deleted,
         loss="what is left in its partitions, by the cure",
     ),
@@ -175,8 +175,8 @@ PARTITION_RULES: tuple[Rule[ClusterFacts], ...] = (
         Severity.WARNING,
         "There are a topic without partitions and partitions under one name",
         "Both were created under one name, or the metadata of the partitions was lost and a client created the topic.",
-        "Gives clients of the name one of them, by the metadata of partitions. Messages and subscriptions of the other stay, out of"
-        " reach.",
+        "Gives clients one of the two, according to the metadata of partitions. Messages and subscriptions of the "
+        "other stay, out of reach.",
         "pulsar-admin topics delete {topic}",
         "First load the messages that are still needed into a partition (`topics dump --level entries`, `topics load --topic`). The"
         " partitions, their metadata, schema and policies stay.",

@@ -115,15 +115,16 @@ def _cursor_lost(facts: SubscriptionFacts) -> Iterator[Evidence]:
         said = f" The entries of that ledger still say {recoverable}, which no broker sees." if recoverable else ""
         yield Evidence(
             facts.where,
-            f"Where {cursor.name} stood is lost: its cursor ledger {ledger_id} cannot be read. A broker starts it at "
-            f"{cursor.mark_delete}, as its metadata says: what was acknowledged since comes again.{said}",
+            f"The position of {cursor.name} is lost: its cursor ledger {ledger_id} cannot be read. A broker starts it "
+            f"at {cursor.mark_delete}, the position in its metadata: messages acknowledged since are delivered again.{said}",
             {"cursorLedger": ledger_id, **_marked(facts), "recoverable": recoverable},
         )
     elif cursor.skipped_entries:
         yield Evidence(
             facts.where,
-            f"{cursor.name} stands at {cursor.mark_delete} by an older state: the newest {counted(cursor.skipped_entries, 'state')} in "
-            f"its cursor ledger {ledger_id} cannot be read. What was acknowledged since comes again.",
+            f"{cursor.name} is at {cursor.mark_delete}, an older state: the newest "
+            f"{counted(cursor.skipped_entries, 'state')} in its cursor ledger {ledger_id} cannot be read. Messages "
+            "acknowledged since are delivered again.",
             {"cursorLedger": ledger_id, "unreadableStates": cursor.skipped_entries, **_marked(facts)},
         )
 
@@ -133,8 +134,8 @@ def _cursor_ahead(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if facts.ahead is not None:
         yield Evidence(
             facts.where,
-            f"{cursor.name} is stored at {facts.ahead}, ahead of its topic, whose last ledger is {topic.ids[-1]}: a broker starts it at "
-            f"{cursor.mark_delete}, the end, and what is written next is given to it.",
+            f"{cursor.name} is stored at {facts.ahead}, beyond the end of its topic, whose last ledger is "
+            f"{topic.ids[-1]}: a broker starts it at {cursor.mark_delete}, the end, and delivers only what is written after that.",
             {**_marked(facts), "lastLedger": topic.ids[-1]},
         )
 
@@ -211,8 +212,9 @@ def _not_imported(facts: SubscriptionFacts) -> Iterator[Evidence]:
         ledger_id = cursor.info.cursors_ledger_id
         yield Evidence(
             facts.where,
-            f"Where {cursor.name} stands is not known: the newest of its cursor ledger {ledger_id} may be on {', '.join(absent)}, which "
-            f"{plural(len(absent), 'is', 'are')} not imported. What is shown starts at {cursor.mark_delete}, an older state.",
+            f"The position of {cursor.name} is not known: the newest entries of its cursor ledger {ledger_id} may be "
+            f"on {', '.join(absent)}, which {plural(len(absent), 'is', 'are')} not imported. The answer is for "
+            f"{cursor.mark_delete}, an older state.",
             {"bookies": list(absent), "cursorLedger": ledger_id, **_marked(facts)},
             f"pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
         )
@@ -281,7 +283,7 @@ def _ack_holes(facts: SubscriptionFacts) -> Iterator[Evidence]:
     spans = [_span(topic.at_rank(start), topic.at_rank(end - 1)) for start, end in holes]
     yield Evidence(
         facts.where,
-        f"Stuck at {oldest}{_said(facts)}: it is not acknowledged, but {later} {plural(behind, 'is', 'are')}. "
+        f"Stuck at {oldest}{_said(facts)}: it is unacknowledged, but {later} {plural(behind, 'is', 'are')} acknowledged. "
         f"{counted(len(holes), 'hole')} of {_entries(left)} in all: {listed(spans, _HOLES)}.",
         {
             "holes": len(holes),
@@ -362,7 +364,7 @@ def _pending_acks(facts: SubscriptionFacts) -> Iterator[Evidence]:
         yield Evidence(
             facts.where,
             f"{counted(len(acks), 'open transaction')} ({listed(acks, _SHOWN)}) {plural(len(acks), 'holds', 'hold')} acknowledgements of "
-            f"{facts.cursor.name}: they count when it is committed, and come again when it is aborted.",
+            f"{facts.cursor.name}: they count when it is committed; when it is aborted, the messages are delivered again.",
             {"transactions": [str(txn) for txn in acks]},
         )
 
@@ -416,7 +418,7 @@ def _ttl_none(facts: SubscriptionFacts) -> Iterator[Evidence]:
         set_to = "" if source is None else f" (it is 0, by the {source})"
         yield Evidence(
             facts.where,
-            f"No TTL is in force{set_to}: nothing of the backlog expires, unless a broker's ttlDurationDefaultInSeconds says so.",
+            f"No TTL applies{set_to}, so nothing expires (unless broker.conf sets `ttlDurationDefaultInSeconds`).",
             {"ttl": 0, "source": source},
         )
 
@@ -468,7 +470,7 @@ def _ttl_later(facts: SubscriptionFacts) -> Iterator[Evidence]:
     expires_ms = first.born_ms + ttl.seconds * 1000
     yield Evidence(
         facts.where,
-        f"{_named(ttl)} reaches {first.position}, the oldest entry that is left, at {shown_with_age(expires_ms, now_ms)}.",
+        f"{_named(ttl)} reaches {first.position}, the oldest unacknowledged entry, at {shown_with_age(expires_ms, now_ms)}.",
         {**_ttl_values(facts, ttl), "expires": expires_ms},
         f"pulsar-admin topics expire-messages {_words(facts)} --forecast {format_age_ms(2 * ttl.seconds * 1000)}",
     )
@@ -536,10 +538,10 @@ def _backlog(facts: SubscriptionFacts) -> Iterator[Evidence]:
     of_them = f" and {counted(markers, 'marker')}" if markers else ""
     messages = "" if is_unseen else f" ({counted(given, 'message')}{of_them})"
     waits = f"{_entries(extent.entries)}{messages} {plural(extent.entries, 'waits', 'wait')}"
-    what, but = ("Nothing that is seen", ", and not all of it is seen") if is_unseen else ("Nothing in the store", "")
+    but = "; part of the backlog was not imported" if is_unseen else ""
     yield Evidence(
         facts.where,
-        f"{what} holds {facts.cursor.name}: {waits} for a consumer{but}; the first is {facts.oldest}{_said(facts)}.",
+        f"No obstacle found: {waits} for a consumer{but}; the first is {facts.oldest}{_said(facts)}.",
         {
             "entries": extent.entries,
             **({} if is_unseen else {"messages": given}),
@@ -555,11 +557,9 @@ def _consumed(facts: SubscriptionFacts) -> Iterator[Evidence]:
         return
     topic = facts.of.topic
     text = (
-        f"everything through {topic.last_confirmed} is acknowledged"
-        if topic.number_of_entries
-        else "the topic has no entries"
+        f"everything up to {topic.last_confirmed} is acknowledged" if topic.number_of_entries else "the topic is empty"
     )
-    yield Evidence(facts.where, f"Nothing holds {facts.cursor.name}: {text}.", _marked(facts))
+    yield Evidence(facts.where, f"{facts.cursor.name} has no backlog: {text}.", _marked(facts))
 
 
 _CRITICAL, _WARNING, _NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
@@ -572,12 +572,13 @@ CURSOR_AHEAD: Rule[SubscriptionFacts] = Rule(
     _WARNING,
     "A subscription is stored ahead of its topic",
     "The stored position is after the topic's last entry: ledgers that the subscription had reached are not in the topic's list, or"
-    " entries of the last one are in no file. They were lost, or the topic was made again while its subscriptions were kept.",
-    "Starts the subscription at the topic's end when it loads the topic (`ManagedCursorImpl.recoveredCursor`). It gets what is written"
-    " from then on, nothing of before.",
+    " entries of the last one are in no file. They were lost, or the topic was created again while its subscriptions were kept.",
+    "Starts the subscription at the topic's end when it loads the topic (`ManagedCursorImpl.recoveredCursor`). The "
+    "subscription gets only messages written after that.",
     "pulsar-admin topics reset-cursor {topic} -s {subscription} -m latest",
-    "Find out first what the topic lost: `store recover` names ledgers and topics that can be brought back. Then store the end, so that"
-    " a broker that gives ledger ids once more does not take new messages for acknowledged. If the subscription has to read what the"
+    "Find out first what the topic lost: `store recover` names ledgers and topics that can be restored. Then store "
+    "the end as the position; otherwise a broker that reuses ledger ids treats new messages as acknowledged. If the "
+    "subscription has to read what the"
     " topic still has, use `-m earliest`.",
     "Restore ZooKeeper and bookies from the same moment.",
     holds=_cursor_ahead,
@@ -639,17 +640,18 @@ STOPPING_RULES: tuple[Rule[SubscriptionFacts], ...] = (
 SUBSCRIPTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     *STOPPING_RULES,
     _row(
-        "backlog", _NOTE, "nothing in the store holds it: what is left waits for a consumer", _backlog,
+        "backlog", _NOTE, "no obstacle found: the backlog waits for a consumer", _backlog,
         "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
     ),
-    _row("consumed", _NOTE, "nothing holds it: all is acknowledged", _consumed),
+    _row("consumed", _NOTE, "everything is acknowledged", _consumed),
     *MARKER_RULES,
     CURSOR_AHEAD,
-    _row("not-imported", _NOTE, "bookies that are not imported may have what is not seen here", _not_imported),
+    _row("not-imported", _NOTE, "bookies that are not imported may have the entries that are missing here", _not_imported),
     _row("transactions-unknown", _WARNING, "entries that say which transactions are open here cannot be read", _transactions_unknown),
     _row("ack-ranges-limit", _WARNING, "it stores as many ranges as a broker keeps: later acknowledgements are lost", _ranges_limit),
     _row(
-        "aborted-transactions", _NOTE, "messages of aborted transactions count in the backlog, nobody is given them", _aborted, _BUFFER,
+        "aborted-transactions", _NOTE, "messages of aborted transactions count in the backlog, but are never "
+        "delivered", _aborted, _BUFFER,
     ),
     _row("delayed-later", _NOTE, "other entries of the backlog wait for their time", partial(_delayed, is_next=False), _STATUS),
     _row(
@@ -662,7 +664,7 @@ SUBSCRIPTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     ),
     _row("ttl-later", _NOTE, "the TTL reaches the oldest entry later", _ttl_later),
     _row(
-        "ttl-none", _NOTE, "no TTL is in force", _ttl_none,
+        "ttl-none", _NOTE, "no TTL applies", _ttl_none,
         "pulsar-admin topics expire-messages {topic} -s {subscription} -t 3d",
     ),
     _row("ttl-never", _NOTE, "brokers expire nothing of this cursor, or of this topic", _ttl_never),

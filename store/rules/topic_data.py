@@ -28,7 +28,7 @@ TOPIC_UNREADABLE: Rule[Any] = Rule(
     "topic-unreadable",
     Severity.CRITICAL,
     "A topic's metadata cannot be read",
-    "The list of the topic's ledgers is damaged: no message of it can be found.",
+    "The list of the topic's ledgers is damaged: none of its messages can be found.",
     "Fails to load the topic: producers and consumers get errors.",
     "pulsar-admin store cat {path} --hex",
     "Bring back an earlier list: `topics restore TOPIC --at TIME` makes a topic of what ZooKeeper's logs have of that time. RocksDB "
@@ -76,8 +76,8 @@ LEDGER_LIST_DIFFERS: Rule[Any] = Rule(
     "The number of entries or bytes of a closed ledger differs between them.",
     "Trusts its own list for closed ledgers: entries after the smaller count are not delivered.",
     "pulsar-admin ledgers info {ledgerId}",
-    "Look at the end of the ledger. Where entries come after it, `ledgers restore LEDGER --extend` proves that it is too early, and "
-    "moves it; else nothing has to be done as long as the entries that the list counts are there.",
+    "Look at the end of the ledger. If entries come after it, `ledgers restore LEDGER --extend` proves that it is too "
+    "early, and moves it; otherwise there is nothing to do as long as the entries that the list counts exist.",
     "See bookkeeper#4812.",
 )
 PUBLISH_TIME_DIFFERS: Rule[Any] = Rule(
@@ -116,8 +116,8 @@ CURSOR_UNREADABLE: Rule[Any] = Rule(
     "The cursor's node is damaged.",
     "Fails to open the cursor; the topic does not load.",
     "pulsar-admin topics reset-cursor {topic} -s {subscription} -m earliest --force",
-    "Start the subscription again where the topic begins: nothing is lost, and everything that is left comes again. An earlier state "
-    "of it may be in ZooKeeper's logs (`topics subscription-history`); `topics unsubscribe --force` removes it.",
+    "Reset the subscription to the beginning of the topic: nothing is lost, and all remaining messages are delivered "
+    "again. An earlier state may be in ZooKeeper's logs (`topics subscription-history`); `topics unsubscribe --force` removes it.",
     NO_HAND,
 )
 COMPACTED_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
@@ -125,8 +125,8 @@ COMPACTED_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
     Severity.CRITICAL,
     "A compacted ledger has lost its BookKeeper metadata",
     "The `__compaction` cursor names a compacted ledger that no broker can open.",
-    "Readers of the compacted view wait. Where nothing comes after the view, a reader that asks for its last message gets an error, and"
-    " compaction ends with it; else compaction waits, too.",
+    "Compacted reads hang. If no message comes after the compacted view, a reader that asks for the last message gets "
+    "an error, and so does compaction; otherwise compaction hangs as well.",
     "pulsar-admin ledgers restore {ledgerId}",
     "If its entries are gone, use `compaction run --from-start` or `ledgers forget`.",
     KEEP_COPIES,
@@ -135,8 +135,7 @@ CURSOR_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
     "cursor-ledger-without-metadata",
     Severity.CRITICAL,
     "A cursor ledger has lost its BookKeeper metadata",
-    "The entries of the cursor ledger are still here and show where the subscription stood, but no broker will"
-    " see them.",
+    "The entries of the cursor ledger still exist and contain the subscription's position, but no broker will see them.",
     "Starts the subscription at the snapshot in its node, and redelivers everything acknowledged since.",
     "pulsar-admin ledgers restore {ledgerId}",
     "Rebuild the ledger's metadata, or reset the subscription to the position in the evidence.",
@@ -150,7 +149,7 @@ CURSOR_LEDGER_LOST: Rule[Any] = Rule(
     "Starts the subscription at the snapshot in its node, and redelivers everything acknowledged since the "
     "ledger was created.",
     "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {position}",
-    "Let it go on from the newest state that can be read. If consumers know how far they got, move it there instead "
+    "Continue from the newest readable state. If consumers know how far they got, move it there instead "
     "(`topics subscription-history` names earlier states).",
     KEEP_COPIES,
 )
@@ -158,10 +157,10 @@ CURSOR_LEDGER_DAMAGED: Rule[Any] = Rule(
     "cursor-ledger-damaged",
     Severity.CRITICAL,
     "The newest entries of a cursor's ledger cannot be read",
-    "Only an older state of the subscription is left.",
+    "Only an older state of the subscription can be read.",
     "Reads only the last entry of the ledger. If that fails, it starts at the snapshot in the cursor's node.",
     "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {position}",
-    "Let it go on from the newest state that can be read. If consumers know how far they got, move it there instead "
+    "Continue from the newest readable state. If consumers know how far they got, move it there instead "
     "(`topics subscription-history` names earlier states).",
     KEEP_COPIES,
 )
@@ -200,14 +199,16 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Findi
         return  # the sweeps over nodes and ledgers tell
     if ledger is None:
         lost = (
-            f"it is in the topic's list, and neither metadata nor entries of it are here; {_broker(txn, topic, listed)}"
+            f"the topic lists this ledger, but BookKeeper has no metadata for it, and no imported file has its "
+            f"entries; {_broker(txn, topic, listed)}"
         )
         repair = f"repair it with: pulsar-admin ledgers forget {listed.ledger_id}"
         rule, hint = (LEDGER_MISSING, repair) if topic.name.domain == PERSISTENT else (NEWER_LEDGER_MISSING, "")
         yield rule.at(where, lost, hint, **_size(listed))
         return
     if ledger.metadata is None:
-        yield LEDGER_WITHOUT_METADATA.at(where, f"it is in the topic's list and has no BookKeeper metadata; {_broker(txn, topic, listed)}",
+        yield LEDGER_WITHOUT_METADATA.at(where, f"the topic lists this ledger, but BookKeeper has no metadata for it; "
+        f"{_broker(txn, topic, listed)}",
             repair_of(listed.ledger_id), **_size(listed),
         )  # fmt: skip
     elif not listed.is_open and ledger.metadata.state is LedgerState.CLOSED:
@@ -274,7 +275,7 @@ def judge_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:
             where,
             f"{unseen:,} of its {counted(ledger.entries, 'entry')} {plural(unseen, 'is', 'are')} on {', '.join(bookies)}, which"
             f" {plural(len(bookies), 'is', 'are')} not imported",
-            f"bring its disks: pulsar-admin store add bookie {shell_word(bookies[0])}=DIR,DIR",
+            f"import its disks: pulsar-admin store add bookie {shell_word(bookies[0])}=DIR,DIR",
             ledgerId=ledger.ledger_id,
             bookie=bookies[0],
             unseen=unseen,
@@ -301,9 +302,9 @@ def _judge_cursor_ledger(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> 
     if cursor.is_incomplete and (absent := absent_of(txn, cursor.info.cursors_ledger_id)):
         yield ENTRIES_NOT_SEEN.at(
             where,
-            f"the newest of its ledger {cursor.info.cursors_ledger_id} may be on {', '.join(absent)}, which"
-            f" {plural(len(absent), 'is', 'are')} not imported: where it stands is not known",
-            f"bring its disks: pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
+            f"the newest entries of its ledger {cursor.info.cursors_ledger_id} may be on {', '.join(absent)}, which"
+            f" {plural(len(absent), 'is', 'are')} not imported: its position is not known",
+            f"import its disks: pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
             **_whose(cursor),
             bookie=absent[0],
         )
@@ -337,9 +338,9 @@ def _judge_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Finding]:
         return
     times = find_times(txn, ledger_id)
     there = (
-        f"{counted(times.sums.entries, 'entry', 'entries')} of it can be read here"
+        f"{counted(times.sums.entries, 'entry', 'entries')} can be read"
         if times
-        else "no entry of it is here"
+        else "none of its entries was imported"
     )
     yield COMPACTED_LEDGER_WITHOUT_METADATA.at(
         where,

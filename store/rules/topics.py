@@ -324,8 +324,8 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         "Looks at the first unacknowledged entry first. It has not expired, so nothing after it does, until its "
         "ledger has been closed for longer than the TTL or its own time has come.",
         "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
-        "Look at the message. The TTL works again when its time has come, or once its ledger is old. `topics skip -n 1` drops the "
-        "message; `topics expire -t AGE` drops exactly what is older after it.",
+        "Look at the message. The TTL works again when the message's time has come, or once its ledger is old. "
+        "`topics skip -n 1` drops the message; `topics expire -t AGE` drops exactly the older messages after it.",
         _CLOCKS,
         holds=_ttl_blocked,
         scope="use",
@@ -353,9 +353,8 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         "Bytes, or the age of the oldest ledger with a backlog, exceed the backlog quota in force. It counts from "
         "the slowest cursor.",
         "Checks every minute (`backlogQuotaCheckIntervalInSeconds`). With `producer_request_hold` and "
-        "`producer_exception`, it disconnects producers and refuses new ones. With `consumer_backlog_eviction`, it"
-        " acknowledges for the slowest subscription until 90 % of the size is left; those messages are never "
-        "delivered.",
+        "`producer_exception`, it disconnects producers and refuses new ones. With `consumer_backlog_eviction`, it "
+        "acknowledges for the slowest subscription until the backlog is at 90 % of the limit; those messages are never delivered.",
         "pulsar-admin topics analyze-backlog {topic} -s {subscription}",
         "Let the subscription catch up, remove it (`topics unsubscribe`), skip its backlog (`topics "
         "clear-backlog`), or raise the quota (`topics set-backlog-quota`).",
@@ -399,7 +398,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         "compaction-inconsistent",
         Severity.WARNING,
         "The compacted view and its cursor contradict each other",
-        "The `__compaction` cursor does not stand where its compacted ledger ends, or that ledger is wrong.",
+        "The `__compaction` cursor is not at the end of its compacted ledger, or that ledger is wrong.",
         "Readers of the compacted view miss messages, or get some uncompacted. The next compaction continues from "
         "the cursor.",
         "pulsar-admin compaction run {topic} --from-start",
@@ -414,7 +413,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         Severity.NOTE,
         "A compaction that is never repeated keeps ledgers",
         "The topic was compacted once, and no threshold compacts it again. The `__compaction` cursor keeps every "
-        "ledger after its horizon, although all subscriptions have left them. A warning from 100 MiB on.",
+        "ledger after its horizon, although all subscriptions are past them. A warning from 100 MiB on.",
         "Treats `__compaction` like any durable cursor when it trims. Without a threshold, it compacts only on "
         "request.",
         "pulsar-admin compaction run {topic}",
@@ -442,7 +441,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         Severity.NOTE,
         "A ledger is unusually large",
         "One ledger has more than 10 GiB; the default limit is 2 GiB (`managedLedgerMaxSizePerLedgerMbytes`).",
-        "Deletes only whole ledgers: one unacknowledged message keeps all of it.",
+        "Deletes only whole ledgers: one unacknowledged message keeps its whole ledger.",
         "pulsar-admin ledgers info {ledgerId}",
         "Nothing, as long as consumers keep up.",
         "Lower `managedLedgerMaxLedgerRolloverTimeMinutes` or the size of a ledger.",

@@ -20,8 +20,8 @@ def _replay_endless(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if log is not None and not isinstance(log, Unknown) and log.endless_until is not None:
         yield Evidence(
             facts.where,
-            f"its pending-ack log is empty and ends at {log.endless_until}, and the log's cursor stands at {log.mark_delete}, an entry of"
-            " a ledger that is gone: a broker reads on for ever, and nobody can open the subscription",
+            f"its pending-ack log is empty and ends at {log.endless_until}, but the log's cursor is at "
+            f"{log.mark_delete}, an entry of a deleted ledger: a broker reads in an endless loop, and nobody can open the subscription",
             {**_log_of(facts, log), "markDelete": str(log.mark_delete), "position": str(log.endless_until)},
         )
 
@@ -72,8 +72,8 @@ TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         "pending-ack-replay-endless",
         Severity.CRITICAL,
         "The replay of a subscription's pending-ack log never ends",
-        f"{_MEANS} The log's ledgers are empty, and its cursor still stands at an entry of a ledger that was trimmed, which is before"
-        " their beginning (apache/pulsar#26368).",
+        f"{_MEANS} The log's ledgers are empty, and its cursor is still at an entry of a trimmed ledger, before their "
+        "beginning (apache/pulsar#26368).",
         _BROKER,
         "pulsar-admin managed-ledger update-mark-delete-cursor -mlp {log} -cn __pending_ack_state -cm {position}",
         "Move the log's cursor to the beginning of the last ledger. It passes over no entry, so nothing is lost.",
@@ -88,7 +88,7 @@ TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         f"{_MEANS} BookKeeper does not know a ledger of the log (apache/pulsar#26374).",
         f"{_BROKER} `autoSkipNonRecoverableData=true` passes over the ledger.",
         "pulsar-admin ledgers restore {ledgerIds}",
-        "Rebuild the metadata from the entries. Where entries are lost, too, `ledgers forget` lets the log go on without them.",
+        "Rebuild the metadata from the entries. If entries are also lost, `ledgers forget` lets the log continue without them.",
         holds=_metadata_lost,
         loss="what open transactions acknowledged, if the ledgers are forgotten",
         scope="use",
@@ -99,10 +99,10 @@ TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         Severity.CRITICAL,
         "Entries of a subscription's pending-ack log are lost",
         f"{_MEANS} Ledgers of the log, or entries of them, are in no file.",
-        f"{_BROKER} `autoSkipNonRecoverableData=true` passes over them.",
+        f"{_BROKER} With `autoSkipNonRecoverableData=true` the broker skips them.",
         "pulsar-admin ledgers forget {ledgerIds}",
-        "Bring the disks that have them, if there are any. Otherwise take the ledgers out of the log: what open transactions"
-        " acknowledged in them is delivered again.",
+        "Import the disks that have them, if any exist. Otherwise remove the ledgers from the log: messages that open "
+        "transactions acknowledged in them are delivered again.",
         holds=_entries_lost,
         loss="what open transactions acknowledged in the ledgers",
         scope="use",
@@ -112,11 +112,11 @@ TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         "pending-ack-entries-not-served",
         Severity.CRITICAL,
         "No client gets entries of a subscription's pending-ack log",
-        f"{_MEANS} Files have entries of the log that no bookie serves: they lie where no start reads them, on bookies that the"
-        " metadata does not name, or in ledgers that nobody can close.",
-        f"{_BROKER} `autoSkipNonRecoverableData=true` passes over them.",
+        f"{_MEANS} Files have entries of the log that no bookie serves: they are where no start reads them, on "
+        "bookies that the metadata does not name, or in ledgers that nobody can close.",
+        f"{_BROKER} With `autoSkipNonRecoverableData=true` the broker skips them.",
         "pulsar-admin ledgers missing {ledgerIds}",
-        "It says where the entries are and what brings them back: `store salvage`, or `ledgers restore --to-bookies`.",
+        "It says where the entries are and which command makes them readable: `store salvage`, or `ledgers restore --to-bookies`.",
         holds=_entries_not_served,
         scope="use",
         needs="has_pending_acks",

@@ -185,8 +185,9 @@ def _dead_bytes(facts: ClusterFacts) -> Iterator[Evidence]:
         worst = kept[0]
         yield Evidence(
             "entry logs",
-            f"{counted(size, 'dead byte')} in {counted(len(kept), 'entry log')} that compaction leaves alone, as half or more of"
-            f" each lives; {Path(worst.path).name} is kept for {worst.kept_for}",
+            f"{counted(size, 'byte')} of deleted data in {counted(len(kept), 'entry log')} that "
+            f"{plural(len(kept), 'is', 'are')} at least half live, so compaction skips "
+            f"{plural(len(kept), 'it', 'them')}; {Path(worst.path).name} also holds data of {worst.kept_for}",
             {"bytes": size, "logs": len(kept), "worst": worst.path, "keptFor": worst.kept_for},
             severity=Severity.WARNING if size >= 10 * GIBIBYTE else Severity.NOTE,
         )

@@ -13,8 +13,8 @@ KEEP_COPIES = (
 )
 NO_HAND = "Never delete nodes or ledgers by hand; delete topics through a broker or this toolkit."
 STUCK = (
-    "Loads the topic. A subscription that reaches the loss gets nothing more, and its consumers are not told; with"
-    " `autoSkipNonRecoverableData=true` it skips the loss. A last ledger whose metadata is gone is dropped from "
+    "Loads the topic. Consumers stop at the loss without an error; with `autoSkipNonRecoverableData=true` the broker "
+    "skips the loss. A last ledger whose metadata is gone is dropped from "
     "the list."
 )
 UNSEEN = "Nothing: no broker reads the store. Until it is repaired, this toolkit's answers and changes may be wrong."

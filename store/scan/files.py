@@ -145,7 +145,7 @@ class FileScan(Struct):
         if size < limit:
             raise SourceChanged(
                 f"{self.slice.path} became shorter: expected {limit} bytes or more, found {size}",
-                hint="bring the file back",
+                hint="restore the file",
                 path=self.slice.path,
             )
         return size if limit < 0 else limit
@@ -444,7 +444,7 @@ def _translated(path: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise SourceChanged(
-            f"{path} is gone", hint="bring the file back, or run: pulsar-admin store refresh", path=path
+            f"{path} is gone", hint="restore the file, or run: pulsar-admin store refresh", path=path
         ) from error
     except OSError as error:
         raise EntryLogCorrupt(
@@ -510,7 +510,7 @@ def read_into(view: memoryview, file: Any, offset: int) -> None:
         if count == 0:
             raise SourceChanged(
                 f"{file.name} became shorter while it was read: wanted bytes up to {offset + len(view)}, found {offset + got}",
-                hint="run it again when nothing writes there",
+                hint="run it again when no process writes there",
             )
         got += count
 

@@ -488,16 +488,16 @@ class Follower:
     def is_lost(self, file: FoundFile | None, path: str, begun: _Begun) -> bool:
         """Whether FILE is not the one that was BEGUN; raises SourceChanged for it unless the stream goes on then."""
         if file is None:
-            said = f"{path} is gone; the stream has read {begun.end} bytes of it"
+            said = f"{path} is gone; the stream has read its first {begun.end} bytes"
         elif file.size_bytes < begun.end:
             said = f"{path} became shorter: expected {begun.end} bytes or more, found {file.size_bytes}"
         elif _first_digest(file.path, begun.end) != begun.digest:
-            said = f"{path} is another file than the one that the stream has read {begun.end} bytes of"
+            said = f"{path} is not the file of which the stream has read {begun.end} bytes"
         else:
             return False
         if self._followed.fails:
             raise SourceChanged(
-                said, hint="bring the file back, or go on without it: option failOnDataLoss=false", path=path
+                said, hint="restore the file, or continue without it: option failOnDataLoss=false", path=path
             )
         return True
 
@@ -762,7 +762,7 @@ class _Taking:
         mark = self._marks.get(owner, NO_MARK)
         if not self._follower.has_logs:
             raise InvalidValue(
-                f"nothing says what of {file.path} is in entry logs, too",
+                f"no bookie file says which entries of {file.path} are also in entry logs",
                 hint="name the bookie's logs as well, in a folder with its lastMark",
                 path=file.path,
             )

@@ -128,7 +128,7 @@ def check_is_log(path: str, kind: FileKind, head: bytes) -> None:
     found, expected = head[: len(magic)].hex(), f"{magic.hex()} ({magic.decode()})"
     raise EntryLogCorrupt(
         f"{path} is not {what}: it starts with {found}, not {expected}, and no record is in it",
-        hint="leave it out, or go on without it: option ignoreCorruptFiles=true",
+        hint="exclude the file, or continue without it: option ignoreCorruptFiles=true",
         path=path,
     )
 
@@ -454,7 +454,7 @@ class PlainFiles:
                 self._open[file_id] = open_regular(path)
             raw = os.pread(self._open[file_id], length, offset)
         except FileNotFoundError as error:
-            raise SourceChanged(f"{path} is gone", hint="bring the file back", path=path) from error
+            raise SourceChanged(f"{path} is gone", hint="restore the file", path=path) from error
         except OSError as error:
             raise EntryLogCorrupt(f"{path} @ {offset:#x}: {error.strerror}", path=path, offset=offset) from error
         if len(raw) < length:

@@ -300,12 +300,12 @@ def _offsets(unbounded: Mapping[str, Position], refused: str, text: str) -> Topi
     """Return ``earliest``, ``latest``, or JSON: topic → message id, as a list of bytes (the connector's) or ``ledger:entry``."""
     word = text.strip().lower()
     if word == refused:
-        raise InvalidValue(f"can't be {refused}", hint="the connector refuses it, too")
+        raise InvalidValue(f"can't be {refused}", hint="the connector also refuses it")
     if word in unbounded:
         return TopicPlaces(unbounded[word])
     found = {name: _message_id(value) for name, value in _json_object(text).items()}
     if any(place == {"latest": LATEST, "earliest": EARLIEST}[refused] for place in found.values()):
-        raise InvalidValue(f"can't be {refused} for a topic", hint="the connector refuses it, too")
+        raise InvalidValue(f"can't be {refused} for a topic", hint="the connector also refuses it")
     return TopicPlaces(each=_by_topic(found))
 
 
@@ -449,7 +449,7 @@ def _topics(values: Mapping[str, Any]) -> tuple[Literal["topic", "topics", "topi
 def _places(values: Mapping[str, Any], side: str) -> TopicPlaces:
     offsets, times = values[f"{side}Offsets"], values[f"{side}Time"]
     if offsets is not None and times is not None:
-        raise InvalidValue(f"{side}Offsets and {side}Time are both given", hint="leave one of them out")
+        raise InvalidValue(f"{side}Offsets and {side}Time are both given", hint="give only one of them")
     found: TopicPlaces = offsets or times or TopicPlaces()
     return found
 

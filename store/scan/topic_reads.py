@@ -365,7 +365,7 @@ def _runs(groups: Iterator[Places], target_bytes: int | None) -> Iterator[list[P
 def _report(topic: TopicName, lost: int, *, fail: bool) -> None:
     if not lost:
         return
-    said = f"{topic}: {counted(lost, 'entry is', 'entries are')} in no file that is there"
+    said = f"{topic}: {counted(lost, 'entry is', 'entries are')} in no imported file"
     if fail:
         raise EntryNotFound(
             f"{said}; failOnDataLoss is true",
@@ -439,7 +439,7 @@ def _ranks(reader: EntryReader, topic: Topic, read: ConnectorRead) -> tuple[int,
         said = f"{topic.name}: the end, {topic.at_rank(last)}, is before the start, {topic.at_rank(first)}"
         if read.fail:
             raise InvalidValue(said, hint="swap them, or set failOnDataLoss to false: then nothing is read")
-        warn(f"pulsar_entries: {said}: nothing of it is read, as failOnDataLoss is false", stacklevel=2)
+        warn(f"pulsar_entries: {said}: skipped, as failOnDataLoss is false", stacklevel=2)
         return first, first
     if first == last and start not in (None, EARLIEST):
         return first, first

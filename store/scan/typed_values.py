@@ -300,7 +300,7 @@ def _decimal(schema: Schema) -> Shape:
         except InvalidOperation as error:
             raise ValueError(f"{exact} has more than {precision} digits") from error
         if kept != exact or abs(kept) >= limit:
-            raise ValueError(f"{exact} is not a decimal of {precision} digits, {scale} of them after the decimal point")
+            raise ValueError(f"{exact} does not fit a decimal of {precision} digits, {scale} after the decimal point")
         return kept
 
     return Shape(pa.decimal128(precision, scale), convert)

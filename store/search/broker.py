@@ -254,7 +254,7 @@ class BrokerSearch(Struct):
         if ledger is not None and self._is_outside(ledger, position.entry_id):
             raise EntryNotFound(
                 f"its search reads {position}, which no bookie that clients ask serves",
-                hint=f"see what is lost with: pulsar-admin ledgers missing {position.ledger_id}",
+                hint=f"see the losses with: pulsar-admin ledgers missing {position.ledger_id}",
                 ledgerId=position.ledger_id,
                 entryId=position.entry_id,
             )
@@ -284,11 +284,11 @@ class BrokerSearch(Struct):
             gap = next(iter_entry_gaps(self.reader.txn, ledger, ((position.entry_id, position.entry_id),)), None)
             unseen = f"it may be on {listed(gap.bookies)}" if gap is not None and gap.bookies else ""
         if not unseen:
-            hint = f"see what is lost with: pulsar-admin ledgers missing {position.ledger_id}"
+            hint = f"see the losses with: pulsar-admin ledgers missing {position.ledger_id}"
             return _failed(f"its search reads {position}", error, hint)
         return NotSeen(
             f"what a broker answers is not known: its search reads {position}, which is not here: {unseen}, not imported",
-            hint=f"import what has it; see what is here with: pulsar-admin ledgers info {position.ledger_id}",
+            hint=f"import the bookie that has it; see the imported entries with: pulsar-admin ledgers info {position.ledger_id}",
             topic=str(self.topic.name),
             ledgerId=position.ledger_id,
             entryId=position.entry_id,

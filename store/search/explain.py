@@ -135,10 +135,10 @@ def _ledger_verdicts(
         elif newest is None:
             verdict = _unseen(reader, topic, ledger, time_ms, clock)
         elif doubt is not None and not is_stated_earlier(reader.txn, topic, ledger, time_ms, clock):
-            here = "what is here of it is earlier" if newest < time_ms else "looked into what is here of it"
+            here = "its imported entries are earlier" if newest < time_ms else "searched its imported entries"
             verdict = f"{here}: an earlier answer could be in the rest"
         else:
-            verdict = "pruned: all of it is earlier" if newest < time_ms else "looked into"
+            verdict = "pruned: all its entries are earlier" if newest < time_ms else "looked into"
         lost, unseen = (0, 0) if doubt is None else (doubt.lost, doubt.unseen)
         verdicts.append(LedgerVerdict(ledger.ledger_id, ledger.entries, newest, verdict, lost, unseen))
     return verdicts
@@ -169,7 +169,7 @@ def _unseen(reader: EntryReader, topic: Topic, ledger: TopicLedger, time_ms: int
     stated = stated_times(ledger.info)
     if stated is not None and is_stated_earlier(reader.txn, topic, ledger, time_ms, clock):
         return f"pruned: not here, its {stated.source} states that it ends at {format_time_ms(stated.end_ms)}"
-    return "not here: no imported file holds an entry of it"
+    return "not imported: no file has its entries"
 
 
 def _block_of(reader: EntryReader, position: Position | None) -> BlockRead | None:
@@ -228,7 +228,7 @@ def _why(
     topic: Topic, time_ms: int, clock: Clock, found: Position | None, search: BrokerSearch, position: Position
 ) -> str:
     if search.forgotten is not None:
-        return f"loading the topic forgets ledger {search.forgotten}: BookKeeper has no metadata of it"
+        return f"a broker that loads the topic drops ledger {search.forgotten}: BookKeeper has no metadata for it"
     if search.used_compacted_ledger is not None:
         return (
             f"the broker asks the compacted ledger {search.used_compacted_ledger}, by publish time: "

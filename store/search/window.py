@@ -141,8 +141,8 @@ def _iter_times(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> I
 
 def _missing(ledger: TopicLedger, missing: int) -> EntryNotFound:
     return EntryNotFound(
-        f"ledger {ledger.ledger_id}: {missing:,} of {counted(ledger.entries, 'entry')} {plural(missing, 'is', 'are')} in no imported file; "
-        "some may lie in the window",
+        f"ledger {ledger.ledger_id}: {missing:,} of {counted(ledger.entries, 'entry')} {plural(missing, 'is', 'are')} "
+        "in no imported file; some may be in the window",
         hint=f"see: pulsar-admin ledgers info {ledger.ledger_id}",
         ledgerId=ledger.ledger_id,
     )

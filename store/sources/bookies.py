@@ -96,7 +96,7 @@ def iter_no_files(bookies: Iterable[Bookie]) -> Iterator[str]:
     for path in dict.fromkeys(path for bookie in bookies for path in (*bookie.ledger_dirs, *bookie.journal_dirs)):
         for other in read_bookie_directory(path).others:
             if reason := why_no_file(other):
-                yield f"{other} has the name of {'a journal' if other.suffix == '.txn' else 'an entry log'}, and is left out: {reason}"
+                yield f"{other} has the name of {'a journal' if other.suffix == '.txn' else 'an entry log'}, and is not read: {reason}"
 
 
 def size_of(file: Path) -> int:
@@ -143,7 +143,7 @@ class Stranger(Struct, frozen=True):
     @property
     def text(self) -> str:
         """What is said of it."""
-        rest = "it is left out" if self.is_foreign else "of its entries none takes the place of another bookie's"
+        rest = "it is not read" if self.is_foreign else "of its entries none takes the place of another bookie's"
         return f"{self.reason}; {rest}"
 
 

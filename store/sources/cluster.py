@@ -85,8 +85,8 @@ def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ())
             if not path.is_dir():
                 raise SourceNotFound(
                     f"{path} of bookie {bookie.name} is gone",
-                    hint="bring it back to that place, else the store stays as it is; of a disk that is lost for good: make an empty"
-                    " directory there, then run: pulsar-admin store refresh --forget",
+                    hint="restore the directory; until then the store stays unchanged. If the disk is lost for good, "
+                    "create an empty directory there, then run: pulsar-admin store refresh --forget",
                     path=str(path),
                 )
     root = roots[0] if roots else None
@@ -132,7 +132,8 @@ def with_history(metadata: Source | None) -> MetadataDirectory:
     name = "no metadata" if metadata is None else metadata.name
     raise Refused(
         f"{name}: earlier metadata is in the snapshots and transaction logs of ZooKeeper alone",
-        hint="name the dataDir of one of its servers; RocksDB keeps no history, and a running ensemble tells what is now",
+        hint="name the dataDir of one of its servers; RocksDB keeps no history, and a running ensemble answers only "
+        "with its current state",
     )
 
 
@@ -157,7 +158,7 @@ def check_addable(info: StoreInfo, layout: Layout) -> None:
     if layout.metadata is not None and there.metadata is not None:
         raise Refused(
             f"the store has the metadata of {there.metadata.name}",
-            hint="bring it up to date: pulsar-admin store refresh; import other metadata into a store of its own",
+            hint="update it: pulsar-admin store refresh; import other metadata into its own store",
         )
     others = {bookie.name: bookie for bookie in there.bookies}
     bookies = dict(others)
@@ -166,7 +167,7 @@ def check_addable(info: StoreInfo, layout: Layout) -> None:
         if other is not None and (there.root is not None or _places(bookie) <= _places(other)):
             raise Refused(
                 f"the store has bookie {other.name} from {', '.join(map(str, other.directories))}",
-                hint="bring it up to date: pulsar-admin store refresh",
+                hint="update it: pulsar-admin store refresh",
                 bookie=bookie.bookie_id,
             )
         bookies[bookie.name] = bookie if other is None else join_bookies(other, bookie)

@@ -273,7 +273,7 @@ class Session:
         if found.error == NO_AUTH:
             raise Refused(
                 f"{self.address}: this user may not read {path}",
-                hint="say how to log in with --zookeeper-client FILE; a node that cannot be read would be missing without a word",
+                hint="give the login with --zookeeper-client FILE; unreadable nodes would be missing silently",
                 path=path,
             )
         if found.error != NO_NODE:
@@ -297,7 +297,7 @@ class Session:
 
         if isinstance(error, (NoAuthError, AuthFailedError)):
             return Refused(
-                f"{self.address}: the ensemble does not let this user read all of it ({type(error).__name__})",
+                f"{self.address}: the ensemble does not let this user read every node ({type(error).__name__})",
                 hint="say how to log in with --zookeeper-client FILE",
             )
         if isinstance(error, UnimplementedError):
@@ -307,7 +307,7 @@ class Session:
             )
         return SourceNotFound(
             f"{self.address}: the connection was lost ({type(error).__name__}{f': {error}' if str(error) else ''})",
-            hint="nothing was taken over; run the command again when the ensemble answers",
+            hint="nothing was imported; run the command again when the ensemble answers",
             address=str(self.address),
         )
 

@@ -83,7 +83,7 @@ class Transaction:
         except SourceNotFound as error:
             raise SourceBusy(
                 f"{self._session.address}: the connection was lost while the change was written: whether it was taken is not known",
-                hint="run the command again: it looks at the nodes, and either all of them were written or none",
+                hint="run the command again: it checks the nodes; either all were written or none",
             ) from error
         for write, result in zip(self._writes, found, strict=False):
             if isinstance(result, NoAuthError):

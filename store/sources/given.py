@@ -250,8 +250,8 @@ def missing_directories(bookie: Bookie) -> list[str]:
     cookie = next((cookie for path in bookie.directories if (cookie := read_given_cookie(path)) is not None), None)
     return [
         f"bookie {bookie.bookie_id}: {len(found)} of {len(set(named))} {what} directories given; by its cookie they are"
-        f" {', '.join(dict.fromkeys(named))}: what is in the others is not seen; bring them:"
-        f" pulsar-admin store add bookie {shell_word(bookie.bookie_id)}=DIR"
+        f" {', '.join(dict.fromkeys(named))}: entries in the others are missing here; import them: pulsar-admin store "
+        f"add bookie {shell_word(bookie.bookie_id)}=DIR"
         for what, found, named in ([] if cookie is None else _roles(bookie, cookie))
         if len(found) < len(set(named))
     ]

@@ -187,7 +187,7 @@ def no_cluster(name: str, problems: Sequence[str]) -> SourceNotFound | MetadataC
     """Return the error for the metadata NAME without a node of a cluster; PROBLEMS: what could not be read of it."""
     if problems:
         return MetadataCorrupt(
-            f"nothing of a cluster can be read: {problems[0]}", hint="bring a sound copy of it", path=name
+            f"nothing of a cluster can be read: {problems[0]}", hint="provide an intact copy", path=name
         )
     return SourceNotFound(
         f"{name} has no metadata of Pulsar or BookKeeper: expected nodes such as /admin/clusters and /ledgers/LAYOUT, found none",
@@ -238,7 +238,7 @@ def _rocksdb_rows(metadata: Path, problems: list[str], notes: Notes) -> Iterator
     changes = logged_changes(metadata)
     if changes:
         notes.not_needed.append(
-            f"{error.message}; read whole again from its write-ahead logs, which have all {changes:,} changes: {counted(nodes, 'node')}"
+            f"{error.message}; rebuilt from its write-ahead logs, which have all {changes:,} changes: {counted(nodes, 'node')}"
         )
     else:
         problems.append(

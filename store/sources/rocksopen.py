@@ -248,7 +248,7 @@ def salvage_in_child(directory: Path, limit_seconds: float = _SALVAGE_SECONDS) -
         process.join()
         receiver.close()
     if found is None or not found.pairs:
-        raise _corrupt(directory, "nothing of it can be salvaged")
+        raise _corrupt(directory, "nothing can be salvaged")
     return found
 
 

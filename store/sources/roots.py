@@ -220,7 +220,7 @@ def _not_found(where: str, wanted: Wanted, found: Collection[Roots]) -> SourceNo
     asked = wanted.chroot if wanted.ledgers is None else wanted.ledgers
     return SourceNotFound(
         f"{where} has no cluster at {asked or '/'}: it has {', '.join(str(roots) for roots in found)}",
-        hint="name one that is there",
+        hint="name an existing one",
         path=where,
         again=[*dict.fromkeys(_option(roots, found) for roots in found)],
     )

@@ -188,7 +188,7 @@ def read_tree(
             raise SourceNotFound(f"{where} holds neither a ZooKeeper log nor a snapshot", path=str(where))
         if not any(one.salvaged.nodes for one in snapshots.damaged):
             text = snapshots.damaged[0].error.message
-            raise MetadataCorrupt(text, hint="bring an older snapshot or the transaction logs", path=str(where))
+            raise MetadataCorrupt(text, hint="provide an older snapshot or the transaction logs", path=str(where))
     base = snapshots.base
     seen = notes or Notes()
     for server in servers:
@@ -349,7 +349,7 @@ def _find_snapshots(servers: Iterable[ServerFiles], problems: list[str], until: 
         late = file.zxid, snapshot
     if late is None or until is None or oldest <= 1:
         return _Snapshots(0, None, tuple(damaged))
-    seen = f"the snapshot of {late[0]:#x} has seen transaction {late[1].newest_zxid:#x}, and no older one is here"
+    seen = f"the snapshot of {late[0]:#x} has seen transaction {late[1].newest_zxid:#x}, and there is no older snapshot"
     problems.append(f"{seen}: what was written after {until:#x} may show")
     return _Snapshots(*late, tuple(damaged))
 
@@ -429,7 +429,7 @@ class Gap(Struct, frozen=True):
     def text(self) -> str:
         where = str(self.file) if self.bad is None else _bad_text(self.file, self.bad)
         if not self.lost:
-            return f"{where}; what stood there is lost"
+            return f"{where}; its content is lost"
         return f"{where}: {counted(self.lost, 'transaction')} before {self.before:#x} {plural(self.lost, 'is', 'are')} lost"
 
 
@@ -522,7 +522,7 @@ class Replay:
             else "there is no older one, so the others are missing"
         )
         self.nodes |= salvaged.nodes
-        self.tell_lost(f"{message}; {nodes} of it can be read, {older}")
+        self.tell_lost(f"{message}; {nodes} can be read, {older}")
         self.order = LogOrder(max(last, zxid))
 
     def finish(self, servers: Sequence[ServerFiles], newest: int, notes: Notes) -> None:
@@ -535,7 +535,7 @@ class Replay:
         for file, header in self._headless.items():
             if file in self._giving:
                 self._problems.append(
-                    f"{_bad_text(file, header)}; its records can be read, and a server refuses all of it"
+                    f"{_bad_text(file, header)}; its records can be read, but a server refuses the whole file"
                 )
             elif bad is None or bad[0] != file:
                 notes.not_needed.append(f"{_bad_text(file, header)}; other files have what its records changed")
@@ -549,7 +549,7 @@ class Replay:
             self._problems += iter_lost_ends([file for _, file in logs])
             first, log = logs[-1] if logs else (0, None)
             if bad is None and first > last:
-                made = f"{log} was made for transaction {first:#x}, and has none"
+                made = f"{log} was created for transaction {first:#x}, and is empty"
                 if first == last + 1 or not first & (1 << _EPOCH_BITS) - 2:
                     notes.log_ends.append(f"{made}: its write was stopped, or damage begins there")
                 else:

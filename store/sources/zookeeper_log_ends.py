@@ -42,8 +42,9 @@ def iter_lost_ends(logs: Sequence[Path]) -> Iterator[str]:
     )  # ``calculateFileSizeWithPadding``: from 4096 bytes in front of the size before
     if step % _STEP_UNIT_BYTES == 0 and reached > HEADER.size and (end := _written_end(newest, size)) < reached:
         yield (
-            f"{newest} was extended to {size} bytes, which ZooKeeper does when {reached} or more are written, and zeros begin at {end:#x}:"
-            " what stood there is gone"
+            f"{newest} was extended to {size} bytes, which ZooKeeper does when {reached} or more are written, and "
+            f"zeros begin at {end:#x}:"
+            " the records there are gone"
         )
 
 

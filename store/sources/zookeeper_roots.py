@@ -48,7 +48,7 @@ def find_roots(servers: Sequence[ServerFiles], wanted: Wanted, *, is_strict: boo
             return WHOLE
         if problems and isinstance(error, SourceNotFound):
             raise MetadataCorrupt(
-                f"{error.message}; {problems[0]}", hint="bring a sound copy of the files", path=where
+                f"{error.message}; {problems[0]}", hint="provide an intact copy of the files", path=where
             ) from error
         raise
 

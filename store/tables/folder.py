@@ -435,7 +435,7 @@ def check_identity(folder: Folder, manifest: Manifest | None, cluster: str, iden
         raise Refused(
             f"{folder.place} has tables of another cluster {cluster!r}, exported from {there.store}: it is {there.identity},"
             f" this one is {identity}",
-            hint="call this one otherwise, --cluster NAME, or name another directory",
+            hint="choose another --cluster name, or another directory",
             cluster=cluster,
             expected=there.identity,
             found=identity,

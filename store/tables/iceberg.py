@@ -220,12 +220,12 @@ def _translated(what: str) -> Iterator[None]:
     except _failures() as error:
         said = " ".join(str(error).split())[:_SAID_CHARACTERS]
         if any(words in said for words in _NO_SPACE):
-            hint = "free some space and run the same command again; a table has its rows of before or those of now"
+            hint = "free some space and run the same command again; each table has either its old rows or its new ones"
             raise DiskFull(f"{what}: {said}", hint=hint) from error
         if any(words in said for words in _READ_ONLY):
             raise NotWritable(
                 f"{what}: the catalogue is read-only: {said}",
-                hint="let this user write it, or name another one: --catalog",
+                hint="let this user write it, or choose another: --catalog",
             ) from error
         if any(words in said for words in _LOCKED):
             raise StoreBusy(
@@ -265,7 +265,7 @@ def find_rows(
     if known != identity:
         raise Refused(
             f"the Iceberg table {NAMESPACE}.{name} has rows of another cluster {cluster!r}: that is {known}, this one is {identity}",
-            hint="call this one otherwise, --cluster NAME, or take another catalogue",
+            hint="choose another --cluster name, or another catalogue",
             cluster=cluster,
             expected=known,
             found=identity,
@@ -351,7 +351,7 @@ def _rows(table: Any, cluster: str) -> int:  # Any: pyiceberg's Table
         said = " ".join(str(error).split())[:_SAID_CHARACTERS]
         raise Corrupt(
             f"the files of the Iceberg table {'.'.join(table.name())} cannot be listed: {said}",
-            hint=f"bring back what is missing in {table.location()}, or export to another directory and catalogue",
+            hint=f"restore the missing files in {table.location()}, or export to another directory and catalogue",
         ) from error
 
 

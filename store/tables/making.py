@@ -391,7 +391,7 @@ def _pieces(reader: EntryReader, fail: Callable[[StoreError], None]) -> Iterator
 
 def _tell(fail: Callable[[StoreError], None], name: TopicName, count: int) -> None:
     if count:
-        said = f"{name}: {counted(count, 'entry is', 'entries are')} in no file that is there"
+        said = f"{name}: {counted(count, 'entry is', 'entries are')} in no imported file"
         fail(EntryNotFound(said, hint=f"which ones: pulsar-admin topics dump {shell_word(name)} --directory DIR"))
 
 

@@ -161,7 +161,7 @@ def check_file(folder: Folder, part: TableFile) -> None:
     if found != part.sha256:
         raise Corrupt(
             f"{part.path} cannot be read: {NAME} has SHA-256 {part.sha256[:_SHOWN]}…, the file {found[:_SHOWN]}…",
-            hint="export the tables again, or bring it back",
+            hint="export the tables again, or restore the file",
             path=part.path,
             expected=part.sha256,
             found=found,
@@ -245,7 +245,7 @@ def explained(folder: Folder, relative: str) -> Iterator[None]:
 def _explanation(folder: Folder, relative: str, error: Exception) -> StoreError:
     if not _is_named(folder, relative):
         return SourceBusy(f"the tables in {folder.place} were exported again while they were read", hint="run it again")
-    hint = "export the tables again, or bring it back"
+    hint = "export the tables again, or restore the file"
     if isinstance(error, FileNotFoundError | SourceNotFound):
         return SourceNotFound(f"{relative} is gone: {NAME} names it", hint=hint, path=relative)
     cause = error.__cause__ if isinstance(error, EntryLogCorrupt) and error.__cause__ is not None else error

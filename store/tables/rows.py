@@ -104,7 +104,7 @@ Topics = Sequence[TopicName] | None
 
 BATCH_WEIGHT = 8 << 20
 _ROW_WEIGHT = 1000  # of a row that nothing long is in
-_HOLE_WEIGHT = 200
+_RANGE_WEIGHT = 200
 _SCOPES = {"local": TOPIC, "global": GLOBAL_TOPIC}
 
 SMALL_TABLES = ("topics", "ledgers", "cursors", "policies", "schemas", "nodes", "rows", "bodies")
@@ -133,7 +133,9 @@ def iter_table(
 
 def _weight(row: Row) -> int:
     """Return about how many bytes ROW takes while it waits for its batch."""
-    long = (len(value) * (_HOLE_WEIGHT if isinstance(value, list) else 1) for value in row if hasattr(value, "__len__"))
+    long = (
+        len(value) * (_RANGE_WEIGHT if isinstance(value, list) else 1) for value in row if hasattr(value, "__len__")
+    )
     return _ROW_WEIGHT + sum(long)
 
 
@@ -205,7 +207,7 @@ def _cursor_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Ro
                 fail(error)
                 cursor = None
             if topic is None or cursor is None:
-                yield (*head, None, None, None, None, None)
+                yield (*head, *[None] * 6)
             else:
                 yield (*head, *_standing(topic, cursor))
 
@@ -213,10 +215,10 @@ def _cursor_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Ro
 def _standing(topic: Topic, cursor: Cursor) -> Row:
     state = cursor.state
     position = state.mark_delete
-    holes = [one for start, end in normal_ranges(topic, state) for one in _ledger_ranges(topic, start, end)]
+    ranges = [part for start, end in normal_ranges(topic, state) for part in _ledger_ranges(topic, start, end)]
     of_position = ((key, str(number)) for key, number in state.properties.items())
     properties = [*of_position, *cursor.info.cursor_properties.items()]
-    return position.ledger_id, position.entry_id, backlog_entries(topic, state), holes, properties
+    return position.ledger_id, position.entry_id, backlog_entries(topic, state), ranges, properties, ranges
 
 
 def _ledger_ranges(topic: Topic, start: int, end: int) -> Iterator[tuple[int, int, int]]:

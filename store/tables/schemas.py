@@ -64,8 +64,9 @@ TABLES: Mapping[str, pa.Schema] = {
             ("mark_delete_ledger_id", pa.int64()),
             ("mark_delete_entry_id", pa.int64()),
             ("backlog_entries", pa.int64()),
-            ("holes", pa.list_(_RANGE)),  # acknowledged behind the mark-delete position, both ends included
+            ("holes", pa.list_(_RANGE)),  # acked_ranges under its name before 0.2, for statements written then
             ("properties", _PROPERTIES),
+            ("acked_ranges", pa.list_(_RANGE)),  # acknowledged after the mark-delete position, both ends included
         ]
     ),
     "policies": pa.schema(

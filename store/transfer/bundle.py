@@ -208,7 +208,7 @@ def _iter_rows(store: Store, txn: Txn, names: Pseudonyms, result: BundleResult) 
         result.files += 1
         yield ["file", _log_fields(log, names)]
     for damage in iter_damage(txn):
-        reason = "damaged" if damage.file_id else "left out: its text may hold names"
+        reason = "damaged" if damage.file_id else "not included: its text may contain names"
         yield ["damage", {**asdict(damage), "reason": reason}]
     for ledger_id, owners in iter_owners(txn):
         hidden = [[owner.kind, _owner_name(owner, names), names.local(owner.cursor)] for owner in owners]
@@ -366,8 +366,8 @@ def _iter_lines(path: Path) -> Iterator[tuple[int, Any]]:  # Any: JSON
             while line := file.readline(LINE_MAX_BYTES + 1):
                 if len(line) > LINE_MAX_BYTES:
                     raise LimitExceeded(
-                        f"{path} is no bundle: a line of it has more than {LINE_MAX_BYTES:,} bytes",
-                        hint="have it sent again",
+                        f"{path} is not a bundle: a line has more than {LINE_MAX_BYTES:,} bytes",
+                        hint="ask for it again",
                         path=str(path),
                         limit_bytes=LINE_MAX_BYTES,
                     )
@@ -377,7 +377,7 @@ def _iter_lines(path: Path) -> Iterator[tuple[int, Any]]:  # Any: JSON
     except NotRegular as error:  # a FIFO would be waited for
         raise SourceNotFound(f"{path}: {error.strerror}", hint="name the bundle's file", path=str(path)) from error
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
-        raise MetadataCorrupt(f"{path} is damaged, or no bundle: {error}", hint="have it sent again") from error
+        raise MetadataCorrupt(f"{path} is damaged, or no bundle: {error}", hint="ask for it again") from error
 
 
 def _checked(
@@ -393,7 +393,7 @@ def _checked(
             break
         result.rows += 1
         yield size_bytes, line
-    raise MetadataCorrupt(f"{path} was cut: row {result.rows + 1} is missing", hint="have it sent again")
+    raise MetadataCorrupt(f"{path} was cut: row {result.rows + 1} is missing", hint="ask for it again")
 
 
 def _fill(store: Store, rows: Iterable[tuple[int, list[Any]]], result: BundleResult) -> None:  # Any: JSON
@@ -419,7 +419,7 @@ def _fill(store: Store, rows: Iterable[tuple[int, list[Any]]], result: BundleRes
         made = [_as_it_is(store.path, log) for log in logs.values()]
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise MetadataCorrupt(
-            f"row {result.rows} of the bundle is damaged: {error}", hint="have it sent again"
+            f"row {result.rows} of the bundle is damaged: {error}", hint="ask for it again"
         ) from error
 
     def put(txn: Txn) -> None:

@@ -64,7 +64,7 @@ COMMAND = "store export zookeeper"
 _BROKERS = "/loadbalance/brokers"
 _OWNERS = "/namespace"
 _HINT_MOVED = (
-    "refresh the store (pulsar-admin store refresh), undo its change where both changed the node, and make it again"
+    "refresh the store (pulsar-admin store refresh), undo its change where both changed the node, and repeat the change"
 )
 
 

@@ -215,7 +215,7 @@ def _check_copy(source: Path, target: Path) -> None:
         )
     if target.resolve().is_relative_to(source.resolve()):
         raise Refused(
-            f"{target} lies inside {source}, which would be copied into itself", hint="name a directory elsewhere"
+            f"{target} is inside {source}, which would be copied into itself", hint="name a directory elsewhere"
         )
     check_copyable(source)
 
@@ -323,7 +323,7 @@ def _check_whole(txn: Txn, metadata: Path) -> None:
     if lost:
         raise MetadataCorrupt(
             f"{metadata} is damaged, and {counted(len(lost), 'node is', 'nodes are')} not what was imported: first {lost[0]}",
-            hint="keep this store: it has them; bring back an undamaged copy of the directory and export again",
+            hint="keep this store: it has them; restore an undamaged copy of the directory and export again",
             path=str(metadata),
             lost=lost[:100],
         )

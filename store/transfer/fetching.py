@@ -142,6 +142,6 @@ def _unpacking(archive: Path) -> Iterator[None]:
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
         raise EntryLogCorrupt(
             f"{archive} cannot be unpacked: {error}",
-            hint="name a directory, or a whole tar archive; what was brought is not fetched again",
+            hint="name a directory, or a whole tar archive; files that were fetched are not fetched again",
             path=str(archive),
         ) from error

@@ -162,7 +162,7 @@ def import_layout(
     if not options.index and layout.metadata is None:
         raise InvalidValue(
             "without metadata nothing says which entries there are",
-            hint="leave --no-index away, or name the metadata, too",
+            hint="omit --no-index, or also name the metadata",
         )
     started = time.monotonic()
     sources = source_rows(layout, options)
@@ -174,7 +174,7 @@ def import_layout(
         in_use: list[str] = []
         if layout.metadata is not None and holder is not None:
             in_use.append(
-                f"process {holder} has {layout.metadata.name} open: going on, reading only; what it writes from now on is left out"
+                f"process {holder} has {layout.metadata.name} open: continuing, read-only; its later writes are not imported"
             )
             warn(in_use[0])
         marks = journal_marks(layout.bookies)  # first: a bookie that runs moves them on
@@ -276,15 +276,18 @@ def way_back(layout: Layout) -> str:
     """Return how changes of what is imported of LAYOUT are written back, "" where one export does that."""
     metadata = layout.metadata
     if metadata is None:
-        return "no metadata is imported: nothing can be changed, or written back, before `store add zookeeper`"
+        return "no metadata is imported: nothing can be changed or written back before `store add zookeeper`"
     kind = metadata.row()["kind"]
     if kind != "rocksdb":
         return (
-            "changes go back with `store export zookeeper HOST:PORT`, or as `store export zookeeper-snapshot DIR`; ledgers that they write"
-            " go to bookies first, with `store export bookie`"
+            "to apply changes later: `store export zookeeper HOST:PORT` or `store export zookeeper-snapshot DIR` "
+            "(export new ledgers with `store export bookie` first)"
         )
     if layout.root is None:
-        return "changes do not go back into this RocksDB; a ZooKeeper starts on them: `store export zookeeper-snapshot DIR`"
+        return (
+            "changes cannot be written back into this RocksDB; to apply them, start a ZooKeeper on the output of"
+            " `store export zookeeper-snapshot DIR`"
+        )
     return ""
 
 
@@ -340,12 +343,12 @@ def _check_target(path: Path, layout: Layout, sources: tuple[dict[str, Any], ...
         if not is_whole:
             raise AlreadyExists(
                 f"{path} is an import of {', '.join(str(source['path']) for source in info.sources)} that was stopped",
-                hint="run that import again, or remove the directory, or name a new one with --store",
+                hint="run that import again, remove the directory, or name a new one with --store",
                 path=str(path),
             )
         raise AlreadyExists(
             f"{path} is a store already",
-            hint="name a new directory with --store; or bring this one up to date: pulsar-admin store refresh",
+            hint="name a new directory with --store; or update this one: pulsar-admin store refresh",
             path=str(path),
         )
     check_outside(path, layout)
@@ -357,9 +360,7 @@ def check_outside(path: Path, layout: Layout) -> None:
     """Raise AlreadyExists when the store PATH lies in a directory of LAYOUT."""
     for root in layout.directories:
         if path.resolve().is_relative_to(root.resolve()):
-            raise AlreadyExists(
-                f"{path} lies inside the source {root}", hint="name a directory outside it with --store"
-            )
+            raise AlreadyExists(f"{path} is inside the source {root}", hint="name a directory outside it with --store")
 
 
 def source_rows(layout: Layout, options: ImportOptions) -> tuple[dict[str, Any], ...]:  # Any: JSON
@@ -464,7 +465,7 @@ def _check_goes_on(store: Store, *, index: bool) -> None:
         if state is not FileState.MISSING and not state.holds_the_imported:
             raise SourceChanged(
                 f"{log.locate(store.path)} is {state} since its scan was stopped at {log.next_offset:,}",
-                hint="bring the file back, or import into another store, with --store NEW",
+                hint="restore the file, or import into another store, with --store NEW",
                 path=log.path,
             )
 

@@ -31,7 +31,7 @@ from pulsar_admin.store.sources.objects import Objects, OffloadedLedger, find_of
 from pulsar_admin.store.wording import counted, one_line
 
 Advance = Callable[[int], None]
-_HINT = "copy the objects of this ledger again, or take them out of the directory"
+_HINT = "copy the objects of this ledger again, or remove them from the directory"
 
 
 class OffloadPlan(Struct, frozen=True):

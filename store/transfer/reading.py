@@ -142,8 +142,8 @@ def read_disks(
     reading.doubts += _unproven(layout, reading.vanished)
     gone = [(log, held) for log, held in survey.gone if Path(log.origin) in vanished]
     reading.doubts += (
-        f"{log.origin} was deleted after it was read, and the index names {counted(held, 'entry')} there: see what other files have of"
-        " them: pulsar-admin store refresh"
+        f"{log.origin} was deleted after it was read, and the index names {counted(held, 'entry')} there; to read "
+        "them from other files: pulsar-admin store refresh"
         for log, held in gone
         if held
     )

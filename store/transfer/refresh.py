@@ -313,7 +313,7 @@ def _note_given_meanwhile(store: Store, layout: Layout, next_ledger_id: int | No
 def _warn_of_holder(layout: Layout, result: RefreshResult, warn: Warn) -> None:
     result.source_in_use_by = holder = None if layout.metadata is None else layout.metadata.holder()
     if layout.metadata is not None and holder is not None:
-        warn(f"process {holder} has {layout.metadata.name} open: what it writes from now on is left out")
+        warn(f"process {holder} has {layout.metadata.name} open: its later writes are not imported")
 
 
 def _count_copies(store: Store, result: RefreshResult, warn: Warn) -> None:
@@ -378,8 +378,8 @@ def _settle_sources(store: Store, layout: Layout, warn: Warn) -> None:
 def _warn_of_metadata(result: RefreshResult, tree: _NewTree, warn: Warn) -> None:
     if result.stopped_export:
         warn(
-            f"an export in place was stopped when it had written {counted(len(result.stopped_export), 'metadata node')} of"
-            f" {result.source}; the store keeps its own: run that export again"
+            f"an export in place was stopped after writing {counted(len(result.stopped_export), 'metadata node')} of"
+            f" {result.source}; the store keeps its own values: run that export again"
         )
     if result.conflicts:
         warn(
@@ -474,8 +474,8 @@ def _forget(store: Store, layout: Layout, options: RefreshOptions, result: Refre
     result.lost, result.elsewhere = _find_lost(store, survey, verify=options.verify, engine=options.engine)
     if result.elsewhere:
         warn(
-            "the index names files that are gone where other files have the entries, too: bring the files back, or read the"
-            " others: pulsar-admin store refresh --forget"
+            "the index names files that are gone, but other files also have these entries: restore the files, or read "
+            "the others: pulsar-admin store refresh --forget"
         )
     if useless:
         store.write(lambda txn: delete_logs(txn, useless))
@@ -693,8 +693,8 @@ def _check_not_older(txn: Txn, metadata: Source) -> None:
         found = max(map(newest_zxid, metadata.directories))
         if found < exported:
             raise Refused(
-                f"{metadata.name} ends with transaction {found:#x}; this store has exported {exported:#x} since: to take over what is there"
-                " would take that back",
+                f"{metadata.name} ends with transaction {found:#x}; this store has exported {exported:#x} since: "
+                "importing the older state would revert that",
                 hint="copy the ensemble's version-2 again",
             )
 

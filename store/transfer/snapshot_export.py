@@ -120,7 +120,7 @@ def _read_outside(store: Store, *, force: bool) -> tuple[tuple[Node, ...], list[
             return (), [error.message]
         raise type(error)(
             f"what else was in the cluster's ZooKeeper cannot be read: {error.message}",
-            hint="others that use it would lose their nodes; bring the source back, or write the cluster alone with --force",
+            hint="other systems in it would lose their nodes; restore the source, or write only this cluster with --force",
             **error.context,
         ) from error
 

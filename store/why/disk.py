@@ -52,7 +52,7 @@ from pulsar_admin.store.wording import Answer, counted, listed, plural
 
 _OF_TOPICS = (CURSOR, RETENTION, OPEN, TRIM, OFFLOADED)
 _BY_KIND = {
-    OwnerKind.CURSOR: (CURSOR_LEDGER, "its ledger holds where {cursor} stands"),
+    OwnerKind.CURSOR: (CURSOR_LEDGER, "its ledger holds the position of {cursor}"),
     OwnerKind.COMPACTED: (COMPACTED_LEDGER, "its compacted ledger"),
     OwnerKind.SCHEMA: (SCHEMA_LEDGER, "its schemas"),
     OwnerKind.BUCKET: (DELAYED_BUCKET, "a snapshot of the delayed messages of {cursor}"),
@@ -218,7 +218,7 @@ class _Teller:
         also = f", and so do {listed(others)}" if others else ""
         return Reason(
             CURSOR,
-            f"{name} of {self._topic.name} stands at {at} and needs {counted(len(ledgers), 'ledger')}{also}.",
+            f"Subscription {name} of {self._topic.name}, at {at}, still needs {counted(len(ledgers), 'ledger')}{also}.",
             {**evidence, "subscription": name, "markDelete": str(at), "others": others},
             f"pulsar-admin topics why {shell_word(self._topic.name)} -s {shell_word(name)}",
         )
@@ -229,18 +229,18 @@ class _Teller:
         if isinstance(policies, Unknown):
             return Reason(
                 RETENTION,
-                f"Every cursor has left {counted(len(ledgers), 'ledger')} of {name}, and which retention keeps them is not known: "
-                f"{policies.why}.",
+                f"Every subscription is past {counted(len(ledgers), 'ledger')} of {name}; which retention applies is "
+                f"not known: {policies.why}.",
                 {**evidence, "error": policies.code},
             )
         found = policies.retention or RetentionInForce(BROKER_RETENTION, BROKER)
         minutes, size_mb = found.retention.time_minutes, found.retention.size_mb
-        time = "for ever" if minutes < 0 else format_age_ms(minutes * _MINUTE_MS)
+        time = "forever" if minutes < 0 else format_age_ms(minutes * _MINUTE_MS)
         size = "any size" if size_mb < 0 else f"{size_mb:,} MB"
         return Reason(
             RETENTION,
-            f"Retention ({time}, {size}, by the {found.source}) keeps {counted(len(ledgers), 'ledger')} of {name} that every cursor has "
-            f"left{self._until(ledgers[0], minutes, size_mb)}.",
+            f"Retention ({time}, {size}, set by the {found.source}) keeps {counted(len(ledgers), 'ledger')} of {name} "
+            f"that every subscription is past{self._until(ledgers[0], minutes, size_mb)}.",
             {**evidence, "timeInMinutes": minutes, "sizeInMB": size_mb, "source": found.source},
             f"pulsar-admin topics get-retention {shell_word(name)} -ap",
         )
@@ -253,7 +253,7 @@ class _Teller:
         if size_mb >= 0:
             more = size_mb * _MEGABYTE - (self._topic.total_size_bytes - first.size_bytes)
             parts.append(f"when {counted(max(more, 0), 'byte')} more are written")
-        return f"; the first of them goes {' or '.join(parts)}" if parts else ""
+        return f"; the first can be deleted {' or '.join(parts)}" if parts else ""
 
     def _open(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:
         (ledger,) = ledgers
@@ -386,7 +386,7 @@ def _other_reason(key: _Key, found: _Sum) -> Reason:
         return Reason(JOURNAL, "Journals, which a bookie deletes once their entries are in entry logs.", {})
     if key.code == OVERHEAD:
         return Reason(
-            OVERHEAD, "Headers and ledgers maps of entry logs, damaged places, and what is not written yet.", {}
+            OVERHEAD, "Headers and ledgers maps of entry logs, damaged places, and space that is not written yet.", {}
         )
     told = {UNREADABLE: "it cannot be read", OTHER_DOMAIN: "a managed ledger that only a newer Pulsar reads"}
     what = {**told, **dict(_BY_KIND.values())}[key.code]

@@ -138,7 +138,7 @@ def test_the_proof_counts_what_it_leaves_out(tmp_path: Path, cli: Cli) -> None:
     proof = cli(*ask, "-o", "json").json
     assert [row["ledgerId"] for row in proof["ledgers"]] == list(range(40, 61))  # 50 holds the answer
     left = {row["verdict"]: row["ledgers"] for row in proof["ledgersLeftOut"]}
-    assert left == {"pruned: all of it is earlier": 30, "not looked at: after the answer": 9}
+    assert left == {"pruned: all its entries are earlier": 30, "not looked at: after the answer": 9}
     assert "30 more ledgers with 30 entries: pruned" in cli(*ask).stdout
 
 

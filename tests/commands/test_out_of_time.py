@@ -69,7 +69,7 @@ def test_a_reset_past_the_newest_entry(cli: Cli, made: Path) -> None:
         "persistent://a/b/t: nothing is at or after 2023-11-15T01:13:20.000Z: sub would move to the end and skip 5 messages; "
         "the newest entry, 11:0 of 2023-11-15T00:13:20.000Z, is 1d4h old"
     )
-    assert error["hint"] == "to move to the end all the same: --force"
+    assert error["hint"] == "--force moves to the end anyway"
     context = error["context"]
     assert (context["newestPosition"], context["newestTime"]) == ("11:0", T + 2 * HOUR)
     assert (context["skips"]["entries"], context["skips"]["messages"]) == (3, 5)
@@ -85,9 +85,7 @@ def test_the_time_of_the_newest_entry_is_met(cli: Cli, made: Path) -> None:
 def test_an_age_on_an_old_copy(cli: Cli, made: Path) -> None:
     """Two hours before the newest entry is what was meant: the hint can be typed, and then does it."""
     error = refused(cli, made, "reset-cursor", "a/b/t", "-s", "sub", "-t", "1h")
-    hint = (
-        "to count back from the newest entry: --now 2023-11-15T00:13:20.000Z; to move to the end all the same: --force"
-    )
+    hint = "to count back from the newest entry: --now 2023-11-15T00:13:20.000Z; --force moves to the end anyway"
     assert error["hint"] == hint
     as_of = ("--now", "2023-11-15T00:13:20.000Z")
     done = cli("--store", made, "topics", "reset-cursor", "a/b/t", "-s", "sub", "-t", "1h", *as_of, "-o", "json")
@@ -143,7 +141,7 @@ def test_a_subscription_without_a_backlog_has_nothing_to_lose(cli: Cli, made: Pa
 def test_of_several_one_that_expires_is_enough(cli: Cli, made: Path) -> None:
     ask = ("expire-all-subscriptions", "a/b/p", "-t")
     error = refused(cli, made, *ask, f"@{T}")
-    assert error["message"].endswith("; so it is with sub of persistent://a/b/p-partition-1")
+    assert error["message"].endswith(" (also for sub of persistent://a/b/p-partition-1)")
     done = cli("--store", made, "topics", *ask, f"@{T + 1}", "-o", "jsonl").json_lines
     assert [row["entries"] for row in done] == [1, 1, 0]
 
@@ -155,7 +153,7 @@ def test_an_age_that_begins_after_the_copy_ends(cli: Cli, made: Path) -> None:
     assert error["message"].endswith("and sub of persistent://a/b/t would lose 5 messages, the whole backlog")
     assert (
         error["hint"]
-        == "to count back from the newest entry: --now 2023-11-15T00:13:20.000Z; to drop all of it: --force"
+        == "to count back from the newest entry: --now 2023-11-15T00:13:20.000Z; --force drops the whole backlog"
     )
     as_of = cli(
         "--store", made, "topics", "expire", "a/b/t", "-s", "sub", "-t", "1h", "--now", f"@{T + 2 * HOUR}", "-o", "json"
@@ -192,10 +190,10 @@ def test_an_age_says_which_now_it_counts_from(cli: Cli, tmp_path: Path) -> None:
     path = copied("small", "clean", tmp_path)
     result = cli("--store", path, "topics", "reset-cursor", STEADY, "-s", "reset-me", "-t", "10000d", "--dry-run")
     note = result.stderr.splitlines()[0]
-    assert note.startswith("note: 10000d counts from the clock's now, 20")
-    assert "; this copy is as of 2026-11-21T09:24:17.132Z, " in note
+    assert note.startswith("note: 10000d is counted back from now (20")
+    assert "), but this copy ends 2026-11-21T09:24:17.132Z, " in note
     ask = ("--store", path, "topics", "find-by-time", STEADY, "-d", "-10000d")
-    assert cli(*ask).stderr.count("counts from the time of this copy, 2026-11-21T09:24:17.132Z") == 1
+    assert cli(*ask).stderr.count("is counted back from the time of this copy, 2026-11-21T09:24:17.132Z") == 1
     assert cli(*ask, "--quiet").stderr == ""
 
 

@@ -239,7 +239,7 @@ def test_ttl_in_force(cli: Cli, made: Path) -> None:
     )
     none = cli(*ask)
     assert (none.exit_code, none.error["code"]) == (5, "nothing-matches")
-    assert "no TTL is in force for persistent://a/b/t" in none.error["message"]
+    assert "no TTL applies for persistent://a/b/t" in none.error["message"]
     put_json(made, "/admin/policies/a/b", {"message_ttl_in_seconds": 150})
     row = cli(*ask).json
     assert (row["ttl"], row["ttlSource"], row["after"]["markDeletePosition"]) == (150, "namespace", "10:1")
@@ -268,8 +268,8 @@ def test_a_topic_without_ttl_stays(cli: Cli, made: Path) -> None:
     rows = cli(*ask).json_lines
     assert [(row["entries"], row.get("warnings")) for row in rows] == [
         (2, None),
-        (0, ["no TTL is in force"]),
-        (0, ["no TTL is in force"]),
+        (0, ["no TTL applies"]),
+        (0, ["no TTL applies"]),
     ]
 
 
@@ -377,7 +377,7 @@ BAD: list[tuple[tuple[str, ...], int, str]] = [
     (("a/b/t", *_SUB, "-p", "10:1", "--forecast", "1h"), 2, "a forecast goes by age"),
     (("a/b/t", *_SUB, "-t", "3h", "--forecast", "24h", "--interval", "1s"), 2, "more than 1000 intervals"),
     (("a/b/t", *_SUB, "-t", "3h", "--forecast", "0"), 2, "must be above 0"),
-    (("a/b/t", *_SUB, "--forecast", "24h"), 5, "no TTL is in force"),
+    (("a/b/t", *_SUB, "--forecast", "24h"), 5, "no TTL applies"),
     (("a/b/t", *_SUB, "-t", "0", "--forecast", "24h"), 2, "a forecast needs an age above 0"),
     (("a/b/t", *_SUB, "-t", "0", "--rule", "broker"), 2, "a broker expires by an age above 0"),
     (("a/b/t", *_SUB, "-t", "+1h", "--rule", "broker"), 2, "it knows no limit ahead of now"),

@@ -277,7 +277,7 @@ def test_a_file_that_changed_is_named(tmp_path: Path, cli: Cli) -> None:
     assert (result.exit_code, result.json_lines) == (1, [])
     assert ".log" in result.stderr
     assert "since import: expected" in result.stderr
-    assert "(300 problems; bring the file back" in result.stderr
+    assert "(300 problems; restore the file" in result.stderr
 
 
 def test_values_as_json(cli: Cli) -> None:

@@ -183,7 +183,7 @@ def test_a_lost_cursor_ledger_is_said(cli: Cli, tmp_path: Path) -> None:
     path = make_store(tmp_path / "made", {"a/b/t": MadeTopic([[Made(T), Made(T)]], cursors=cursors)})
     done = reset(cli, path, "a/b/t", "-s", "sub", "-m", "latest")
     assert done["warnings"] == [
-        "the cursor ledger 77 is gone or empty: where sub stood is only known from when that ledger was made"
+        "the cursor ledger 77 is gone or empty: the only known position of sub is the one from before that ledger was created"
     ]
 
 
@@ -276,7 +276,7 @@ def test_a_position_wins_over_a_time_and_that_is_said(cli: Cli, store: Path) -> 
     told = cli("--store", store, *arguments)
     assert (told.exit_code, told.stderr) == (
         0,
-        "warning: --time is left out where --messageId is given, as in pulsar-admin\n",
+        "warning: --time is ignored if --messageId is given, as in pulsar-admin\n",
     )
 
 

@@ -199,7 +199,7 @@ def test_what_is_encrypted_and_cannot_be_told_is_counted(cli: Cli) -> None:
     store = imported("small", "clean")
     result = cli("--store", store, "topics", "search", "acme/secure/secret-single", "--text", "a")
     assert result.exit_code == 1
-    assert "10 encrypted entries may hold what is looked for, and cannot be read" in result.stderr
+    assert "10 encrypted entries cannot be read and may contain matches" in result.stderr
     # The key of a message that is alone in its entry can be read.
     found = searched(cli, store, "acme/secure/secret-single", "--key", "k0009")
     assert found

@@ -150,15 +150,15 @@ def test_the_beginning_of_a_ledger_is_the_end_of_those_before(tmp_path: Path, em
 @pytest.mark.parametrize("horizon", [Position(11, 0), Position(12, -1)])
 def test_a_message_between_is_missed(tmp_path: Path, horizon: Position) -> None:
     (problem,) = _problems(tmp_path, [[VALUE, VALUE], [VALUE], []], horizon, Position(10, 1))
-    assert problem.startswith("__compaction is ahead: it stands at 11:0, its ledger is compacted to 10:1;")
-    assert problem.endswith("miss what lies between them, 11:0 first")
+    assert problem.startswith("__compaction is ahead: it is at 11:0, but its ledger is compacted to 10:1;")
+    assert problem.endswith("miss the messages between the two, 11:0 first")
 
 
 def test_what_a_compaction_deletes_is_not_missed(tmp_path: Path) -> None:
     behind = [VALUE, NULL, NULLS, NULL]
     assert _problems(tmp_path / "a", [behind], Position(10, 3), Position(10, 0)) == ()
     (problem,) = _problems(tmp_path / "b", [[*behind, HALF]], Position(10, 4), Position(10, 0))
-    assert problem.endswith("miss what lies between them, 10:4 first")
+    assert problem.endswith("miss the messages between the two, 10:4 first")
 
 
 def test_a_ledger_is_rewritten_where_the_cursor_stands_at_the_beginning_of_another(tmp_path: Path, cli: Cli) -> None:

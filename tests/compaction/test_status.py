@@ -48,10 +48,10 @@ def test_as_it_should_be(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"compacted_to": Position(10, 6)}, "went backward: it stands at 10:4, its ledger is compacted to 10:6"),
+        ({"compacted_to": Position(10, 6)}, "went backward: it is at 10:4, but its ledger is compacted to 10:6"),
         (
             {"horizon": Position(10, 6), "compacted_to": Position(10, 2)},
-            "is ahead: it stands at 10:6, its ledger is compacted to 10:4",
+            "is ahead: it is at 10:6, but its ledger is compacted to 10:4",
         ),
         ({"horizon": Position(10, 12)}, "is at 10:12, after the end of the topic"),
         ({"claims": "persistent://public/default/u"}, "names ledger 77, the compacted ledger of persistent://public"),

@@ -250,7 +250,7 @@ def test_a_damaged_cursor_is_replaced_or_removed_with_force(
     refused = cli(*command, "-o", "json")
     assert (refused.exit_code, refused.error["code"]) == (6, "metadata-corrupt")
     previewed = cli(*command, "--force", "--dry-run")
-    assert (previewed.exit_code, "acknowledgements and its properties are lost" in previewed.stdout) == (0, True)
+    assert (previewed.exit_code, "acknowledgements and properties are lost" in previewed.stdout) == (0, True)
     assert node_value(path, node) == value
     assert cli(*command, "--force", "--yes").exit_code == 0
     after = node_value(path, node)

@@ -98,7 +98,7 @@ def test_a_time_in_a_gap_is_told(unpacked: Path, tmp_path: Path) -> None:
     problems: list[str] = []
     tree = read_tree_at(servers(folder), Moment(time_ms=times[0x400]), problems)
     assert tree.zxid == 0x35D
-    assert "292 transactions before 0x482 are lost; some of them may be older than 2026-11-21" in problems[0]
+    assert "292 transactions before 0x482 are lost; some of these changes may be older than 2026-11-21" in problems[0]
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_a_lost_ledger_is_named(tmp_path: Path) -> None:
     with opened(path, "a/b/t") as (reader, topic, cursor):
         move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, CREATED_MS + 2))
         assert move.state.mark_delete == at(11, 0)
-        assert move.warnings == ("no entry of ledgers 11 is here: their times are unknown and hold nothing back",)
+        assert move.warnings == ("the store has no entry of ledgers 11: their times are unknown and hold nothing back",)
 
 
 # -- positions --------------------------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ def test_a_reset_is_warned_of_the_ttl(tmp_path: Path) -> None:
     put_json(path, "/admin/policies/a/b", b"{")
     with opened(path, "a/b/t") as (reader, found, cursor):
         (warning,) = ttl_warnings(reader, found, cursor, CursorState(at(10, -1)), NOW_MS)
-        assert "whether a TTL skips what is replayed is unknown" in warning
+        assert "whether a TTL skips the replayed messages is unknown" in warning
 
 
 # -- forecast ---------------------------------------------------------------------------------------------------------

@@ -316,7 +316,7 @@ def test_a_time_that_may_mean_several_states_is_refused_unless_one_is_chosen(cli
         assert done.exit_code == 0, done.stderr
         assert done.json["rule"] == f"as-of {state}"
         warnings = done.json["warnings"]
-        assert "may have stood at 16 states" in warnings[-1]
+        assert "may have been at 16 states" in warnings[-1]
         assert ("is an older word for" in warnings[0]) == (choice in ("oldest", "newest"))
 
 

@@ -25,7 +25,7 @@ def test_all_of_them_come_back(cli: Cli, tmp_path: Path, expected: dict[int, dic
     assert (len(expected), sum(map(len, expected.values()))) == (54, 678)
     store = copied(CLUSTER, "crashed", tmp_path)
     tried = cli("--store", store, "ledgers", "restore", "--deleted", "--dry-run")
-    assert "54 deleted ledgers of 678 entries come back, 54 of them whole" in tried.stdout + tried.stderr
+    assert "54 deleted ledgers of 678 entries are restored, 54 complete" in tried.stdout + tried.stderr
     cli("--store", store, "ledgers", "restore", "--deleted")
     states = {row["ledgerId"]: row for row in cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines}
     for ledger_id, entries in expected.items():

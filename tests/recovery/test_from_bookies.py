@@ -145,7 +145,10 @@ def test_master_keys_are_those_of_no_password(bare: Path) -> None:
         ("kind,ledger,name\ntopic,x,persistent://a/b/c\n", "line 2: ledger: expected a number"),
         ("kind,ledger,name\ntopic,8,kafka://a\n", "line 2"),
         ("kind,ledger,name\nqueue,8,persistent://a/b/c\n", "kind: expected topic or subscription"),
-        ("kind,ledger,name\ntopic,9999,persistent://a/b/c\n", "has ledger 9999, of which no entry is here"),
+        (
+            "kind,ledger,name\ntopic,9999,persistent://a/b/c\n",
+            "has ledger 9999, but no imported file has an entry of it",
+        ),
         ("\xff", "is not CSV in UTF-8"),
     ],
 )

@@ -73,7 +73,7 @@ def check_not_deleted(cli: Cli, store: Path, names: tuple[str, ...]) -> None:
     for name in names:
         refused = cli("--store", store, "-o", "json", "topics", "undelete", name, "--in-place", "-y")
         assert refused.exit_code == 3
-        assert f"{name} was not deleted as brokers do it" in refused.error["message"]
+        assert f"{name} was not deleted the way brokers delete" in refused.error["message"]
         words = refused.error["hint"].partition("pulsar-admin ")[2].split()
         assert cli("--store", store, *words, "--dry-run").exit_code == 0
 

@@ -290,10 +290,10 @@ def test_a_log_that_shrinks_vanishes_or_is_another(tmp_path: Path) -> None:
     log.write_bytes(raw[:-1])
     assert said(offset) == f"{log} became shorter: expected {len(raw)} bytes or more, found {len(raw) - 1}"
     log.write_bytes(raw[:1024] + record((5, 5)) + raw)
-    assert "is another file than the one that the stream has read" in said(offset)
+    assert "is not the file of which the stream has read" in said(offset)
     log.unlink()
     (tmp_path / "current" / "1.log").write_bytes(raw)
-    assert said(offset) == f"{log} is gone; the stream has read {len(raw)} bytes of it"
+    assert said(offset) == f"{log} is gone; the stream has read its first {len(raw)} bytes of it"
     anyway = _followed(tmp_path, fails=False)
     assert sorted(_drain(Follower(anyway), anyway, offset)[0]) == []
 
@@ -304,7 +304,7 @@ def test_a_log_that_shrinks_vanishes_or_is_another(tmp_path: Path) -> None:
         (["/nowhere/*.log"], SourceNotFound, "no entry log at /nowhere"),
         (["{here}/*.log", "/nowhere/*.log"], SourceNotFound, "no entry log at /nowhere"),
         (["{here}/odd.bin"], InvalidValue, "is called neither as an entry log nor as a journal"),
-        (["{here}/*.txn"], InvalidValue, "nothing says what of"),
+        (["{here}/*.txn"], InvalidValue, "no bookie file says which entries of"),
     ],
 )
 def test_what_cannot_be_followed(tmp_path: Path, paths: list[str], error: type[StoreError], said: str) -> None:

@@ -133,7 +133,7 @@ def test_a_log_without_the_transaction_that_it_is_named_for_is_a_note(folder: Pa
     zero(folder / NEWEST, 16)
     problems, (note,) = told(folder)
     assert problems == []
-    assert f"{NEWEST} was made for transaction 0x482, and has none" in note
+    assert f"{NEWEST} was created for transaction 0x482, and is empty" in note
 
 
 @pytest.mark.parametrize(("step", "is_told"), [(2 * MIB, True), (4 * MIB, False)])

@@ -179,7 +179,7 @@ def test_a_file_that_is_no_log_is_named(read: Source, tmp_path: Path) -> None:
         for level in ("entries", "messages"):
             message = _message(read.load(f"{tmp_path}/*", level=level).collect)
             assert f"pulsar_entries: {other} is not {what}: it starts with 504b0304, not {magic}" in message
-            assert "; leave it out, or go on without it: option ignoreCorruptFiles=true" in message
+            assert "; exclude the file, or continue without it: option ignoreCorruptFiles=true" in message
             assert "datasource.py" not in message
         assert read.load(f"{tmp_path}/*", ignoreCorruptFiles="true").count() == expected
         other.unlink()

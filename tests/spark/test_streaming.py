@@ -123,9 +123,7 @@ def test_a_log_that_shrinks_under_a_running_stream(spark: SparkSession, tmp_path
             query.awaitTermination(600)
     finally:
         query.stop()
-    said = (
-        f"pulsar_entries: {log} became shorter: expected {size} bytes or more, found 5000; bring the file back, or go"
-    )
+    said = f"pulsar_entries: {log} became shorter: expected {size} bytes or more, found 5000; restore the file, or continue"
     assert said in str(raised.value)
     assert "option failOnDataLoss=false" in str(raised.value)
     assert "Traceback" not in str(raised.value)

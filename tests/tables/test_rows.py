@@ -70,7 +70,8 @@ def test_cursors_stand_where_the_broker_said_with_their_holes(world: str) -> Non
             assert f"{row['mark_delete_ledger_id']}:{row['mark_delete_entry_id']}" == cursor["markDeletePosition"]
             expected = [tuple(map(int, found)) for found in _HOLE.findall(cursor["individuallyDeletedMessages"])]
             assert all(before == behind for before, _, behind, _ in expected)
-            shown = [tuple(hole.values()) for hole in row["holes"]]
+            shown = [tuple(acked.values()) for acked in row["acked_ranges"]]
+            assert row["holes"] == row["acked_ranges"]
             assert shown == [(ledger, first + 1, last) for ledger, first, _, last in expected]
             stats = said["stats"]["subscriptions"].get(subscription)
             assert stats is None or row["backlog_entries"] == stats["msgBacklog"], (name, subscription)

@@ -122,7 +122,7 @@ def test_a_position_ahead_of_the_topic_is_told_as_stored(tmp_path: Path) -> None
     assert (consumed.code, ahead.code) == ("consumed", "cursor-ahead")
     for reason in (consumed, ahead):
         assert (reason.evidence["markDelete"], reason.evidence["storedMarkDelete"]) == ("12:9", "26:5")
-    assert "stored at 26:5, ahead of its topic, whose last ledger is 12" in ahead.sentence
+    assert "stored at 26:5, beyond the end of its topic, whose last ledger is 12" in ahead.sentence
 
 
 def test_committed_transactions_hold_nothing(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_bookies_that_are_not_imported_are_told_once(tmp_path: Path, cli: Cli) -
     assert told["evidence"]["entries"] > 100
     assert told["command"] == "pulsar-admin store add bookie bk1test=DIR,DIR"
     idle = cli("-q", "--store", store, "topics", "why", "public/default/batched", "-s", "nacker").stdout
-    assert "Nothing that is seen holds nacker: 38 entries wait for a consumer, and not all of it is seen;" in idle
+    assert "No obstacle found: 38 entries wait for a consumer; part of the backlog was not imported;" in idle
 
 
 def test_a_ledger_without_metadata_can_be_restored(tmp_path: Path, damages_stores: None) -> None:
