@@ -187,7 +187,7 @@ def test_an_older_stores_refresh_finds_it(cli: Cli, small: Path, tmp_path: Path)
     with open_store(store, writable=True) as opened:
         opened.write(lambda txn: txn.delete("state", b"as-of"))
     said = cli("--store", store, "overview", "--no-check").stdout.splitlines()[0]
-    assert said.endswith(", by the clock); the time of this copy is not known")
+    assert said.endswith(", by the clock: the time of this copy is not known")
     assert cli("--store", store, "store", "refresh", "--quiet").exit_code == 0
     assert as_of(store) == AsOf(SMALL_MS, "metadata")
 

@@ -508,7 +508,7 @@ def test_a_journal_directory_that_was_forgotten_comes_later(
     disks, path = disks_of("crashed", tmp_path / "disks"), tmp_path / "s"
     answer = cli("--store", path, "store", "import", *_of_cluster(disks, f"{disks}/bk3/ledgers0"))
     assert "bookie bk2test: 0 of 1 journal directories given" in answer.stderr
-    assert "import its disks: pulsar-admin store add bookie bk2test=DIR" in answer.stderr
+    assert "import them: pulsar-admin store add bookie bk2test=DIR" in answer.stderr
     assert content(path)["logs"] != whole("crashed")["logs"]
     rest = bookie(disks, 3) if is_named_again else f"bk2test={disks}/bk3/journal0"
     answer = cli("--store", path, "store", "add", "bookie", rest)

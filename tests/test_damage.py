@@ -295,7 +295,7 @@ def test_a_file_that_changes_after_the_import(tmp_path: Path, cli: Cli) -> None:
     path, log = tmp_path / "s", source / "bookkeeper/current/0.log"
     assert cli("--store", path, "store", "import", "standalone", source).exit_code == 0
     data = log.read_bytes()
-    cases = {"is gone": None, "became shorter": data[:3000], "another file": data[:1024] + bytes(5000) + data[6024:]}
+    cases = {"is gone": None, "became shorter": data[:3000], "is not the file": data[:1024] + bytes(5000) + data[6024:]}
     for text, changed in cases.items():
         log.unlink(missing_ok=True)
         if changed is not None:

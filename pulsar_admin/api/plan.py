@@ -382,7 +382,7 @@ def read_again(session: Session, path: Path) -> Plan:
         kept.check_store(store)
     plan = call_again(session, kept.request, as_then=kept.steps is not None)
     if plan.command != kept.command:
-        raise InvalidValue(f"the plan is of {kept.command!r}, and asks for {plan.command}", hint="make it again")
+        raise InvalidValue(f"the plan is of {kept.command!r}, and asks for {plan.command}", hint="write a new plan")
     reports = shown_by(plan)
     kept.check(file_of(plan, reports))
     steps = plan._plan

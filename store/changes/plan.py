@@ -985,7 +985,7 @@ class ForgottenPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
 class ReturnedPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
     """What comes back."""
 
-    VERB = "brings back"
+    VERB = "restores"
 
 
 class CopiedPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):

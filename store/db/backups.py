@@ -50,7 +50,7 @@ def keep_hint(path: Path) -> str:
         commit = read_commit(backup)
         if commit is not None:
             return (
-                f"keep {path}; to put its backup up to change {commit.change} in place:"
+                f"keep {path}; put its backup up to change {commit.change} in place with:"
                 f" mv {path}/meta {path}/meta.damaged && cp -a {backup} {path}/meta"
             )
     return (

@@ -215,7 +215,7 @@ def _move_by_ttl(
     reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest, ttl: MessageTtl | None
 ) -> CursorMove:
     if ttl is None or ttl.seconds <= 0:
-        return unchanged_move(topic, cursor, "no TTL is in force")
+        return unchanged_move(topic, cursor, "no TTL applies")
     limit_ms = max(request.now_ms - ttl.seconds * 1000, 0)
     move = expiry_move(reader, topic, cursor, replace(request, limit_ms=limit_ms, ttl=ttl))
     return with_not_due(reader, move, request.now_ms, ttl.seconds * 1000)
@@ -226,9 +226,9 @@ def _read_ttls(reader: EntryReader, topics: Iterable[Topic]) -> dict[Topic, Mess
     ttls = {topic: find_message_ttl(reader.txn, topic.name) for topic in topics}
     if not any(ttl is not None and ttl.seconds > 0 for ttl in ttls.values()):
         raise NothingMatches(
-            f"no TTL is in force for {next(iter(ttls)).name}"
+            f"no TTL applies for {next(iter(ttls)).name}"
             if len(ttls) == 1
-            else "no TTL is in force for any of the topics",
+            else "no TTL applies for any of the topics",
             hint="give the age with -t, for example -t 3d; a broker's own default (ttlDurationDefaultInSeconds) is in no store",
         )
     return ttls

@@ -391,7 +391,7 @@ def _ttl_unknown(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if not facts.pending:
         return
     if isinstance(ttl, Unknown):
-        yield Evidence(facts.where, f"Which TTL is in force is not known: {ttl.why}.", {"error": ttl.code})
+        yield Evidence(facts.where, f"Which TTL applies is not known: {ttl.why}.", {"error": ttl.code})
         return
     for fact in (facts.overdue, facts.future_dated, facts.ttl_conflict):
         if isinstance(fact, Unknown):

@@ -320,7 +320,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         "ttl-blocked",
         Severity.WARNING,
         "A message from the future keeps a TTL from expiring anything",
-        "The first unacknowledged message of a subscription is dated after now, and a TTL is in force.",
+        "The first unacknowledged message of a subscription is dated after now, and a TTL applies.",
         "Looks at the first unacknowledged entry first. It has not expired, so nothing after it does, until its "
         "ledger has been closed for longer than the TTL or its own time has come.",
         "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",

@@ -293,7 +293,7 @@ def test_a_log_that_shrinks_vanishes_or_is_another(tmp_path: Path) -> None:
     assert "is not the file of which the stream has read" in said(offset)
     log.unlink()
     (tmp_path / "current" / "1.log").write_bytes(raw)
-    assert said(offset) == f"{log} is gone; the stream has read its first {len(raw)} bytes of it"
+    assert said(offset) == f"{log} is gone; the stream has read its first {len(raw)} bytes"
     anyway = _followed(tmp_path, fails=False)
     assert sorted(_drain(Follower(anyway), anyway, offset)[0]) == []
 

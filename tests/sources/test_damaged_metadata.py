@@ -64,7 +64,7 @@ def test_a_snapshot_whose_end_is_zeros_gives_every_node_before_them(zeros: int, 
     assert nodes == {path: sound[path] for path in sound if path in expected}
     assert 0 < len(nodes) <= len(sound) - (zeros > 1_000)
     (text,) = problems
-    assert f"{len(expected)} nodes of it can be read, there is no older one, so the others are missing" in text
+    assert f"{len(expected)} nodes can be read, there is no older one, so the others are missing" in text
     assert notes == []
 
 
@@ -107,7 +107,7 @@ def test_what_only_a_damaged_snapshot_has_is_put_over_what_is_older(tmp_path: Pa
     nodes, problems, _ = read(folder)
     assert nodes == {path: node for path, node in expected.items() if not node.ephemeral}
     assert any(
-        f"{len(kept)} nodes of it can be read, the others are as of transaction 0x{older.suffix[1:]}" in text
+        f"{len(kept)} nodes can be read, the others are as of transaction 0x{older.suffix[1:]}" in text
         for text in problems
     )
 
@@ -142,7 +142,7 @@ def test_each_answer_of_an_incomplete_store_says_so_until_sound_files_come(
     alone.write_bytes(raw[:-4_000] + bytes(4_000))
     words = [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
     answer = cli("--store", store, "store", "import", "cluster", "--zookeeper", alone.parent, *words)
-    assert (answer.exit_code, "nodes of it can be read" in answer.stderr) == (1, True)
+    assert (answer.exit_code, "nodes can be read" in answer.stderr) == (1, True)
     for question in ASKED:
         answer = cli("--store", store, *question)
         assert (answer.exit_code, "the metadata is incomplete" in answer.stderr) == (1, True), question

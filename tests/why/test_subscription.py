@@ -80,7 +80,7 @@ def test_what_bears_on_a_healthy_one_is_told_behind(code: str, tmp_path: Path) -
     assert code in {reason.code for reason in found.reasons}
     markers = sum(one.marker is not None for one in BESIDE[code].messages.values())
     what = f"{30 - markers} messages and {markers} marker" if markers else "30 messages"
-    assert f"Nothing in the store holds s: 30 entries ({what}) wait for a consumer" in found.reasons[0].sentence
+    assert f"No obstacle found: 30 entries ({what}) wait for a consumer" in found.reasons[0].sentence
 
 
 def test_acknowledgements_of_an_open_transaction_are_told(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_times_in_sentences_are_of_the_zone_asked_for(tmp_path: Path, cli: Cli) 
 def test_all_is_acknowledged(tmp_path: Path) -> None:
     found = ask(plant(tmp_path / "s", Planted(mark=(12, 9))))
     assert [reason.sentence for reason in found.reasons] == [
-        "Nothing holds s: everything through 12:9 is acknowledged."
+        "s has no backlog: everything up to 12:9 is acknowledged."
     ]
 
 
