@@ -111,9 +111,7 @@ def test_times_in_sentences_are_of_the_zone_asked_for(tmp_path: Path, cli: Cli) 
 
 def test_all_is_acknowledged(tmp_path: Path) -> None:
     found = ask(plant(tmp_path / "s", Planted(mark=(12, 9))))
-    assert [reason.sentence for reason in found.reasons] == [
-        "s has no backlog: everything up to 12:9 is acknowledged."
-    ]
+    assert [reason.sentence for reason in found.reasons] == ["s has no backlog: everything up to 12:9 is acknowledged."]
 
 
 def test_a_position_ahead_of_the_topic_is_told_as_stored(tmp_path: Path) -> None:
