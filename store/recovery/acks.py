@@ -150,9 +150,9 @@ def _imported_node(txn: Txn, path: str) -> Node | None:
 def iter_ack_states(
     reader: EntryReader, topic: Topic, versions: Sequence[CursorVersion], lives: Mapping[int, LedgerLife] = _UNKNOWN
 ) -> Iterator[AckState]:
-    """Yield every state that VERSIONS of a cursor and the ledgers they name hold, the oldest first.
+    """Yield every recorded state of a cursor, oldest first: from the versions of its node and from the ledgers that these name.
 
-    LIVES: what is known of these ledgers beyond the imported metadata, by their ids.
+    ``lives``: what the history knows of these ledgers beyond the imported metadata, by ledger id.
     """
     reading = _StatesReader(reader, topic, lives)
     named: int | None = None
@@ -195,7 +195,7 @@ class _StatesReader:
         return self._counted(AckState(None, version.zxid, state, before, when))
 
     def ledger(self, ledger_id: int, version: CursorVersion, next_ms: int | None) -> Iterator[AckState]:
-        """Yield the states in a cursor ledger that VERSION is the first to name; the metadata named no other before NEXT_MS."""
+        """Yield the states in a cursor ledger that ``version`` names first; until ``next_ms`` the metadata named no other ledger."""
         life = self._lives.get(ledger_id) or _life(self._reader.txn, ledger_id)
         ends = [Bound(next_ms, "the next version of the metadata")] if next_ms is not None else []
         ends += [Bound(life.ended_ms, f"ledger {ledger_id} was closed")] if life.ended_ms is not None else []
@@ -211,7 +211,8 @@ class _StatesReader:
             yield self._counted(found)
 
     def _raise(self, bound: Bound | None, end: Bound | None) -> Bound | None:
-        """Return the latest time that this state or one before it proves; a producer's clock that contradicts END proves nothing."""
+        """Return the latest time that this state or an earlier one proves; a time after ``end`` comes from a wrong
+        clock and proves nothing."""
         found = _later(self._floor, bound)
         if found is not None and end is not None and found.time_ms > end.time_ms:
             return self._floor if self._floor is not None and self._floor.time_ms <= end.time_ms else None
@@ -219,7 +220,7 @@ class _StatesReader:
         return found
 
     def _proof(self, state: CursorState | None) -> Bound | None:
-        """Return when the last entry that STATE has as acknowledged was published: nobody acknowledges it before."""
+        """Return the publish time of the last entry that the state acknowledges: nobody can have acknowledged it before."""
         if state is None:
             return None
         place = max([self._topic.place(state.mark_delete), *(end for _, end in normal_ranges(self._topic, state))])
@@ -277,7 +278,7 @@ def _life(txn: Txn, ledger_id: int) -> LedgerLife:
 
 
 def _iter_ledger(reader: EntryReader, ledger_id: int) -> Iterator[tuple[int, CursorState | None, str]]:
-    """Yield (entry id, state, what is wrong with it) of each entry of a cursor ledger; parts of a state count by their footer."""
+    """Yield (entry id, state, problem) of each entry of a cursor ledger; a state in several parts counts if its footer exists."""
     try:
         last = read_ledger(reader.txn, ledger_id).last_entry_id
     except LedgerNotFound:
@@ -335,9 +336,9 @@ class CursorHistory(Struct):
 def find_cursor_history(
     sources: Iterable[Mapping[str, Any]], places: Iterable[str], paths: Iterable[str]
 ) -> CursorHistory:  # Any: JSON
-    """Return what the ZooKeeper files in the SOURCES of a store and at PLACES have of the cursors at PATHS; empty where there are none.
+    """Return the history of cursors from the ZooKeeper files of a store's sources and of other places; empty without such files.
 
-    Raises SourceNotFound for a place that is none, and as ``read_cursor_history``.
+    Raises SourceNotFound for a place without ZooKeeper's files, and as ``read_cursor_history``.
     """
     try:
         servers = find_servers(sources, places)
@@ -347,7 +348,7 @@ def find_cursor_history(
 
 
 def read_cursor_history(servers: Sequence[ServerFiles], paths: Iterable[str]) -> CursorHistory:
-    """Return what SERVERS, copies of one ensemble, have of the cursors at PATHS; raises as ``iter_versions``."""
+    """Return the recorded versions of the cursors at ``paths`` from servers of one ensemble; raises as ``iter_versions``."""
     history = CursorHistory()
     cursors = dict.fromkeys(paths, -1)  # the last version's number, by which a missing one shows
     ledgers = _CursorLedgers(history.lives)
@@ -416,9 +417,9 @@ _NAME = re.compile(r"[0-9]+:[0-9]+|0x[0-9a-f]+|" + METADATA)
 
 
 class WantedState(Struct, frozen=True):
-    """The state meant: the one in force at ``time_ms``, or the one called ``name`` (an entry of a cursor ledger, or a zxid).
+    """The state to restore: the one in force at ``time_ms``, or the one called ``name`` (an entry of a cursor ledger, or a zxid).
 
-    ``past``: what is known beyond the imported metadata. ``force``: also cursors of the broker's own.
+    ``past``: history beyond the imported metadata. ``force``: allow the broker's own cursors.
     """
 
     time_ms: int | None = None
@@ -429,7 +430,7 @@ class WantedState(Struct, frozen=True):
 
 
 class StateThen(Struct, frozen=True):
-    """A state as ``name`` has it, or one made of several that ``name`` lists; None: ``problem`` says why there is none."""
+    """The state called ``name``, or one made of the several states that ``name`` lists; None: ``problem`` gives the reason."""
 
     state: CursorState | None
     name: str
@@ -438,17 +439,17 @@ class StateThen(Struct, frozen=True):
 
 
 def is_state_name(text: str) -> bool:
-    """Whether TEXT names a state, not a time."""
+    """Whether a text names a state (``253:4``, ``0x4a1``) rather than a time."""
     return _NAME.fullmatch(text) is not None
 
 
 def plan_as_of(
     reader: EntryReader, command: str, cursors: Iterable[tuple[Topic, Cursor]], as_of: WantedState, now_ms: int
 ) -> Plan:
-    """Return one plan that brings CURSORS back to where they stood, all of them or none.
+    """Return one plan that moves all cursors back to earlier states, or none of them.
 
-    Raises EntryNotFound (no such state), NothingMatches (nothing is known of that time), and Refused where several states may have
-    been in force, and for a cursor of the broker's own.
+    Raises EntryNotFound (no such state), NothingMatches (nothing is known about that time), and Refused if several
+    states may have been in force, or for a cursor of the broker's own.
     """
     listed = list(cursors)
     if as_of.name and len(listed) > 1:
@@ -487,7 +488,7 @@ def _named(states: Iterator[AckState], cursor: Cursor, name: str) -> StateThen:
 
 
 def state_in_force(states: Iterator[AckState], topic: Topic, cursor: Cursor, as_of: WantedState) -> StateThen:
-    """Return the state of CURSOR in TOPIC that was in force at the time; raises NothingMatches, Refused."""
+    """Return the state of a cursor that was in force at the wanted time; raises NothingMatches, Refused."""
     assert as_of.time_ms is not None
     possible: _Possible | None = None
     for state in states:
@@ -517,7 +518,7 @@ class _Extreme(Struct, frozen=True):
 
 
 class _Possible:
-    """The states that may have been in force, and what consumers would get by all of them together."""
+    """The states that may have been in force, and the messages that consumers would get under all or any of them."""
 
     def __init__(self, topic: Topic, cursor: str) -> None:
         self._topic = topic
@@ -531,7 +532,7 @@ class _Possible:
         self.least: _Extreme | None = None
 
     def add(self, state: AckState) -> None:
-        """Add STATE, which came after those that were added."""
+        """Add a state that is later than those added before."""
         self.states += 1
         self.first, self.last = self.first or state, state
         if state.state is None:
@@ -550,7 +551,8 @@ class _Possible:
         return self._joined(both(self._topic, one.pending, other.pending), higher, lower)
 
     def _joined(self, pending: Pending, nearer: _Extreme, other: _Extreme) -> _Extreme:
-        """Return the state that gives PENDING: NEARER, OTHER, or one made of both, unless a broker keeps more in it that fits no other."""
+        """Return a state with exactly these pending entries: ``nearer``, ``other``, or a new one; properties that
+        neither state shares are dropped."""
         for found in (nearer, other):
             if found.pending == pending:
                 return found
@@ -559,7 +561,7 @@ class _Possible:
         return _Extreme(state_of(self._topic, pending, nearer.state), "", pending)
 
     def was_there_by(self, time_ms: int) -> bool:
-        """Whether the first of them was written by then."""
+        """Whether the first possible state had been written by this time (epoch ms)."""
         return self.first is not None and self.first.not_after is not None and self.first.not_after.time_ms <= time_ms
 
     @property
@@ -655,12 +657,12 @@ class Pending(Struct, frozen=True):
         return sum(end - start for start, end in self.entries)
 
     def has(self, rank: int) -> bool:
-        """Whether the entry at RANK is among them."""
+        """Whether the entry at this rank is pending."""
         return any(start <= rank < end for start, end in self.entries)
 
 
 def pending_of(topic: Topic, state: CursorState) -> Pending:
-    """Return what STATE gives of TOPIC."""
+    """Return the entries of a topic that a subscription in this state has not acknowledged."""
     entries = pending_intervals(topic, state)
     found = Pending(entries, {})
     batches = {
@@ -670,7 +672,7 @@ def pending_of(topic: Topic, state: CursorState) -> Pending:
 
 
 def either(topic: Topic, one: Pending, other: Pending) -> Pending:
-    """Return what ONE or OTHER gives."""
+    """Return the entries that are pending in at least one of two states."""
     batches: dict[Position, Words] = {}
     for at in (*one.batches, *other.batches):
         mine, theirs = one.batches.get(at), other.batches.get(at)
@@ -685,7 +687,7 @@ def either(topic: Topic, one: Pending, other: Pending) -> Pending:
 
 
 def both(topic: Topic, one: Pending, other: Pending) -> Pending:
-    """Return what ONE and OTHER give."""
+    """Return the entries that are pending in both states."""
     entries = subtract(one.entries, subtract(one.entries, other.entries))
     common = Pending(entries, {})
     batches: dict[Position, Words] = {}
@@ -708,7 +710,8 @@ def _joined(mine: Words, theirs: Words) -> Words:
 
 
 def state_of(topic: Topic, pending: Pending, like: CursorState) -> CursorState:
-    """Return the state that gives exactly PENDING of TOPIC, with the properties of LIKE, and its mark-delete where that has this place."""
+    """Return the state in which exactly these entries are pending, with the properties of ``like``, and its
+    mark-delete position if it is the same place."""
     count = topic.number_of_entries
     first = pending.entries[0][0] if pending.entries else count
     mark_delete = like.mark_delete

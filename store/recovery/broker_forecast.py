@@ -56,7 +56,7 @@ class BrokerDefaults(Struct, frozen=True):
 
 
 class Deleted(Struct, frozen=True):
-    """Topics, and ledgers of them with their payload bytes."""
+    """Topics that a broker deletes, with the number and payload bytes of their ledgers."""
 
     topics: int = 0
     ledgers: int = 0
@@ -64,8 +64,9 @@ class Deleted(Struct, frozen=True):
 
 
 class TopicForecast(Struct, frozen=True):
-    """What becomes of a topic. ``trimmed``, ``expired``: ledgers that go because everybody has left them, and because a TTL lets cursors
-    leave them; ``expires``: entries that subscriptions lose by it. ``inactive``: it is deleted, ``after_seconds`` behind its loading."""
+    """What a broker deletes of a topic. ``trimmed``: ledgers that every cursor is past; ``expired``: those that a TTL
+    lets cursors leave; ``expires``: entries that subscriptions lose by the TTL. ``inactive``: the topic itself is
+    deleted, ``after_seconds`` after its loading."""
 
     topic: str
     bytes: int
@@ -80,14 +81,15 @@ class TopicForecast(Struct, frozen=True):
 
     @property
     def lost_bytes(self) -> int:
-        """How much of it goes."""
+        """How many bytes of the topic a broker deletes."""
         return self.bytes if self.inactive else self.trimmed_bytes + self.expired_bytes
 
 
 class BrokerForecast(Struct, frozen=True):
-    """All topics: ``trimmed`` and ``expired`` of those that stay, ``inactive`` those that go. ``percent``: of the bytes of all.
+    """The sums over all topics: ``trimmed`` and ``expired`` of topics that stay, ``inactive`` of topics that are
+    deleted. ``percent`` of all bytes.
 
-    ``unread_cursors`` stand in ledgers of theirs that are not here: they count as standing at the beginning.
+    ``unread_cursors``: cursors whose own ledgers are not imported; they are taken to be at the beginning.
     """
 
     defaults: BrokerDefaults
@@ -104,7 +106,7 @@ class BrokerForecast(Struct, frozen=True):
 
 
 def read_broker_conf(file: Path) -> BrokerDefaults:
-    """Return what the ``broker.conf`` FILE sets; raises SourceNotFound, InvalidValue."""
+    """Return the defaults that a ``broker.conf`` sets; raises SourceNotFound, InvalidValue."""
     found = read_properties(file, "name a broker.conf", errors="replace")
 
     def number(key: str, default: int) -> int:
@@ -126,7 +128,7 @@ def read_broker_conf(file: Path) -> BrokerDefaults:
 
 
 def read_broker_forecast(reader: EntryReader, now_ms: int, defaults: BrokerDefaults) -> BrokerForecast:
-    """Return what brokers with DEFAULTS that load every topic at NOW_MS delete."""
+    """Return what brokers with these defaults delete if they load every topic at ``now_ms``."""
     problems: list[str] = []
     count = size = expires = unread = 0
     sums: dict[str, list[int]] = {"trimmed": [0, 0, 0], "expired": [0, 0, 0], "inactive": [0, 0, 0]}
@@ -206,7 +208,7 @@ def _forecast(reader: EntryReader, name: TopicName, now_ms: int, defaults: Broke
 
 
 def _loaded(topic: Topic, now_ms: int) -> Topic:
-    """Return TOPIC as a broker has it that just loaded it: its last ledger is closed, and an empty one follows."""
+    """Return a topic as a broker has it right after loading it: the last ledger is closed, and an empty one follows."""
     closed = [
         ledger._replace(info=ledger.info._replace(timestamp_ms=now_ms)) if ledger.is_open else ledger
         for ledger in topic.ledgers
@@ -220,7 +222,7 @@ def _loaded(topic: Topic, now_ms: int) -> Topic:
 def _expired(
     reader: EntryReader, topic: Topic, cursors: Mapping[str, Cursor], ttl_seconds: int, now_ms: int
 ) -> tuple[Positions, int]:
-    """Return where a TTL moves cursors to, and how many entries they lose by it."""
+    """Return the positions to which a TTL moves the cursors, and how many entries they lose."""
     moved, lost = {}, 0
     for name, cursor in cursors.items() if ttl_seconds > 0 else ():
         if not is_consumed(name):
@@ -236,7 +238,8 @@ def _expired(
 def _inactive_after(
     reader: EntryReader, topic: Topic, cursors: Mapping[str, Cursor], retention: Retention, defaults: BrokerDefaults
 ) -> int | None:
-    """Return how many seconds behind its loading TOPIC is deleted, None when it stays (``checkGC``, ``shouldTopicBeRetained``)."""
+    """Return after how many seconds from its loading an unused topic is deleted, None if it stays (``checkGC``,
+    ``shouldTopicBeRetained``)."""
     value, source = value_in_force(reader.txn, topic.name, policies_by_name()["inactive-topic-policies"], {})
     rule: Mapping[str, Any] = value  # Any: JSON
     if source == BROKER:

@@ -54,7 +54,7 @@ _TWO = 2
 
 
 class Join(Struct, frozen=True):
-    """Two ledgers that belong to one topic, or stay apart (``refused``: why), with what says so."""
+    """Two ledgers that belong to one topic, with the evidence; or, with a reason in ``refused``, two that stay apart."""
 
     ledger_id: int
     next_id: int
@@ -132,7 +132,7 @@ class _LedgerSets(Struct):
     _members: dict[int, list[int]] = field(default_factory=dict)
 
     def root(self, ledger_id: int) -> int:
-        """Return the ledger that stands for the set of LEDGER_ID."""
+        """Return the ledger that represents the set of this ledger."""
         while (up := self._parent.get(ledger_id, ledger_id)) != ledger_id:
             self._parent[ledger_id] = self._parent.get(up, up)
             ledger_id = up
@@ -147,11 +147,11 @@ class _LedgerSets(Struct):
             self._parent[low] = high
 
     def members(self, root: int) -> list[int]:
-        """Return the ledgers of the set that ROOT stands for, in order."""
+        """Return the ledgers of the set that ``root`` represents, in ascending order."""
         return self._members.get(root, [root])
 
     def join(self, join: Join, refused: str = "") -> None:
-        """Unite the sets of a join, unless REFUSED or a contradiction says why not."""
+        """Unite the sets of two ledgers, unless the join is refused or contradicts an earlier one."""
         a, b = self.root(join.ledger_id), self.root(join.next_id)
         if a == b:
             if not refused:
@@ -344,7 +344,7 @@ def _judge(
     names: _KnownProducers,
     rivals: Mapping[tuple[Producer, int, bool], int],
 ) -> tuple[Join, str]:
-    """Return the join of A and B, which PRODUCERS go on from one to the other, and why it is refused."""
+    """Return the join of two ledgers between which these producers continue, with a reason if it is refused."""
     good = [one for one in producers if names.is_good(one)]
     said = [f"producer {one} continues from {a.producers[one].last} to {b.producers[one].first}" for one in producers]
     unique = [one for one in producers if rivals[one, a.ledger_id, False] == 1 and rivals[one, b.ledger_id, True] == 1]
@@ -388,7 +388,7 @@ class GroupName(Struct, frozen=True):
 
 
 def name_of(group: LedgerGroup, names: Mapping[LedgerGroup, GroupName], taken: Container[TopicName] = ()) -> TopicName:
-    """Return the name of GROUP: the known one, else what entries say unless that is TAKEN, else one that says nothing."""
+    """Return the name of a group of ledgers: the known one, else the one that its entries give unless it is taken, else a generated one."""
     if group.topic:
         return parse_topic(group.topic)
     naming = names.get(group)
@@ -424,7 +424,7 @@ class _NamesSaid(Struct):
 
 
 def find_names(reader: EntryReader, evidence: Iterable[LedgerEvidence], chains: Chains) -> dict[LedgerGroup, GroupName]:
-    """Return the names of those GROUPS that the entries name."""
+    """Return the names of those groups of ledgers whose entries name their topic."""
     found = {one.ledger_id: one for one in evidence}
     names = _NamesSaid({ledger: group for group in chains.groups for ledger in group.ledger_ids}, {})
     _name_coordinators(names, found, chains)

@@ -41,7 +41,7 @@ class Closed(Struct, frozen=True):
 
 
 def close_ledger(reader: EntryReader, ledger_id: int, custom: Mapping[str, bytes]) -> Closed:
-    """Return the metadata of LEDGER_ID, which has entries here; raises Refused where nobody knows whose the disks are."""
+    """Return closed metadata for a ledger with imported entries; raises Refused if the owner of a disk is unknown."""
     txn = reader.txn
     ledger = read_ledger(txn, ledger_id)
     assert ledger.sums is not None
@@ -115,7 +115,8 @@ def _repeating(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[in
 
 
 def _completed(holders: list[frozenset[str]], quorum: int, size: int) -> list[frozenset[str]] | None:
-    """Return HOLDERS with those of entries of the same place of an ensemble of SIZE, where copies are missing; None: they do not fit."""
+    """Return the holders, with copies that are missing filled in from entries with the same place in an ensemble of
+    this size; None if they contradict."""
     if all(len(one) == quorum for one in holders):
         return holders
     out = list(holders)
@@ -190,9 +191,9 @@ class MadeLedger(Struct, frozen=True):
 def make_ledger(
     reader: EntryReader, ledger_id: int, custom: Mapping[str, bytes], sibling: LedgerMetadata | None
 ) -> MadeLedger:
-    """Return ledger LEDGER_ID closed at its last entry that can be read, with CUSTOM metadata; SIBLING: made with the same quorums.
+    """Return a ledger closed at its last readable entry, with ``custom`` metadata; ``sibling`` is metadata with the same quorums.
 
-    Raises Refused where entries lie on a disk without a cookie, or where there is no entry 0.
+    Raises Refused if entries are on a disk without a cookie, or if entry 0 is missing.
     """
     txn = reader.txn
     held = read_bookies_of(txn, ledger_id)
@@ -213,7 +214,7 @@ def make_ledger(
 
 
 def find_readable_end(reader: EntryReader, ledger_id: int) -> tuple[int, int]:
-    """Return (last entry that every one before is here of, how many are here behind it)."""
+    """Return (the last entry before the first gap, the number of imported entries after the gap)."""
     ledger = read_ledger(reader.txn, ledger_id)
     last = ledger.last_entry_id if ledger.sums is None else max(ledger.last_entry_id, ledger.sums.last_entry)
     gap = next(iter_gaps(reader.txn, ledger_id, last), None)
@@ -257,7 +258,7 @@ def _closest(
 def _fit(
     bookies: Sequence[str], has: Mapping[str, Array], size: int, write_quorum: int
 ) -> tuple[tuple[Segment, ...], int]:
-    """Return (ensembles of SIZE that serve every entry, how many entries have fewer or other copies)."""
+    """Return (ensembles of this size that serve every entry, how many entries have fewer or other copies than round robin gives)."""
     import numpy as np
 
     entries = np.arange(len(next(iter(has.values()))))
@@ -273,7 +274,7 @@ def _fit(
 
 
 def _orders(bookies: Sequence[str], has: Mapping[str, Array], size: int) -> Iterator[tuple[str, ...]]:
-    """Yield ensembles of SIZE bookies, of those that hold most first."""
+    """Yield candidate orders of bookies for an ensemble, those that hold the most entries first."""
     most = sorted(bookies, key=lambda bookie: -int(has[bookie].sum()))
     return islice(permutations(most, size), ORDERS_MAX)
 
@@ -281,7 +282,8 @@ def _orders(bookies: Sequence[str], has: Mapping[str, Array], size: int) -> Iter
 def _served(
     order: tuple[str, ...], has: Mapping[str, Array], entries: Array, write_quorum: int
 ) -> tuple[int, int, tuple[str, ...]]:
-    """Return (how many of ENTRIES, from the first on, ORDER finds a copy of, how many of them have fewer or other copies, ORDER)."""
+    """Return (how many entries from the first on have a copy where ``order`` puts it, how many of these have fewer or
+    other copies, ``order``)."""
     import numpy as np
 
     found = np.zeros(len(entries), np.int64)

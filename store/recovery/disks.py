@@ -78,7 +78,7 @@ class LogLedgers(NamedTuple):
 
 
 def read_disks(bookie: Bookie) -> list[Disk]:
-    """Return what BOOKIE has in its index when it has started: what is there, and what its journals add.
+    """Return the ledgers that a bookie has in its index after a start: those of the index, and those that its journals add.
 
     Raises MetadataCorrupt for a database that cannot be read.
     """
@@ -119,7 +119,7 @@ def _read_database(directories: tuple[Path, ...], index: Path) -> Disk:
 
 
 def read_ledger_ids(database: Path, problems: list[str]) -> Array:
-    """Return the ledgers in DATABASE, a bookie's ``ledgers`` (upstream ``LedgerMetadataIndex``), in no order; see ``open_for_reading``."""
+    """Return the ledger ids in a bookie's ``ledgers`` database (upstream ``LedgerMetadataIndex``), unordered; see ``open_for_reading``."""
     with open_for_reading(database, problems) as rows:
         # Rows of ``rebuild-db-ledgers-index`` have longer keys, and flags a negative one.
         keys = (int.from_bytes(key[:_KEY_BYTES], "big", signed=True) for key, _ in rows if len(key) >= _KEY_BYTES)
@@ -127,7 +127,7 @@ def read_ledger_ids(database: Path, problems: list[str]) -> Array:
 
 
 def iter_log_ledgers(disk: Disk, problems: list[str]) -> Iterator[LogLedgers]:
-    """Yield what is in each entry log of DISK; one that cannot be read goes into PROBLEMS."""
+    """Yield the bytes per ledger of each entry log of a disk; logs that cannot be read are added to ``problems``."""
     for path in disk.logs():
         try:
             sizes = read_ledgers_map(path)
@@ -144,7 +144,7 @@ def iter_log_ledgers(disk: Disk, problems: list[str]) -> Iterator[LogLedgers]:
 
 
 def count_entries(disk: Disk, chosen: Array, problems: list[str]) -> int | None:
-    """Return how many entries of the CHOSEN ones of its ledgers the index of DISK has; None where it is not there."""
+    """Return how many entries the index of a disk has of the chosen ledgers; None if the index does not exist."""
     if disk.storage is IndexKind.FILES:
         wanted = {*disk.ledgers[chosen].tolist()}
         return sum(
@@ -161,14 +161,14 @@ def count_entries(disk: Disk, chosen: Array, problems: list[str]) -> int | None:
 
 
 def _runs(ledgers: Array, chosen: Array) -> Iterator[tuple[int, int]]:
-    """Yield the first and last of each run of the CHOSEN ones of LEDGERS that no other one of them interrupts."""
+    """Yield the first and the last of each run of neighbouring chosen ledgers."""
     edges = np.flatnonzero(np.diff(chosen.astype(np.int8), prepend=0, append=0))
     for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
         yield int(ledgers[start]), int(ledgers[end - 1])
 
 
 def _count_slots(path: Path) -> int:
-    """Return how many entries the ``.idx`` file PATH has a place of."""
+    """Return how many entries an ``.idx`` file has an offset for."""
     slots = read_file(path)[HEADER_BYTES:]
     return int(np.count_nonzero(np.frombuffer(slots[: len(slots) // 8 * 8], ">i8")))
 

@@ -75,11 +75,12 @@ class ProducerRun(Struct, frozen=True):
 
 
 class LedgerEvidence(Struct, frozen=True):
-    """What the entries of one ledger say. ``kind``: ``MESSAGES`` or another of those.
+    """What the entries of one ledger say about their origin. ``kind``: ``MESSAGES`` or another of these constants.
 
-    ``index``: broker index before its first message, of its first entry, of its last one. ``broker_ms``: broker time of its first and
-    last entry that has one; ``publish_ms``: lowest and highest. ``points``: ledger → lowest and highest entry of it that is named.
-    ``topics``: what it says it belongs to. ``txns``: transactions, with what is said of each.
+    ``index``: broker index before the first message, of the first entry, and of the last one. ``broker_ms``: broker
+    time of the first and the last entry that has one; ``publish_ms``: earliest and latest. ``points``: ledger → lowest
+    and highest entry that positions name. ``topics``: the topics it claims to belong to. ``txns``: transactions, with
+    their recorded states.
     """
 
     ledger_id: int
@@ -100,7 +101,7 @@ class LedgerEvidence(Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every entry up to the last is here."""
+        """Whether every entry up to the last was read."""
         return self.first_entry == 0 and self.entries == self.last_entry + 1
 
 
@@ -116,7 +117,7 @@ def unlisted_bytes(txn: Txn) -> int:
 
 
 def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[LedgerEvidence]:
-    """Yield what the entries of LEDGER_IDS say, by ledger; the reader's engine reads them. Damaged entries count for nothing."""
+    """Yield what the entries of each ledger say about their origin; the reader's engine reads them. Damaged entries are ignored."""
     from pulsar_admin.store.scan.entries import EntryScan
     from pulsar_admin.store.scan.operations import run_places
 
@@ -150,7 +151,8 @@ def _finished(txn: Txn, ledger_id: int, sums: dict[int, _LedgerSums]) -> Iterato
 
 
 class SumHeads(Struct, frozen=True):
-    """Sums of what the entries at given places say, as JSON, one row a batch; empty for a batch with an entry that is not proven."""
+    """Sums of what the entries at given places say, as JSON, one row per batch; empty for a batch with an entry whose
+    digest does not match."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -176,7 +178,7 @@ Json = dict[str, Any]  # Any: JSON
 
 
 def sum_batch(batch: EntryBatch) -> list[Json]:
-    """Return what the entries of BATCH say, one object a ledger, in order."""
+    """Return what the entries of a batch say, one object per ledger, in order."""
     import numpy as np
 
     from pulsar_admin.store.kernels.evidence import SENT, read_sent
@@ -232,7 +234,7 @@ def _number_spans(data: Array, starts: Array, sizes: Array) -> tuple[Array, list
 
 
 def _sum_messages(batch: EntryBatch, sent: Array, rows: Array, numbers: Array, names: list[list[str]]) -> Json:
-    """Return the sums of the message entries ROWS of one ledger."""
+    """Return the sums over the message entries at ``rows``, all of one ledger."""
     import numpy as np
 
     if not len(rows):
@@ -283,7 +285,7 @@ def _run(mine: Array, entry_ids: Array, rows: Array, heads: Array) -> list[int]:
 
 
 def _sum_contents(payloads: Iterable[memoryview]) -> Json:
-    """Return for each kind that all PAYLOADS may be what they say as that kind."""
+    """Return, for each kind that fits every payload, the contents decoded as that kind."""
     kinds: dict[str, list[Content]] | None = None
     for payload in payloads:
         found = {one.kind: one for one in read_contents(payload)}
@@ -433,7 +435,7 @@ class Content(Struct, frozen=True):
 
 
 def read_contents(payload: bytes | memoryview) -> tuple[Content, ...]:
-    """Return what PAYLOAD may be, one a kind that it fits; empty: nothing that is known."""
+    """Return the possible readings of a payload, one for each kind that fits; empty if none fits."""
     if not payload or len(payload) > _LIMIT:
         return ()
     found: list[Content] = []
@@ -448,7 +450,7 @@ def read_contents(payload: bytes | memoryview) -> tuple[Content, ...]:
 
 
 def _strict(kind: type[Any], payload: bytes | memoryview) -> Any:  # Any: a message of KIND
-    """Return PAYLOAD as a message of KIND, of which every field is known; raises EntryCorrupt."""
+    """Return a payload decoded as one kind of message without unknown fields; raises EntryCorrupt."""
     message = parse_protobuf(kind, payload, "entry", EntryCorrupt)
     if len(UnknownFieldSet(message)):
         raise EntryCorrupt("entry: fields that are not known")

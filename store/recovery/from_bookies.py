@@ -183,7 +183,7 @@ class _MadeOfBookies(Remade, kw_only=True):
         return claims
 
     def _compacted(self, group: LedgerGroup) -> Iterator[CompactedClaim]:
-        """Yield the newest compacted ledger of GROUP: what it stands for reaches to the last entry that it holds, at least."""
+        """Yield the newest compacted ledger of a group of ledgers: its horizon is at least the last entry that it holds."""
         ids = [one for one in group.beside if self.found.evidence[one].kind == COMPACTED]
         for ledger_id in ids[-1:]:
             last, (_, entry) = max(self.found.evidence[ledger_id].points.items())
@@ -201,7 +201,7 @@ class _MadeOfBookies(Remade, kw_only=True):
                 self.parts.append(ChangePart(resource=f"ledger {ledger_id}", after=after))
 
     def shown(self, part: ChangePart) -> ChangePart:
-        """Return PART with what says that the ledgers of its topic belong together, and what is lost of them."""
+        """Return a part of the report with the evidence that its ledgers belong together, and with their losses."""
         after = part.after or {}
         if not part.topic or "ledgers" not in after:
             return part
@@ -406,7 +406,7 @@ class GivenNames(Struct, frozen=True):
 
 
 def write_names(path: Path, rows: Iterable[NameRow]) -> None:
-    """Write ROWS into the new file at PATH."""
+    """Write the proposed names of topics into a new file."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -418,7 +418,7 @@ def write_names(path: Path, rows: Iterable[NameRow]) -> None:
 
 
 def read_names(path: Path) -> GivenNames:
-    """Return the names in the file at PATH; raises InvalidValue with file, line and what was expected."""
+    """Return the names in a file of names; raises InvalidValue with the file, the line and the expected form."""
     topics: dict[int, TopicName] = {}
     subscriptions: dict[int, str] = {}
     for number, row in _rows(path):

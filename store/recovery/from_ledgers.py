@@ -92,7 +92,7 @@ _PARTITIONED = "/admin/partitioned-topics/"
 
 
 class Sources(Struct, frozen=True):
-    """What metadata is made again from: the store itself and, where there is one, an EARLIER state of it; CLUSTER: its name."""
+    """The inputs of a rebuild of metadata: the store itself, optionally an ``earlier`` state, and the name of the ``cluster``."""
 
     reader: EntryReader
     now_ms: int
@@ -118,7 +118,7 @@ class Remade(Struct):
         return self.sources.reader.txn
 
     def put(self, path: str, value: bytes) -> None:
-        """Write VALUE to the node at PATH."""
+        """Write a value to the node at this path."""
         self.steps.append(put_value_step(self.txn, path, value, self.sources.now_ms))
 
 
@@ -126,7 +126,7 @@ class Remade(Struct):
 
 
 class CompactedClaim(NamedTuple):
-    """A compacted ledger, and the last position of its topic that it stands for."""
+    """A compacted ledger, and the last position of its topic that it covers."""
 
     ledger_id: int
     horizon: Position
@@ -223,7 +223,7 @@ class _Made(Remade):
 
 
 def plan_from_ledgers(sources: Sources, survey: LedgerSurvey) -> Plan:
-    """Plan what is missing of topics, cursors, schemas, partitions, namespaces and tenants; raises Refused, MetadataCorrupt."""
+    """Plan the missing nodes of topics, cursors, schemas, partitions, namespaces and tenants; raises Refused, MetadataCorrupt."""
     made = _Made(sources, survey=survey)
     for name in sorted(survey.data):
         if find_node(made.txn, name.path) is None:
@@ -289,7 +289,7 @@ def _closed_ms(txn: Txn, ledger: Ledger) -> int:
 
 
 def _managed(sources: Sources, name: TopicName, ledgers: list[TopicLedger]) -> tuple[ManagedLedger, list[str]]:
-    """Return the topic's ManagedLedgerInfo, and what of it could not be found."""
+    """Return the ManagedLedgerInfo of a topic, and sentences about the parts that could not be found."""
     infos = tuple(ledger.info for ledger in ledgers)
     if sources.earlier is not None and find_node(sources.earlier.txn, name.path) is not None:
         was = read_topic(sources.earlier.txn, name).managed
@@ -317,7 +317,7 @@ def newer_index(was: str, index: int | None) -> dict[str, str]:
 
 
 def _with_context(info: LedgerInfo, was: LedgerInfo | None) -> LedgerInfo:
-    """Return INFO with what only the earlier list says of the ledger."""
+    """Return a ledger's entry of the list with the fields that only the earlier list has."""
     if was is None:
         return info
     return info._replace(
@@ -330,7 +330,7 @@ def _with_context(info: LedgerInfo, was: LedgerInfo | None) -> LedgerInfo:
 
 
 def _last_index(reader: EntryReader, closed: Iterable[TopicLedger]) -> int | None:
-    """Return the broker's index of the last entry of CLOSED ledgers, None where entries carry none."""
+    """Return the broker index of the last entry of closed ledgers, None if entries carry none."""
     for ledger in reversed(list(closed)):
         if ledger.entries:
             return index_of(reader, ledger.ledger_id, ledger.entries - 1)
@@ -369,7 +369,7 @@ class _Cursor(Struct, frozen=True):
 
 
 def _cursors(sources: Sources, survey: LedgerSurvey, topic: Topic) -> list[_Cursor]:
-    """Return the cursors of TOPIC that are gone: of its cursor ledgers, of its compacted ledger, and those that were there earlier."""
+    """Return the lost cursors of a topic: from its cursor ledgers, its compacted ledger, and an earlier state of the metadata."""
     ledgers = survey.cursors.get(topic.name, {})
     names = {*ledgers}
     if sources.earlier is not None:
@@ -421,7 +421,7 @@ class _Earlier(Struct, frozen=True):
 
 
 def _earlier_cursor(sources: Sources, topic: TopicName, name: str) -> _Earlier | None:
-    """Return a cursor as it was earlier; its state in a cursor ledger is read from the entries that are here now."""
+    """Return a cursor from the earlier metadata; a state in a cursor ledger is read from the imported entries."""
     if sources.earlier is None or find_node(sources.earlier.txn, topic.cursor_path(name)) is None:
         return None
     txn = sources.earlier.txn
@@ -448,7 +448,7 @@ def _cursor_properties(survey: LedgerSurvey, topic: TopicName, name: str, earlie
 
 
 def _make_partitioned(made: _Made) -> None:
-    """Make the records of partitioned topics where all of them are gone, and the partitions that never had a ledger."""
+    """Create the records of partitioned topics if all of them are lost, and the partitions that never had a ledger."""
     txn = made.txn
     gone = not any(node.value for node in iter_nodes(txn, _PARTITIONED))
     counts: dict[TopicName, int] = {}
@@ -587,7 +587,7 @@ _KEPT = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 
 
 def default_policies(cluster: str) -> dict[str, Any]:  # Any: JSON
-    """Return the policies of a namespace of CLUSTER of which nothing is known; what is in its topics is kept."""
+    """Return policies for a namespace whose own are lost; they retain every message."""
     given = {"replication_clusters": [cluster], "bundles": bundles_of(DEFAULT_BUNDLES), "retention_policies": _KEPT}
     return new_policies(given)
 
@@ -645,10 +645,10 @@ class MadeLocator(Struct):
 
 
 def made_locator(reader: EntryReader, ledger_ids: Sequence[int], before: bytes | None) -> MadeLocator | None:
-    """Return the locator of what is in LEDGER_IDS, and of what was BEFORE; None where there is nothing.
+    """Return the locator of the schema versions in these ledgers and of those known ``before``; None if there are none.
 
-    An entry lists the versions in front of it: a position that another entry lists is the one that counts. Of two that nothing lists,
-    as two registrations at once leave them, the first ledger has it.
+    An entry lists the versions before it: a position that another entry lists is the one that counts. Of two entries
+    that no other lists, as two registrations at once leave them, the one in the first ledger counts.
     """
     found: dict[int, list[SchemaPlace]] = {}
     listed: dict[int, SchemaPlace] = {}
@@ -670,7 +670,7 @@ def made_locator(reader: EntryReader, ledger_ids: Sequence[int], before: bytes |
 
 
 def _number(entry: SchemaEntry) -> int:
-    """Return the version that ENTRY is: behind all that it lists; the first one lists itself, at −1:−1."""
+    """Return the version number of an entry: one more than the versions it lists; the first one lists itself, at −1:−1."""
     return max((item.version for item in entry.index if item.position.ledger_id >= 0), default=-1) + 1
 
 

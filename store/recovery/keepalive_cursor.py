@@ -15,7 +15,7 @@ HOLDING = "recovered"
 
 
 def holding_name(topic: Topic, names: set[str]) -> str | None:
-    """Return the subscription that TOPIC needs beside the cursors NAMES; None: what is in it is kept, or nothing is."""
+    """Return the subscription that a topic needs besides the named cursors, or None if its data is kept without one."""
     own = _own_cursor(topic.name)
     if own is not None:
         return None if own in names else own
@@ -23,7 +23,7 @@ def holding_name(topic: Topic, names: set[str]) -> str | None:
 
 
 def _own_cursor(name: TopicName) -> str | None:
-    """Return the cursor that the broker itself makes on its topic NAME; None for a topic of users."""
+    """Return the cursor that the broker itself creates on this topic; None for a user's topic."""
     local = name.base.local_name
     if local.endswith(PENDING_ACK_SUFFIX):
         return PENDING_ACK_CURSOR

@@ -86,9 +86,9 @@ COMMAND = "ledgers restore"
 
 
 class Returning(Struct, frozen=True):
-    """A deleted ledger as it can come back. ``gaps``: entries that no file holds, both ends included; ``metadata`` ends in front of the
-    first of them, and ``behind`` entries that are here lie behind that end, unless gaps are kept. ``base``: its value in the history.
-    """
+    """A deleted ledger that can be restored. ``gaps``: ranges of entries that no file has, both ends included.
+    ``metadata`` ends before the first gap, and ``behind`` imported entries come after that end, unless gaps are kept.
+    ``base``: its value in the history."""
 
     ledger_id: int
     metadata: LedgerMetadata
@@ -111,10 +111,11 @@ class Returning(Struct, frozen=True):
 def find_returning(
     reader: EntryReader, ledger_id: int, fate: Fate | None, *, with_gaps: bool = False, last: int | None = None
 ) -> Returning:
-    """Return LEDGER_ID as its metadata and its entries let it come back, closed; FATE: what the history has of it.
+    """Return a deleted ledger, closed, as far as its metadata in the history (``fate``) and its imported entries allow.
 
-    WITH_GAPS: with its end of then, though entries before it are lost; LAST: its last entry is at most that. Raises LedgerNotFound where
-    the history does not know it, and Refused where entries may be on bookies that are not imported.
+    ``with_gaps``: keep its old end although entries before it are lost; ``last``: its last entry is at most this one.
+    Raises LedgerNotFound if the history does not know it, and Refused if entries may be on bookies that are not
+    imported.
     """
     txn = reader.txn
     node = find_node(txn, ledger_path(ledger_id))
@@ -181,7 +182,7 @@ def iter_deleted_ids(txn: Txn) -> Iterator[int]:
 def plan_restore_deleted(
     reader: EntryReader, ledger_ids: Sequence[int], past: Past, now_ms: int, *, with_gaps: bool = False
 ) -> Plan:
-    """Plan the metadata of deleted ledgers as the history PAST has it: of LEDGER_IDS, or of all that have entries here.
+    """Plan metadata from the history for these deleted ledgers, or for every one that has imported entries.
 
     No topic lists them; bookies keep their entries as long as they have metadata. Raises LedgerNotFound, Refused.
     """
@@ -306,7 +307,7 @@ class Behind(Struct, frozen=True):
 
 
 def iter_behind(reader: EntryReader, ledger_ids: Iterable[int] = ()) -> Iterator[Behind]:
-    """Yield what lies behind the end of LEDGER_IDS, or of every closed ledger of a topic."""
+    """Yield the entries after the recorded end of these ledgers, or of every closed ledger of a topic."""
     for ledger_id in ledger_ids or sorted_ledger_ids(reader.txn):
         metadata, times = find_metadata(reader.txn, ledger_id), find_times(reader.txn, ledger_id)
         if metadata is None or metadata.state is not LedgerState.CLOSED or times is None:
@@ -362,9 +363,9 @@ def _key(reader: EntryReader, ledger_id: int, entry_id: int) -> tuple[str, int] 
 
 
 def plan_extend(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> Plan:
-    """Plan that LEDGER_IDS, or all, end behind the last entry that was acknowledged, and that topics list them so.
+    """Plan that ledgers end after the last entry that a producer got an acknowledgement for, and that topics list them so.
 
-    Raises LedgerNotFound where nothing lies behind an end, Refused where nothing of it was acknowledged.
+    Raises LedgerNotFound if no entry comes after an end, Refused if none of these entries was acknowledged.
     """
     found = list(iter_behind(reader, ledger_ids))
     if not found:
@@ -438,7 +439,7 @@ _ENSEMBLES_MORE = 8
 
 
 def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> Plan:
-    """Plan that LEDGER_IDS, or all that need it, name the bookies that have their entries; one that nobody can close is closed.
+    """Plan that ledgers name the imported bookies that have their entries; a ledger that nobody can close is closed.
 
     Raises LedgerNotFound, and Refused for a ledger that no other bookie would serve better.
     """
@@ -549,7 +550,7 @@ def _check_closable(txn: Txn, ledger: Ledger, metadata: LedgerMetadata) -> None:
 
 
 def _served_end(metadata: LedgerMetadata, last_entry_id: int, served: Mapping[str, Array]) -> int:
-    """Return the last entry that the bookies which METADATA names serve together with all in front of it; −1: not even the first."""
+    """Return the last entry up to which the bookies named by the metadata serve every entry; −1 if not even the first."""
     import numpy as np
 
     found = [np.empty(0, np.int64)]
@@ -570,10 +571,11 @@ def name_bookies(
     imported: frozenset[str],
     gone: frozenset[str],
 ) -> tuple[int, tuple[Segment, ...]]:
-    """Return (write quorum, ensembles) in which bookies that serve entries take the places of those that do not.
+    """Return (write quorum, ensembles) with bookies that serve entries in the places of those that do not.
 
-    SERVED: bookie → ids of the entries it serves (i64, ascending). A member of an ensemble keeps its place where it serves an entry of it,
-    or may run and is not imported. A place that nobody fills keeps the bookie that is GONE, so that autorecovery sees what is missing.
+    ``served``: bookie → ids of the entries it serves (i64, ascending). A member of an ensemble keeps its place if it
+    serves an entry of the segment, or if it may run and is not imported. A place that no bookie fills keeps the lost
+    bookie, so that autorecovery sees the missing copies.
     """
     import numpy as np
 
@@ -600,7 +602,7 @@ def _name_in(
     imported: frozenset[str],
     gone: frozenset[str],
 ) -> Iterator[Segment]:
-    """Yield the ensembles that take the place of SEGMENT, of which bookies serve the entries SERVED."""
+    """Yield the ensembles that replace one segment, given which entries each bookie serves."""
     import numpy as np
 
     entries = np.unique(np.concatenate([np.empty(0, np.int64), *served.values()]))

@@ -45,7 +45,7 @@ _LAYOUTS = ("org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", "hi
 
 
 def is_among(ids: Array, wanted: Array) -> Array:
-    """Return which of WANTED are among IDS, which ascend."""
+    """Return a mask of the wanted ids that are in the ascending ``ids``."""
     import numpy as np
 
     if not len(ids):
@@ -63,7 +63,7 @@ class LedgerNames:
         self._ends = array("Q", [0])
 
     def add(self, ledger_ids: Iterable[int], text: str) -> None:
-        """Note that TEXT, a topic or what else of it, names LEDGER_IDS."""
+        """Note that a text, such as a topic's name, names these ledgers."""
         before = len(self._ledgers)
         self._ledgers.extend(ledger_ids)
         count = len(self._ledgers) - before
@@ -80,7 +80,7 @@ class LedgerNames:
         return np.frombuffer(self._ledgers, np.int64)
 
     def of(self, ledgers: Array) -> Iterator[tuple[str, Array]]:
-        """Yield (who names them, the indexes of some of LEDGERS); of what several name the first of them."""
+        """Yield (text, indexes of the ledgers that it names); a ledger with several names goes to the first."""
         import numpy as np
 
         named = self.ledgers
@@ -122,11 +122,11 @@ class Known(Struct, frozen=True):
         return max((int(found.max()) for found in (self.ledgers, named) if len(found)), default=-1)
 
     def has(self, ledgers: Array) -> Array:
-        """Return which of LEDGERS have a node."""
+        """Return a mask of the ledgers that have a node."""
         return is_among(self.ledgers, ledgers)
 
     def may_be_on(self, bookie_id: str, ledgers: Array) -> Array:
-        """Return which of LEDGERS have a node that has the bookie in an ensemble, or of which that is not known."""
+        """Return a mask of the ledgers whose ensembles include the bookie, or whose ensembles are unknown."""
         import numpy as np
 
         found = self.has(ledgers)
@@ -151,9 +151,9 @@ def read_known(
     problems: Iterable[str] = (),
     bookies: Sequence[str] = (),
 ) -> Known:
-    """Return what the NODES (path, value) of the metadata store NAME say, and which ledgers it has on BOOKIES.
+    """Return the facts that a metadata store's nodes (path, value) give about ledgers, and the ledgers on each bookie.
 
-    Raises Unsupported for another layout than Pulsar's.
+    Raises Unsupported for a layout other than Pulsar's.
     """
     import numpy as np
 
@@ -196,7 +196,7 @@ def read_known(
 
 
 def _mask(value: bytes, bits: Mapping[str, int]) -> int:
-    """Return the bits of those in an ensemble of the ledger metadata VALUE, all of them where it cannot be read."""
+    """Return one bit for each bookie in an ensemble of a ledger's metadata; all bits if the metadata cannot be decoded."""
     try:
         return sum(bits.get(member, 0) for member in decode_members(value, "a ledger"))
     except StoreError:
@@ -204,7 +204,7 @@ def _mask(value: bytes, bits: Mapping[str, int]) -> int:
 
 
 def _check_layout(name: str, value: bytes) -> None:
-    """Raise Unsupported for a LAYOUT that is not the hierarchical one: which ledgers there are would be read wrongly."""
+    """Raise Unsupported unless the layout is the hierarchical one: in another layout the set of existing ledgers would be wrong."""
     version, _, layout = value.decode("utf-8", "replace").strip().partition("\n")
     if version not in ("1", "2") or layout.strip() not in _LAYOUTS:
         raise Unsupported(
@@ -249,7 +249,7 @@ def _has(ledgers: Array, ledger_id: int) -> bool:
 
 
 def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
-    """Return those of LEDGER_IDS that no bookie's index has, though entry logs do; none where an index cannot be read."""
+    """Return the ledgers that no bookie's index has although entry logs do; empty if an index cannot be read."""
     bookies = list(iter_imported_bookies(txn.store.info))
     if not bookies or not all(path.is_dir() for bookie in bookies for path in bookie.directories):
         return []  # the disks are not at hand any more
@@ -262,7 +262,7 @@ def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
 
 
 def _indexed(bookies: Iterable[Bookie]) -> set[int] | None:
-    """Return the ledgers that any of BOOKIES has in its index; None where one of them cannot be read, or is not there."""
+    """Return the ledgers that at least one bookie's index has; None if an index is missing or cannot be read."""
     from pulsar_admin.store.recovery.disks import IndexKind, read_disks  # numpy
 
     try:

@@ -68,7 +68,7 @@ def is_topic_node(path: str, value: bytes) -> bool:
 
 
 def iter_gone(txn: Txn, past: Past) -> Iterator[GoneTopic]:
-    """Yield every deleted topic of PAST, by name, and others that have lost ledgers of which entries are here."""
+    """Yield every deleted topic of the history by name, and existing topics with unlisted ledgers that can be recovered."""
     for name in sorted(past.listed):
         deleted_ms = past.fates[name.path].gone_ms
         unlisted = [ledger_id for ledger_id, listing in past.listed[name].items() if listing.gone_ms is not None]
@@ -119,7 +119,7 @@ def _add(
 
 
 def _witnesses(chains: Chains, naming: GroupName | None, ledgers: list[int]) -> list[str]:
-    """Return what says that LEDGERS belong together, and to the topic."""
+    """Return the evidence that these ledgers belong together and to the topic."""
     named = [] if naming is None else [f"its name: {'; '.join(naming.witnesses)}"]
     return named + [
         f"ledgers {join.ledger_id} and {join.next_id} belong together: {'; '.join(join.witnesses)}"
@@ -140,7 +140,7 @@ class LostAndFound(Remade):
 def plan_lost_and_found(
     sources: Sources, groups: Sequence[LedgerGroup], newest: int, names: Mapping[LedgerGroup, GroupName]
 ) -> LostAndFound:
-    """Plan a topic for the ledgers above NEWEST of each of GROUPS, with one subscription at its beginning."""
+    """Plan a topic for the ledgers above ``newest`` of each group, with one subscription at its beginning."""
     found = LostAndFound(sources)
     entries = ledgers = 0
     for group in groups:
@@ -229,7 +229,7 @@ class Younger(Remade):
 
 
 def tie_schemas(younger: Younger, young: Iterable[LedgerEvidence], used: Mapping[TopicName, int]) -> None:
-    """Write the locators of schemas that YOUNG ledgers go on with. USED: topic → highest version that its messages use, −1 none."""
+    """Write the locators of schemas that younger ledgers continue. ``used``: topic → highest version that its messages use, −1 for none."""
     by_topic: dict[TopicName, list[LedgerEvidence]] = defaultdict(list)
     for one in young:
         for schema_id in one.topics if one.kind == SCHEMA and len(one.topics) == 1 else ():
@@ -286,7 +286,7 @@ def used_versions(
 
 
 def close_others(younger: Younger, young: Iterable[LedgerEvidence]) -> None:
-    """Give each of YOUNG metadata; what is tied to nothing is listed with its kind."""
+    """Give metadata to each remaining younger ledger; those without an owner are listed with their kind."""
     loose: Counter[str] = Counter()
     lost: list[int] = []
     for one in young:

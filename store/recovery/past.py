@@ -62,7 +62,7 @@ class Past(Struct):
                 yield ledger_id, fate
 
     def put(self, path: str, value: bytes | None, time_ms: int, at_ms: int | None) -> None:
-        """Note that the node at PATH got VALUE, or was deleted (None)."""
+        """Note that the node at this path got a value, or was deleted (None)."""
         fate = self.fates.get(path)
         name = topic_of_path(path)
         if name is not None:
@@ -92,7 +92,7 @@ Keep = Callable[[str, bytes], bool]
 
 
 def read_past(servers: Sequence[ServerFiles], keep: Keep, at_ms: int | None = None) -> Past:
-    """Return what the files of SERVERS tell of the nodes of which KEEP(path, value) says so; AT_MS: the time asked for.
+    """Return the history of the nodes for which ``keep(path, value)`` is true, from the servers' files; ``at_ms``: the time asked for.
 
     Raises SourceNotFound, MetadataCorrupt.
     """
@@ -111,7 +111,7 @@ def read_past(servers: Sequence[ServerFiles], keep: Keep, at_ms: int | None = No
 
 
 def is_ledger(path: str) -> bool:
-    """Whether PATH is a ledger's metadata."""
+    """Whether a path is that of a ledger's metadata."""
     return path.startswith(LEDGERS_ROOT) and not path.startswith(_OTHERS) and ledger_id_of_path(path) is not None
 
 
@@ -133,9 +133,10 @@ class CursorThen(Struct, frozen=True):
 
 
 class TopicThen(Struct, frozen=True):
-    """A topic as it was: how each of its ledgers was listed, its cursors by name; ``value``: its node's.
+    """A topic at an earlier time: how each of its ledgers was listed, and its cursors by name; ``value``: its node's.
 
-    ``gone_ms``: when it was deleted, None where only ledgers of it were. ``ends``: the last entry then, of a ledger that has more now.
+    ``gone_ms``: when it was deleted, None if only ledgers were. ``ends``: the last entry at that time of each ledger
+    that has more now.
     """
 
     name: TopicName
@@ -152,10 +153,10 @@ class TopicThen(Struct, frozen=True):
 
 
 def read_deleted(reader: EntryReader, name: TopicName, past: Past, *, trimmed: bool = False) -> TopicThen:
-    """Return NAME as it was when it was deleted; of a topic that is there, the ledgers that it no longer lists.
+    """Return a topic as it was when it was deleted; for an existing topic, the ledgers that it no longer lists.
 
-    TRIMMED: of a deleted one also the ledgers that were trimmed before. Raises TopicNotFound where the history has nothing of it that
-    was deleted.
+    ``trimmed``: for a deleted topic also the ledgers that were trimmed before. Raises TopicNotFound if the history
+    records no deletion.
     """
     fate = past.fates.get(name.path)
     listings = past.listed.get(name, {})
@@ -189,7 +190,7 @@ def _cursors(reader: EntryReader, name: TopicName, past: Past, begin_ms: int) ->
 
 
 def _read_cursor_then(reader: EntryReader, path: str, value: bytes) -> CursorThen:
-    """Return the cursor whose node at PATH had VALUE: its state is that of its cursor ledger's last entry, wherever that lies."""
+    """Return a cursor from an earlier value of its node: its state is that of its cursor ledger's last entry, wherever that is stored."""
     info = decode_cursor_info(value, path)
     snapshot = CursorState(info.mark_delete or Position(-1, -1), info.ranges, info.batch_deletes, info.properties)
     if info.cursors_ledger_id < 0:

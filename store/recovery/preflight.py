@@ -79,7 +79,7 @@ class Loss(Struct, frozen=True):
 
 
 class Logs(Struct, frozen=True):
-    """Entry logs, and the bytes in question of them."""
+    """A number of entry logs, and the bytes counted in them."""
 
     logs: int = 0
     bytes: int = 0
@@ -88,9 +88,10 @@ class Logs(Struct, frozen=True):
 class BookieForecast(Struct, frozen=True):
     """The first garbage collection of a bookie.
 
-    ``refuses``: why it does not start as things are, "" where it does; the rest is what happens were that "repaired". ``holds``: the
-    ledgers of its index. ``loses``: what goes, ``reasons`` the same by why. ``at_once``: logs that go whole, ``bytes`` of files; ``minor``,
-    ``major`` and ``kept``: logs that wait for minor, for major compaction, and for neither, ``bytes`` what is dead in them then.
+    ``refuses``: why the bookie does not start as things are, "" if it does; the other fields are for a bookie that
+    starts. ``holds``: the ledgers of its index. ``loses``: the ledgers that it deletes, ``reasons`` the same per
+    reason. ``at_once``: logs that are deleted whole, with ``bytes`` of files; ``minor``, ``major`` and ``kept``: logs
+    that wait for minor compaction, for major compaction, or for neither, with the dead ``bytes`` in them.
     """
 
     bookie: str
@@ -140,7 +141,7 @@ class Preflight(Answer, frozen=True):
 
 
 def parse_percent(text: str) -> float:
-    """Return the percentage TEXT, "5" or "0.5%"; raises InvalidValue."""
+    """Return a percentage from text such as "5" or "0.5%"; raises InvalidValue."""
     try:
         percent = float(text.removesuffix("%"))
     except ValueError:
@@ -151,7 +152,7 @@ def parse_percent(text: str) -> float:
 
 
 def read_preflight(known: Known, bookies: Sequence[Bookie]) -> Preflight:
-    """Return what BOOKIES lose when they start on what is KNOWN; raises MetadataCorrupt for an index that cannot be read."""
+    """Return what the bookies delete when they start on this metadata; raises MetadataCorrupt for an index that cannot be read."""
     sums = _LostLedgers(known)
     forecasts = tuple(_Forecast(known, bookie).run(sums) for bookie in bookies)
     topics = sorted(sums.topics(), key=lambda row: (-row.bytes, row.topic))
@@ -179,7 +180,7 @@ class LostLedger(Struct, frozen=True):
 
 
 def iter_lost(known: Known, bookies: Iterable[Bookie]) -> Iterator[LostLedger]:
-    """Yield what BOOKIES lose by their indexes, disk by disk."""
+    """Yield the ledgers that bookies delete, disk by disk, from their indexes."""
     for bookie, disk in ((one, disk) for one in bookies for disk in read_disks(one)):
         lost = disk.ledgers[~known.has(disk.ledgers)]
         topics = {ledger_id: text for text, places in known.names.of(lost) for ledger_id in lost[places].tolist()}
@@ -189,7 +190,7 @@ def iter_lost(known: Known, bookies: Iterable[Bookie]) -> Iterator[LostLedger]:
 
 
 def check_loss(found: Preflight, limit: float | None) -> None:
-    """Raise Refused when a bookie of FOUND loses more than LIMIT percent of its bytes."""
+    """Raise Refused if a bookie loses more than ``limit`` percent of its bytes."""
     brokers = found.brokers
     if limit is not None and brokers is not None and brokers.percent > limit:
         raise Refused(
@@ -225,7 +226,7 @@ class _Tally:
         self.bytes = np.zeros(0, np.int64)
 
     def add(self, ledgers: Array, sizes: Array) -> None:
-        """Add the SIZES of LEDGERS."""
+        """Add the sizes of some ledgers."""
         if len(ledgers):
             both, old = np.concatenate((self.ledgers, ledgers)), np.concatenate((self.bytes, sizes))
             self.ledgers, places = np.unique(both, return_inverse=True)
@@ -247,11 +248,11 @@ class _LostLedgers:
         return len(self._lost.ledgers)
 
     def add(self, ledgers: Array, sizes: Array) -> None:
-        """Add lost LEDGERS of a disk with the SIZES of their records."""
+        """Add the lost ledgers of a disk with the sizes of their records."""
         self._lost.add(ledgers, sizes)
 
     def see(self, ledgers: Array) -> None:
-        """Note LEDGERS that a disk has."""
+        """Note the ledgers that a disk has."""
         if len(ledgers):
             self.largest = max(self.largest, int(ledgers[-1]))
             next_id = self._known.next_id
@@ -312,7 +313,7 @@ class _Forecast:
         )
 
     def _disk(self, disk: Disk) -> tuple[Array, Array]:
-        """Add DISK; return its ledgers that go, and their bytes."""
+        """Add a disk; return the ledgers that it deletes, and their bytes."""
         if disk.storage is IndexKind.NONE:
             return self._disk_without_index(disk)
         lost = ~self._known.has(disk.ledgers)
@@ -375,7 +376,7 @@ class _Forecast:
             row[1] += size
 
     def _add_log(self, log: LogLedgers, live: int) -> None:
-        """Add what becomes of LOG when LIVE bytes of it stay (``EntryLogMetadata.getUsage``)."""
+        """Add the fate of an entry log of which ``live`` bytes stay (``EntryLogMetadata.getUsage``)."""
         total = int(log.bytes.sum())
         usage = live / total if total else 0.0
         if not live:
@@ -389,7 +390,7 @@ class _Forecast:
 
 
 def _missing_logs(known: Known, bookie: Bookie, disks: Sequence[Disk]) -> Iterator[str]:
-    """Tell of the entry logs that the index of BOOKIE leads entries of ledgers to which stay, and that are not there."""
+    """Add the entry logs that do not exist although a bookie's index points to them for entries of surviving ledgers."""
     ledgers = {ledger_id for disk in disks for ledger_id in disk.ledgers[known.has(disk.ledgers)].tolist()}
     try:
         logs = read_missing_logs(bookie, ledgers)
@@ -410,7 +411,7 @@ def _missing_logs(known: Known, bookie: Bookie, disks: Sequence[Disk]) -> Iterat
 
 
 def _why(known: Known, bookie: Bookie, lost: Array) -> Iterator[tuple[str, Array]]:
-    """Yield (reason, which of LOST) for each reason there is."""
+    """Yield (reason, mask of the lost ledgers) for each reason."""
     everything = np.ones(len(lost), np.bool_)
     if not len(known.ledgers):
         yield EMPTY, everything
@@ -430,7 +431,7 @@ def _is_other_instance(known: Known, bookie: Bookie) -> bool:
 
 
 def refusal(known: Known, bookie: Bookie) -> str:
-    """Return why BOOKIE does not start on what is KNOWN (``LegacyCookieValidation.checkCookies``), "" where nothing speaks against it."""
+    """Return why a bookie does not start on this metadata (``LegacyCookieValidation.checkCookies``), "" if nothing prevents it."""
     cookies = {path: read_cookie(path) for path in bookie.directories}
     there = next((cookie for cookie in cookies.values() if cookie is not None), None)
     registered = known.cookies.get(bookie.bookie_id)
@@ -471,10 +472,10 @@ class ClusterParts(Struct, frozen=True):
 
 
 def read_parts(metadata: Source | None, given: Iterable[GivenBookie]) -> ClusterParts:
-    """Return METADATA (None: an empty one) and the bookies GIVEN; raises what ``find_bookie`` and ``check_apart`` raise.
+    """Return the given metadata (None: empty) and bookies; raises as ``find_bookie`` and ``check_apart``.
 
-    A bookie whose directories are empty has nothing to lose: it starts for the first time. Raises SourceNotFound when the metadata knows
-    it already.
+    A bookie whose directories are empty has nothing to lose: it starts for the first time. Raises SourceNotFound if
+    the metadata already knows that bookie.
     """
     bookies, blank = [], []
     for one in given:
@@ -497,7 +498,7 @@ def read_parts(metadata: Source | None, given: Iterable[GivenBookie]) -> Cluster
 
 
 def _is_blank(given: GivenBookie) -> bool:
-    """Whether nothing was ever written to the directories of GIVEN; those that a configuration names need not be there."""
+    """Whether nothing was ever written to the given directories; those that a configuration names need not exist."""
     paths = (*given.ledger_dirs, *given.journal_dirs, *given.index_dirs)
     if not paths and not all(path.is_dir() for path in given.directories):
         return False
@@ -510,7 +511,7 @@ def _written(path: Path) -> bool:
 
 
 def read_source(metadata: Source, bookies: Sequence[str] = ()) -> Known:
-    """Return what METADATA says of ledgers and of BOOKIES; raises StoreErrors of its kind, and Unsupported for an unknown layout."""
+    """Return what the metadata says about ledgers and bookies; raises StoreErrors of its kind, and Unsupported for an unknown layout."""
     problems: list[str] = []
     stream = _zookeeper_of(metadata, problems)
     if stream is not None:
@@ -525,7 +526,7 @@ def read_source(metadata: Source, bookies: Sequence[str] = ()) -> Known:
 
 @contextmanager
 def open_metadata_alone(metadata: Source, now_ms: int) -> Iterator[Store]:
-    """Hand out a store, which is gone afterwards, that has METADATA without the ledgers' own."""
+    """Open a temporary store that has only this metadata, without the nodes of ledgers."""
     with database_directory() as scratch:
         path = scratch / "streamed"
         try:
@@ -547,7 +548,7 @@ def _make_store(path: Path, values: Iterable[tuple[str, bytes]], now_ms: int) ->
 
 
 def _zookeeper_of(metadata: Source, problems: list[str]) -> ZooKeeperStream | None:
-    """Return METADATA as ZooKeeper's files, None when it is something else."""
+    """Return the metadata as ZooKeeper's files, None if it is of another kind."""
     if not isinstance(metadata, MetadataDirectory) or is_rocksdb(metadata.path):
         return None
     return ZooKeeperStream(metadata.server, problems)
@@ -569,9 +570,9 @@ def _iter_values(
 
 
 def read_store_parts(store: Store, txn: Txn, *, empty: bool = False) -> ClusterParts:
-    """Return the metadata of STORE as it is now, changes included, and the bookies that it was imported from; raises SourceNotFound.
+    """Return a store's current metadata, changes included, and the bookies that it was imported from; raises SourceNotFound.
 
-    EMPTY: an empty metadata store in the place of it.
+    ``empty``: an empty metadata store instead.
     """
     layout = read_stored_layout(store.info)
     if not layout.bookies:

@@ -63,7 +63,7 @@ class MetadataCondition(Struct, frozen=True):
 
 
 def _read_condition(txn: Txn, survey: LedgerSurvey) -> MetadataCondition:
-    """Return what is there of the store's metadata."""
+    """Return which parts of the store's metadata exist."""
     listed = sorted_ledger_ids(txn)
     newest = newest_known(txn)
     own = find_own_ledgers(txn)
@@ -96,9 +96,11 @@ def _read_condition(txn: Txn, survey: LedgerSurvey) -> MetadataCondition:
 def plan_recovery(
     sources: Sources, level: str | None, names: Path | None = None, accepted: Collection[str] = ()
 ) -> Plan:
-    """Plan the recovery at LEVEL, by default at the one that the store shows; raises Refused, Unsupported, MetadataCorrupt.
+    """Plan the recovery at a level, by default the one that the store's condition calls for; raises Refused,
+    Unsupported, MetadataCorrupt.
 
-    NAMES: the file of names that level C writes, or reads where it exists. ACCEPTED: unknown trees that reference none of the ledgers.
+    ``names``: the file of names that level C writes, or reads if it exists. ``accepted``: unknown trees that reference
+    none of the ledgers.
     """
     txn = sources.reader.txn
     check_seen(txn, accepted)
@@ -146,7 +148,7 @@ def _check_layout(txn: Txn) -> None:
 
 
 def _undecodable_topics(txn: Txn) -> Iterator[tuple[str, str]]:
-    """Yield the path of each topic's node that cannot be decoded, and why: it is there, so level A makes nothing of it."""
+    """Yield (path, problem) of each topic's node that cannot be decoded: the topic exists, so level A does not rebuild it."""
     for name in iter_topics(txn):
         try:
             read_topic(txn, name)
@@ -186,7 +188,7 @@ def _nothing(txn: Txn, condition: MetadataCondition, survey: LedgerSurvey, level
 
 
 def _left_out(condition: MetadataCondition, survey: LedgerSurvey, level: str | None) -> Iterator[str]:
-    """Yield what a recovery at LEVEL, None: one that finds nothing to do, does not bring back."""
+    """Yield sentences about what a recovery at this level does not restore; level None: nothing has to be rebuilt."""
     yield from survey.left_out
     if condition.leftovers:
         yield _leftover_text(condition)
@@ -218,12 +220,12 @@ def _left_out(condition: MetadataCondition, survey: LedgerSurvey, level: str | N
 
 
 def _lost(condition: MetadataCondition, level: str | None) -> Sequence[TopicName]:
-    """Return the topics that level A makes again, and level B leaves out."""
+    """Return the topics that level A rebuilds and level B does not."""
     return sorted({*condition.lost_topics, *condition.lost_schemas}, key=str) if level == "B" else ()
 
 
 def _left(condition: MetadataCondition, survey: LedgerSurvey, level: str | None) -> dict[str, list[str]]:
-    """Return what is left out at LEVEL and passed over, for the report's part of the whole."""
+    """Return the topics and nodes that this level does not rebuild, for the report's first part."""
     left = {
         "leftOut": [*map(str, (*condition.leftovers, *condition.headless, *_lost(condition, level)))],
         "passedOver": [*survey.passed_over],
@@ -254,7 +256,7 @@ def _headless_text(names: Sequence[TopicName]) -> str:
 
 
 def _summed(plan: Plan, level: str, condition: MetadataCondition, survey: LedgerSurvey) -> Plan:
-    """Return PLAN with a first part that counts the others, and what to do next."""
+    """Return the plan with a first part that counts the others, and with the next steps."""
     of = Counter(_kind(part) for part in plan.parts)
     found = {"level": level, "listedLedgers": condition.listed, "youngerLedgers": len(condition.younger)}
     made = {"nodes": len(plan.steps), **{kind: of[kind] for kind in _KINDS if of[kind]}, **_sums(plan)}

@@ -78,10 +78,9 @@ _ROOTS = ("/managed-ledgers", "/admin/partitioned-topics", "/admin/policies", "/
 
 
 class Undelete(Struct, frozen=True):
-    """What is asked for. ``in_place``: under the old name; ``trimmed``: of deleted topics also what was trimmed before; ``with_gaps``:
-    ledgers keep their end though entries are lost; ``hold``: the subscription that keeps what no other one does, "" for none; ``copy``:
-    all entries go into new ledgers, none of the old ones comes back.
-    """
+    """The request. ``in_place``: under the old name; ``trimmed``: for deleted topics also what was trimmed before;
+    ``with_gaps``: ledgers keep their end although entries are lost; ``hold``: the subscription that keeps otherwise
+    unneeded ledgers, "" for none; ``copy``: all entries go into new ledgers, and no old ledger is restored."""
 
     in_place: bool = False
     trimmed: bool = False
@@ -91,7 +90,7 @@ class Undelete(Struct, frozen=True):
 
 
 def keep_of(namespaces: Iterable[NamespaceName]) -> Keep:
-    """Return what of the history is of topics of NAMESPACES, for ``store.recovery.past.read_past``."""
+    """Return a filter for ``read_past`` that keeps the history of topics of these namespaces."""
     names = [str(name) for name in dict.fromkeys(namespaces)]
     tenants = {tenant_path(name.partition("/")[0]) for name in names}
     prefixes = tuple(f"{root}/{name}" for name in names for root in _ROOTS)
@@ -106,7 +105,7 @@ def keep_of(namespaces: Iterable[NamespaceName]) -> Keep:
 
 
 def target_of(name: TopicName, to: TopicName | None, *, in_place: bool) -> TopicName:
-    """Return the name that NAME comes back under: its own, TO, or ``NAME-restored``; partitions keep their numbers."""
+    """Return the name for a restored topic: its own, ``to``, or ``NAME-restored``; partitions keep their numbers."""
     if in_place:
         return name
     base = to or TopicName(name.namespace, name.base.local_name + _SUFFIX)
@@ -114,7 +113,7 @@ def target_of(name: TopicName, to: TopicName | None, *, in_place: bool) -> Topic
 
 
 def find_deleted(past: Past, names: Iterable[TopicName], namespaces: Iterable[NamespaceName]) -> list[TopicName]:
-    """Return the topics that NAMES mean, partitions in place of a partitioned one, and all deleted ones of NAMESPACES.
+    """Return the deleted topics that the names mean, partitions instead of a partitioned topic, and all deleted topics of the namespaces.
 
     Raises TopicNotFound, NamespaceNotFound.
     """
@@ -140,8 +139,9 @@ def find_deleted(past: Past, names: Iterable[TopicName], namespaces: Iterable[Na
 
 
 def check_vanished(reader: EntryReader, names: Iterable[TopicName], why: StoreError) -> None:
-    """Raise Refused where the node of one of NAMES is gone without a deletion: no history says what it was, its ledgers do. WHY: what
-    the history was not enough for.
+    """Raise Refused if the node of a topic is gone without a recorded deletion: only its ledgers, not the history, can tell its state.
+
+    ``why``: the error that the history gave.
     """
     for topic in find_vanished(reader).topics:
         if topic.name in names or topic.name.base in names:
@@ -175,7 +175,7 @@ class Comeback:
         self._warnings: dict[str, None] = {}
 
     def plan(self, command: str) -> Plan:
-        """Return all of it as one change."""
+        """Return everything that was added as one change."""
         if self._taken:
             self._warnings.update(dict.fromkeys(index_texts(self._indexed, self._forgotten)))
         names = sorted({str(parse_topic(part.topic).namespace) for part in self._parts if part.topic})
@@ -190,7 +190,7 @@ class Comeback:
         )
 
     def warn(self, text: str) -> None:
-        """Tell TEXT with the plan."""
+        """Add a warning to the plan."""
         self._warnings[text] = None
 
     def _put(self, path: str, value: bytes) -> None:
@@ -200,7 +200,7 @@ class Comeback:
     # -- topics -------------------------------------------------------------------------------------------------------
 
     def add_topic(self, then: TopicThen, target: TopicName, copies: Copies = _NO_COPIES) -> None:
-        """Bring THEN back as TARGET, COPIES in place of ledgers of it; raises AlreadyExists, TopicNotFound, Refused."""
+        """Restore a topic as ``target``, with copies in the place of some ledgers; raises AlreadyExists, TopicNotFound, Refused."""
         node = find_node(self._txn, target.path)
         if node is not None and not self._asked.in_place:
             raise AlreadyExists(
@@ -252,7 +252,7 @@ class Comeback:
         texts: list[str],
         copies: Copies,
     ) -> Iterator[tuple[int, LedgerInfo]]:
-        """Yield the ledgers of THEN that come back, or COPIES of them, and are not THERE, and tell of others in TEXTS."""
+        """Yield the ledgers to restore, or their copies, that the target does not list yet; add sentences about the others to ``texts``."""
         for info in then.infos:
             if info.ledger_id in copies:  # as its entries are ours, no other topic loses them
                 yield copies[info.ledger_id].ledger_id, copies[info.ledger_id]
@@ -269,7 +269,7 @@ class Comeback:
                 yield info.ledger_id, _listed_again(info, found)
 
     def _take(self, ledger_id: int, claims: Mapping[str, bytes], last: int | None = None) -> Returning:
-        """Return a ledger that nothing references, up to its entry LAST, with its step made; raises Refused, LedgerNotFound."""
+        """Return a ledger that nothing references, up to the entry ``last``, and plan its node; raises Refused, LedgerNotFound."""
         owners = find_owners(self._txn, ledger_id)
         if owners or ledger_id in self._taken:
             who = f"{owners[0].kind} {owners[0].topic}" if owners else "another topic that comes back"
@@ -347,7 +347,7 @@ class Comeback:
     # -- what is beside topics ----------------------------------------------------------------------------------------
 
     def add_namespace(self, namespace: NamespaceName) -> None:
-        """Bring back NAMESPACE's policies, and its tenant, where they were deleted."""
+        """Restore a namespace's policies, and its tenant, if they were deleted."""
         tenant = tenant_path(namespace.tenant)
         for path in (tenant, namespace.policies_path, local_policies_path(namespace)):
             fate = self._past.fates.get(path)
@@ -366,7 +366,7 @@ class Comeback:
             )
 
     def add_base(self, base: TopicName, target: TopicName, copies: Copies = _NO_COPIES) -> None:
-        """Bring back the record of partitions of BASE, and its schema, as TARGET's; COPIES in place of ledgers."""
+        """Restore the record of a partitioned topic and its schema under the target's name, with copies in the place of some ledgers."""
         fate = self._past.fates.get(base.partitioned_path)
         if fate is not None and find_node(self._txn, target.partitioned_path) is None:
             self._put(target.partitioned_path, _not_deleted(fate.value, base.partitioned_path))
@@ -387,7 +387,7 @@ class Comeback:
 
 
 def _topic(name: TopicName, managed: ManagedLedger, measured: Iterable[TopicLedger], now_ms: int) -> Topic:
-    """Return the topic of MANAGED; MEASURED: ledgers of it whose sizes are known better."""
+    """Return the topic of a ManagedLedgerInfo; ``measured``: sizes of ledgers that are known more exactly."""
     known = {ledger.ledger_id: ledger for ledger in measured}
     ledgers = tuple(
         known.get(info.ledger_id) or TopicLedger(info, info.entries, info.size_bytes, False) for info in managed.ledgers
@@ -413,7 +413,7 @@ def _moved(entry: IndexEntry, copies: Copies) -> IndexEntry:
 
 
 def _in_copies(state: CursorState, copies: Copies) -> CursorState:
-    """Return STATE with its positions in the ledgers that were copied."""
+    """Return a cursor's state with its positions moved into the copied ledgers."""
 
     def moved(position: Position) -> Position:
         copy = copies.get(position.ledger_id)
@@ -425,7 +425,7 @@ def _in_copies(state: CursorState, copies: Copies) -> CursorState:
 
 
 def _is_held(topic: Topic, ledger_id: int, states: Iterable[CursorState]) -> bool:
-    """Whether a subscription stands in or in front of the ledger, so that no broker trims it."""
+    """Whether a subscription is at or before this ledger, so that no broker trims it."""
     ledger = topic.ledger(ledger_id)
     assert ledger is not None
     end = topic.rank(Position(ledger_id, ledger.entries))
@@ -433,7 +433,7 @@ def _is_held(topic: Topic, ledger_id: int, states: Iterable[CursorState]) -> boo
 
 
 def _not_deleted(value: bytes, path: str) -> bytes:
-    """Return VALUE without the mark that a broker sets before it deletes what has several parts."""
+    """Return a node's value without the mark that a broker sets before it deletes an object of several parts."""
     fields = decode_json_object(value, path) if value else {}
     if fields.get("deleted") is not True:
         return value
@@ -444,7 +444,7 @@ def _not_deleted(value: bytes, path: str) -> bytes:
 
 
 def read_then(reader: EntryReader, name: TopicName, past: Past, cursors: CursorHistory, at_ms: int) -> TopicThen:
-    """Return NAME as it was AT_MS; raises TopicNotFound where it was not there, or the history begins later."""
+    """Return a topic as it was at ``at_ms``; raises TopicNotFound if it did not exist then, or if the history begins later."""
     fate = past.fates.get(name.path)
     if fate is None or fate.then is None:
         began = "" if past.begins_ms is None else f", which begins at {format_time_ms(past.begins_ms)}"
@@ -463,7 +463,7 @@ def read_then(reader: EntryReader, name: TopicName, past: Past, cursors: CursorH
 
 
 def _last_until(reader: EntryReader, ledger_id: int, at_ms: int) -> int:
-    """Return the last entry of a ledger that was there AT_MS by the broker's clock, else by the producers'."""
+    """Return the last entry that a ledger had at ``at_ms`` by the broker's clock, else by the producers'."""
     try:
         last = read_ledger(reader.txn, ledger_id).last_entry_id
     except LedgerNotFound:
@@ -514,7 +514,7 @@ def _cursor(
 
 
 def find_then(past: Past, name: TopicName) -> list[TopicName]:
-    """Return what NAME means: the partitions that it had then, else itself."""
+    """Return the topics that a name means: the partitions at that time, else the topic itself."""
     had = [one for one in past.listed if one.base == name and past.fates[one.path].then is not None]
     return sorted(one for one in had if one != name) or [name]
 
@@ -531,7 +531,7 @@ class RestoreAt(Struct, frozen=True):
 def plan_restore_at(
     reader: EntryReader, wanted: RestoreAt, past: Past, servers: Sequence[ServerFiles], now_ms: int
 ) -> Plan | WritingPlan:
-    """Plan bringing a topic back as it was, by PAST, what SERVERS have of it; raises what ``read_then`` and ``Comeback`` do."""
+    """Plan restoring a topic as it was at a time, from its history and the servers' files; raises as ``read_then`` and ``Comeback``."""
     names = find_then(past, wanted.topic)
     paths = [path for path in past.fates if path.startswith(tuple(f"{name.path}/" for name in names))]
     cursors = read_cursor_history(servers, paths)
@@ -548,7 +548,7 @@ def plan_undelete(
     now_ms: int,
     to: TopicName | None = None,
 ) -> Plan | WritingPlan:
-    """Plan bringing the deleted topics NAMES back, or what was trimmed of those that are there, under the names of ``target_of``.
+    """Plan restoring deleted topics, or the trimmed ledgers of existing ones, under the names of ``target_of``.
 
     Raises TopicNotFound, AlreadyExists, Refused, LedgerNotFound, MetadataCorrupt.
     """
@@ -624,7 +624,7 @@ class Restoring(Struct, frozen=True):
         return comeback.plan(self.command)
 
     def _topic_copies(self, reader: EntryReader, then: TopicThen, target: TopicName) -> Iterator[_Copy]:
-        """Yield the ledgers to copy: all of them, else those from the first on that anything references; in place none of these."""
+        """Yield the ledgers to copy: all, or those from the first referenced one on; none when restoring in place."""
         ids = [info.ledger_id for info in then.infos]
         referenced = (place for place, one in enumerate(ids) if self.copies_referenced and find_owners(reader.txn, one))
         first = 0 if self.asked.copy else next(referenced, len(ids))
@@ -653,7 +653,7 @@ class Restoring(Struct, frozen=True):
                     yield _Copy(LedgerInfo(ledger_id, found.entries, found.metadata.length, self.now_ms), spec)
 
     def _find(self, reader: EntryReader, ledger_id: int, last: int | None) -> Returning | None:
-        """Return a ledger up to the first entry that is lost, or LAST; None where that is nothing."""
+        """Return a ledger up to its first lost entry, or up to ``last``; None if nothing of it can be restored."""
         with suppress(LedgerNotFound):
             found = find_returning(reader, ledger_id, find_fate(self.past, ledger_id), last=last)
             return found if found.entries else None

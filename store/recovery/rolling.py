@@ -62,7 +62,7 @@ from pulsar_admin.store.wording import counted, listed, plural
 
 
 class Rolled(Remade):
-    """What the metadata becomes. ``joined``, ``entries``: ledgers that topics got and what is in them."""
+    """The metadata rolled forward. ``joined``, ``entries``: ledgers that topics gained, and their entries."""
 
     joined: int = 0
     entries: int = 0
@@ -73,7 +73,7 @@ class Rolled(Remade):
     """Other younger ledgers of which it is known what they are of, and what their metadata says of it."""
 
     def put(self, path: str, value: bytes) -> None:
-        """Write VALUE to the node at PATH, unless it is there."""
+        """Write a value to the node at this path, unless it has that value."""
         node = find_node(self.txn, path)
         if node is None or node.value != value:
             Remade.put(self, path, value)  # super() would look for the class that slots replaced
@@ -166,7 +166,7 @@ def _read_names(rolled: Rolled, world: _World) -> dict[LedgerGroup, GroupName]:
 
 
 def _is_told_of(txn: Txn, name: TopicName) -> bool:
-    """Whether a topic of this name agrees with what the metadata says of partitions."""
+    """Whether a topic of this name agrees with the metadata of partitions."""
     index = name.partition_index
     try:
         count = partition_count(txn, name.base)
@@ -176,7 +176,7 @@ def _is_told_of(txn: Txn, name: TopicName) -> bool:
 
 
 def _roll_others(rolled: Rolled, world: _World, names: Mapping[str, TopicName]) -> Younger:
-    """Give the younger ledgers that no topic got metadata, and what two witnesses say of them a place."""
+    """Give metadata to the younger ledgers that joined no topic, and an owner to those for which two witnesses agree."""
     younger = Younger(rolled.sources, tied=rolled.tied)
     had = {*rolled.kept, *sorted_ledger_ids(rolled.txn)}
     young = [
@@ -243,7 +243,7 @@ def _made(rolled: Rolled, topic: Topic, young: list[int]) -> list[MadeLedger]:
 
 
 def _sibling(txn: Txn, ids: Iterable[int]) -> LedgerMetadata | None:
-    """Return the metadata of the newest of IDS that has some: younger ones were made with the same quorums."""
+    """Return the metadata of the newest listed ledger: younger ones were created with the same quorums."""
     for ledger_id in sorted(ids, reverse=True):
         metadata = find_metadata(txn, ledger_id)
         if metadata is not None:
@@ -252,7 +252,7 @@ def _sibling(txn: Txn, ids: Iterable[int]) -> LedgerMetadata | None:
 
 
 def _rolled_topic(rolled: Rolled, world: _World, topic: Topic, gone: Collection[int], made: list[MadeLedger]) -> Topic:
-    """Return TOPIC without what is GONE and with what was MADE; the ledger that was open is closed where others follow."""
+    """Return a topic without its deleted ledgers and with the younger ones; its open ledger is closed if others follow."""
     ledgers = []
     for one in topic.ledgers:
         if one.ledger_id in gone:
@@ -368,7 +368,7 @@ def _roll_cursors(rolled: Rolled, world: _World, topic: Topic, after: Topic, gon
 
 
 def _newest_state(rolled: Rolled, world: _World, cursor: Cursor) -> CursorState:
-    """Return where a cursor stands by the ledger that its node names, or by a younger one whose own metadata names it."""
+    """Return a cursor's state from the ledger that its node names, or from a younger ledger whose own metadata names the cursor."""
     named = world.survey.cursors.get(cursor.topic, {}).get(cursor.name, ())
     for ledger_id in reversed(named):
         if ledger_id > cursor.info.cursors_ledger_id >= 0:
@@ -379,7 +379,7 @@ def _newest_state(rolled: Rolled, world: _World, cursor: Cursor) -> CursorState:
 
 
 def _existing(rolled: Rolled, after: Topic, state: CursorState) -> CursorState:
-    """Return STATE without a compacted ledger that is deleted since: its topic is compacted again."""
+    """Return a state without a compacted ledger that was deleted since: its topic is compacted again."""
     ledger_id = state.properties.get(COMPACTED_LEDGER)
     if ledger_id is None or find_times(rolled.txn, ledger_id) is not None or _is_empty(rolled.txn, ledger_id):
         return state
@@ -467,7 +467,7 @@ class FollowedCursor(Struct, frozen=True):
 
 
 def read_unnamed(reader: EntryReader, topic: Topic, evidence: Iterable[LedgerEvidence]) -> list[Unnamed]:
-    """Return the cursor ledgers among EVIDENCE whose positions all lie in TOPIC, by id."""
+    """Return, by id, the cursor ledgers whose positions are all in this topic."""
     there = set(topic.ids)
     found = []
     for one in sorted(evidence, key=lambda each: each.ledger_id):
@@ -489,9 +489,10 @@ def _first_state(reader: EntryReader, ledger_id: int) -> CursorState | None:
 
 
 def follow(topic: Topic, states: Mapping[str, CursorState], ledgers: Sequence[Unnamed]) -> dict[str, FollowedCursor]:
-    """Return the subscriptions of TOPIC that go on in LEDGERS, from where each stood by STATES.
+    """Return the subscriptions of a topic that continue in these ledgers, judged by their last known positions.
 
-    A ledger at whose beginning two of them stood, or two ledgers that begin where one stood, are of none.
+    A ledger at whose beginning two subscriptions had their position, and two ledgers that begin at the position of
+    one, are assigned to none.
     """
     now = {name: FollowedCursor(state, ()) for name, state in states.items()}
     left = list(ledgers)
@@ -513,7 +514,7 @@ def follow(topic: Topic, states: Mapping[str, CursorState], ledgers: Sequence[Un
 def newest_compaction(
     topic: Topic, ledgers: Sequence[Unnamed], evidence: Mapping[int, LedgerEvidence]
 ) -> FollowedCursor | None:
-    """Return the newest compaction of TOPIC that a cursor ledger and a compacted ledger both say is of this topic alone."""
+    """Return the newest compaction of a topic that a cursor ledger and a compacted ledger both assign to this topic alone."""
     there = set(topic.ids)
     found = []
     for one in ledgers:
@@ -532,5 +533,5 @@ def _is_same(a: CursorState, b: CursorState) -> bool:
 
 
 def _is_distinct(topic: Topic, state: CursorState) -> bool:
-    """Whether a subscription that was made since would hardly stand there: those begin at an end of the topic."""
+    """Whether a subscription created since would hardly have this position: new subscriptions begin at an end of the topic."""
     return bool(state.ranges) or 0 < topic.place(state.mark_delete) < topic.number_of_entries
