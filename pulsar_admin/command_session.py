@@ -246,8 +246,11 @@ class CommandSession(Session):
 
     def warn_of_broken(self, txn: Txn, names: Iterable[TopicName]) -> None:
         """Report the broken ledgers of the topics NAMES, once; the exit code becomes 1."""
-        left = [name for name in dict.fromkeys(names) if name not in self._warned]
-        self._warned.update(left)
+        left = []
+        for name in names:
+            if name not in self._warned:
+                self._warned.add(name)
+                left.append(name)
         warn_of_broken(self._app, txn, left)
 
     def warn_of_broken_ledgers(self, txn: Txn, topic: TopicModel) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import chain
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -23,7 +23,13 @@ from pulsar_admin.store.model.coverage import read_shortfalls
 from pulsar_admin.store.model.cursors import is_subscription
 from pulsar_admin.store.model.ledgers import find_sums, find_whole
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import find_pending_ack_logs, iter_all_namespaces, iter_topics, lacks_bookies
+from pulsar_admin.store.model.topics import (
+    count_topics,
+    find_pending_ack_logs,
+    iter_all_namespaces,
+    iter_topics_between,
+    lacks_bookies,
+)
 from pulsar_admin.store.names import PENDING_ACK_SUFFIX, PERSISTENT, NamespaceName, TopicName, encode_name
 from pulsar_admin.store.policies.in_force import find_common
 
@@ -135,7 +141,7 @@ def parts_of(txn: Txn, now_ms: int | None) -> list[QuietPart]:
     parts: list[list[tuple[NamespaceName, int, int]]] = [[]]
     room = PART_TOPICS
     for namespace in iter_all_namespaces(txn):
-        count, start = sum(1 for _ in iter_topics(txn, namespace)), 0
+        count, start = count_topics(txn, namespace), 0
         while start < count:
             end = min(count, start + room)
             parts[-1].append((namespace, start, end))
@@ -154,7 +160,7 @@ def find_quiet(reader: EntryReader, part: QuietPart) -> list[Quiet | None]:
         with suppress(StoreError):  # of what cannot be read, too
             read_shortfalls(txn)
         quiet = QuietTopics(txn, part.now_ms)
-        topics = (islice(iter_topics(txn, namespace), start, end) for namespace, start, end in part.ranges)
+        topics = (iter_topics_between(txn, *each) for each in part.ranges)
         return [quiet.find(name) for name in chain.from_iterable(topics)]
 
 

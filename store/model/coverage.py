@@ -885,15 +885,15 @@ def read_confirmed(txn: Txn, ledger: Ledger) -> Coverage | None:
 
 class Shortfalls(Struct, frozen=True):
     """What one look at the copies of all ledgers found: the ``ledgers`` with entries of which a bookie that is here or gone lacks a copy;
-    those that are not closed, or that cannot be read (``others``); of each bookie that may run and is not imported how many ledgers have
-    entries on it (``absent``)."""
+    those that are neither closed nor final, or that cannot be read (``others``); of each bookie that may run and is not imported how many
+    ledgers have entries on it (``absent``)."""
 
     ledgers: frozenset[int]
     others: Set[int]
     absent: Mapping[str, int]
 
     def settles(self, ledger_id: int) -> bool:
-        """Whether a ledger is closed and lacks no copy, as far as its bookies are here."""
+        """Whether a ledger is closed, or final, and lacks no copy, as far as its bookies are here."""
         return ledger_id not in self.ledgers and ledger_id not in self.others
 
 
@@ -902,7 +902,9 @@ def read_shortfalls(txn: Txn) -> Shortfalls:
     if read_shortfalls not in txn.memo:
         short, others, absent = set[int](), set[int](), Counter[str]()
         all_whole, bookie = WholeLedgers(), find_lone_bookie(txn)
-        times = _TimeRows(txn)
+        times, damaged = _TimeRows(txn), None
+        with suppress(StoreError):
+            damaged = _read_damaged(txn)
         for ledger_id, lone in _iter_lone(txn):
             if (
                 lone is not None
@@ -910,7 +912,7 @@ def read_shortfalls(txn: Txn) -> Shortfalls:
                 and (whole := _find_whole(txn, ledger_id, lone, times)) is not None
             ):
                 all_whole.add(ledger_id, whole)
-                if not whole.is_closed:
+                if not whole.is_closed and (damaged is None or ledger_id in damaged):  # as of ``is_final``
                     others.add(ledger_id)
                 continue
             try:
@@ -925,6 +927,7 @@ def read_shortfalls(txn: Txn) -> Shortfalls:
                 absent.update(r.bookie for r in coverage.bookies if r.expected and not r.imported and not r.gone)
                 if coverage.short:
                     short.add(ledger_id)
+        txn.memo.pop(LoneLedgers, None)  # nobody asks again
         txn.memo[_SHORT_LEDGERS] = ledgers = frozenset(short)
         txn.memo[WholeLedgers] = all_whole
         txn.memo[read_shortfalls] = Shortfalls(ledgers, others, absent)

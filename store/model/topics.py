@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from itertools import accumulate, takewhile
+from itertools import accumulate, islice, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
@@ -310,9 +310,18 @@ def iter_topics(txn: Txn, namespace: NamespaceName | None = None, containing: st
         yield from (TopicName(one, name) for name in _local_names(txn, one) if containing in name)
 
 
-def count_topics(txn: Txn) -> int:
-    """Return how many topics and partitions there are, for a progress display."""
-    return sum(len(_local_names(txn, namespace)) for namespace in iter_all_namespaces(txn))
+def iter_topics_between(txn: Txn, namespace: NamespaceName, start: int, end: int) -> Iterator[TopicName]:
+    """Yield the topics of NAMESPACE from place START to END (excluded) in the order of ``iter_topics``; the others cost little."""
+    return (TopicName(namespace, name) for name in islice(_local_names(txn, namespace), start, end))
+
+
+def count_topics(txn: Txn, namespace: NamespaceName | None = None) -> int:
+    """Return how many topics and partitions NAMESPACE has (default: all)."""
+    namespaces = iter_all_namespaces(txn) if namespace is None else (namespace,)
+    return sum(1 for one in namespaces for _ in _local_names(txn, one))
+
+
+_SPLIT_LETTERS = 1 << 16
 
 
 class _NamespaceTopics(NamedTuple):
@@ -324,10 +333,10 @@ class _NamespaceTopics(NamedTuple):
     headless: tuple[str, ...]
 
 
-def _local_names(txn: Txn, namespace: NamespaceName) -> list[str]:
+def _local_names(txn: Txn, namespace: NamespaceName) -> Iterable[str]:
     kept = _find_listed(txn, namespace)
     if kept is not None:
-        return kept.names.split("\0") if kept.names else []
+        return _split(kept.names)
     altered: list[bytes] = []
     path = namespace.managed_ledgers_path
     own, names, headless = f"{path}/".encode(), list[str](), list[str]()
@@ -342,7 +351,18 @@ def _local_names(txn: Txn, namespace: NamespaceName) -> list[str]:
         logs = frozenset(name for name in names if name.endswith(PENDING_ACK_SUFFIX))
         listed = _NamespaceTopics("\0".join(names), logs, tuple(headless))
         txn.memo.setdefault(_local_names, {})[namespace] = listed
+        return _split(listed.names)
     return names
+
+
+def _split(names: str) -> Iterator[str]:
+    """Yield what is between the NULs of NAMES, some thousands at once: a list of all takes four times the memory."""
+    start = 0
+    while start < len(names):
+        end = names.find("\0", start + _SPLIT_LETTERS)
+        end = len(names) if end < 0 else end
+        yield from names[start:end].split("\0")
+        start = end + 1
 
 
 def _find_listed(txn: Txn, namespace: NamespaceName) -> _NamespaceTopics | None:
