@@ -248,9 +248,7 @@ def _document(waiting: Waiting, now_ms: int) -> Json:
         "subscription": waiting.subscription or None,
         "messages": waiting.messages,
         "due": due_counts(waiting, now_ms),
-        "partitions": [
-            {"start": load.start_ms, "width": load.width_ms, "messages": load.messages} for load in waiting.loads
-        ],
+        "partitions": to_json(waiting.loads),
     }
 
 

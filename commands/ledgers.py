@@ -11,8 +11,10 @@ import click
 from pulsar_admin.columns import Column, alarm, caution
 from pulsar_admin.context import App
 from pulsar_admin.cures import cure_lines
+from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
+from pulsar_admin.results import Result
 from pulsar_admin.store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreNotFound
 from pulsar_admin.store.model.ledger_owners import custom_text
 from pulsar_admin.store.wording import counted
@@ -83,7 +85,7 @@ def list_ledgers(app: App, word: str | None) -> None:
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1, required=True)
 @pass_app
-def info(app: App, ledgers: tuple[int, ...]) -> None:
+def info(app: App, ledgers: tuple[int, ...]) -> Result:
     """Show everything known about a ledger.
 
     `coverage` counts the entries that each bookie of its ensembles should have and does have; `entriesOn` counts the
@@ -91,31 +93,17 @@ def info(app: App, ledgers: tuple[int, ...]) -> None:
     would close a ledger that is still open.
     """
     with app.session.read():
-        documents = list(
-            app.each(ledgers, lambda ledger_id: _document(ledger_id, app.session.ledger(ledger_id).info()))
-        )
+        documents = list(app.each(ledgers, lambda ledger_id: _document(app.session.ledger(ledger_id).info())))
     app.problems(sum(document["lost"] is not None for document in documents))
-    if len(ledgers) == 1:
-        app.emit(documents[0])
-    else:
-        app.emit_rows(documents)
+    return Result(documents[0]) if len(ledgers) == 1 else Result(rows=documents)
 
 
-def _document(ledger_id: int, facts: LedgerFacts) -> dict[str, Any]:  # Any: JSON
+def _document(facts: LedgerFacts) -> dict[str, Any]:  # Any: JSON
     return {
-        "ledgerId": ledger_id,
-        "state": facts.state,
-        "lastEntryId": facts.last_entry_id,
-        "entries": facts.entries,
-        "size": facts.size_bytes,
+        **to_json(facts),
         "metadata": _metadata_document(facts.metadata),
         "indexed": None if facts.sums is None else _sums_document(facts.sums),
-        "missing": [list(pair) for pair in facts.missing],
-        "lost": facts.lost,
         "coverage": None if facts.coverage is None else _coverage_document(facts.coverage),
-        "openEnd": facts.open_end,
-        "files": list(facts.files),
-        "owners": facts.owners,
     }
 
 

@@ -121,5 +121,4 @@ def update_mark_delete_cursor(
 
 def _print_updated(app: App, head: str, text: Callable[[], str]) -> None:
     """Write what upstream's script prints behind a change; with ``-o`` the report stands there."""
-    if app.settings.output is None:
-        app.answer(f"Updated {head}{text()}")
+    app.answer_change(f"Updated {head}{text()}")

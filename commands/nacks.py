@@ -14,6 +14,7 @@ from pulsar_admin.api.pending import Nacks
 from pulsar_admin.columns import Column, size_text
 from pulsar_admin.commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App
+from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import INTEGER, NUMBER, whole
 from pulsar_admin.options import DURATION, POSITION, SIZE, TOPIC, command, gather, pass_app, subscription_option
 from pulsar_admin.pictures import picture_option, require_plot
@@ -360,23 +361,8 @@ def _sizes(app: App, options: PlanRequest) -> NackSizes:
 
 
 def _row(sizing: TrackerSizing, wanted: bool) -> Json:
-    return {
-        "precisionBits": sizing.precision_bits,
-        "wanted": wanted,
-        "bucket": sizing.bucket_ms,
-        "worstEarly": sizing.worst_early_ms,
-        "meanEarly": sizing.mean_early_ms,
-        "pendingEntries": sizing.pending_entries,
-        "buckets": sizing.buckets,
-        "firingsPerMinute": sizing.firings_per_minute,
-        "bytesJavaClient": sizing.java_bytes,
-        "bytesHashMap": sizing.hash_map_bytes,
-        "bytesPairMap": sizing.pair_map_bytes,
-        "bytesFormula": sizing.seed_bytes,
-        "bytesSerialized": sizing.serialized_bytes,
-        "bytesResident": sizing.resident_bytes,
-        "bytesPerEntry": sizing.resident_bytes_per_entry,
-    }
+    head = {"precisionBits": sizing.precision_bits, "wanted": wanted}
+    return {**head, **to_json(sizing), "bytesPerEntry": sizing.resident_bytes_per_entry}
 
 
 def _document(load: NackLoad) -> list[Json]:
@@ -404,17 +390,9 @@ def _document(load: NackLoad) -> list[Json]:
 
 
 def _load_json(load: NackLoad, found: TopicNacks | None) -> Json:
-    return {
-        "messagesPerSecond": load.messages_per_second,
-        "entriesPerSecond": load.entries_per_second,
-        "delay": load.delay_ms,
-        "batchSize": load.batch_size,
-        "entriesPerLedger": load.entries_per_ledger,
-        "acknowledgedEvery": load.acknowledged_every,
-        "pendingEntries": load.pending_entries,
-        "holes": found.holes if found else None,
-        "nackedShare": found.nacked_share if found else None,
-    }
+    rates = {"messagesPerSecond": load.messages_per_second, "entriesPerSecond": load.entries_per_second}
+    holes = {"holes": found and found.holes, "nackedShare": found and found.nacked_share}
+    return {**rates, **to_json(load), "pendingEntries": load.pending_entries, **holes}
 
 
 def _heading(load: NackLoad) -> str:

@@ -385,8 +385,7 @@ def remove_property(app: App, namespace: NamespaceName, key: str) -> None:
     """Remove a property of a namespace."""
     value = app.session.namespace(namespace).properties().get(key)
     app.change(app.session.namespace(namespace).remove_property(key))
-    if app.settings.output is None:
-        app.answer(value)
+    app.answer_change(value)
 
 
 @mirrored(

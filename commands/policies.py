@@ -98,9 +98,10 @@ def _answer(app: App, path: str, policy: Policy, value: Any) -> None:
         app.emit(value)
     elif policy.name == "backlog-quota":
         app.answer_map(shown)
+    elif isinstance(shown, list) and path.partition(" ")[0] != policy.lists:
+        app.answer_json(shown)
     else:
-        whole = isinstance(shown, list) and path.partition(" ")[0] != policy.lists and app.settings.output is None
-        app.answer([shown] if whole else shown)
+        app.answer(shown)
 
 
 # -- changing ---------------------------------------------------------------------------------------------------------

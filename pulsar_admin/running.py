@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pulsar_admin.config import Settings
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
 from pulsar_admin.global_options import GIVEN
-from pulsar_admin.results import Results
+from pulsar_admin.results import Result, Results
 from pulsar_admin.store.errors import IndexCorrupt, NotFound, SourceChanged, StoreError, Unsupported
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import own_items
@@ -36,7 +36,7 @@ INDEX_ANSWERS = "the index answers this: nothing was scanned"
 _PROBLEMS_SHOWN = 5
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+Outcome = TypeVar("Outcome")
 
 
 class Running(Results):
@@ -305,23 +305,19 @@ class Running(Results):
 
     def show(self, *reports: ChangeReport) -> None:
         """Write what a change did or would do: one object, or several; default: as text, several changes as a table."""
-        from pulsar_admin import output
         from pulsar_admin.changes import SEVERAL, render_change
 
+        documents = [own_items(document) for report in reports for document in report.documents()]
         if len(reports) != 1:
-            self.emit_rows([own_items(document) for report in reports for document in report.documents()], SEVERAL)
+            self.emit_rows(documents, SEVERAL)
             return
-        (report,) = reports
-        form = self.settings.output or "plain"
-        documents = [*map(own_items, report.documents())]
-        if self._speaks_as_upstream() and not report.dry_run:
-            self._say_report(render_change(report, self.settings.plan))
-            return
-        style = output.Style(form, self.settings.color, (), render_change(report, self.settings.plan))
-        if form == "plain" or len(documents) == 1:
-            output.emit_document(self.writer, documents[0] if documents else {}, style)
+        text = render_change(reports[0], self.settings.plan)
+        if self._speaks_as_upstream() and not reports[0].dry_run:
+            self._say_report(text)
+        elif len(documents) > 1:
+            self.render(Result(rows=documents, screen=lambda _: [f"{text}\n"]))
         else:
-            output.emit_records(self.writer, documents, style)
+            self.render(Result(documents[0] if documents else {}, screen=lambda _: [f"{text}\n"]))
 
     def _speaks_as_upstream(self) -> bool:
         """Whether stdout is to be what upstream's command of this name prints."""
@@ -341,8 +337,8 @@ class Running(Results):
     # -- many items, one exit code ------------------------------------------------------------------------------------
 
     def each(
-        self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
-    ) -> Iterator[Result]:
+        self, items: Iterable[Item], work: Callable[[Item], Outcome], *, alone: bool | None = None
+    ) -> Iterator[Outcome]:
         """Yield WORK of every item. With several items an error is reported and the rest go on (exit code 1).
 
         What breaks the engine ends the command: the rest would meet it, too. ALONE says whether an error ends the command

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import click
+from msgspec import Struct
 
 from pulsar_admin.columns import Column, severity_tone
 from pulsar_admin.context import App
 from pulsar_admin.options import command, max_rate, pass_app
 from pulsar_admin.store.errors import StoreError, StoreNotFound
 from pulsar_admin.store.wording import counted
-from pulsar_admin.typable import own_items
 
 _COLUMNS = (
     Column("SEVERITY", "severity", tone=severity_tone),
@@ -42,7 +42,7 @@ def check(app: App, deep: bool) -> None:
     app.emit_rows(_findings(app, deep) if app.settings.tables is None else _of_tables(app), _COLUMNS)
 
 
-def _of_tables(app: App) -> Iterator[dict[str, object]]:
+def _of_tables(app: App) -> Iterator[CheckRow]:
     """Check the files of exported tables against the SHA-256 and the rows of each that their list has."""
     from pulsar_admin.store.tables.catalog import ExportedTables
     from pulsar_admin.store.tables.folder import Folder
@@ -59,26 +59,28 @@ def _of_tables(app: App) -> Iterator[dict[str, object]]:
             check_rows(folder, part)
         except StoreError as error:
             bad += 1
-            yield _row("problem", error.code, part.path, error.message, error.hint)
+            yield CheckRow(
+                severity="problem", code=error.code, where=part.path, message=error.message, hint=error.hint or ""
+            )
     app.problems(bad)
     message = f"{counted(bad, 'problem')} in {counted(files, 'file')} of tables, every byte read"
-    yield _row("summary", "checked", folder.place, message)
+    yield CheckRow(severity="summary", code="checked", where=folder.place, message=message)
 
 
-def _row(severity: str, code: str, where: str, message: str, hint: str | None = None) -> dict[str, object]:
-    return {
-        "severity": severity,
-        "code": code,
-        "scope": "store",
-        "where": where,
-        "message": message,
-        "hint": hint or "",
-        "repair": "",
-        "context": {},
-    }
+class CheckRow(Struct, frozen=True, kw_only=True):
+    """A finding, or what was looked at."""
+
+    severity: str
+    code: str
+    scope: str = "store"
+    where: str
+    message: str
+    hint: str = ""
+    repair: str = ""
+    context: Mapping[str, object] = {}
 
 
-def _findings(app: App, deep: bool) -> Iterator[dict[str, object]]:
+def _findings(app: App, deep: bool) -> Iterator[CheckRow]:
     from pulsar_admin.api.store import iter_check
     from pulsar_admin.store.db.storeinfo import check_pages
 
@@ -91,20 +93,18 @@ def _findings(app: App, deep: bool) -> Iterator[dict[str, object]]:
         severity = "problem" if finding.is_problem else "note"
         counts[severity] += 1
         app.problems(finding.is_problem)
-        yield own_items(
-            {
-                "severity": severity,
-                "code": finding.code,
-                "scope": finding.scope,
-                "where": finding.where,
-                "message": finding.message,
-                "hint": finding.hint,
-                "repair": finding.repair,
-                "context": {**finding.evidence, "severity": finding.severity},
-            }
+        yield CheckRow(
+            severity=severity,
+            code=finding.code,
+            scope=finding.scope,
+            where=finding.where,
+            message=finding.message,
+            hint=finding.hint,
+            repair=finding.repair,
+            context={**finding.evidence, "severity": finding.severity},
         )
     kinds = (("tree", "metadata node"), ("logs", "file"), ("times", "ledger"), ("changes", "change"))
     looked = ", ".join(counted(rows[name], noun) for name, noun in kinds)
     found = " and ".join(counted(counts[severity], severity) for severity in counts)
     message = f"{found} in {looked}" + (", every byte read" if deep else "")
-    yield _row("summary", "checked", str(app.store.path), message)
+    yield CheckRow(severity="summary", code="checked", where=str(app.store.path), message=message)

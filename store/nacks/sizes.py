@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.nacks.bitmaps import ARRAY_LIMIT, Int64s
@@ -107,12 +107,12 @@ class TrackerSizing(Struct, frozen=True):
     pending_entries: int
     buckets: int
     firings_per_minute: float
-    hash_map_bytes: int
-    pair_map_bytes: int
-    seed_bytes: int
-    serialized_bytes: int
-    resident_bytes: int
-    java_bytes: int
+    java_bytes: int = field(name="bytesJavaClient")
+    hash_map_bytes: int = field(name="bytesHashMap")
+    pair_map_bytes: int = field(name="bytesPairMap")
+    seed_bytes: int = field(name="bytesFormula")
+    serialized_bytes: int = field(name="bytesSerialized")
+    resident_bytes: int = field(name="bytesResident")
 
     @property
     def resident_bytes_per_entry(self) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import field
+
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
 from pulsar_admin.store.db.blocks import LedgerSums
 from pulsar_admin.store.db.environment import Txn
@@ -32,7 +34,7 @@ class LedgerFacts(Answer, frozen=True):
     entries: int
     size_bytes: int
     metadata: LedgerMetadata | None
-    sums: LedgerSums | None
+    sums: LedgerSums | None = field(name="indexed")
     missing: tuple[tuple[int, int], ...]
     lost: str | None
     files: tuple[str, ...]
