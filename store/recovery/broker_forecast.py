@@ -222,7 +222,7 @@ def _loaded(topic: Topic, now_ms: int) -> Topic:
 def _expired(
     reader: EntryReader, topic: Topic, cursors: Mapping[str, Cursor], ttl_seconds: int, now_ms: int
 ) -> tuple[Positions, int]:
-    """Return the positions to which a TTL moves the cursors, and how many entries they lose."""
+    """Return the positions to which message expiry moves the cursors, and how many entries they lose."""
     moved, lost = {}, 0
     for name, cursor in cursors.items() if ttl_seconds > 0 else ():
         if not is_consumed(name):

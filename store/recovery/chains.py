@@ -82,9 +82,10 @@ class Chains(Struct, frozen=True):
 def find_chains(
     evidence: Iterable[LedgerEvidence], known: Mapping[int, str] | None = None, cluster: str = ""
 ) -> Chains:
-    """Return the groups of ledgers of one topic each.
+    """Return groups of ledgers, each of one topic.
 
-    KNOWN: ledgers whose topic the metadata names. CLUSTER: its name, with which its brokers begin producers' names; "": as most do.
+    ``known``: ledgers whose topic the metadata names. ``cluster``: the cluster's name, with which its brokers begin
+    producers' names; "" for brokers' default names.
     """
     found = {one.ledger_id: one for one in evidence}
     topics = dict(known or {})

@@ -257,7 +257,8 @@ class _CursorLedger(Struct, frozen=True):
 
 
 def _subscriptions(reader: EntryReader, found: NamedLedgers, group: LedgerGroup) -> Iterator[tuple[str, list[int]]]:
-    """Yield (name, cursor ledgers in order) of the cursors of GROUP: a ledger that begins where one alone ended is the same cursor's."""
+    """Yield (name, cursor ledgers in order) of a topic's cursors: a ledger that begins where exactly one other ended
+    continues that cursor."""
     ledgers = [one for ledger in group.beside if (one := _read_cursor(reader, found.evidence[ledger])) is not None]
     own = [one for one in ledgers if COMPACTED_LEDGER in one.last.properties]
     # The compacted ledger says the same of itself: a cursor whose ledger is gone would have brokers look for it.

@@ -144,7 +144,7 @@ def find_returning(
 
 
 def _check_seen(txn: Txn, ledger_id: int, metadata: LedgerMetadata, gaps: tuple[tuple[int, int], ...]) -> None:
-    """Raise Refused where a bookie that is not imported may have entries of GAPS: they are not seen, which is not lost."""
+    """Raise Refused if a bookie that is not imported may have entries of the gaps: they would be unseen, not lost."""
     count, bookies = count_unseen(txn, Ledger(ledger_id, metadata, None, -1, 0), gaps)
     if count:
         raise Refused(
@@ -214,7 +214,7 @@ def plan_restore_deleted(
 
 
 def ledger_step(txn: Txn, found: Returning, now_ms: int, custom: Mapping[str, bytes] | None = None) -> Step:
-    """Return the step that gives a ledger its metadata again; CUSTOM: what it says of itself, in place of what it said."""
+    """Return the step that writes a ledger's metadata; ``custom`` replaces its custom metadata."""
     metadata = found.metadata if custom is None else replace(found.metadata, custom=custom)
     return put_value_step(txn, ledger_path(found.ledger_id), encode_ledger_metadata(metadata, found.base), now_ms)
 
@@ -256,7 +256,8 @@ def _deleted_warnings(parts: Sequence[ChangePart], unknown: Sequence[int]) -> It
 
 
 def index_texts(indexed: Indexed, forgotten: Mapping[int, Sequence[str]]) -> Iterator[str]:
-    """Yield what bookies' indexes mean for ledgers that come back; FORGOTTEN: ledger → bookies that have its entries in no index."""
+    """Yield sentences on what bookies' indexes mean for restored ledgers; ``forgotten``: ledger → bookies whose index
+    has none of its entries."""
     if forgotten:
         bookies = ", ".join(sorted({bookie for some in forgotten.values() for bookie in some}))
         yield (

@@ -272,7 +272,8 @@ def _tie_schema(younger: Younger, name: TopicName, ledgers: Iterable[LedgerEvide
 def used_versions(
     topics: Iterable[TopicName], chains: Chains, evidence: Mapping[int, LedgerEvidence], names: Mapping[str, TopicName]
 ) -> dict[TopicName, int]:
-    """Return base topic → highest schema version that its messages use. NAMES: of groups of no known topic, by their first ledger."""
+    """Return base topic → highest schema version that its messages use. ``names``: names of groups without a known
+    topic, by their first ledger."""
     used = {name.base: -1 for name in topics}
     for group in chains.groups:
         name = parse_topic(group.topic) if group.topic else names.get(str(group.ledger_ids[0]))
