@@ -16,10 +16,8 @@ from pulsar_admin.api.session import (
     duration_ms,
     given_flag,
     given_places,
-    given_properties,
     given_text,
     position_of,
-    whole_number,
 )
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.tree import read_node
@@ -155,9 +153,9 @@ class Cursors(Planner):
         target = ResetTarget(
             None if time is None else self._session.time_ms(time, changes=True),
             None if to is None else position_of(to),
-            None if shift_by is None else whole_number("shift_by", shift_by),
-            None if like is None else given_text("like", like),
-            given_flag("exclude", exclude),
+            shift_by,
+            like,
+            exclude,
         )
         with self._session.reader() as reader:
             cursors = self._cursors(reader, by_time=time is not None, is_replaced=force and to is not None)
@@ -168,7 +166,7 @@ class Cursors(Planner):
         """Plan skipping the next COUNT entries of each topic or partition; acknowledged ones do not count, a batch is one."""
         from pulsar_admin.store.changes.cursors import skipped
 
-        if whole_number("skip", count) < 0:
+        if count < 0:
             raise InvalidValue(f"skip {count}: a number of entries is 0 or more")
         return self._plan("topics skip", lambda topic, state: skipped(topic, state, count), force=force)
 
@@ -202,18 +200,18 @@ class Cursors(Planner):
         from pulsar_admin.store.delayed.expiries import plan_expiries
         from pulsar_admin.store.search.expiry import ExpiryRule
 
-        if (before is not None) + (to is not None) + given_flag("by_ttl", by_ttl) != 1:
+        if (before is not None) + (to is not None) + by_ttl != 1:
             raise InvalidValue("give exactly one of before, to and by_ttl")
         check_choice("rule", rule, ExpiryRule)
         request = ExpiryRequest(
             self._session.clock_ms,
             None if before is None else self._session.time_ms(before, changes=True),
             None if to is None else position_of(to),
-            given_flag("exclude", exclude),
+            exclude,
             rule,
             check_clock(clock),
             broker=_broker(broker_version, max_clock_skew, self._session.clock_ms),
-            force=given_flag("force", force),
+            force=force,
         )
         command = "topics expire-all-subscriptions" if self._means_all else "topics expire"
         with self._session.scan() as reader:
@@ -271,16 +269,13 @@ class Cursors(Planner):
                 raise InvalidValue(f"position {first} is in one of {len(topics)} topics", hint="use earliest or latest")
             for topic in topics:
                 check_position(topic, first, "")
-            made = NewSubscription(
-                self._name, first, given_flag("replicated", replicated), given_properties(properties)
-            )
+            made = NewSubscription(self._name, first, replicated, properties or {})
             return plan_of(plan_create(reader, topics, made, self._session.clock_ms), reader.txn)
 
     def delete(self, *, force: bool = False) -> Plan:
         """Plan removing the subscription, from all partitions."""
         from pulsar_admin.store.changes.subscriptions import plan_unsubscribe
 
-        given_flag("force", force)
         return self._planned(
             lambda reader, now_ms: plan_unsubscribe(
                 reader, "topics unsubscribe", self._cursors(reader, is_replaced=force), now_ms, force=force
@@ -291,7 +286,7 @@ class Cursors(Planner):
         """Plan setting the properties of the subscription in place of those it has; raises InvalidValue."""
         from pulsar_admin.store.changes.subscriptions import plan_subscription_properties
 
-        found = given_properties(properties)
+        found = properties
         return self._planned(
             lambda reader, now_ms: plan_subscription_properties(reader, self._cursors(reader), found, now_ms)
         )
@@ -300,7 +295,6 @@ class Cursors(Planner):
         """Plan letting clusters share the position, or not."""
         from pulsar_admin.store.changes.subscriptions import plan_replicated
 
-        given_flag("replicated", replicated)
         return self._planned(lambda reader, now_ms: plan_replicated(reader, self._cursors(reader), replicated, now_ms))
 
     def _back_to(self, as_of: Time, if_unsure: IfUnsure, zookeeper: Sequence[str], *, force: bool) -> Plan:
@@ -553,7 +547,7 @@ class Cursor(Cursors):
         """
         from pulsar_admin.store.changes.log_writer import plan_mark_delete
 
-        forced, place = given_flag("force", force), position_of(position)
+        forced, place = force, position_of(position)
         return self._planned(
             lambda reader, now_ms: plan_mark_delete(reader, self._topic, self._name, place, now_ms, force=forced)
         )

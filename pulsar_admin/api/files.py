@@ -12,9 +12,9 @@ from pulsar_admin.api.session import (
     Caller,
     Session,
     Time,
+    check_keywords,
+    checked,
     given_flag,
-    given_flags,
-    given_keywords,
     given_number,
     given_path,
     given_places,
@@ -65,6 +65,7 @@ class MetadataChange(Answer, frozen=True):
     new: bytes | None
 
 
+@checked
 def history(
     zookeeper: Iterable[Path | str],
     what: str | None = None,
@@ -106,6 +107,7 @@ def iter_history(
         yield from iter_events(servers, question, span, advance)
 
 
+@checked
 def diff(
     zookeeper: Iterable[Path | str],
     *,
@@ -121,7 +123,6 @@ def diff(
     """
     from pulsar_admin.store.history.servers import find_servers
 
-    given_flags(passing=passing)
     last = None if until is None else moment_of(until)
     return diff_of(
         Caller(),
@@ -182,6 +183,7 @@ def reclaim(
 ) -> ReclaimPlan: ...
 
 
+@checked
 def reclaim(
     bookie: str | GivenBookie, *, metadata: Store | Path | str, dry_run: bool = False, **options: Unpack[ReclaimOptions]
 ) -> ReclaimPlan | ReclaimResult:
@@ -194,8 +196,7 @@ def reclaim(
     """
     from pulsar_admin.api.store import Store
 
-    given_flag("dry_run", dry_run)
-    given_keywords(options, ReclaimOptions)
+    check_keywords(options, ReclaimOptions)
     if not isinstance(metadata, Store):
         given_path("metadata", metadata)
     caller, place = (metadata._session, None) if isinstance(metadata, Store) else (Caller(), metadata)
@@ -247,14 +248,16 @@ def _scratch(options: ReclaimOptions) -> Path | None:
     return None if scratch is None else given_path("scratch", scratch)
 
 
+@checked
 def log_files(path: Path | str) -> tuple[LogSummary, ...]:
     """Return what the name and header of the log PATH say, or of all logs and journals of a bookie's directory.
 
     Raises SourceNotFound, SourceChanged, EntryLogCorrupt.
     """
-    return tuple(map(read_log_summary, log_paths(given_path("path", path))))
+    return tuple(map(read_log_summary, log_paths(Path(path))))
 
 
+@checked
 def log_records(
     path: Path | str, *, verify: bool = True, jobs: int = 1, spark: SparkSession | None = None
 ) -> Iterator[LogRecord]:
@@ -263,17 +266,17 @@ def log_records(
     VERIFY: their digests. JOBS and SPARK: as of ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt, InvalidValue.
     """
 
-    given_flags(verify=verify)
-    return records_of(Caller(jobs=jobs, spark=spark), given_path("path", path), verify=verify)
+    return records_of(Caller(jobs=jobs, spark=spark), Path(path), verify=verify)
 
 
+@checked
 def verify_logs(path: Path | str, *, jobs: int = 1, spark: SparkSession | None = None) -> tuple[LogVerdict, ...]:
     """Read the log PATH, or those of a bookie's directory and its ``.idx`` files, whole; return records, ``problems``, ``details`` of each.
 
     JOBS and SPARK: as of ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt, InvalidValue.
     """
 
-    return tuple(verdicts_of(Caller(jobs=jobs, spark=spark), given_path("path", path)))
+    return tuple(verdicts_of(Caller(jobs=jobs, spark=spark), Path(path)))
 
 
 def records_of(caller: Caller, path: Path, *, verify: bool) -> Iterator[LogRecord]:

@@ -14,15 +14,12 @@ from pulsar_admin.api.session import (
     Caller,
     Session,
     Time,
-    check_choice,
+    checked,
     given_flag,
-    given_flags,
     given_ledgers,
     given_object,
     given_path,
     given_places,
-    given_text,
-    given_texts,
     wanted_of,
     whole_number,
 )
@@ -61,7 +58,6 @@ class Recoveries(Planner):
         EMPTY: on an empty metadata store. BROKERS: also what brokers would delete that load every topic, set up as BROKER_CONF says,
         broker.conf. What cannot be read is a PartialData warning. Raises Refused (it has no bookies), SourceNotFound, MetadataCorrupt.
         """
-        given_flags(empty=empty, brokers=brokers)
         _check_topics(empty, brokers or broker_conf is not None)
         return forecast_of(self._session, parts_of_store(self._session, empty=empty), brokers, broker_conf)
 
@@ -73,7 +69,6 @@ class Recoveries(Planner):
         """
         from pulsar_admin.store.history.stores import compare_stores
 
-        given_flags(passing=passing)
         found = given_object("other", other, Recoveries)
         with self._session.reader() as one, found._session.reader() as second:
             return tuple(compare_stores(one, second, passing=passing))
@@ -98,14 +93,10 @@ class Recoveries(Planner):
         from pulsar_admin.store.recovery.from_ledgers import Sources
         from pulsar_admin.store.recovery.recover import plan_recovery
 
-        if level is not None:
-            check_choice("level", level, RecoveryLevel)
-        place = None if names is None else given_path("names", names)
-        if cluster is not None:
-            given_text("cluster", cluster)
+        place = None if names is None else Path(names)
         if earlier is not None:
             given_object("earlier", earlier, Recoveries)
-        accepted = given_texts("accept_unknown_tree", accept_unknown_tree)
+        accepted = accept_unknown_tree
         with (
             self._session.reader() as reader,
             nullcontext() if earlier is None else earlier._session.reader() as before,
@@ -136,14 +127,8 @@ class Recoveries(Planner):
         """
         from pulsar_admin.store.recovery.restore import Undelete, check_vanished, find_deleted, keep_of, plan_undelete
 
-        names, spaces = [*map(parse_topic, topics)], [*map(parse_namespace, given_texts("namespaces", namespaces))]
-        asked = Undelete(
-            in_place=given_flag("in_place", in_place),
-            trimmed=given_flag("trimmed", trimmed),
-            with_gaps=given_flag("with_gaps", with_gaps),
-            hold=given_text("hold", hold),
-            copy=given_flag("copy", copy),
-        )
+        names, spaces = [*map(parse_topic, topics)], [*map(parse_namespace, namespaces)]
+        asked = Undelete(in_place=in_place, trimmed=trimmed, with_gaps=with_gaps, hold=hold, copy=copy)
         target = None if to is None else parse_topic(to)
         with self._session.reader() as reader:
             keep = keep_of((*(name.namespace for name in names), *spaces))
@@ -186,10 +171,7 @@ class Recoveries(Planner):
 
         name, target = parse_topic(topic), None if to is None else parse_topic(to)
         wanted = RestoreAt(
-            name,
-            self._session.time_ms(at, changes=True),
-            Undelete(given_flag("in_place", in_place), hold=given_text("hold", hold), copy=given_flag("copy", copy)),
-            target,
+            name, self._session.time_ms(at, changes=True), Undelete(in_place, hold=hold, copy=copy), target
         )
         with self._session.reader() as reader:
             check_now_is_meant(reader, wanted.at_ms, self._session.clock_ms)
@@ -205,8 +187,7 @@ class Recoveries(Planner):
         """
         from pulsar_admin.store.changes.mending import plan_forget
 
-        given, accepted = given_ledgers(ledgers), given_texts("accept_unknown_tree", accept_unknown_tree)
-        given_flag("force", force)
+        given, accepted = given_ledgers(ledgers), accept_unknown_tree
         with self._session.reader() as reader:
             return plan_of(
                 plan_forget(reader, given, self._session.clock_ms, force=force, accepted=accepted), reader.txn
@@ -220,7 +201,6 @@ class Recoveries(Planner):
         from pulsar_admin.store.changes.mending import plan_unmark
 
         given = given_ledgers(ledgers) if ledgers else ()
-        given_flag("force", force)
         with self._session.read() as txn:
             return plan_of(plan_unmark(txn, given, force=force), txn)
 
@@ -257,14 +237,10 @@ class Recoveries(Planner):
         from pulsar_admin.store.recovery.past import is_ledger
 
         given = given_ledgers(ledgers)
-        given_flag("with_gaps", with_gaps)
         with self._session.reader() as reader:
             past = _read_past(reader, zookeeper, lambda path, _: is_ledger(path))
             return plan_of(
-                plan_restore_deleted(
-                    reader, given, past, self._session.clock_ms, with_gaps=given_flag("with_gaps", with_gaps)
-                ),
-                reader.txn,
+                plan_restore_deleted(reader, given, past, self._session.clock_ms, with_gaps=with_gaps), reader.txn
             )
 
     def delete_ledgers(self, *ledgers: int, force: bool = False, accept_unknown_tree: Sequence[str] = ()) -> Plan:
@@ -274,12 +250,12 @@ class Recoveries(Planner):
         """
         from pulsar_admin.store.changes.mending import plan_delete_orphans
 
-        given, accepted = given_ledgers(ledgers), given_texts("accept_unknown_tree", accept_unknown_tree)
-        given_flag("force", force)
+        given, accepted = given_ledgers(ledgers), accept_unknown_tree
         with self._session.reader() as reader:
             return plan_of(plan_delete_orphans(reader, given, force=force, accepted=accepted), reader.txn)
 
 
+@checked
 def preflight(
     *,
     metadata: Path | str | None = None,
@@ -294,7 +270,6 @@ def preflight(
 
     METADATA, BOOKIES, CLIENT, CHROOT and LEDGERS_ROOT: as of ``import_cluster``. Raises what that raises before it reads.
     """
-    given_flags(brokers=brokers)
     _check_topics(metadata is None, brokers or broker_conf is not None)
     return forecast_of(
         Caller(), parts_given(metadata, bookies, client, wanted_of(chroot, ledgers_root)), brokers, broker_conf

@@ -18,20 +18,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.api.session import (
+    Checked,
     Clock,
     Place,
     Session,
     Time,
     check_choice,
-    given_flags,
-    given_keywords,
+    check_keywords,
+    checked,
     given_mapping,
-    given_path,
     given_properties,
     given_spark,
     given_text,
     given_texts,
-    whole_number,
 )
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.store.db.clocks import check_clock
@@ -493,7 +492,7 @@ class WantedMessages(TypedDict, total=False):
 
 def search_of(session: Session, names: Choose, wanted: WantedMessages, where: str = "topics") -> Messages:
     """Return the messages of the topics NAMES that are WANTED; raises InvalidValue, also for an unknown keyword."""
-    given_keywords(wanted, WantedMessages)
+    check_keywords(wanted, WantedMessages)
     bounds = wanted.get("since"), wanted.get("until"), wanted.get("start"), wanted.get("end")
     window = session.window(*bounds, clock=wanted.get("clock", "auto"))
     query = MessageQuery(
@@ -509,14 +508,8 @@ def search_of(session: Session, names: Choose, wanted: WantedMessages, where: st
 def _match(wanted: WantedMessages) -> Match:
     from pulsar_admin.store.scan.messages import Match
 
-    given_flags(**{name: wanted.get(name, False) for name in ("ignore_case", "in_value", "uncommitted")})
-    for name in ("key_prefix", "producer", "regex"):
-        if (text := wanted.get(name)) is not None:
-            given_text(name, text)
-    if (sequence_id := wanted.get("sequence_id")) is not None:
-        whole_number("sequence_id", sequence_id)
     properties = given_mapping("properties", wanted.get("properties", {}))
-    given_properties({name: one for name, one in properties.items() if one is not None})
+    given_properties("properties", {name: one for name, one in properties.items() if one is not None})
     given_texts("properties", tuple(properties))
     return Match(
         keys=given_texts("keys", wanted.get("keys", ())),
@@ -663,14 +656,13 @@ def damaged_texts(name: TopicName, damaged: int) -> list[str]:
     return [f"{name}: {counted(damaged, 'entry is', 'entries are')} damaged and skipped"] if damaged else []
 
 
-class Columns:
+class Columns(Checked):
     """The part of ``Store`` that gives rows as columns."""
 
     _session: Session
 
     def spark(self, session: SparkSession) -> SparkTables:
         """Return the store's messages and entries as data frames of a Spark SESSION, which reads the entry logs themselves."""
-
         return SparkTables(self._session, session)
 
     def table(self, name: str) -> Batches:
@@ -678,7 +670,6 @@ class Columns:
 
         Columns and names are those of the files that ``store export tables`` writes. Raises InvalidValue for another name.
         """
-
         return table_of(self._session, name)
 
     def sql(self, statement: str) -> Batches:
@@ -686,8 +677,7 @@ class Columns:
 
         Raises BadSql, Refused for a statement that does more than read, MissingComponent.
         """
-
-        return rows_of(self._session, given_text("statement", statement))
+        return rows_of(self._session, statement)
 
 
 def table_of(session: Session, name: str) -> Batches:
@@ -745,6 +735,7 @@ _MESSAGE_IDS = ("ledger_id", "entry_id", "batch_index")
 _ENTRY_IDS = ("ledger_id", "entry_id")
 
 
+@checked
 def register(spark: SparkSession) -> None:
     """Make the data source ``pulsar_entries`` known to SPARK, a session of any kind, whose executors get our packages if they have none.
 
@@ -756,7 +747,7 @@ def register(spark: SparkSession) -> None:
     from pulsar_admin.store.errors import Refused
     from pulsar_admin.store.scan import datasource
 
-    given_spark(spark)
+    given_spark("spark", spark)
     if is_stopped(spark):
         raise Refused("the Spark session is stopped", hint="start another: SparkSession.builder.getOrCreate()")
     if has_executors(spark):
@@ -769,7 +760,7 @@ def register(spark: SparkSession) -> None:
     datasource.register(spark)
 
 
-class SparkTables:
+class SparkTables(Checked):
     """Messages and entries of topics as data frames (docs/howto/spark.md has their columns).
 
     Executors read the entry logs where the catalogue of the store names them: they must see the same paths. A name of a topic may be
@@ -795,7 +786,6 @@ class SparkTables:
 
         COLUMNS: only these; PAYLOAD: also payloads; VALUE: also values, as JSON text or typed by the newest schema.
         """
-        given_flags(payload=payload)
         options = {"level": "messages", "payload": str(payload).lower(), "value": value, **self._window(since, until)}
         return self._load(topics, columns, _MESSAGE_IDS, options)
 
@@ -850,7 +840,7 @@ class DumpWanted(TypedDict, total=False):
     stripped: bool
 
 
-class Dumps:
+class Dumps(Checked):
     """The part of ``Store`` that writes topics as files and lines; all of it raises InvalidValue, TopicNotFound.
 
     What cannot be read is left out with a PartialData warning, and so are broken ledgers.
@@ -867,8 +857,7 @@ class Dumps:
         """
         from pulsar_admin.store.dump.job import dump_directory
 
-        check_choice("form", form, Format)
-        place = given_path("directory", directory)
+        place = Path(directory)
         options = _options(self._session, wanted)
         with self._dumping(topics, wanted, options) as (reader, listed):
             report, problems = dump_directory(reader, listed, place, form, options, lambda entries: None)
@@ -912,10 +901,7 @@ def _options(session: Session, wanted: DumpWanted) -> DumpOptions:
     from pulsar_admin.store.dump.options import DumpOptions
     from pulsar_admin.store.names import Profile
 
-    given_keywords(wanted, DumpWanted)
-    if (pattern := wanted.get("pattern")) is not None:
-        given_text("pattern", pattern)
-    given_flags(**{name: wanted.get(name, False) for name in ("payload", "value", "redact", "stripped")})
+    check_keywords(wanted, DumpWanted)
     level, profile, redact = wanted.get("level", "messages"), wanted.get("columns"), wanted.get("redact", False)
     check_choice("level", level, Level)
     if profile is not None:

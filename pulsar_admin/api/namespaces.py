@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pulsar_admin.api.plan import Plan, Planner, plan_of
 from pulsar_admin.api.session import (
     Session,
-    check_choice,
     given_flag,
-    given_flags,
     given_items,
     given_mapping,
     given_number,
@@ -73,7 +71,7 @@ class Resources(Planner):
         """Return the ``adminRoles`` and ``allowedClusters`` of a tenant; raises TenantNotFound."""
         from pulsar_admin.store.model.resources import TENANT, read_tenant
 
-        return TENANT.show(self._session.ask(read_tenant, given_text("tenant", name)))
+        return TENANT.show(self._session.ask(read_tenant, name))
 
     def create_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
@@ -81,8 +79,8 @@ class Resources(Planner):
         """Plan making a tenant that may use ALLOWED_CLUSTERS, default: all; raises AlreadyExists, InvalidValue, Refused."""
         from pulsar_admin.store.changes.resources import plan_create_tenant
 
-        roles, clusters = given_texts("admin_roles", admin_roles), given_texts("allowed_clusters", allowed_clusters)
-        return self._planned_rows(plan_create_tenant, given_text("tenant", name), roles, clusters)
+        roles, clusters = admin_roles, allowed_clusters
+        return self._planned_rows(plan_create_tenant, name, roles, clusters)
 
     def update_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
@@ -93,15 +91,13 @@ class Resources(Planner):
         """
         from pulsar_admin.store.changes.resources import plan_update_tenant
 
-        roles, clusters = given_texts("admin_roles", admin_roles), given_texts("allowed_clusters", allowed_clusters)
-        return self._planned_rows(plan_update_tenant, given_text("tenant", name), roles, clusters)
+        roles, clusters = admin_roles, allowed_clusters
+        return self._planned_rows(plan_update_tenant, name, roles, clusters)
 
     def delete_tenant(self, name: str, *, force: bool = False) -> Plan:
         """Plan deleting a tenant, with FORCE also its namespaces and their topics; raises TenantNotFound, Refused."""
         from pulsar_admin.store.changes.ending import plan_delete_tenant
 
-        given_text("tenant", name)
-        given_flag("force", force)
         return self._planned(lambda reader, now_ms: plan_delete_tenant(reader, name, now_ms, force=force))
 
     # -- clusters -----------------------------------------------------------------------------------------------------
@@ -120,14 +116,13 @@ class Resources(Planner):
 
     def cluster(self, name: str) -> Cluster:
         """Return the cluster NAME; whether it is there is seen when it is used: ResourceNotFound."""
-
         return Cluster(self._session, name)
 
     def create_cluster(self, name: str, settings: Json, *, file: Path | str | None = None) -> Plan:
         """Plan a cluster of SETTINGS, see ``Cluster.settings``, and what FILE says beside; raises InvalidValue, AlreadyExists."""
         from pulsar_admin.store.changes.resources import plan_create_cluster
 
-        return self._planned_rows(plan_create_cluster, given_text("cluster", name), given_settings(settings, file))
+        return self._planned_rows(plan_create_cluster, name, given_settings(settings, file))
 
     # -- bookies ------------------------------------------------------------------------------------------------------
 
@@ -151,21 +146,21 @@ class Resources(Planner):
         """Return ``rack`` and ``hostname`` of a bookie; raises ResourceNotFound."""
         from pulsar_admin.store.model.resources import BOOKIE_RACK, read_rack
 
-        return BOOKIE_RACK.show(self._session.ask(read_rack, given_text("bookie", bookie)))
+        return BOOKIE_RACK.show(self._session.ask(read_rack, bookie))
 
     def set_bookie_rack(self, bookie: str, rack: str, *, group: str = "default", hostname: str | None = None) -> Plan:
         """Plan that BOOKIE, ``host:port``, is in RACK, and of a GROUP; raises InvalidValue."""
         from pulsar_admin.store.changes.resources import plan_set_rack
 
-        host = None if hostname is None else given_text("hostname", hostname)
-        place = {"rack": given_text("rack", rack), "hostname": host}
-        return self._planned_rows(plan_set_rack, given_text("bookie", bookie), given_text("group", group), place)
+        host = hostname
+        place = {"rack": rack, "hostname": host}
+        return self._planned_rows(plan_set_rack, bookie, group, place)
 
     def delete_bookie_rack(self, bookie: str) -> Plan:
         """Plan that BOOKIE is in no rack; raises ResourceNotFound."""
         from pulsar_admin.store.changes.resources import plan_delete_rack
 
-        return self._planned_rows(plan_delete_rack, given_text("bookie", bookie))
+        return self._planned_rows(plan_delete_rack, bookie)
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 
@@ -185,13 +180,13 @@ class Resources(Planner):
         """Plan setting NAME to VALUE for all brokers; raises Refused (it is none of Pulsar 4.0.8), InvalidValue."""
         from pulsar_admin.store.changes.resources import plan_set_setting
 
-        return self._planned_rows(plan_set_setting, given_text("setting", name), given_text(f"setting {name}", value))
+        return self._planned_rows(plan_set_setting, name, value)
 
     def delete_dynamic_setting(self, name: str) -> Plan:
         """Plan that brokers' configuration files say NAME again; raises Refused."""
         from pulsar_admin.store.changes.resources import plan_delete_setting
 
-        return self._planned_rows(plan_delete_setting, given_text("setting", name))
+        return self._planned_rows(plan_delete_setting, name)
 
     # -- resource groups and quotas -----------------------------------------------------------------------------------
 
@@ -206,7 +201,7 @@ class Resources(Planner):
         """Return the rates of a resource group, −1: any; raises ResourceNotFound."""
         from pulsar_admin.store.model.resources import RESOURCE_GROUP, read_resource_group
 
-        return RESOURCE_GROUP.show(self._session.ask(read_resource_group, given_text("resource group", name)))
+        return RESOURCE_GROUP.show(self._session.ask(read_resource_group, name))
 
     def create_resource_group(self, name: str, **rates: int | None) -> Plan:
         """Plan a resource group, or changes of one: ``publish_messages``, ``publish_bytes``, ``dispatch_messages``, ``dispatch_bytes``.
@@ -233,7 +228,7 @@ class Resources(Planner):
         """Plan deleting a resource group; raises ResourceNotFound, Refused while namespaces are in it."""
         from pulsar_admin.store.changes.resources import plan_delete_group
 
-        return self._planned_rows(plan_delete_group, given_text("resource group", name))
+        return self._planned_rows(plan_delete_group, name)
 
     def bundle_quota(self, namespace: str | None = None, bundle: str | None = None) -> Json:
         """Return the quota in force for a BUNDLE, ``0xLOW_0xHIGH``, of a NAMESPACE, without them the default one.
@@ -262,9 +257,9 @@ class Resources(Planner):
         from pulsar_admin.store.changes.resources import plan_quota
 
         keys = ("msgRateIn", "msgRateOut", "bandwidthIn", "bandwidthOut", "memory")
-        amounts = [*_pair("messages", messages), *_pair("bandwidth", bandwidth), given_number("memory_mb", memory_mb)]
+        amounts = [*_pair("messages", messages), *_pair("bandwidth", bandwidth), memory_mb]
         quota: dict[str, float | bool] = dict(zip(keys, amounts, strict=True))
-        quota["dynamic"] = given_flag("dynamic", dynamic)
+        quota["dynamic"] = dynamic
         return self._planned_rows(lambda txn, now_ms: plan_quota(txn, _bundle(txn, namespace, bundle), quota, now_ms))
 
     def reset_bundle_quota(self, namespace: str, bundle: str) -> Plan:
@@ -273,9 +268,7 @@ class Resources(Planner):
         from pulsar_admin.store.model.resources import read_bundle
 
         name = parse_namespace(namespace)
-        return self._planned_rows(
-            lambda txn, now_ms: plan_reset_quota(txn, read_bundle(txn, name, given_text("bundle", bundle)), now_ms)
-        )
+        return self._planned_rows(lambda txn, now_ms: plan_reset_quota(txn, read_bundle(txn, name, bundle), now_ms))
 
 
 def _bundle(txn: Txn, namespace: str | None, bundle: str | None) -> Bundle | None:
@@ -327,7 +320,7 @@ class Cluster(Planner):
         from pulsar_admin.store.changes.ending import plan_delete_all
         from pulsar_admin.store.changes.resources import plan_delete_cluster
 
-        if given_flag("everything", everything):
+        if everything:
             return self._planned(plan_delete_all, self._name)
         return self._planned_rows(plan_delete_cluster, self._name)
 
@@ -345,7 +338,7 @@ class Cluster(Planner):
         """Plan its PEERS; raises Refused for one that is not there."""
         from pulsar_admin.store.changes.resources import plan_peers
 
-        return self._planned_rows(plan_peers, self._name, given_texts("peers", peers))
+        return self._planned_rows(plan_peers, self._name, peers)
 
     def migration(self) -> Json:
         """Return whether it is ``migrated``, and to where (``migratedClusterUrl``); ResourceNotFound: that was never set."""
@@ -357,8 +350,10 @@ class Cluster(Planner):
         """Plan whether it is MIGRATED, and to where: URLS by the keys of ``settings``. It need not be there. Raises InvalidValue."""
         from pulsar_admin.store.changes.resources import plan_migration
 
-        given = given_properties({key: url for key, url in given_mapping("urls", urls).items() if url is not None})
-        return self._planned_rows(plan_migration, self._name, given_flag("migrated", migrated), given)
+        given = given_properties(
+            "urls", {key: url for key, url in given_mapping("urls", urls).items() if url is not None}
+        )
+        return self._planned_rows(plan_migration, self._name, migrated, given)
 
     # -- failure domains ----------------------------------------------------------------------------------------------
 
@@ -373,7 +368,7 @@ class Cluster(Planner):
         """Return one failure domain; raises ResourceNotFound."""
         from pulsar_admin.store.model.resources import DOMAIN, read_domain
 
-        return DOMAIN.show(self._session.ask(read_domain, self._name, given_text("domain", name)))
+        return DOMAIN.show(self._session.ask(read_domain, self._name, name))
 
     def create_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
         """Plan a failure domain of BROKERS, in place of one with its name; raises Refused for a broker of another."""
@@ -393,7 +388,7 @@ class Cluster(Planner):
         """Plan deleting a failure domain; raises ResourceNotFound."""
         from pulsar_admin.store.changes.resources import plan_delete_domain
 
-        return self._planned_rows(plan_delete_domain, self._name, given_text("domain", name))
+        return self._planned_rows(plan_delete_domain, self._name, name)
 
     # -- namespaces ---------------------------------------------------------------------------------------------------
 
@@ -404,7 +399,7 @@ class Cluster(Planner):
 
         with self._session.read() as txn:
             read_cluster(txn, self._name)
-            found = iter_namespaces(txn, given_text("tenant", tenant))
+            found = iter_namespaces(txn, tenant)
             return tuple(str(name) for name in found if name.cluster == self._name)
 
     def anti_affinity_namespaces(self, tenant: str, group: str) -> tuple[str, ...]:
@@ -412,12 +407,12 @@ class Cluster(Planner):
         from pulsar_admin.store.model.resources import check_cluster, find_local_policies
         from pulsar_admin.store.model.topics import iter_namespaces
 
-        wanted = given_text("group", group)
+        wanted = group
         with self._session.read() as txn:
             check_cluster(txn, self._name)
             return tuple(
                 str(name)
-                for name in iter_namespaces(txn, given_text("tenant", tenant))
+                for name in iter_namespaces(txn, tenant)
                 if find_local_policies(txn, name).get("namespaceAntiAffinityGroup") == wanted
             )
 
@@ -434,13 +429,13 @@ class Cluster(Planner):
         """Return one isolation policy; raises ResourceNotFound."""
         from pulsar_admin.store.model.resources import ISOLATION_POLICY, read_isolation_policy
 
-        return ISOLATION_POLICY.show(self._session.ask(read_isolation_policy, self._name, given_text("policy", name)))
+        return ISOLATION_POLICY.show(self._session.ask(read_isolation_policy, self._name, name))
 
     def broker_isolation(self, broker: str) -> Json:
         """Return what isolation policies say of BROKER, whether there is such a one or not."""
         from pulsar_admin.store.model.resources import broker_isolation
 
-        return self._session.ask(broker_isolation, self._name, given_text("broker", broker))
+        return self._session.ask(broker_isolation, self._name, broker)
 
     def set_isolation_policy(
         self,
@@ -461,18 +456,15 @@ class Cluster(Planner):
 
         lists = {"namespaces": namespaces, "primary": primary, "secondary": secondary}
         policy = isolation_of(
-            {key: given_texts(key, one) for key, one in lists.items()},
-            given_text("failover_type", failover_type),
-            given_properties(given_mapping("failover", failover)),
-            None if unload_scope is None else given_text("unload_scope", unload_scope),
+            {key: given_texts(key, one) for key, one in lists.items()}, failover_type, failover, unload_scope
         )
-        return self._planned_rows(plan_set_isolation, self._name, given_text("policy", name), policy)
+        return self._planned_rows(plan_set_isolation, self._name, name, policy)
 
     def delete_isolation_policy(self, name: str) -> Plan:
         """Plan deleting an isolation policy, of a name that there need not be."""
         from pulsar_admin.store.changes.resources import plan_delete_isolation
 
-        return self._planned_rows(plan_delete_isolation, self._name, given_text("policy", name))
+        return self._planned_rows(plan_delete_isolation, self._name, name)
 
 
 def given_settings(settings: Json, file: Path | str | None) -> dict[str, Any]:  # Any: JSON values
@@ -536,7 +528,7 @@ class NamespaceResources(Planner):
             None if one is None else given_text(what, one)
             for what, one in (("bundle", bundle), ("bundle_type", bundle_type))
         )
-        name = given_text("algorithm", algorithm)
+        name = algorithm
 
         def make(txn: Txn, now_ms: int) -> StorePlan:
             chosen = choose_bundle(txn, self._name, text, kind)
@@ -547,9 +539,9 @@ class NamespaceResources(Planner):
 
     def topic_hashes(self, bundle: str, topics: Sequence[str] = ()) -> BundleTopics:
         """Return the hashes of its topics in BUNDLE, of all or of TOPICS, with their partitions; raises InvalidValue."""
-        wanted = given_texts("topics", topics)
+        wanted = topics
         with self._session.read() as txn:
-            chosen = read_bundle(txn, self._name, given_text("bundle", bundle))
+            chosen = read_bundle(txn, self._name, bundle)
             found = bundle_topics(txn, chosen)
         bases = {name if "://" in name else f"persistent://{name}" for name in wanted}
         positions = {
@@ -567,17 +559,17 @@ class NamespaceResources(Planner):
 
     def set_property(self, key: str, value: str) -> Plan:
         """Plan setting the property KEY to VALUE."""
-        given = {given_text("key", key): given_text("value", value)}
+        given = {key: value}
         return self._plan_properties("set-property", lambda found: {**found, **given})
 
     def set_properties(self, properties: Mapping[str, str]) -> Plan:
         """Plan setting PROPERTIES and keeping the others."""
-        given = given_properties(properties)
+        given = properties
         return self._plan_properties("set-properties", lambda found: {**found, **given})
 
     def remove_property(self, key: str) -> Plan:
         """Plan removing the property KEY."""
-        gone = given_text("key", key)
+        gone = key
         return self._plan_properties(
             "remove-property", lambda found: {name: one for name, one in found.items() if name != gone}
         )
@@ -603,14 +595,14 @@ class NamespaceResources(Planner):
         """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
         from pulsar_admin.store.changes.resources import Grant, check_actions, plan_permission
 
-        grant = Grant(given_text("role", role), check_actions(given_texts("actions", actions)))
+        grant = Grant(role, check_actions(actions))
         return self._planned_rows(plan_permission, "namespaces grant-permission", self._name, grant)
 
     def revoke_permission(self, role: str) -> Plan:
         """Plan revoking the permissions of ROLE on it."""
         from pulsar_admin.store.changes.resources import Grant, plan_permission
 
-        grant = Grant(given_text("role", role))
+        grant = Grant(role)
         return self._planned_rows(plan_permission, "namespaces revoke-permission", self._name, grant)
 
     def subscription_permissions(self) -> Mapping[str, Sequence[str]]:
@@ -623,14 +615,14 @@ class NamespaceResources(Planner):
         """Plan that ROLES alone may use subscriptions with this name."""
         from pulsar_admin.store.changes.resources import plan_grant_subscription
 
-        name, given = given_text("subscription", subscription), given_texts("roles", roles)
+        name, given = subscription, roles
         return self._planned_rows(plan_grant_subscription, self._name, name, given)
 
     def revoke_subscription_permission(self, subscription: str, role: str) -> Plan:
         """Plan taking a subscription from ROLE; raises ResourceNotFound where nobody has it."""
         from pulsar_admin.store.changes.resources import plan_revoke_subscription
 
-        given = given_text("subscription", subscription), given_text("role", role)
+        given = subscription, role
         return self._planned_rows(plan_revoke_subscription, self._name, *given)
 
     # -- clusters and affinity ----------------------------------------------------------------------------------------
@@ -645,7 +637,7 @@ class NamespaceResources(Planner):
         """Plan the CLUSTERS that it may replicate to; raises Refused."""
         from pulsar_admin.store.changes.resources import plan_allowed_clusters
 
-        return self._planned_rows(plan_allowed_clusters, self._name, given_texts("clusters", clusters))
+        return self._planned_rows(plan_allowed_clusters, self._name, clusters)
 
     def anti_affinity_group(self) -> str | None:
         """Return the group whose members brokers keep apart, None: it is in none."""
@@ -655,7 +647,7 @@ class NamespaceResources(Planner):
 
     def set_anti_affinity_group(self, group: str) -> Plan:
         """Plan that it is in GROUP."""
-        return self._plan_local("set-anti-affinity-group", "namespaceAntiAffinityGroup", given_text("group", group))
+        return self._plan_local("set-anti-affinity-group", "namespaceAntiAffinityGroup", group)
 
     def delete_anti_affinity_group(self) -> Plan:
         """Plan that it is in no anti-affinity group."""
@@ -682,7 +674,7 @@ class NamespaceResources(Planner):
 
     def set_migrated(self, migrated: bool) -> Plan:
         """Plan whether it is MIGRATED to the target of its cluster."""
-        return self._plan_local("update-migration-state", "migrated", given_flag("migrated", migrated))
+        return self._plan_local("update-migration-state", "migrated", migrated)
 
     def _plan_bookies(self, command: str, groups: Json | None) -> Plan:
         return self._plan_local(command, "bookieAffinityGroup", groups, error=_NOT_FOUND)
@@ -720,8 +712,6 @@ class Namespace(NamespaceResources, PolicyPlans):
 
         Of the DOMAIN ``non-persistent`` none: nothing of such a topic is on disk. Raises InvalidValue.
         """
-        given_flags(system=system)
-        check_choice("domain", domain, Domain)
         with self._session.read() as txn:
             check_namespace(txn, self._name)
             within = self._within(bundle)
@@ -731,7 +721,6 @@ class Namespace(NamespaceResources, PolicyPlans):
 
     def partitioned_topics(self, *, system: bool = False) -> tuple[str, ...]:
         """Return the names of its partitioned topics, without partition numbers; SYSTEM adds system topics."""
-        given_flags(system=system)
         with self._session.read() as txn:
             check_namespace(txn, self._name)
             return tuple(str(name) for name in iter_partitioned(txn, self._name) if system or not name.is_system)
@@ -741,7 +730,7 @@ class Namespace(NamespaceResources, PolicyPlans):
 
         Raises InvalidValue (it is of another namespace), NamespaceNotFound, MetadataCorrupt.
         """
-        name = parse_topic(given_text("topic", topic))
+        name = parse_topic(topic)
         if name.namespace != self._name:
             raise InvalidValue(f"{name} is not in the namespace {self._name}", value=topic)
         return self._session.ask(bundle_range, name)
@@ -828,7 +817,6 @@ class Namespace(NamespaceResources, PolicyPlans):
         from pulsar_admin.store.db.delayed import iter_wide
         from pulsar_admin.store.db.delayed_rules import DEFAULT_RULES, SLOTS_MAX, IndexRules, default_tick_ms
 
-        given_flags(split=split)
         width_ms, now_ms = _width_ms(granularity), self._session.clock_ms
         rules = IndexRules(width_ms, default_tick_ms(width_ms) if tick is None else _width_ms(tick))
         if tick is None and rules.tick_ms > DEFAULT_RULES.tick_ms:

@@ -11,15 +11,14 @@ from msgspec import Struct
 
 from pulsar_admin.api.plan import Named, Plan, Planner, plan_of
 from pulsar_admin.api.session import (
+    Checked,
     Delay,
     Place,
     Session,
     Time,
+    checked,
     delay_ms,
-    given_flag,
-    given_flags,
     given_items,
-    given_number,
     given_object,
     given_text,
     position_of,
@@ -70,7 +69,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.scan.integer_rows import RunFile
 
 
-class DelayedBacklogs:
+class DelayedBacklogs(Checked):
     """What SUBSCRIPTION waits for in several topics; None: every subscription but the broker's own.
 
     All methods raise TopicNotFound, SubscriptionNotFound, IndexCorrupt, DiskFull (large backlogs are sorted on disk).
@@ -85,7 +84,6 @@ class DelayedBacklogs:
         """Yield the cursors meant; with UNSUBSCRIBED, of a topic without any what a subscription created at its beginning would be."""
         from pulsar_admin.store.delayed.backlog import cursor_of_nobody
 
-        given_flags(unsubscribed=unsubscribed)
         session, subscription, named = self._session, self._subscription, bool(self._selection.topics)
         found = False
         for topic in session.read_topics(reader, self._selection):
@@ -129,7 +127,6 @@ class DelayedBacklogs:
         """
         from pulsar_admin.store.delayed.build import WantedIndex, iter_turns
 
-        given_flags(rebuild=rebuild, dry_run=dry_run)
         with self._session.reader() as reader:
             chosen = [WantedIndex.of(*one) for one in self.cursors(reader)]
         job = _Build(self._session, rebuild, dry_run, len(chosen) == 1)
@@ -273,7 +270,6 @@ class Delayed(Named):
 
         No change of the audit log: it is derived. Raises NotWritable, InvalidValue (no subscription), Unsupported, DiskFull.
         """
-        given_flags(rebuild=rebuild)
         with self._session.read() as txn:
             name = read_topic(txn, self._name).name
         (result,) = DelayedBacklogs(self._session, TopicSelection((name,)), self._named()).build(rebuild=rebuild)
@@ -351,7 +347,7 @@ class KeptNacks(Planner):
                 from pulsar_admin.store.changes.nacks import popped_groups
                 from pulsar_admin.store.changes.plan import read_change
 
-                yield from popped_groups(read_change(txn, whole_number("change", popped)))
+                yield from popped_groups(read_change(txn, popped))
 
     def pop(self) -> Plan:
         """Plan removing what is due now; the change keeps it: ``Store.undo`` puts it back. Look at ``due`` first."""
@@ -399,7 +395,6 @@ class Nacks(KeptNacks):
         from pulsar_admin.store.nacks.holes import NackedEntries
 
         usual_ms, now_ms = due_time(delay_ms(delay), self._session.clock_ms), self._session.clock_ms
-        given_flag("force", force)
         with self._session.reader() as reader:
             found = NackedEntries(self._read_topics(reader, known=not force), unknown=force)
             for one in given_items("positions", positions):
@@ -424,9 +419,8 @@ class Nacks(KeptNacks):
         """
         from pulsar_admin.store.nacks.buckets import iter_position_rows
 
-        given_flag("force", force)
         texts = (given_text("line", line) for line in given_items("lines", lines))
-        rows = iter_position_rows(texts, given_text("source", source), self._name)
+        rows = iter_position_rows(texts, source, self._name)
         positions = (
             (place, delay if row.delay_ms is None else row.delay_ms) for row in rows for place in row.positions
         )
@@ -472,6 +466,7 @@ class NackSizes(Answer, frozen=True):
     measured: TopicNacks | None
     precisions: tuple[TrackerSizing, ...]
 
+    @checked
     def recommended_bits(self, precision: Delay | None = None, *, memory_bytes: int = 64 << 20) -> int:
         """Return the bits to take: the most that are early by no more than PRECISION.
 
@@ -480,11 +475,12 @@ class NackSizes(Answer, frozen=True):
         most = self.precisions[-1].precision_bits
         if precision is not None:
             return min((delay_ms(precision) + 1).bit_length() - 1, most)
-        room = whole_number("memory_bytes", memory_bytes)
+        room = memory_bytes
         fitting = [sizing.precision_bits for sizing in self.precisions if sizing.java_bytes <= room]
         return next((bits for bits in fitting if bits >= DEFAULT_PRECISION_BITS), most)
 
 
+@checked
 def nack_sizes(
     rate: float | None = None,
     delay: Delay = "1m",
@@ -504,14 +500,14 @@ def nack_sizes(
 
     found = None if measured is None else given_object("measured", measured, TopicNacks)
     usual = (found.batch_size, found.entries_per_ledger) if found else (1, ENTRIES_PER_LEDGER)
-    per_entry = usual[0] if batch_size is None else whole_number("batch_size", batch_size)
-    per_ledger = usual[1] if entries_per_ledger is None else whole_number("entries_per_ledger", entries_per_ledger)
+    per_entry = usual[0] if batch_size is None else batch_size
+    per_ledger = usual[1] if entries_per_ledger is None else entries_per_ledger
     if rate is None:
         if found is None or found.nacked_entries_per_second is None:
             raise InvalidValue("how many nacks a second?", hint="give rate, or measured, of entries of several times")
         rate = found.nacked_entries_per_second * per_entry
-    every = whole_number("acknowledged_every", acknowledged_every)
-    load = NackLoad(given_number("rate", rate), delay_ms(delay), per_entry, per_ledger, every)
+    every = acknowledged_every
+    load = NackLoad(rate, delay_ms(delay), per_entry, per_ledger, every)
     if found is None:
         return NackSizes(load, None, tuple(size_table(load)))
     return NackSizes(load, found, tuple(size_sample(load, (found.ledger_ids, found.entry_ids), found.times_ms)))
@@ -539,7 +535,7 @@ class Transactions(Planner):
 
     def internal_stats(self, coordinator: int, *, metadata: bool = False) -> LogStats:
         """Return the ledgers and cursors of the log of COORDINATOR; METADATA: see ``Topic.internal_stats``."""
-        number, wanted = whole_number("coordinator", coordinator), given_flag("metadata", metadata)
+        number, wanted = coordinator, metadata
         with self._session.reader() as reader:
             read_coordinator(reader, number)
             return reports.log_stats(reader, log_topic(number), metadata=wanted)
@@ -585,7 +581,7 @@ class TopicTransactions(Named):
 
     def snapshot_stats(self, *, metadata: bool = False) -> LogStats:
         """Return the ledgers and cursors of the namespace's topic of snapshots; METADATA: see ``Topic.internal_stats``."""
-        wanted = given_flag("metadata", metadata)
+        wanted = metadata
         with self._session.reader() as reader:
             read_topic(reader.txn, self._name)
             log = TopicName(self._name.namespace, _SNAPSHOT)
@@ -616,7 +612,7 @@ class CursorTransactions(Named):
 
     def internal_stats(self, *, metadata: bool = False) -> LogStats:
         """Return the ledgers and cursors of the log; METADATA: see ``Topic.internal_stats``."""
-        wanted = given_flag("metadata", metadata)
+        wanted = metadata
         with self._reader() as reader:
             return reports.log_stats(reader, self._name.pending_ack(self._subscription), metadata=wanted)
 

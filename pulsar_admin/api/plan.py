@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.api.session import Given, Moment, Session
+from pulsar_admin.api.session import Checked, Given, Moment, Session, checked
 from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
 from pulsar_admin.store.names import (
     LONG_MAX,
@@ -129,14 +129,14 @@ class Plan(Struct, frozen=True):
 
         return report_of(shown_by(self)[0])
 
+    @checked
     def save(self, path: Path | str) -> None:
         """Write the plan into the new file PATH, for ``Store.load_plan`` and ``pulsar-admin apply``.
 
         Raises AlreadyExists, and Refused for a plan of a stream, which nothing can read again.
         """
-        from pulsar_admin.api.session import given_path
 
-        save_plan(self, shown_by(self), given_path("path", path))
+        save_plan(self, shown_by(self), Path(path))
 
     def __str__(self) -> str:
         return str(self.preview())
@@ -246,7 +246,7 @@ KINDS: tuple[tuple[type, Callable[[Any], Any], Callable[[Any], Any]], ...] = (  
 _HINT = "make one with --plan FILE on any command that changes"
 
 
-class Named:
+class Named(Checked):
     """What names a thing of an open store: those that name the same are equal, and are shown as they were named."""
 
     _session: Session

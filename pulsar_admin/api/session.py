@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
+from functools import wraps
+from inspect import CO_VARARGS
 from math import isfinite
 from operator import index
 from os import fsencode
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, TypeVarTuple, get_args
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, TypeVarTuple, cast, get_args, get_origin
 
 from msgspec import Struct
 
@@ -114,9 +117,9 @@ def given_mapping(what: str, value: Any) -> Mapping[Any, Any]:  # Any: what call
     return value
 
 
-def given_properties(values: Mapping[str, str] | None) -> dict[str, str]:
-    """Return VALUES, none for None; raises InvalidValue unless it is a mapping from text to text."""
-    given = given_mapping("properties", {} if values is None else values)
+def given_properties(what: str, values: Mapping[str, str]) -> dict[str, str]:
+    """Return VALUES; raises InvalidValue unless it is a mapping from text to text."""
+    given = given_mapping(what, values)
     return {given_text("property", key): given_text(f"property {key}", one) for key, one in given.items()}
 
 
@@ -136,18 +139,6 @@ def given_flag(what: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidValue(f"{what} {value!r} is not True or False", value=value)
     return value
-
-
-def given_flag_or_none(what: str, value: object) -> None:
-    """Raise InvalidValue unless VALUE is True, False or None."""
-    if value is not None:
-        given_flag(what, value)
-
-
-def given_flags(**flags: object) -> None:
-    """Raise InvalidValue unless each of FLAGS is True or False."""
-    for what, value in flags.items():
-        given_flag(what, value)
 
 
 def given_rate(max_rate: int | None) -> int | None:
@@ -198,26 +189,20 @@ def given_number(what: str, value: object) -> float:
     return number
 
 
-def given_keywords(given: Mapping[str, object], kind: type) -> None:
-    """Raise InvalidValue for a keyword that KIND, a TypedDict, does not have."""
-    unknown = sorted(set(given) - set(kind.__annotations__))
-    if unknown:
-        raise InvalidValue(
-            f"unknown keyword: {', '.join(unknown)}", hint=f"there are {', '.join(kind.__annotations__)}"
-        )
-
-
 def given_ledgers(ledgers: Iterable[int]) -> tuple[int, ...]:
     """Return the ids LEDGERS; raises InvalidValue for what cannot be one."""
     return tuple(whole_number("ledger", one, 0, LONG_MAX) for one in ledgers)
 
 
-def given_spark(value: Any) -> None:  # Any: what callers give; importing pyspark to look takes longer than most answers
-    """Raise InvalidValue unless VALUE is a session of Spark or of Spark Connect."""
+def given_spark(
+    what: str, value: Any
+) -> Any:  # Any: what callers give; importing pyspark to look takes longer than most answers
+    """Return VALUE; raises InvalidValue unless it is a session of Spark or of Spark Connect."""
     if not any((one.__name__, one.__module__[:8]) == ("SparkSession", "pyspark.") for one in type(value).__mro__):
         raise InvalidValue(
-            f"spark {value!r} is not a Spark session", hint="give SparkSession.builder.getOrCreate()", value=value
+            f"{what} {value!r} is not a Spark session", hint="give SparkSession.builder.getOrCreate()", value=value
         )
+    return value
 
 
 def given_object(what: str, value: Any, kind: type[Kind]) -> Kind:  # Any: what callers give
@@ -225,6 +210,96 @@ def given_object(what: str, value: Any, kind: type[Kind]) -> Kind:  # Any: what 
     if not isinstance(value, kind):
         raise InvalidValue(f"{what} {value!r} is not a {kind.__name__}", value=value)
     return value
+
+
+def check_choice(what: str, value: object, literal: object) -> None:
+    """Raise InvalidValue unless VALUE is one of LITERAL's: a word that is not known would be taken for another."""
+    choices = get_args(literal)
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidValue(f"{what} {value!r} is not one of {', '.join(map(repr, choices))}", value=value)
+
+
+def _same_path(what: str, value: Path | str) -> Path | str:
+    given_path(what, value)
+    return value  # as it was given: it may be a URL
+
+
+_KINDS: Mapping[str, Callable[[str, Any], Any]] = {  # Any: what callers give
+    "str": given_text,
+    "bool": given_flag,
+    "int": whole_number,
+    "float": given_number,
+    "Path | str": _same_path,
+    "Sequence[str]": given_texts,
+    "Collection[str]": given_texts,
+    "Iterable[str | GivenBookie]": given_items,
+    "Mapping[str, str]": given_properties,
+    "SparkSession": given_spark,
+}
+"""What checks a parameter, by what its annotation says; of None, too, unless it says that."""
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def checked(function: Function) -> Function:
+    """Return FUNCTION that takes what its parameters say and raises InvalidValue for what is of another kind.
+
+    A parameter of one of the words of a ``Literal`` of its module takes these alone; what only some values of a kind are for is checked
+    by whoever uses them.
+    """
+    code, said = function.__code__, function.__annotations__
+    count = code.co_argcount + code.co_kwonlyargcount
+    names, places, scope = code.co_varnames[:count], code.co_varnames[: code.co_argcount], function.__globals__
+    kinds = {name: said[name] for name in names if said.get(name, "").removesuffix(" | None") in _KINDS}
+    kinds |= {name: said[name] for name in names if get_origin(_named_in(scope, said.get(name, ""))) is Literal}
+    rest = said.get(code.co_varnames[count], "") if code.co_flags & CO_VARARGS else ""
+
+    @wraps(function)
+    def call(*values: Any, **options: Any) -> Any:  # Any: the function's own
+        given = [_kept_of(scope, kinds.get(name, ""), name, one) for name, one in zip(places, values, strict=False)]
+        more = [_kept_of(scope, rest, code.co_varnames[count], one) for one in values[code.co_argcount :]]
+        options = {name: _kept_of(scope, kinds.get(name, ""), name, one) for name, one in options.items()}
+        return function(*given, *more, **options)
+
+    return cast(Function, call) if kinds or rest in _KINDS else function
+
+
+def _named_in(scope: Mapping[str, Any], said: str) -> Any:  # Any: of a module
+    return scope.get(said.removesuffix(" | None"))
+
+
+def _kept_of(scope: Mapping[str, Any], said: str, what: str, value: Any) -> Any:  # Any: as above
+    """Return VALUE of the parameter WHAT, which is SAID to be of a kind; raises InvalidValue."""
+    if not said or (value is None and said.endswith(" | None")):
+        return value
+    kind = _KINDS.get(said.removesuffix(" | None"))
+    if kind is not None:
+        return kind(what, value)
+    check_choice(what, value, _named_in(scope, said))
+    return value
+
+
+def check_keywords(given: Mapping[str, Any], kind: type) -> None:  # Any: what callers give
+    """Raise InvalidValue for a keyword that KIND, a TypedDict, does not have, and for what is not of the kind that it says."""
+    unknown = sorted(set(given) - set(kind.__annotations__))
+    if unknown:
+        raise InvalidValue(
+            f"unknown keyword: {', '.join(unknown)}", hint=f"there are {', '.join(kind.__annotations__)}"
+        )
+    scope = vars(sys.modules[kind.__module__])
+    for name, value in given.items():
+        said = kind.__annotations__[name].__forward_arg__
+        if said in _KINDS or said.removesuffix(" | None") in _KINDS or get_origin(_named_in(scope, said)) is Literal:
+            _kept_of(scope, said, name, value)
+
+
+class Checked:
+    """What callers have of us: its public methods are ``checked``."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, method in list(vars(cls).items()):
+            if isinstance(method, FunctionType) and not name.startswith("_"):
+                setattr(cls, name, checked(method))
 
 
 Time = datetime | timedelta | str | int
@@ -262,7 +337,7 @@ def check_engine(jobs: int, spark: SparkSession | None) -> None:
     if whole_number("jobs", jobs) < 0 or (spark is not None and jobs != 1):
         raise InvalidValue(f"jobs={jobs}: give 0 (one process a core) or more, and not with spark")
     if spark is not None:
-        given_spark(spark)
+        given_spark("spark", spark)
 
 
 @contextmanager
@@ -649,13 +724,6 @@ def moment_of(value: Time | MetadataMoment) -> MetadataMoment:
         if isinstance(value, str)
         else MetadataMoment(time_ms=time_ms_of(value, now_ms))
     )
-
-
-def check_choice(what: str, value: str, literal: object) -> None:
-    """Raise InvalidValue unless VALUE is one of LITERAL's: a word that is not known would be taken for another."""
-    choices = get_args(literal)
-    if not isinstance(value, str) or value not in choices:
-        raise InvalidValue(f"{what} {value!r} is not one of {', '.join(map(repr, choices))}", value=value)
 
 
 def position_of(value: Place) -> Position:

@@ -25,15 +25,12 @@ from pulsar_admin.api.session import (
     Time,
     check_choice,
     check_engine,
-    given_flag,
-    given_flag_or_none,
-    given_flags,
+    checked,
     given_items,
     given_ledgers,
     given_object,
     given_path,
     given_places,
-    given_properties,
     given_rate,
     given_text,
     given_texts,
@@ -139,9 +136,8 @@ class Changes(Planner):
         from pulsar_admin.store.dump.load import COMMAND, LoadOptions, apply_load, preview_load
         from pulsar_admin.store.dump.source import EntryDump
 
-        given_flags(keep_ledger_ids=keep_ledger_ids)
         name = None if topic is None else parse_topic(topic)
-        chain = None if interceptors is None else parse_interceptors(given_text("interceptors", interceptors))
+        chain = None if interceptors is None else parse_interceptors(interceptors)
         options = LoadOptions(name, chain, keep_ledger_ids, self._session.clock_ms)
         if isinstance(dump, (Path, str)):
             source = EntryDump(given_path("dump", dump))
@@ -170,9 +166,7 @@ class Changes(Planner):
         from pulsar_admin.store.dump.copying import CopyRequest, plan_copy
 
         names = tuple(map(parse_topic, topics))
-        request = CopyRequest(
-            given_path("source", source), names, None if to is None else parse_topic(to), self._session.clock_ms
-        )
+        request = CopyRequest(Path(source), names, None if to is None else parse_topic(to), self._session.clock_ms)
         with self._session.opened() as store, self._session.read() as txn:
             return plan_of(plan_copy(store, request), txn)
 
@@ -184,10 +178,7 @@ class Changes(Planner):
         from pulsar_admin.store.changes.resources import plan_create_namespace
 
         return self._planned_rows(
-            plan_create_namespace,
-            parse_namespace(name),
-            given_texts("clusters", clusters),
-            whole_number("bundles", bundles, INT_MIN, INT_MAX),
+            plan_create_namespace, parse_namespace(name), clusters, whole_number("bundles", bundles, INT_MIN, INT_MAX)
         )
 
     def delete_namespace(self, name: str, *, force: bool = False) -> Plan:
@@ -195,7 +186,6 @@ class Changes(Planner):
         from pulsar_admin.store.changes.ending import plan_delete_namespace
 
         found = parse_namespace(name)
-        given_flag("force", force)
         return self._planned(lambda reader, now_ms: plan_delete_namespace(reader, found, now_ms, force=force))
 
     def create_topic(
@@ -207,7 +197,7 @@ class Changes(Planner):
         """
         from pulsar_admin.store.changes.topics import plan_topic
 
-        topic, given = parse_topic(name), given_properties(properties)
+        topic, given = parse_topic(name), properties or {}
         if partitions is not None:
             whole_number("partitions", partitions, INT_MIN, INT_MAX)
         command = "topics create" if partitions is None else "topics create-partitioned-topic"
@@ -221,7 +211,7 @@ class Changes(Planner):
         from pulsar_admin.store.changes.topics import plan_shadow
 
         topic, of = parse_topic(name), parse_topic(source)
-        return self._planned_rows(plan_shadow, topic, of, given_properties(properties))
+        return self._planned_rows(plan_shadow, topic, of, properties or {})
 
     def delete_topics(self, *topics: str, partitioned: bool = False, force: bool = False) -> Plan:
         """Plan deleting TOPICS, or PARTITIONED ones with their partitions: subscriptions, ledgers, schemas and policies go, too.
@@ -230,8 +220,6 @@ class Changes(Planner):
         """
         from pulsar_admin.store.changes.ending import check_deletable, plan_delete_topics
 
-        given_flag("partitioned", partitioned)
-        given_flag("force", force)
         with self._session.reader() as reader:
             check = (
                 parse_topic if partitioned else lambda name: check_deletable(reader.txn, parse_topic(name), force=force)
@@ -286,7 +274,7 @@ class Changes(Planner):
         """Plan bringing back the exact bytes from before the change NUMBER; raises ChangeNotFound, UndoConflict, Refused."""
         from pulsar_admin.store.changes.plan import plan_undo
 
-        return self._planned(lambda reader, now_ms: plan_undo(reader.txn, whole_number("change", number)))
+        return self._planned(lambda reader, now_ms: plan_undo(reader.txn, number))
 
     def undo(self, number: int) -> ChangeReport:
         """Undo the change NUMBER, as a change that can be undone itself; raises as ``plan_undo`` and ``apply``."""
@@ -294,7 +282,7 @@ class Changes(Planner):
 
     def load_plan(self, path: Path | str) -> Plan:
         """Return the plan in the file PATH, made again; raises NotFound, InvalidValue, and StalePlan where it is another one now."""
-        return read_again(self._session, given_path("plan", path))
+        return read_again(self._session, Path(path))
 
     def changes(self) -> tuple[Change, ...]:
         """Return the audit log, oldest first."""
@@ -318,6 +306,7 @@ class Changes(Planner):
                 yield change_of(row, undone)
 
 
+@checked
 def open_store(
     path: Path | str,
     *,
@@ -335,14 +324,13 @@ def open_store(
     A store imported with ``index=False`` answers ``export_tables`` alone, all else raises Refused.
     Raises StoreNotFound, Refused (an import that did not end), StoreBusy (writable, and another process writes), IndexCorrupt.
     """
-    given_flags(writable=writable)
     check_engine(jobs, spark)
     keys: PrivateKeys | None = None
     if private_keys:
         from pulsar_admin.store.codec.encryption import read_private_keys
 
         keys = read_private_keys(map(Path, given_places("private_keys", private_keys)))
-    opened = open_store_file(given_path("store", path), writable=writable, unindexed=True)
+    opened = open_store_file(Path(path), writable=writable, unindexed=True)
     try:
         session = Session(opened, now, jobs=jobs, spark=spark)
         session.keys = keys
@@ -387,17 +375,16 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         A pattern is a glob over whole names, with or without ``persistent://``, and matches no system topic: ``acme/*``. Otherwise
         ``system`` adds the system topics. Raises NamespaceNotFound, TopicNotFound where no topic matches the pattern, InvalidValue.
         """
-        given_flags(system=system)
         if pattern is not None:
             if namespace is not None or system:
                 raise InvalidValue("a pattern is given alone, without namespace and system")
             with self._session.read() as txn:
-                return tuple(map(str, select_topics(txn, TopicSelection(pattern=given_text("pattern", pattern)))))
+                return tuple(map(str, select_topics(txn, TopicSelection(pattern=pattern))))
         with self._session.read() as txn:
             if namespace is None:
                 chosen = iter_all_namespaces(txn)
             else:
-                if set(given_text("namespace", namespace)) & set("*?["):
+                if set(namespace) & set("*?["):
                     raise InvalidValue(f"{namespace!r} is a pattern", hint=f"write topics(pattern={namespace!r})")
                 name = parse_namespace(namespace)
                 check_namespace(txn, name)
@@ -451,7 +438,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         with self._session.read() as txn:
             if tenant is None:
                 return tuple(map(str, iter_all_namespaces(txn)))
-            return tuple(map(str, list_namespaces(txn, given_text("tenant", tenant))))
+            return tuple(map(str, list_namespaces(txn, tenant)))
 
     def namespace(self, name: str) -> Namespace:
         """Return the namespace NAME, ``tenant/namespace``; raises NamespaceNotFound, InvalidValue."""
@@ -477,7 +464,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         from pulsar_admin.store.reports.ledgers import iter_ledger_rows
 
         with self._session.read() as txn:
-            yield from iter_ledger_rows(txn, given_text("word", word), self._session.fail)
+            yield from iter_ledger_rows(txn, word, self._session.fail)
 
     def orphans(self) -> tuple[Orphan, ...]:
         """Return the ledgers that nothing references: why (``reason``), entries, bytes, what they claim to be. Raises IndexCorrupt."""
@@ -535,18 +522,18 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
     def nodes(self, path: str = "/") -> tuple[str, ...]:
         """Return the names directly below PATH in the metadata, as in Pulsar's metadata store; none where nothing is."""
         with self._session.read() as txn:
-            return tuple(iter_children(txn, given_text("path", path)))
+            return tuple(iter_children(txn, path))
 
     def node(self, path: str) -> Node:
         """Return the metadata node at PATH: ``value``, its exact bytes, and ``stat``; raises PathNotFound."""
-        return self._session.ask(read_node, given_text("path", path))
+        return self._session.ask(read_node, path)
 
     def decoded(self, path: str) -> Mapping[str, Any]:  # Any: JSON
         """Return the metadata node at PATH as JSON: its stat, times in ms, ``structure`` and ``value``.
 
         Of a cursor also ``truth``: where it really stands. Raises PathNotFound, MetadataCorrupt.
         """
-        return decoded_node(self._session, given_text("path", path))
+        return decoded_node(self._session, path)
 
     # -- the whole store ----------------------------------------------------------------------------------------------
 
@@ -565,7 +552,6 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         from pulsar_admin.store.doctor.overview import read_checked_overview
 
         asked = whole_number("top", top, 0)
-        given_flag_or_none("check", check)
         with self._session.opened() as store, self._session.progress(None, "topics and ledgers", "overview") as advance:
             return read_checked_overview(
                 store, self._session.now, asked, check=check, advance=advance, processes=self._session.processes
@@ -581,9 +567,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         from pulsar_admin.store.doctor.overview import read_checked_metrics
         from pulsar_admin.store.reports.metrics import Chosen
 
-        given_flags(delayed=delayed)
-        given_flag_or_none("check", check)
-        name = None if pattern is None else given_text("pattern", pattern)
+        name = pattern
         chosen = Chosen(whole_number("top", top, 0), name, delayed)
         label = "topics, ledgers and rows", "metrics"
         with self._session.opened() as store, self._session.progress(None, *label) as advance:
@@ -609,7 +593,7 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         """
         from pulsar_admin.store.why.disk import why_bytes
 
-        most = None if top is None else whole_number("top", top)
+        most = top
         with self._session.opened() as store, self._session.reader() as reader:
             names = [one for topic in topics for one in expand_topic(reader.txn, parse_topic(topic))]
             return why_bytes(store, reader, self._session.now_ms, names if topics else None, most)
@@ -619,8 +603,6 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         DEEP reads every byte, at most MAX_RATE of them a second, in this process alone. Nothing is repaired. Raises InvalidValue.
         """
-
-        given_flags(deep=deep)
         with PACE.limited(given_rate(max_rate)):
             return tuple(iter_check(self._session, deep=deep))
 
@@ -631,8 +613,6 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         DEEP reads every byte; EACH: how many of a code, the rest is summed up; CODES and SEVERITIES: these only. Raises InvalidValue.
         """
-
-        given_flags(deep=deep)
         return tuple(iter_doctor(self._session, deep=deep, each=each, codes=codes, severities=severities))
 
     def compare_findings(
@@ -649,8 +629,6 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         SINCE: another store, as of its own time, or a file that ``doctor -o json`` wrote. All else as for ``doctor``. Raises InvalidValue,
         StoreNotFound, IndexCorrupt.
         """
-
-        given_flags(deep=deep)
         return compare_findings(self._session, since, deep=deep, each=each, codes=codes, severities=severities)
 
     def compare_index(self, *, verify: bool = True) -> RebuildResult:
@@ -660,7 +638,6 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         """
         from pulsar_admin.store.index.rebuild import compare_index
 
-        given_flags(verify=verify)
         return self._make_index(compare_index, verify=verify, writes=False)
 
     def rebuild_index(self, *, verify: bool = True) -> RebuildResult:
@@ -670,7 +647,6 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
         """
         from pulsar_admin.store.index.rebuild import rebuild_index
 
-        given_flags(verify=verify)
         return self._make_index(rebuild_index, verify=verify, writes=True)
 
     def _make_index(self, work: Callable[..., RebuildResult], *, verify: bool, writes: bool) -> RebuildResult:

@@ -18,12 +18,10 @@ from pulsar_admin.api.session import (
     check_choice,
     duration_ms,
     given_flag,
-    given_flags,
     given_ledgers,
     given_path,
     given_properties,
     given_text,
-    given_texts,
     position_of,
     whole_number,
 )
@@ -130,8 +128,6 @@ class PolicyPlans(Planner, ABC):
         kind: QuotaKind = "destination_storage",
     ) -> Plan:
         """Plan setting the backlog quota KIND: what happens beyond SIZE (bytes, or ``10G``) or TIME; None: none. Raises InvalidValue."""
-        check_choice("policy", policy, QuotaPolicy)
-        check_choice("kind", kind, QuotaKind)
         limits = {
             "limit": None if size is None else _size_bytes(size),
             "limit_time": None if time is None else duration_ms(time),
@@ -144,7 +140,6 @@ class PolicyPlans(Planner, ABC):
 
     def set_delayed_delivery(self, *, active: bool, tick: Duration = "1s", max_delay: Duration = "0") -> Plan:
         """Plan setting the policy of delayed messages; MAX_DELAY 0 is none. Raises InvalidValue."""
-        given_flags(active=active)
         times = {"time": duration_ms(tick), "max_delay": duration_ms(max_delay)}
         return self._set("delayed-delivery", {"enable": active, "disable": not active, **times})
 
@@ -163,7 +158,7 @@ class PolicyPlans(Planner, ABC):
         from pulsar_admin.store.changes.policies import policy_job
 
         policy_named(name)
-        _check_options(given_text("command", command), options)
+        _check_options(command, options)
         try:
             job = policy_job(command, name, options)
         except (
@@ -308,7 +303,6 @@ class TopicPlans(PolicyPlans):
         """
         from pulsar_admin.store.changes.ending import plan_terminate
 
-        given_flags(partitioned=partitioned)
         with self._session.reader() as reader:
             if not partitioned:
                 return plan_of(
@@ -394,7 +388,7 @@ class TopicPlans(PolicyPlans):
         """
         from pulsar_admin.store.changes.schemas import plan_delete_schema
 
-        everything = given_flag("force", force)
+        everything = force
         return self._planned_rows(
             lambda txn, now_ms: plan_delete_schema(txn, self._name, force=everything, now_ms=now_ms)
         )
@@ -409,11 +403,11 @@ class TopicPlans(PolicyPlans):
 
     def set_properties(self, properties: Mapping[str, str]) -> Plan:
         """Plan setting PROPERTIES and keeping the others; raises MetadataCorrupt."""
-        return self._plan_properties("topics update-properties", given_properties(properties), ())
+        return self._plan_properties("topics update-properties", properties, ())
 
     def remove_properties(self, *keys: str) -> Plan:
         """Plan removing the properties KEYS; raises MetadataCorrupt."""
-        return self._plan_properties("topics remove-properties", {}, given_texts("keys", keys))
+        return self._plan_properties("topics remove-properties", {}, keys)
 
     def _plan_properties(self, command: str, given: Mapping[str, str], removed: Sequence[str]) -> Plan:
         from pulsar_admin.store.changes.topics import plan_properties
@@ -433,15 +427,13 @@ class TopicPlans(PolicyPlans):
         """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
         from pulsar_admin.store.changes.resources import Grant, check_actions
 
-        return self._plan_grant(
-            "topics grant-permission", Grant(given_text("role", role), check_actions(given_texts("actions", actions)))
-        )
+        return self._plan_grant("topics grant-permission", Grant(role, check_actions(actions)))
 
     def revoke_permission(self, role: str) -> Plan:
         """Plan revoking the permissions of ROLE on the topic; those on the namespace stay."""
         from pulsar_admin.store.changes.resources import Grant
 
-        return self._plan_grant("topics revoke-permission", Grant(given_text("role", role)))
+        return self._plan_grant("topics revoke-permission", Grant(role))
 
     def _plan_grant(self, command: str, grant: Grant) -> Plan:
         from pulsar_admin.store.changes.resources import plan_topic_permission
@@ -508,8 +500,6 @@ class Topic(TopicPlans):
         from pulsar_admin.store.search.broker_setup import BrokerSetup, BrokerVersion
         from pulsar_admin.store.search.by_time import texts_of_clock
 
-        given_flags(batch_index=batch_index, explain=explain)
-        check_choice("clock", clock, Clock)
         check_choice("rule", rule, FindRule)
         check_choice("broker version", broker_version, BrokerVersion)
         broker = BrokerSetup(broker_version)
@@ -541,7 +531,7 @@ class Topic(TopicPlans):
         """
         from pulsar_admin.store.search.by_index import find_by_index
 
-        number = whole_number("index", index)
+        number = index
         with self._session.scan() as reader:
             found = find_by_index(reader, read_topic(reader.txn, self._name), number)
             self._session.warn_of_broken(reader.txn, [self._name])
@@ -554,9 +544,8 @@ class Topic(TopicPlans):
         """
         from pulsar_admin.store.model.messages import nth_position
 
-        given_flags(from_end=from_end)
         with self._session.read() as txn:
-            return nth_position(read_topic(txn, self._name), whole_number("number", number), from_end=from_end)
+            return nth_position(read_topic(txn, self._name), number, from_end=from_end)
 
     def skew(self, *, tolerance: Duration = "1s", clock: Literal["publish", "broker"] = "publish") -> TopicSkew:
         """Return whose clock is wrong: counts of the topic, ``blame``, and of each producer in ``producers``, the most wrong one first.
@@ -620,7 +609,6 @@ class Topic(TopicPlans):
         """
         from pulsar_admin.api.messages import MessageQuery, chosen_columns, messages_of
 
-        given_flags(uncommitted=uncommitted, markers=markers)
         window = self._session.window(since, until, start, end, clock=clock, key=key)
         query = MessageQuery(
             window, chosen_columns(columns), subscription, limit, uncommitted=uncommitted, markers=markers
@@ -644,7 +632,6 @@ class Topic(TopicPlans):
         """
         from pulsar_admin.store.reports.stats import StatsOptions, read_topic_stats
 
-        given_flags(earliest_time=earliest_time, backlog_size=backlog_size, newer_keys=newer_keys)
         problems: list[StoreError] = []
         with self._session.reader() as reader:
             wanted = StatsOptions(backlog_size, earliest_time, newer_keys)
@@ -681,7 +668,6 @@ class Topic(TopicPlans):
         """
         from pulsar_admin.store.reports.stats import StatsOptions, read_partitioned_stats
 
-        given_flags(per_partition=per_partition, earliest_time=earliest_time, backlog_size=backlog_size)
         problems: list[StoreError] = []
         with self._session.reader() as reader:
             wanted = StatsOptions(backlog_size, earliest_time)
@@ -698,7 +684,6 @@ class Topic(TopicPlans):
         """
         from pulsar_admin.store.reports.internal_stats import read_internal_stats
 
-        given_flags(metadata=metadata, publish_times=publish_times)
         problems: list[StoreError] = []
         with self._session.reader() as reader:
             found = read_internal_stats(
@@ -716,7 +701,6 @@ class Topic(TopicPlans):
         """
         from pulsar_admin.store.reports.partitioned_internals import read_partitioned_internals
 
-        given_flags(metadata=metadata, publish_times=publish_times)
         problems: list[StoreError] = []
         with self._session.reader() as reader:
             found = read_partitioned_internals(
@@ -735,7 +719,6 @@ class Topic(TopicPlans):
         from pulsar_admin.store.reports.describe import describe_topic
         from pulsar_admin.store.reports.subscriptions import Asked
 
-        given_flags(quick=quick)
         problems: list[StoreError] = []
         with self._session.scan() as reader:
             found = describe_topic(reader, self._name, Asked.of(self._session.now_ms, quick=quick), problems)
@@ -750,7 +733,7 @@ class Topic(TopicPlans):
         """
         from pulsar_admin.store.reports.internal_info import read_internal_info
 
-        times, problems = given_flag("publish_times", publish_times), list[StoreError]()
+        times, problems = publish_times, list[StoreError]()
         with self._session.read() as txn:
             found = read_internal_info(txn, self._name, publish_times=times, problems=problems)
         self._session.partial(problems)
@@ -767,12 +750,11 @@ class Topic(TopicPlans):
 
     def schemas(self) -> tuple[SchemaVersion, ...]:
         """Return the versions of its schema, oldest first, since the last deletion; raises MetadataCorrupt, EntryCorrupt."""
-
         return read_versions(self._session, self._name)
 
     def schema(self, version: int | None = None) -> SchemaVersion:
         """Return a VERSION of its schema, None: the newest; raises NothingMatches where there is none, and as ``schemas``."""
-        wanted = None if version is None else whole_number("version", version)
+        wanted = version
         found = [one for one in self.schemas() if wanted in (None, one.version)]
         if not found:
             what = "none" if wanted is None else f"no version {wanted}"
@@ -820,7 +802,7 @@ class Topic(TopicPlans):
 
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._name)
-            name = None if subscription is None else given_text("subscription", subscription)
+            name = subscription
             cursor = None if name is None else read_cursor(reader.txn, reader, topic, name)
             return read_topic_nacks(reader.txn, topic, cursor)
 
@@ -862,7 +844,6 @@ class Topic(TopicPlans):
         """
         from pulsar_admin.store.reports.subscriptions import Asked, iter_subscription_facts
 
-        given_flags(quick=quick)
         problems: list[StoreError] = []
         with self._session.scan() as reader:
             names, asked = expand_topic(reader.txn, self._name), Asked.of(self._session.now_ms, quick=quick)
@@ -880,16 +861,11 @@ class Topic(TopicPlans):
         from pulsar_admin.store.model.cursors import check_subscription
 
         with self._session.read() as txn:
-            check_subscription(txn, self._name, given_text("subscription", name))
+            check_subscription(txn, self._name, name)
         return Cursor(self._session, self._name, name)
 
     def create_subscription(
-        self,
-        name: str,
-        *,
-        start: Place = LATEST,
-        replicated: bool = False,
-        properties: Mapping[str, str] | None = None,
+        self, name: str, *, start: Place = LATEST, replicated: bool = False, properties: Mapping[str, str] | None = None
     ) -> Plan:
         """Plan making a subscription that starts at START, on all partitions.
 
@@ -928,7 +904,9 @@ def given_schema(schema: Mapping[str, Any] | Path | str) -> NewSchema:  # Any: J
     from pulsar_admin.store.files import read_file
 
     if isinstance(schema, Mapping):
-        return parse_schema({**schema, "properties": given_properties(schema.get("properties"))}, "schema")
+        return parse_schema(
+            {**schema, "properties": given_properties("properties", schema.get("properties") or {})}, "schema"
+        )
     path = given_path("schema", schema)
     try:
         return parse_schema(read_file(path), str(schema))
@@ -961,7 +939,6 @@ class Compaction(Planner):
         """
         from pulsar_admin.store.compaction.status import read_status
 
-        given_flags(leaked=leaked)
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._name)
             return read_status(reader, topic, None if leaked else ())
@@ -974,7 +951,6 @@ class Compaction(Planner):
         """
         from pulsar_admin.store.compaction.last_id import find_last_id
 
-        given_flags(verify=verify)
         problems: list[StoreError] = []
         with self._session.reader() as reader:
             found = find_last_id(reader, read_topic(reader.txn, self._name), verify=verify, problems=problems)
@@ -989,7 +965,6 @@ class Compaction(Planner):
         """
         from pulsar_admin.store.compaction.view import open_view
 
-        check_choice("rule", rule, ViewRule)
         problems: list[StoreError] = []
         wanted_ms = self._session.time_ms(time)
         with self._session.scan(problems) as reader:
@@ -1026,8 +1001,6 @@ class Compaction(Planner):
         from pulsar_admin.store.compaction.occurrences import explain_key
         from pulsar_admin.store.compaction.view import open_view
 
-        check_choice("rule", rule, Rule)
-        given_text("key", key)
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._name)
             view = open_view(reader, topic)
@@ -1052,7 +1025,6 @@ class Compaction(Planner):
         message with the entry's key, ``by-key``. FROM_START reads the topic from its first entry, SKIP_DAMAGED leaves out what cannot be
         read. Raises InvalidValue; previewed or applied TopicNotFound, MetadataCorrupt, EntryCorrupt, and applied DiskFull.
         """
-        check_choice("encrypted", encrypted, Encrypted)
         return Compactions(self._session, (self._name,)).plan(
             "compaction run",
             form=form,
@@ -1078,11 +1050,7 @@ class Compaction(Planner):
         return self._planned(plan_attach, self._name, ledger_id)
 
     def messages(
-        self,
-        *,
-        keys: Collection[str] | None = None,
-        columns: Sequence[str] | None = None,
-        limit: int | None = None,
+        self, *, keys: Collection[str] | None = None, columns: Sequence[str] | None = None, limit: int | None = None
     ) -> Messages:
         """Return the messages of the view, to be read when they are iterated over: what compaction kept, then what comes after it.
 
@@ -1090,9 +1058,9 @@ class Compaction(Planner):
         """
         from pulsar_admin.api.messages import MessageQuery, chosen_columns, messages_of
 
-        chosen = () if keys is None else given_texts("keys", keys)
+        chosen = () if keys is None else keys
         limit = limit if keys is None or chosen else 0
-        wanted = MessageQuery(columns=chosen_columns(columns), limit=limit, compacted=True, keys=chosen)
+        wanted = MessageQuery(columns=chosen_columns(columns), limit=limit, compacted=True, keys=tuple(chosen))
         return messages_of(self._session, lambda txn: [self._name], wanted, str(self._name))
 
 
@@ -1120,8 +1088,6 @@ class Compactions(Planner):
         from pulsar_admin.store.changes.plan import WritingPlan
         from pulsar_admin.store.compaction.forms import CompactionJob
 
-        check_choice("form", form, Form)
-        check_choice("rule", rule, Rule)
         flags = {"retain_null_key": retain_null_key, "by_key": by_key, "from_start": from_start}
         flags |= {"skip_damaged": skip_damaged, "everything": everything}
         flags = {name: given_flag(name, flag) for name, flag in flags.items()}

@@ -12,16 +12,15 @@ from msgspec.structs import replace
 
 from pulsar_admin.api.session import (
     Caller,
+    Checked,
     Session,
     Time,
     check_choice,
-    given_flag,
-    given_flags,
+    checked,
     given_items,
     given_object,
     given_path,
     given_rate,
-    given_text,
     given_texts,
     moment_of,
     wanted_of,
@@ -60,6 +59,7 @@ Mode = Literal["referenced", "copied", "linked"]
 """Where the entry logs of an import lie: where they are, or copied or hard-linked into the store."""
 
 
+@checked
 def import_standalone(
     source: Path | str,
     path: Path | str,
@@ -84,14 +84,14 @@ def import_standalone(
     """
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
-    given_flags(verify=verify, index=index)
     caller = Caller(now, jobs=jobs, spark=spark)
-    layout = read_standalone_layout(given_path("source", source), wanted_of(chroot, ledgers_root))
-    place = given_path("path", path)
+    layout = read_standalone_layout(Path(source), wanted_of(chroot, ledgers_root))
+    place = Path(path)
     with PACE.limited(given_rate(max_rate)):
         return import_parts(caller, layout, place, mode=mode, verify=verify, index=index, at=at)
 
 
+@checked
 def import_cluster(
     path: Path | str,
     *,
@@ -119,13 +119,13 @@ def import_cluster(
     metadata names. The rest is as of ``import_standalone``. Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's
     disks, too.
     """
-    given_flags(verify=verify, index=index)
-    place, caller = given_path("path", path), Caller(now, jobs=jobs, spark=spark)
+    place, caller = Path(path), Caller(now, jobs=jobs, spark=spark)
     layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
     with PACE.limited(given_rate(max_rate)):
         return import_parts(caller, layout, place, mode=mode, verify=verify, index=index, at=at)
 
 
+@checked
 def import_tables(place: Path | str, path: Path | str, *, cluster: str | None = None) -> TablesImported:
     """Make a store at PATH of tables that ``store export tables`` wrote to PLACE, a directory or URL: of CLUSTER, or the only one there.
 
@@ -133,10 +133,7 @@ def import_tables(place: Path | str, path: Path | str, *, cluster: str | None = 
     result: why the metadata of the tables was not whole. Raises SourceNotFound, NotFound, InvalidValue, Unsupported (a table is missing,
     or of an earlier version), SourceChanged, Corrupt, AlreadyExists, DiskFull, NotWritable.
     """
-    given_path("place", place)
-    if cluster is not None:
-        given_text("cluster", cluster)
-    return load_tables(Caller(None), str(place), given_path("path", path), cluster)
+    return load_tables(Caller(None), str(place), Path(path), cluster)
 
 
 def load_tables(caller: Caller, place: str, path: Path, cluster: str | None) -> TablesImported:
@@ -246,6 +243,7 @@ def given_bookie(bookie: str | GivenBookie) -> GivenBookie:
     return parse_bookie(bookie) if isinstance(bookie, str) else given_object("bookie", bookie, GivenBookie)
 
 
+@checked
 def read_bookie_conf(file: Path | str, root: Path | str | None = None) -> GivenBookie:
     """Return the bookie that FILE, its bookkeeper.conf, configures; ROOT: where its disks were copied to, with their paths below it.
 
@@ -253,9 +251,10 @@ def read_bookie_conf(file: Path | str, root: Path | str | None = None) -> GivenB
     """
     from pulsar_admin.store.sources.bookieconf import read_bookie_conf
 
-    return read_bookie_conf(given_path("file", file), None if root is None else given_path("root", root))
+    return read_bookie_conf(Path(file), None if root is None else Path(root))
 
 
+@checked
 def fetch_bookie(text: str, into: Path | str | None) -> str:
     """Return TEXT, ``[ID=]PART,PART``, with local directories below INTO for the parts that are URLs or archives.
 
@@ -263,15 +262,16 @@ def fetch_bookie(text: str, into: Path | str | None) -> str:
     """
     from pulsar_admin.store.transfer.fetching import fetch_bookie
 
-    return fetch_bookie(given_text("text", text), None if into is None else given_path("into", into))
+    return fetch_bookie(text, None if into is None else Path(into))
 
 
+@checked
 def preview_import(source: Path | str, path: Path | str) -> ImportPreview:
     """Return what ``import_standalone`` would read: metadata nodes, files, bytes. Raises what it raises before it writes."""
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
-    layout = read_standalone_layout(given_path("source", source), wanted_of(None, None))
-    return preview_parts(Caller(), layout, given_path("path", path))
+    layout = read_standalone_layout(Path(source), wanted_of(None, None))
+    return preview_parts(Caller(), layout, Path(path))
 
 
 def preview_parts(caller: Caller, layout: Layout, path: Path, at: Time | Moment | None = None) -> ImportPreview:
@@ -281,11 +281,12 @@ def preview_parts(caller: Caller, layout: Layout, path: Path, at: Time | Moment 
     return preview_import(layout_then(caller, layout, at), path)
 
 
+@checked
 def create_store(path: Path | str) -> None:
     """Make an empty store at PATH, which must not exist, or be empty; raises AlreadyExists, NotWritable, DiskFull."""
     from pulsar_admin.store.db.environment import create_store as create
 
-    place = given_path("path", path)
+    place = Path(path)
     check_new_store(place)
     create(place, now_ms=Caller().clock_ms)
 
@@ -304,6 +305,7 @@ def bundle_of(session: Session, file: Path, names: Path) -> Json:
     return {"bundle": str(file), "names": str(names), **to_json(result), "findings": findings}
 
 
+@checked
 def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None) -> Mapping[str, Any]:  # Any: JSON
     """Make a store at PATH of the incident bundle FILE; it answers what needs only metadata and the index.
 
@@ -311,7 +313,7 @@ def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None
     needs no bookies' files.
     Raises SourceNotFound, AlreadyExists, MetadataCorrupt, Unsupported, DiskFull, NotWritable.
     """
-    return store_of_bundle(Caller(now), given_path("file", file), given_path("path", path))
+    return store_of_bundle(Caller(now), Path(file), Path(path))
 
 
 def store_of_bundle(caller: Caller, file: Path, path: Path) -> Json:
@@ -361,7 +363,7 @@ def _findings(store: Store) -> list[Json]:
     ]
 
 
-class Transfers:
+class Transfers(Checked):
     """The part of ``Store`` that reads sources and writes targets."""
 
     def __init__(self, session: Session) -> None:
@@ -384,7 +386,6 @@ class Transfers:
         from pulsar_admin.store.transfer.cataloguing import survey_files
         from pulsar_admin.store.transfer.refresh import RefreshOptions, refresh_store
 
-        given_flags(forget=forget, verify=verify)
         with self._session.writing() as store:
             store.add_digests()  # also where the source is gone
             size_bytes = survey_files(store, read_stored_layout(store.info)).bytes()
@@ -427,13 +428,8 @@ class Transfers:
         from pulsar_admin.store.transfer.imports import ImportOptions, layout_bytes
         from pulsar_admin.store.transfer.refresh import add_sources
 
-        given_flags(verify=verify)
-        check_choice("mode", mode, Mode)
         layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
-        with (
-            self._session.writing() as store,
-            self._bringing(layout_bytes(layout), "add") as (engine, advance, warn),
-        ):
+        with self._session.writing() as store, self._bringing(layout_bytes(layout), "add") as (engine, advance, warn):
             options = ImportOptions(FileMode(mode), verify, self._session.clock_ms, engine)
             return add_sources(store, layout, options, advance, warn)
 
@@ -458,8 +454,6 @@ class Transfers:
         from pulsar_admin.store.sources.objects import open_objects
         from pulsar_admin.store.transfer.offloads import add_offload, plan_offload, preview_offload
 
-        given_flags(dry_run=dry_run)
-        given_text("place", place)
         with self._session.opened() as store:
             plan = plan_offload(store, place, open_objects(place))
             if dry_run:
@@ -468,12 +462,7 @@ class Transfers:
             return add_offload(store, plan, self._session.clock_ms, advance)
 
     def export(
-        self,
-        directory: Path | str,
-        *,
-        in_place: bool = False,
-        annotate: Form | None = None,
-        dry_run: bool = False,
+        self, directory: Path | str, *, in_place: bool = False, annotate: Form | None = None, dry_run: bool = False
     ) -> Mapping[str, Any]:  # Any: JSON
         """Write the store's changes into a copy of the imported directory, the new DIRECTORY, or IN_PLACE into DIRECTORY itself.
 
@@ -483,14 +472,11 @@ class Transfers:
         from pulsar_admin.store.model.publish_times import Form
         from pulsar_admin.store.transfer.exports import plan_export, run_export
 
-        given_flags(in_place=in_place, dry_run=dry_run)
         if annotate is not None:
             check_choice("annotate", annotate, Form)
         now_ms = self._session.clock_ms
         with self._session.opened() as store:
-            plan = plan_export(
-                store, given_path("directory", directory), in_place=in_place, annotate=annotate, now_ms=now_ms
-            )
+            plan = plan_export(store, Path(directory), in_place=in_place, annotate=annotate, now_ms=now_ms)
         return self._export(plan, lambda store: run_export(store, plan, now_ms), dry_run)
 
     def _export(
@@ -516,11 +502,7 @@ class Transfers:
         from pulsar_admin.store.sources.ensemble import parse_address, read_client
         from pulsar_admin.store.transfer.ensemble_export import plan_ensemble_export, run_ensemble_export
 
-        given_flags(dry_run=dry_run)
-        place, login = (
-            parse_address(given_text("address", address)),
-            read_client(None if client is None else given_path("client", client)),
-        )
+        place, login = (parse_address(address), read_client(None if client is None else Path(client)))
         whole_number("jute_maxbuffer", jute_maxbuffer, 0)
         with self._session.opened() as store:
             plan = plan_ensemble_export(store, place, login, jute_maxbuffer)
@@ -538,9 +520,7 @@ class Transfers:
         from pulsar_admin.store.transfer.snapshot_export import apply_snapshot_export, plan_snapshot_export
 
         with self._session.opened() as store:
-            plan = plan_snapshot_export(
-                store, given_path("directory", directory), self._session.clock_ms, force=given_flag("force", force)
-            )
+            plan = plan_snapshot_export(store, Path(directory), self._session.clock_ms, force=force)
             self._session.confirm(plan)
             return apply_snapshot_export(store, plan)
 
@@ -563,13 +543,12 @@ class Transfers:
         from pulsar_admin.store.disks.clone import CloneRequest, apply_clone, plan_clone
 
         request = CloneRequest(
-            given_path("directory", directory),
-            None if boot_at is None else given_path("boot_at", boot_at),
+            Path(directory),
+            None if boot_at is None else Path(boot_at),
             tuple(map(parse_topic, given_texts("topics", topics))),
-            given_text("cluster", cluster),
-            given_text("bookie_id", bookie_id),
+            cluster,
+            bookie_id,
         )
-        given_flag("dry_run", dry_run)
         with self._session.opened() as store:
             plan = plan_clone(store, request)
             if dry_run:
@@ -587,7 +566,6 @@ class Transfers:
         from pulsar_admin.store.disks.salvage import apply_salvage, plan_salvage
         from pulsar_admin.store.sources.given import find_bookie
 
-        given_flag("dry_run", dry_run)
         with self._session.opened() as store:
             plan = plan_salvage(store, find_bookie(given_bookie(bookie)))
             if dry_run:
@@ -602,10 +580,10 @@ class Transfers:
         makes a store of it. Returns what is in it, and ``findings`` by code. Raises AlreadyExists, InvalidValue, DiskFull, NotWritable,
         and StoreBusy while another bundle is made with these names.
         """
-        place = given_path("file", file)
+        place = Path(file)
         if not place.name:
             raise InvalidValue(f"file {str(file)!r} has no name", value=str(file))
-        beside = place.with_name(f"{place.name}.names.json") if names is None else given_path("names", names)
+        beside = place.with_name(f"{place.name}.names.json") if names is None else Path(names)
         if beside == place:
             raise InvalidValue(f"{file} cannot be both the bundle and the file of its names", hint="name another file")
         return bundle_of(self._session, place, beside)
@@ -621,8 +599,7 @@ class Transfers:
         from pulsar_admin.store.sources.given import check_apart, find_bookie
         from pulsar_admin.store.transfer.bookie_export import apply_bookie_export, plan_bookie_export
 
-        given_flags(dry_run=dry_run)
-        found = [find_bookie(given_bookie(one)) for one in given_items("bookies", bookies)]
+        found = [find_bookie(given_bookie(one)) for one in bookies]
         if not found:
             raise InvalidValue("no bookie is named", hint="name each as ID=DIR,DIR")
         check_apart(found)
@@ -653,14 +630,10 @@ class Transfers:
         from pulsar_admin.store.names import Profile
         from pulsar_admin.store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
 
-        given_flags(messages=messages, payload=payload, iceberg=iceberg)
         chosen = given_texts("only", only)
-        given_path("directory", directory)
         place = str(directory)
         if cluster is not None:
             given_object("cluster", cluster, str)
-        if catalog is not None:
-            given_text("catalog", catalog)
         if columns is not None:
             check_choice("columns", columns, Profile)
         problems: list[StoreError] = []
