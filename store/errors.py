@@ -6,7 +6,7 @@ A message says what happened, where, what was expected and found; ``hint`` says 
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import ClassVar, Self, get_args
 
 
 class StoreError(Exception):
@@ -287,6 +287,13 @@ class LimitExceeded(StoreError):
 
 
 # -- errors of Python's in our words ----------------------------------------------------------------------------------
+
+
+def check_choice(what: str, value: object, literal: object) -> None:
+    """Raise InvalidValue unless VALUE is one of LITERAL's: a word that is not known would be taken for another."""
+    choices = get_args(literal)
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidValue(f"{what} {value!r} is not one of {', '.join(map(repr, choices))}", value=value)
 
 
 def reason_of(error: Exception) -> str:

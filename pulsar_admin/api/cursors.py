@@ -12,16 +12,14 @@ from pulsar_admin.api.session import (
     Place,
     Session,
     Time,
-    check_choice,
     duration_ms,
-    given_flag,
     given_places,
     given_text,
     position_of,
 )
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.tree import read_node
-from pulsar_admin.store.errors import InvalidValue, NothingMatches, SubscriptionNotFound
+from pulsar_admin.store.errors import InvalidValue, NothingMatches, SubscriptionNotFound, check_choice
 from pulsar_admin.store.model.cursors import Cursor as CursorModel
 from pulsar_admin.store.model.cursors import (
     Extent,
@@ -141,7 +139,7 @@ class Cursors(Planner):
         one of the five is given, LedgerNotFound, EntryNotFound, NothingMatches (a topic has no entries; nothing is at or after TIME, so
         that it would skip everything: FORCE does; or nothing is known of AS_OF), Refused (unsure).
         """
-        from pulsar_admin.store.changes.resets import ResetTarget, resets_to
+        from pulsar_admin.store.changes.resets import reset_target, resets_to
 
         if sum(given is not None for given in (to, time, shift_by, like, as_of)) != 1:
             raise InvalidValue("give exactly one of to, time, shift_by, like and as_of")
@@ -150,12 +148,12 @@ class Cursors(Planner):
                 raise InvalidValue("as_of says where to: leave out exclude")
             return self._back_to(as_of, if_unsure, zookeeper, force=force)
         request = reset_request(self._session, rule, clock, broker_version, max_clock_skew, force=force)
-        target = ResetTarget(
-            None if time is None else self._session.time_ms(time, changes=True),
-            None if to is None else position_of(to),
-            shift_by,
-            like,
-            exclude,
+        target = reset_target(
+            time_ms=None if time is None else self._session.time_ms(time, changes=True),
+            position=None if to is None else position_of(to),
+            shift_by=shift_by,
+            like=like,
+            exclude=exclude,
         )
         with self._session.reader() as reader:
             cursors = self._cursors(reader, by_time=time is not None, is_replaced=force and to is not None)
@@ -196,23 +194,18 @@ class Cursors(Planner):
         no TTL, a topic has no entries, or nothing is older than BEFORE, or BEFORE is counted from now and the whole copy is older; the
         latter two not with FORCE.
         """
-        from pulsar_admin.store.changes.resets import ExpiryRequest
+        from pulsar_admin.store.changes.resets import Before, ByTtl, ExpiryRequest, Limit, UpTo
         from pulsar_admin.store.delayed.expiries import plan_expiries
-        from pulsar_admin.store.search.expiry import ExpiryRule
 
         if (before is not None) + (to is not None) + by_ttl != 1:
             raise InvalidValue("give exactly one of before, to and by_ttl")
-        check_choice("rule", rule, ExpiryRule)
-        request = ExpiryRequest(
-            self._session.clock_ms,
-            None if before is None else self._session.time_ms(before, changes=True),
-            None if to is None else position_of(to),
-            exclude,
-            rule,
-            check_clock(clock),
-            broker=_broker(broker_version, max_clock_skew, self._session.clock_ms),
-            force=force,
-        )
+        limit: Limit = ByTtl()
+        if to is not None:
+            limit = UpTo(position_of(to), exclude)
+        elif before is not None:
+            limit = Before(self._session.time_ms(before, changes=True))
+        broker = _broker(broker_version, max_clock_skew, self._session.clock_ms)
+        request = ExpiryRequest(self._session.clock_ms, limit, rule, check_clock(clock), broker, force)
         command = "topics expire-all-subscriptions" if self._means_all else "topics expire"
         with self._session.scan() as reader:
             cursors = self._cursors(reader, by_time=to is None, verb="expire")
@@ -237,16 +230,15 @@ class Cursors(Planner):
         Times in ms: the first row is overdue already (``from_ms`` None), the last is left after it (``to_ms`` None). Raises InvalidValue,
         NothingMatches (no TTL at all), TopicNotFound, SubscriptionNotFound.
         """
-        from pulsar_admin.store.changes.resets import ExpiryRequest
+        from pulsar_admin.store.changes.resets import Before, ByTtl, ExpiryRequest
         from pulsar_admin.store.delayed.expiries import forecast_expiries
-        from pulsar_admin.store.search.expiry import ExpiryRule
 
-        check_choice("rule", rule, ExpiryRule)
         ahead_ms, now_ms = duration_ms(ahead), self._session.now_ms
         interval_ms = None if interval is None else duration_ms(interval)
-        limit_ms = None if ttl is None else now_ms - duration_ms(ttl)
-        broker = _broker(broker_version, max_clock_skew, now_ms)
-        request = ExpiryRequest(now_ms, limit_ms, rule=rule, clock=check_clock(clock), broker=broker)
+        limit = ByTtl() if ttl is None else Before(now_ms - duration_ms(ttl))
+        request = ExpiryRequest(
+            now_ms, limit, rule, check_clock(clock), _broker(broker_version, max_clock_skew, now_ms)
+        )
         with self._session.scan() as reader:
             cursors = self._cursors(reader, verb="expire")
             self._warn_of_clock(reader, clock, cursors)
@@ -309,11 +301,7 @@ class Cursors(Planner):
                 check_now_is_meant(reader, time_ms, self._session.clock_ms)
             cursors = self._cursors(reader)
             wanted = WantedState(
-                time_ms,
-                name,
-                if_unsure,
-                self._past((topic for topic, _ in cursors), zookeeper),
-                given_flag("force", force),
+                time_ms, name, if_unsure, self._past((topic for topic, _ in cursors), zookeeper), force
             )
             found = plan_as_of(reader, "topics reset-cursor", cursors, wanted, self._session.clock_ms)
             return plan_of(found, reader.txn)
@@ -333,7 +321,6 @@ class Cursors(Planner):
         from pulsar_admin.store.changes.cursors import CursorMove, plan_moves
 
         moves = []
-        given_flag("force", force)
         with self._session.reader() as reader:
             for topic, cursor in self._cursors(reader):
                 moves.append(CursorMove(topic, cursor, moved(topic, cursor.state), force=force))
@@ -389,9 +376,8 @@ def _check_entries(selection: TopicSelection, topics: Sequence[TopicModel]) -> N
 
 
 def _broker(version: BrokerVersion, max_clock_skew: Duration, now_ms: int) -> BrokerSetup:
-    from pulsar_admin.store.search.broker_setup import BrokerSetup, BrokerVersion
+    from pulsar_admin.store.search.broker_setup import BrokerSetup
 
-    check_choice("broker version", version, BrokerVersion)
     return BrokerSetup(version, duration_ms(max_clock_skew), now_ms)
 
 
@@ -405,12 +391,9 @@ def reset_request(
     force: bool,
 ) -> ResetRequest:
     """Return how to reset, with the arguments of ``Cursors.reset``; raises InvalidValue."""
-    from pulsar_admin.store.changes.resets import ResetRequest, ResetRule
+    from pulsar_admin.store.changes.resets import ResetRequest
 
-    check_choice("rule", rule, ResetRule)
-    check_choice("clock", clock, Clock)
-    broker = _broker(broker_version, max_clock_skew, session.clock_ms)
-    return ResetRequest(session.clock_ms, rule, clock, broker, given_flag("force", force))
+    return ResetRequest(session.clock_ms, rule, clock, _broker(broker_version, max_clock_skew, session.clock_ms), force)
 
 
 def resets_plan(session: Session, reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> Plan:

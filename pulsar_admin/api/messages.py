@@ -23,7 +23,6 @@ from pulsar_admin.api.session import (
     Place,
     Session,
     Time,
-    check_choice,
     check_keywords,
     checked,
     given_mapping,
@@ -37,7 +36,7 @@ from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.dump.messages import EntryMessage, TopicMessages, ViewMessages
 from pulsar_admin.store.dump.options import DumpOptions
-from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.errors import InvalidValue, StoreError, check_choice
 from pulsar_admin.store.model.cursors import Intervals, iter_backlog, pending_intervals, read_cursor
 from pulsar_admin.store.model.messages import (
     EVENT,
@@ -462,6 +461,10 @@ def chosen_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
     return COLUMNS if columns is None else given_texts("columns", columns)
 
 
+Most = int | None
+"""How many messages at most; None: all. The query checks it."""
+
+
 class WantedMessages(TypedDict, total=False):
     """Keywords of ``search``; everything given must hold.
 
@@ -485,7 +488,7 @@ class WantedMessages(TypedDict, total=False):
     start: Place
     end: Place
     clock: Clock
-    limit: int | None
+    limit: Most
     columns: Sequence[str] | None
     uncommitted: bool
 

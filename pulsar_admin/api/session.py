@@ -21,7 +21,7 @@ from os import fsencode
 from pathlib import Path
 from threading import Lock
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, TypeVarTuple, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, TypeVarTuple, cast, get_origin
 
 from msgspec import Struct
 
@@ -29,7 +29,7 @@ from pulsar_admin.broken import broken_texts, texts_of_broken
 from pulsar_admin.store.db.environment import Store as StoreFile
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.storeinfo import check_state
-from pulsar_admin.store.errors import InvalidValue, NotWritable, Refused, StoreError, SubscriptionNotFound
+from pulsar_admin.store.errors import InvalidValue, NotWritable, Refused, StoreError, SubscriptionNotFound, check_choice
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.names import (
     EARLIEST,
@@ -210,13 +210,6 @@ def given_object(what: str, value: Any, kind: type[Kind]) -> Kind:  # Any: what 
     if not isinstance(value, kind):
         raise InvalidValue(f"{what} {value!r} is not a {kind.__name__}", value=value)
     return value
-
-
-def check_choice(what: str, value: object, literal: object) -> None:
-    """Raise InvalidValue unless VALUE is one of LITERAL's: a word that is not known would be taken for another."""
-    choices = get_args(literal)
-    if not isinstance(value, str) or value not in choices:
-        raise InvalidValue(f"{what} {value!r} is not one of {', '.join(map(repr, choices))}", value=value)
 
 
 def _same_path(what: str, value: Path | str) -> Path | str:

@@ -23,7 +23,6 @@ from pulsar_admin.api.session import (
     Duration,
     Session,
     Time,
-    check_choice,
     check_engine,
     checked,
     given_items,
@@ -43,7 +42,7 @@ from pulsar_admin.incomplete import incomplete_text
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.db.environment import open_store as open_store_file
 from pulsar_admin.store.db.tree import Node, iter_children, read_node
-from pulsar_admin.store.errors import IndexCorrupt, InvalidValue
+from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, check_choice
 from pulsar_admin.store.model.topics import (
     check_namespace,
     count_topics,

@@ -15,7 +15,6 @@ from pulsar_admin.api.session import (
     Place,
     Session,
     Time,
-    check_choice,
     duration_ms,
     given_flag,
     given_ledgers,
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pulsar_admin.api.cursors import Cursor
-    from pulsar_admin.api.messages import Messages, WantedMessages
+    from pulsar_admin.api.messages import Messages, Most, WantedMessages
     from pulsar_admin.api.pending import Delayed, TopicTransactions
     from pulsar_admin.store.changes.plan import ChangeReport
     from pulsar_admin.store.changes.policies import PolicyJob
@@ -496,12 +495,10 @@ class Topic(TopicPlans):
         Raises InvalidValue, TopicNotFound (also for a partitioned topic: ask its partitions), and for BROKER LedgerNotFound,
         EntryNotFound or EntryCorrupt where a broker fails, NotSeen where what it answers is not known.
         """
-        from pulsar_admin.store.dump.finding import FindRule, TimeQuestion, find_entry, gaps_before, texts_of_answer
-        from pulsar_admin.store.search.broker_setup import BrokerSetup, BrokerVersion
+        from pulsar_admin.store.dump.finding import TimeQuestion, find_entry, gaps_before, texts_of_answer
+        from pulsar_admin.store.search.broker_setup import BrokerSetup
         from pulsar_admin.store.search.by_time import texts_of_clock
 
-        check_choice("rule", rule, FindRule)
-        check_choice("broker version", broker_version, BrokerVersion)
         broker = BrokerSetup(broker_version)
         question = TimeQuestion(self._session.time_ms(time), clock, rule, broker, batch_index)
 
@@ -597,7 +594,7 @@ class Topic(TopicPlans):
         key: str | None = None,
         columns: Sequence[str] | None = None,
         subscription: str | None = None,
-        limit: int | None = None,
+        limit: Most = None,
         uncommitted: bool = False,
         markers: bool = False,
     ) -> Messages:
@@ -1050,7 +1047,7 @@ class Compaction(Planner):
         return self._planned(plan_attach, self._name, ledger_id)
 
     def messages(
-        self, *, keys: Collection[str] | None = None, columns: Sequence[str] | None = None, limit: int | None = None
+        self, *, keys: Collection[str] | None = None, columns: Sequence[str] | None = None, limit: Most = None
     ) -> Messages:
         """Return the messages of the view, to be read when they are iterated over: what compaction kept, then what comes after it.
 

@@ -15,7 +15,6 @@ from pulsar_admin.api.session import (
     Checked,
     Session,
     Time,
-    check_choice,
     checked,
     given_items,
     given_object,
@@ -28,7 +27,7 @@ from pulsar_admin.api.session import (
 )
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.db.storeinfo import check_new_store
-from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.errors import InvalidValue, StoreError, check_choice
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.pace import PACE
 

@@ -30,6 +30,7 @@ from pulsar_admin.store.errors import (
     NotSeen,
     Refused,
     StoreError,
+    check_choice,
     reason_of,
 )
 from pulsar_admin.store.model.broken import find_broken
@@ -231,14 +232,55 @@ ResetRule = Literal["exact", "broker"]
 EXACT: ResetRule = "exact"
 
 
-class ResetTarget(Struct, frozen=True):
-    """Where to: exactly one of the four; ``exclude``: start behind it."""
+class ToTime(Struct, frozen=True):
+    """To the first entry at or after a time, with ``exclude`` to the one after it."""
 
-    time_ms: int | None = None
-    message_id: Position | None = None
-    shift_by: int | None = None
-    to_subscription: str | None = None
+    time_ms: int
     exclude: bool = False
+
+
+class ToPosition(Struct, frozen=True):
+    """To a position, with ``exclude`` to what comes after it."""
+
+    position: Position
+    exclude: bool = False
+
+
+class ShiftBy(Struct, frozen=True):
+    """So many entries further, below 0: back."""
+
+    entries: int
+
+
+class ToSubscription(Struct, frozen=True):
+    """To where another subscription stands."""
+
+    name: str
+
+
+ResetTarget = ToTime | ToPosition | ShiftBy | ToSubscription
+"""Where a cursor is reset to."""
+
+
+def reset_target(
+    *,
+    time_ms: int | None = None,
+    position: Position | None = None,
+    shift_by: int | None = None,
+    like: str | None = None,
+    exclude: bool = False,
+) -> ResetTarget:
+    """Return the one target that is given; raises InvalidValue for ``exclude`` with one that has nothing to exclude."""
+    if position is not None:
+        return ToPosition(position, exclude)
+    if time_ms is not None:
+        return ToTime(time_ms, exclude)
+    if exclude:
+        raise InvalidValue("--exclude-reset-position goes with a time or a position")
+    if shift_by is not None:
+        return ShiftBy(shift_by)
+    assert like is not None  # callers see that one of the four is given, in words of their own
+    return ToSubscription(like)
 
 
 class ResetRequest(Struct, frozen=True):
@@ -254,9 +296,20 @@ class ResetRequest(Struct, frozen=True):
     broker: BrokerSetup = DEFAULT_BROKER
     force: bool = False
 
+    def __post_init__(self) -> None:
+        """Raise InvalidValue for a rule that is none, and for a clock that the index does not know."""
+        check_choice("rule", self.rule, ResetRule)
+        if self.rule == EXACT:
+            check_clock(self.clock)
+
+    @property
+    def indexed_clock(self) -> Clock:
+        """The clock that decides: a broker has but one."""
+        return "auto" if self.rule == BROKER else check_clock(self.clock)
+
     def goes_by_clock(self, target: ResetTarget) -> bool:
         """Whether the clock decides where a reset to TARGET goes."""
-        return target.time_ms is not None and self.rule == EXACT
+        return isinstance(target, ToTime) and self.rule == EXACT
 
 
 class ResetRow(Struct, frozen=True):
@@ -280,9 +333,9 @@ class Reset(Struct, frozen=True):
 def resets_to(target: ResetTarget, cursors: Iterable[tuple[Topic, Cursor]]) -> Sequence[Reset]:
     """Return the resets of CURSORS to TARGET; raises InvalidValue for several and a position, which is in one topic alone."""
     resets = [Reset(topic, cursor, target) for topic, cursor in cursors]
-    if target.message_id not in (None, EARLIEST, LATEST) and len(resets) > 1:
+    if isinstance(target, ToPosition) and target.position not in (EARLIEST, LATEST) and len(resets) > 1:
         raise InvalidValue(
-            f"Reset-cursor at position is not allowed for {len(resets)} topics: position {target.message_id} is in one of them",
+            f"Reset-cursor at position is not allowed for {len(resets)} topics: position {target.position} is in one of them",
             hint="name that topic or partition, use -t, or give each its own row with --from-file",
         )
     return resets
@@ -316,7 +369,7 @@ def plan_resets(reader: EntryReader, command: str, resets: Iterable[Reset], requ
     """
     listed = list(resets)
     moves = _moves(reader, listed, request)
-    if not request.force and any(isinstance(reset.target.time_ms, FromNow) for reset in listed):
+    if not request.force and any(map(_counts_from_now, listed)):
         check_nows_agree(
             reader,
             moves,
@@ -324,8 +377,8 @@ def plan_resets(reader: EntryReader, command: str, resets: Iterable[Reset], requ
             request.now_ms,
         )
     if not request.force:
-        clock = "auto" if request.rule == BROKER else check_clock(request.clock)
-        _check_resets_meet(reader, moves, [move for move in moves if move.misses], clock, request.now_ms)
+        missed = [move for move in moves if move.misses]
+        _check_resets_meet(reader, moves, missed, request.indexed_clock, request.now_ms)
     return plan_moves(reader, command, moves, request.now_ms)
 
 
@@ -339,10 +392,14 @@ def _moves(reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) 
 
 def _earlier(reset: Reset, earlier_ms: int) -> Reset:
     """Return a reset to a time that is so much earlier, where it was counted from now."""
-    time_ms = reset.target.time_ms
-    if not isinstance(time_ms, FromNow):
+    if not _counts_from_now(reset):
         return reset
-    return replace(reset, target=replace(reset.target, time_ms=max(time_ms - earlier_ms, 0)))
+    assert isinstance(reset.target, ToTime)
+    return replace(reset, target=replace(reset.target, time_ms=max(reset.target.time_ms - earlier_ms, 0)))
+
+
+def _counts_from_now(reset: Reset) -> bool:
+    return isinstance(reset.target, ToTime) and isinstance(reset.target.time_ms, FromNow)
 
 
 @contextmanager
@@ -361,8 +418,6 @@ def _move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget
     move.check()
     if not request.force:
         _check_not_lost(reader, topic, move.state.mark_delete)
-    if target.exclude and (target.shift_by is not None or target.to_subscription is not None):
-        raise InvalidValue("--exclude-reset-position goes with a time or a position")
     ttl = ttl_warnings(reader, topic, cursor, move.state, request.now_ms)
     basis = move.basis or MoveBasis(request.rule)
     return replace(move, basis=basis, warnings=(*move.warnings, *ttl))
@@ -386,23 +441,22 @@ def _check_not_lost(reader: EntryReader, topic: Topic, mark_delete: Position) ->
 def _target_move(
     reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget, request: ResetRequest
 ) -> CursorMove:
-    if target.message_id is not None:
-        if request.rule == EXACT:
-            check_position(topic, target.message_id, ", or --rule broker, which takes the next entry there is")
-        state = reset_state(reader, topic, cursor, target.message_id, exclude=target.exclude)
-        return CursorMove(topic, cursor, state, MoveBasis(request.rule, target.message_id), is_set=True)
-    if target.shift_by is not None:
-        return CursorMove(topic, cursor, shifted_state(topic, cursor, target.shift_by))
-    if target.to_subscription is not None:
-        other = read_cursor(reader.txn, reader, topic, target.to_subscription)
-        return CursorMove(topic, cursor, state_of_other(cursor, other))
-    return _time_move(reader, topic, cursor, target, request)
+    match target:
+        case ToPosition(position, exclude):
+            if request.rule == EXACT:
+                check_position(topic, position, ", or --rule broker, which takes the next entry there is")
+            state = reset_state(reader, topic, cursor, position, exclude=exclude)
+            return CursorMove(topic, cursor, state, MoveBasis(request.rule, position), is_set=True)
+        case ShiftBy(entries):
+            return CursorMove(topic, cursor, shifted_state(topic, cursor, entries))
+        case ToSubscription(name):
+            other = read_cursor(reader.txn, reader, topic, name)
+            return CursorMove(topic, cursor, state_of_other(cursor, other))
+        case ToTime():
+            return _time_move(reader, topic, cursor, target, request)
 
 
-def _time_move(
-    reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget, request: ResetRequest
-) -> CursorMove:
-    assert target.time_ms is not None
+def _time_move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ToTime, request: ResetRequest) -> CursorMove:
     basis = MoveBasis(request.rule, time_ms=target.time_ms)
     search = BrokerSearch(reader, topic, request.broker)
     warnings: tuple[str, ...] = ()
@@ -412,7 +466,7 @@ def _time_move(
         except SEARCH_FAILS as error:
             raise type(error)(_failure(error), hint="leave out --rule broker", **error.context) from error
     else:
-        clock = check_clock(request.clock)
+        clock = request.indexed_clock
         first = find_first_at_or_after(reader, topic, target.time_ms, clock).position
         warnings = _unseen_warnings(reader, topic, first, target.time_ms, clock)
         try:
@@ -508,15 +562,15 @@ def _row(found: Any, where: str, subscription: str | None, parse_time: Callable[
 def _target(found: dict[str, Any], exclude: bool, parse_time: Callable[[str], int]) -> ResetTarget:  # Any: JSON
     message_id, time = found.get("messageId"), found.get("time")
     shift_by, other = found.get("shiftBy"), found.get("toSubscription")
-    if message_id is not None:
-        return ResetTarget(message_id=_position(message_id), exclude=exclude)
-    if time is not None:
-        return ResetTarget(time_ms=_time(time, parse_time), exclude=exclude)
-    if shift_by is not None:
-        integer(shift_by, "shiftBy", -LONG_MAX)
     if other is not None and not isinstance(other, str):
         raise InvalidValue("toSubscription must be a string")
-    return ResetTarget(shift_by=shift_by, to_subscription=other, exclude=exclude)
+    return reset_target(
+        time_ms=None if time is None else _time(time, parse_time),
+        position=None if message_id is None else _position(message_id),
+        shift_by=None if shift_by is None else integer(shift_by, "shiftBy", -LONG_MAX),
+        like=other,
+        exclude=exclude,
+    )
 
 
 def _position(value: object) -> Position:
@@ -742,30 +796,57 @@ def _others(moves: Sequence[CursorMove]) -> str:
 _OR_BROKER = ", or add --rule broker: it goes by the next entry there is"
 
 
-class ExpiryRequest(Struct, frozen=True):
-    """What to expire: everything older than LIMIT_MS, or up to POSITION (EXCLUDE: it stays). TTL: the policy LIMIT_MS comes from.
+class Before(Struct, frozen=True):
+    """Everything older than a time; ``ttl``: the policy that it comes from."""
 
-    BROKER: whom rule ``broker`` asks, and the comparison of the other one. FORCE: also what drops nothing, and what drops all that
-    a copy knows, because it is older than the limit itself.
+    time_ms: int
+    ttl: MessageTtl | None = None
+
+
+class UpTo(Struct, frozen=True):
+    """Everything up to a position, with ``exclude`` without what is there."""
+
+    position: Position
+    exclude: bool = False
+
+
+class ByTtl(Struct, frozen=True):
+    """Everything older than the TTL that is in force for its topic."""
+
+
+Limit = Before | UpTo | ByTtl
+"""What is expired."""
+
+
+class ExpiryRequest(Struct, frozen=True):
+    """What to expire, and how. ``broker``: whom rule ``broker`` asks, and the other one is compared with.
+
+    ``force``: also what drops nothing, and what drops all that a copy knows, because it is older than the limit itself.
     """
 
     now_ms: int
-    limit_ms: int | None = None
-    position: Position | None = None
-    exclude: bool = False
+    limit: Limit
     rule: ExpiryRule = ALL_BEFORE
     clock: Clock = "auto"
-    ttl: MessageTtl | None = None
     broker: BrokerSetup = DEFAULT_BROKER
     force: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise InvalidValue for a rule that is none, a clock that the index does not know, and one that no broker goes by."""
+        check_choice("rule", self.rule, ExpiryRule)
+        check_clock(self.clock)
+        if self.rule == BROKER and self.clock != "auto":
+            raise InvalidValue("--rule broker goes by the broker's own clock: leave out --clock")
 
 
 def expiry_move(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorMove:
     """Return the move that expires what REQUEST says; raises LedgerNotFound, EntryNotFound, Refused for a bad position."""
-    if request.position is not None:
-        state, basis, warnings = _by_position(reader, topic, cursor, request)
+    limit = request.limit
+    if isinstance(limit, UpTo):
+        state, basis, warnings = _by_position(reader, topic, cursor, limit, request)
     else:
-        state, basis, warnings = _by_time(reader, topic, cursor, request)
+        assert isinstance(limit, Before)  # a TTL differs by topic: who reads it says before which time that is
+        state, basis, warnings = _by_time(reader, topic, cursor, limit, request)
     dropped = subtract(pending_intervals(topic, cursor.state), pending_intervals(topic, state))
     future = read_future_dated(PendingSearch(reader, topic, state, request.clock), request.now_ms)
     held = None
@@ -786,47 +867,45 @@ def unchanged_move(topic: Topic, cursor: Cursor, reason: str) -> CursorMove:
 
 
 def _by_time(
-    reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest
+    reader: EntryReader, topic: Topic, cursor: Cursor, limit: Before, request: ExpiryRequest
 ) -> tuple[CursorState, MoveBasis, list[str]]:
-    assert request.limit_ms is not None
-    in_broker_terms = request.limit_ms < request.now_ms
+    in_broker_terms = limit.time_ms < request.now_ms
     if request.rule == BROKER and not in_broker_terms:
         raise InvalidValue(
             "a broker expires by an age above 0: with age 0 it expires nothing, it knows no limit ahead of now"
         )
     search = PendingSearch(reader, topic, cursor.state, request.clock)
-    through = expire_by_time(search, cursor, request.limit_ms, request.rule, request.broker)
+    through = expire_by_time(search, cursor, limit.time_ms, request.rule, request.broker)
     state = cursor.state if through is None else advanced(topic, cursor.state, through)
-    basis = MoveBasis(request.rule, limit_ms=request.limit_ms)
-    if request.ttl is not None:
-        basis = replace(basis, ttl_seconds=request.ttl.seconds, ttl_source=request.ttl.source)
+    basis = MoveBasis(request.rule, limit_ms=limit.time_ms)
+    if limit.ttl is not None:
+        basis = replace(basis, ttl_seconds=limit.ttl.seconds, ttl_source=limit.ttl.source)
     if request.rule == BROKER:
-        warnings = _younger_warnings(search, state, request.limit_ms)
+        warnings = _younger_warnings(search, state, limit.time_ms)
         return state, basis, [*warnings, *_search_warnings(search)]
     warnings = []
     through = None
     try:
         if in_broker_terms:
-            through = broker_through(reader, topic, cursor, request.limit_ms, request.broker)
+            through = broker_through(reader, topic, cursor, limit.time_ms, request.broker)
     except NotSeen as error:
         warnings.append(error.message)
     else:
         theirs = cursor.state if through is None else advanced(topic, cursor.state, through)
         basis = replace(basis, broker=_broker_expiry(reader, topic, state, theirs))
-    warnings += _unseen_dropped(reader, topic, cursor, state, request)
+    warnings += _unseen_dropped(reader, topic, cursor, state, limit.time_ms, request)
     return state, basis, [*warnings, *_search_warnings(search)]
 
 
 def _unseen_dropped(
-    reader: EntryReader, topic: Topic, cursor: Cursor, state: CursorState, request: ExpiryRequest
+    reader: EntryReader, topic: Topic, cursor: Cursor, state: CursorState, limit_ms: int, request: ExpiryRequest
 ) -> list[str]:
     """Return what an expiry drops without a look at its time; raises Refused for it, unless it is forced."""
-    assert request.limit_ms is not None
     dropped = subtract(pending_intervals(topic, cursor.state), pending_intervals(topic, state))
-    unseen = find_unseen(reader.txn, topic, dropped, request.limit_ms, request.clock)
+    unseen = find_unseen(reader.txn, topic, dropped, limit_ms, request.clock)
     if unseen and not request.force:
         raise Refused(
-            f"{topic.name}: whether all that {cursor.name} would lose is older than {format_time_ms(request.limit_ms)} is not known: "
+            f"{topic.name}: whether all that {cursor.name} would lose is older than {format_time_ms(limit_ms)} is not known: "
             + text_of_doubts(unseen),
             hint="import the bookie that has them: pulsar-admin store add bookie ID=DIR,DIR; --force drops them anyway",
             topic=str(topic.name),
@@ -870,44 +949,42 @@ def _broker_expiry(reader: EntryReader, topic: Topic, ours: CursorState, theirs:
 
 
 def _by_position(
-    reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest
+    reader: EntryReader, topic: Topic, cursor: Cursor, limit: UpTo, request: ExpiryRequest
 ) -> tuple[CursorState, MoveBasis, list[str]]:
-    position = request.position
-    assert position is not None
+    position = limit.position
     basis = MoveBasis(request.rule, position)
     if position == EARLIEST:
         return cursor.state, basis, []
     if position == LATEST:
         return cleared(topic, cursor.state), basis, []
     if request.rule == BROKER:
-        return _broker_state(reader, topic, cursor, request), basis, []
+        return _broker_state(reader, topic, cursor, limit), basis, []
     check_position(topic, position, _OR_BROKER)
-    start, unacknowledged = start_position(reader, topic, position, exclude=not request.exclude)
+    start, unacknowledged = start_position(reader, topic, position, exclude=not limit.exclude)
     state = advanced(topic, cursor.state, topic.previous(start))
     if unacknowledged:
         state = _with_batch(topic, state, start, unacknowledged)
     try:
-        theirs = _broker_state(reader, topic, cursor, request)
+        theirs = _broker_state(reader, topic, cursor, limit)
     except Refused:
         theirs = cursor.state
     broker = _broker_expiry(reader, topic, state, theirs)
     return state, replace(basis, broker=broker), []
 
 
-def _broker_state(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorState:
+def _broker_state(reader: EntryReader, topic: Topic, cursor: Cursor, limit: UpTo) -> CursorState:
     """Return what upstream's ``calculatePositionAckSet`` and mark-delete make of a position (4.0.8).
 
     Its exclusion is that of a reset: the entry's successor goes too, of a batch with an index only what is up to that.
     """
-    position = request.position
-    assert position is not None
+    position = limit.position
     entry, index = position.entry, position.batch_index
     size = batch_size(reader, position) if index >= 0 and topic.is_entry(entry) else 0
-    first = index + 1 if request.exclude else index
+    first = index + 1 if limit.exclude else index
     inside = 0 < first < size
     if not inside:
         behind = Position(entry.ledger_id, entry.entry_id + 1)
-        through = broker_through_position(topic, cursor, behind if request.exclude else entry)
+        through = broker_through_position(topic, cursor, behind if limit.exclude else entry)
         return cursor.state if through is None else advanced(topic, cursor.state, through)
     state = advanced(topic, cursor.state, topic.previous(entry))
     return _with_batch(topic, state, entry, bit_words(range(first, size)))

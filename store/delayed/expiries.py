@@ -11,7 +11,10 @@ from msgspec.structs import replace
 from pulsar_admin.store.changes.cursors import CursorMove, is_guarded, plan_moves
 from pulsar_admin.store.changes.plan import DelayLoss, DueMessage, NotDue, Plan
 from pulsar_admin.store.changes.resets import (
+    Before,
+    ByTtl,
     ExpiryRequest,
+    UpTo,
     check_expiries_meet,
     check_nows_agree,
     expiry_move,
@@ -32,7 +35,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import EARLIEST, LATEST, TopicName, shell_word
 from pulsar_admin.store.policies.in_force import MessageTtl, find_message_ttl, may_delay
-from pulsar_admin.store.search.expiry import BROKER, FORECAST_INTERVALS, ForecastQuestion, ForecastRow, iter_forecast
+from pulsar_admin.store.search.expiry import FORECAST_INTERVALS, ForecastQuestion, ForecastRow, iter_forecast
 from pulsar_admin.store.timespec import FromNow, format_time_ms
 from pulsar_admin.store.wording import Answer, counted
 
@@ -162,36 +165,35 @@ Cursors = Sequence[tuple[Topic, Cursor]]
 
 
 def plan_expiries(reader: EntryReader, command: str, cursors: Cursors, request: ExpiryRequest) -> Plan:
-    """Return one plan, all or none, that expires what REQUEST says; without a limit and a position, what the TTL in force says.
+    """Return one plan, all or none, that expires what REQUEST says.
 
     Raises InvalidValue, NothingMatches (no TTL, or see ``check_expiries_meet``), LedgerNotFound, EntryNotFound, and Refused for a
     cursor of the broker's own.
     """
     for topic, cursor in cursors:
         _check_expirable(topic, cursor.name)
-    if request.position not in (None, EARLIEST, LATEST) and len(cursors) > 1:
+    limit = request.limit
+    if isinstance(limit, UpTo) and limit.position not in (EARLIEST, LATEST) and len(cursors) > 1:
         raise InvalidValue(
-            f"Expire message at position is not supported for {len(cursors)} topics: {request.position} is in one of them",
+            f"Expire message at position is not supported for {len(cursors)} topics: {limit.position} is in one of them",
             hint="name that topic or partition, or use -t",
         )
-    if request.rule == BROKER and request.clock != "auto":
-        raise InvalidValue("--rule broker goes by the broker's own clock: leave out --clock")
     moves = _moves(reader, cursors, request)
-    counted_ms = request.now_ms if request.limit_ms is None else request.limit_ms
-    if request.position is None and not request.force and isinstance(counted_ms, FromNow):
+    counted_ms = limit.time_ms if isinstance(limit, Before) else request.now_ms
+    if not isinstance(limit, UpTo) and not request.force and isinstance(counted_ms, FromNow):
         check_nows_agree(
             reader,
             moves,
             lambda earlier_ms: _moves(reader, cursors, _earlier(request, earlier_ms)),
             request.now_ms,
         )
-    if request.limit_ms is not None and not request.force:
-        check_expiries_meet(reader, moves, request.limit_ms, request.clock, request.now_ms)
+    if isinstance(limit, Before) and not request.force:
+        check_expiries_meet(reader, moves, limit.time_ms, request.clock, request.now_ms)
     return plan_moves(reader, command, moves, request.now_ms)
 
 
 def _moves(reader: EntryReader, cursors: Cursors, request: ExpiryRequest) -> list[CursorMove]:
-    if request.limit_ms is None and request.position is None:
+    if isinstance(request.limit, ByTtl):
         ttls = _read_ttls(reader, [topic for topic, _ in cursors])
         return [_move_by_ttl(reader, topic, cursor, request, ttls[topic]) for topic, cursor in cursors]
     return [
@@ -202,8 +204,10 @@ def _moves(reader: EntryReader, cursors: Cursors, request: ExpiryRequest) -> lis
 
 def _earlier(request: ExpiryRequest, earlier_ms: int) -> ExpiryRequest:
     """Return the request of so much earlier."""
-    limit_ms = None if request.limit_ms is None else max(request.limit_ms - earlier_ms, 0)
-    return replace(request, now_ms=request.now_ms - earlier_ms, limit_ms=limit_ms)
+    limit = request.limit
+    if isinstance(limit, Before):
+        limit = replace(limit, time_ms=max(limit.time_ms - earlier_ms, 0))
+    return replace(request, now_ms=request.now_ms - earlier_ms, limit=limit)
 
 
 def _check_expirable(topic: Topic, name: str) -> None:
@@ -216,8 +220,8 @@ def _move_by_ttl(
 ) -> CursorMove:
     if ttl is None or ttl.seconds <= 0:
         return unchanged_move(topic, cursor, "no TTL applies")
-    limit_ms = max(request.now_ms - ttl.seconds * 1000, 0)
-    move = expiry_move(reader, topic, cursor, replace(request, limit_ms=limit_ms, ttl=ttl))
+    limit = Before(max(request.now_ms - ttl.seconds * 1000, 0), ttl)
+    move = expiry_move(reader, topic, cursor, replace(request, limit=limit))
     return with_not_due(reader, move, request.now_ms, ttl.seconds * 1000)
 
 
@@ -281,16 +285,17 @@ class Forecast(Answer, frozen=True):
 def forecast_expiries(
     reader: EntryReader, cursors: Cursors, request: ExpiryRequest, ahead_ms: int, interval_ms: int | None = None
 ) -> Iterator[Forecast]:
-    """Yield what expires from each of CURSORS from now on, AHEAD_MS so far, by the age of REQUEST, or without one by the TTL in force.
+    """Yield what expires from each of CURSORS from now on, AHEAD_MS so far, by the age or the TTL of REQUEST.
 
     INTERVAL_MS of a row: by default a 24th. A cursor without a TTL is left out. Raises InvalidValue, NothingMatches (no TTL at
     all), and Refused for a cursor of the broker's own.
     """
     for topic, cursor in cursors:
         _check_expirable(topic, cursor.name)
-    ttls = _read_ttls(reader, [topic for topic, _ in cursors]) if request.limit_ms is None else {}
-    given_ms = 0 if request.limit_ms is None else request.now_ms - request.limit_ms
-    if request.limit_ms is not None and given_ms <= 0:
+    limit = request.limit
+    ttls = _read_ttls(reader, [topic for topic, _ in cursors]) if isinstance(limit, ByTtl) else {}
+    given_ms = request.now_ms - limit.time_ms if isinstance(limit, Before) else 0
+    if isinstance(limit, Before) and given_ms <= 0:
         raise InvalidValue("a forecast needs an age above 0: --expireTime is not in the past")
     width_ms = max(ahead_ms // FORECAST_INTERVALS, 1) if interval_ms is None else interval_ms
     for topic, cursor in cursors:

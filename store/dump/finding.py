@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.files import catalogued_bytes
+from pulsar_admin.store.errors import check_choice
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, is_whole, may_be_broken
 from pulsar_admin.store.names import Position
@@ -53,6 +54,10 @@ class TimeQuestion(Struct, frozen=True):
     rule: FindRule = FIRST
     broker: BrokerSetup = DEFAULT_BROKER
     batch_index: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise InvalidValue for a rule that is none."""
+        check_choice("rule", self.rule, FindRule)
 
 
 class FoundEntry(Answer, frozen=True):

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct, field
 
+from pulsar_admin.store.errors import check_choice
 from pulsar_admin.store.names import Position
 
 BrokerVersion = Literal["4.0", "4.2"]
@@ -27,6 +28,10 @@ class BrokerSetup(Struct, frozen=True):
     version: BrokerVersion = "4.0"
     max_clock_skew_ms: int = MAX_CLOCK_SKEW_MS
     loaded_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise InvalidValue for a version whose rules are not known here."""
+        check_choice("broker version", self.version, BrokerVersion)
 
 
 DEFAULT_BROKER = BrokerSetup()

@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_admin.store.changes.cursors import CursorMove, cleared, plan_moves, skipped
 from pulsar_admin.store.changes.plan import Plan, apply_plan, plan_undo
-from pulsar_admin.store.changes.resets import ExpiryRequest, expiry_move, reset_state
+from pulsar_admin.store.changes.resets import Before, ExpiryRequest, expiry_move, reset_state
 from pulsar_admin.store.changes.subscriptions import NewSubscription, plan_create, plan_unsubscribe
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.errors import UndoConflict
@@ -50,7 +50,7 @@ def _clear(reader: EntryReader) -> Plan:
 
 
 def _expire(reader: EntryReader) -> Plan:
-    request = ExpiryRequest(NOW_MS, limit_ms=NOW_MS)
+    request = ExpiryRequest(NOW_MS, Before(NOW_MS))
     moves = [expiry_move(reader, move.topic, move.cursor, request) for move in _moves(reader)]
     return plan_moves(reader, "expire", moves, NOW_MS)
 

@@ -13,7 +13,7 @@ import pytest
 
 from pulsar_admin.store.changes.cursors import plan_moves
 from pulsar_admin.store.changes.plan import BrokerMove, FutureDated, LedgerPart
-from pulsar_admin.store.changes.resets import ExpiryRequest, bit_words, expiry_move, ttl_warnings
+from pulsar_admin.store.changes.resets import Before, ExpiryRequest, UpTo, bit_words, expiry_move, ttl_warnings
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes
@@ -146,11 +146,11 @@ def test_the_broker_drops_what_is_young(tmp_path: Path) -> None:
     times = [Made(CREATED_MS + offset) for offset in (10, 100, 20, 30)]
     path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([times], cursors={SUB: info(at(10, -1))})})
     with opened(path, "a/b/t") as (reader, topic, cursor):
-        safe = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, CREATED_MS + 50))
+        safe = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, Before(CREATED_MS + 50)))
         assert safe.state.mark_delete == at(10, 0)
         assert safe.basis is not None
         assert safe.basis.broker == BrokerMove(at(10, 3), False, 3)
-        as_broker = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, CREATED_MS + 50, rule=BROKER))
+        as_broker = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, Before(CREATED_MS + 50), rule=BROKER))
         assert as_broker.state.mark_delete == at(10, 3)
         assert as_broker.warnings == (
             "the broker's search drops 10:1 of 2023-11-14T22:13:20.100Z, which is younger than the limit "
@@ -163,7 +163,7 @@ def test_an_acknowledged_entry_holds_nothing_back(tmp_path: Path) -> None:
     hole = (at(10, 0), at(10, 1))
     path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([times], cursors={SUB: info(at(10, -1), hole)})})
     with opened(path, "a/b/t") as (reader, topic, cursor):
-        move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, CREATED_MS + 25))
+        move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, Before(CREATED_MS + 25)))
         assert (move.state.mark_delete, move.state.ranges) == (at(10, 2), ())
         assert move.expiry is not None
         assert move.expiry.ledgers == (LedgerPart(10, Extent(2, 2, 46)),)
@@ -177,7 +177,7 @@ def test_future_dated(tmp_path: Path) -> None:
         found = read_future_dated(PendingSearch(reader, topic, cursor.state, "auto"), NOW_MS)
         assert (found.entries, found.messages, found.first, found.latest_ms) == (2, 4, at(10, 1), far + 1)
         assert found.producers == {"p"}
-        move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, NOW_MS))
+        move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, Before(NOW_MS)))
         assert move.state.mark_delete == at(10, 0)
         assert move.expiry is not None
         assert move.expiry.future_dated == FutureDated(2, 4, at(10, 1), far + 1, ("p",))
@@ -187,7 +187,7 @@ def test_a_lost_ledger_is_named(tmp_path: Path) -> None:
     ledgers = [[Made(CREATED_MS)], [Made(CREATED_MS + 1, lost=True)], [Made(CREATED_MS + 2)]]
     path = make_store(tmp_path / "s", {"a/b/t": MadeTopic(ledgers, cursors={SUB: info(at(10, -1))})})
     with opened(path, "a/b/t") as (reader, topic, cursor):
-        move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, CREATED_MS + 2))
+        move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, Before(CREATED_MS + 2)))
         assert move.state.mark_delete == at(11, 0)
         assert move.warnings == ("the store has no entry of ledgers 11: their times are unknown and hold nothing back",)
 
@@ -248,7 +248,7 @@ def test_positions(
     places: Path, rule: ExpiryRule, position: Position, exclude: bool, mark: Position, bits: dict[Position, list[int]]
 ) -> None:
     with opened(places, "a/b/t") as (reader, topic, cursor):
-        request = ExpiryRequest(NOW_MS, position=position, exclude=exclude, rule=rule)
+        request = ExpiryRequest(NOW_MS, UpTo(position, exclude), rule)
         state = expiry_move(reader, topic, cursor, request).state
         assert state.mark_delete == mark
         assert dict(state.batch_deletes) == {entry: bit_words(unread) for entry, unread in bits.items()}
@@ -258,17 +258,14 @@ def test_positions(
 @pytest.mark.parametrize("rule", [ALL_BEFORE, BROKER])
 def test_never_backwards(places: Path, rule: ExpiryRule, position: Position) -> None:
     with opened(places, "a/b/t", "further") as (reader, topic, cursor):
-        assert (
-            expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, position=position, rule=rule)).state
-            == cursor.state
-        )
+        assert expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, UpTo(position), rule)).state == cursor.state
 
 
 def test_bad_positions(places: Path) -> None:
     with opened(places, "a/b/t") as (reader, topic, cursor):
 
         def ask(position: Position, rule: ExpiryRule = ALL_BEFORE) -> None:
-            expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, position=position, rule=rule))
+            expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, UpTo(position), rule))
 
         with pytest.raises(LedgerNotFound, match=r"has no ledger 9: what was before ledger 10 is trimmed"):
             ask(at(9, 0))
@@ -435,7 +432,7 @@ def test_the_report_names_the_blocker(tmp_path: Path) -> None:
     cursors = {SUB: info(at(10, -1)), "slow": info(at(10, 0))}
     path = make_store(tmp_path / "s", {"a/b/t": MadeTopic(ledgers, cursors=cursors)})
     with opened(path, "a/b/t") as (reader, topic, cursor):
-        move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, position=LATEST))
+        move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, UpTo(LATEST)))
         (part,) = plan_moves(reader, "expire", [move], NOW_MS).parts
         assert part.as_json()["deletable"] == {
             "ledgers": [10],

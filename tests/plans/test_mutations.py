@@ -13,7 +13,7 @@ import pytest
 from msgspec import Struct
 
 from pulsar_admin.store.changes.cursors import cleared, skipped
-from pulsar_admin.store.changes.resets import ExpiryRequest, expiry_move, reset_state, reset_to_time
+from pulsar_admin.store.changes.resets import Before, ExpiryRequest, UpTo, expiry_move, reset_state, reset_to_time
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.cursors import Cursor, pending_intervals, range_text, read_cursor
@@ -107,7 +107,7 @@ def test_reset_by_position(case: Case) -> None:
 @pytest.mark.parametrize("rule", [ALL_BEFORE, BROKER])
 def test_expire_by_position(case: Case, rule: Any) -> None:
     with opened(case) as (reader, topic, cursor):
-        request = ExpiryRequest(case.mutation["at_ms"], position=case.position, rule=rule)
+        request = ExpiryRequest(case.mutation["at_ms"], UpTo(case.position), rule)
         assert shown(expiry_move(reader, topic, cursor, request).state) == case.after
 
 
@@ -155,7 +155,7 @@ def test_expire_by_age_drops_nothing_young(case: Case) -> None:
 
 
 def _aged(case: Case, now_ms: int, rule: Any) -> ExpiryRequest:
-    return ExpiryRequest(now_ms, limit_ms=now_ms - case.argument * 1000, rule=rule)
+    return ExpiryRequest(now_ms, Before(now_ms - case.argument * 1000), rule)
 
 
 def _pending(topic: Topic, state: CursorState) -> list[Position]:
