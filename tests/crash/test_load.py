@@ -22,13 +22,9 @@ TOPIC = "public/default/batched"
 
 
 STEPS = [
-    (LogWriter, "_append_columns", True),
     (LogWriter, "_append_columns", False),
-    (LogWriter, "_seal", False),
-    (WrittenLedgers, "steps", True),
     (WrittenLedgers, "index", True),
     (WrittenLedgers, "index", False),
-    (base, "_apply", False),
     (base, "apply_plan", False),
 ]
 
