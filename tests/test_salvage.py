@@ -137,8 +137,9 @@ def _rebuilt_by_upstream(database: Path) -> None:
 
 _BOTH = "locations", "ledgers"
 _CASES = [
-    *((way, _BOTH) for way in (_gone, _empty, _no_manifest, _damaged)),
-    (_gone, ("locations",)),
+    (_damaged, _BOTH),
+    (_no_manifest, _BOTH),
+    (_empty, ("locations",)),
     (_gone, ("ledgers",)),
     (_rebuilt_by_upstream, ("ledgers",)),
 ]
