@@ -8,12 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 
 from bench.generate import cluster, generate
 from bench.generate.spec import ClusterSpec, TopicSpec
-from pulsar_admin.store.errors import AlreadyExists, DiskFull, InvalidValue, StoreBusy
+from pulsar_admin.store.errors import StoreBusy
 from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 
@@ -48,30 +47,6 @@ def test_the_program(tmp_path: Path) -> None:
     assert (again.returncode, again.stdout) == (1, "")
     assert again.stderr == f"error: {tmp_path / 'made'} exists\nhint: name a directory that does not exist\n"
     assert (_program().returncode, _program("--help").returncode) == (2, 0)
-
-
-def test_an_existing_directory_is_refused() -> None:
-    Path("made").mkdir()
-    with pytest.raises(AlreadyExists):
-        generate("made")
-    assert list(Path("made").iterdir()) == []
-
-
-@pytest.mark.parametrize("error", [DiskFull("full"), KeyboardInterrupt()])
-def test_what_was_begun_is_removed(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(cluster, "write_bookie", fail)
-    with pytest.raises((DiskFull, click.Abort)):
-        generate("made", "--entries", 10)
-    assert list(Path().iterdir()) == []
-
-
-def test_a_wrong_value_names_its_option() -> None:
-    with pytest.raises(InvalidValue, match="--clocks") as caught:
-        generate("made", "--clocks", "quick")
-    assert "jumping" in caught.value.hint
 
 
 def test_the_commands_of_the_how_to_page_work(cli: Cli) -> None:
