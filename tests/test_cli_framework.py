@@ -25,7 +25,6 @@ from tests.conftest import Cli
 from tests.sample_commands import SAMPLE_TABLE
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-HEAVY = ("numpy", "numba", "pyarrow", "pandas", "pyspark", "rocksdict", "rich", "lmdb", "google.protobuf", "cramjam")
 
 
 @pytest.fixture(autouse=True)
@@ -35,22 +34,6 @@ def _samples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # -- help -------------------------------------------------------------------------------------------------------------
-
-
-def _modules_after(*arguments: str) -> set[str]:
-    code = (
-        "import sys\nfrom tests.sample_program import main\n"
-        f"try:\n    main({list(arguments)!r})\nexcept SystemExit as stop:\n    assert not stop.code, stop.code\n"
-        "print('\\0'.join(sys.modules), file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    return set(done.stderr.strip().split("\0"))
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["sample", "--help"], ["sample", "names", "a/b"]], ids=str)
-def test_quick_commands_import_nothing_heavy(arguments: list[str]) -> None:
-    loaded = _modules_after(*arguments)
-    assert loaded.isdisjoint(HEAVY)
 
 
 def test_help_imports_no_command_module() -> None:
@@ -88,13 +71,7 @@ def test_only_changing_commands_show_consent_options(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "code"),
-    [
-        ("apply x", 3),
-        ("delayed build x", 2),
-        ("store export standalone x", 3),
-        ("store index", 2),
-    ],
+    ("command", "code"), [("apply x", 3), ("delayed build x", 2), ("store export standalone x", 3), ("store index", 2)]
 )
 def test_a_plan_that_is_refused_is_not_offered(cli: Cli, command: str, code: int, tmp_path: Path) -> None:
     file = tmp_path / "plan"
@@ -129,12 +106,7 @@ def test_a_program_alone_shows_help_and_is_a_usage_error(cli: Cli) -> None:
     assert "Groups:" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("documents", "generate"), "Here it is: pulsar-admin --help\n"),
-    ],
-)
+@pytest.mark.parametrize(("words", "text"), [(("documents", "generate"), "Here it is: pulsar-admin --help\n")])
 def test_what_a_live_pulsar_admin_has_is_explained(cli: Cli, words: tuple[str, ...], text: str) -> None:
     result = cli(*words)
     assert result.exit_code == 2

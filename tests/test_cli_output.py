@@ -34,7 +34,6 @@ from pulsar_admin.store.codec.managedledger import LedgerInfo
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.topics import iter_topics
 from pulsar_admin.store.names import Position, parse_topic
-from pulsar_admin.visible import clean_text
 from tests.conftest import Cli
 from tests.sample_commands import SAMPLE_TABLE, sample_row
 
@@ -128,43 +127,6 @@ def _jackson(value: Any, margin: str) -> Iterator[str]:  # Any: a JSON value
         yield json.dumps(value, ensure_ascii=False)
 
 
-def test_pretty_json_of_a_real_answer() -> None:
-    text = """{
-  "auth_policies" : {
-    "namespace_auth" : { },
-    "destination_auth" : { },
-    "subscription_auth_roles" : { }
-  },
-  "replication_clusters" : [ "standalone" ],
-  "allowed_clusters" : [ ],
-  "bundles" : {
-    "boundaries" : [ "0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff" ],
-    "numBundles" : 4
-  },
-  "backlog_quota_map" : { },
-  "clusterDispatchRate" : { },
-  "topicDispatchRate" : { },
-  "subscriptionDispatchRate" : { },
-  "replicatorDispatchRate" : { },
-  "clusterSubscribeRate" : { },
-  "publishMaxMessageRate" : { },
-  "latency_stats_sample_rate" : { },
-  "deleted" : false,
-  "encryption_required" : false,
-  "subscription_auth_mode" : "None",
-  "offload_threshold" : -1,
-  "offload_threshold_in_seconds" : -1,
-  "schema_compatibility_strategy" : "UNDEFINED",
-  "is_allow_auto_update_schema" : true,
-  "schema_validation_enforced" : false,
-  "subscription_types_enabled" : [ ],
-  "properties" : { },
-  "migrated" : false,
-  "clusterThatCanDeleteNamespace" : "standalone"
-}"""  # namespaces policies public/default, Pulsar 4.0.8
-    assert dump_json(json.loads(text), pretty=True) == text
-
-
 @pytest.mark.parametrize(
     ("value", "kind", "text"),
     [
@@ -249,10 +211,6 @@ def test_times_in_another_zone(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "unknown time zone" in refused.stderr
 
 
-def test_names_cannot_drive_a_terminal() -> None:
-    assert clean_text("\x1b]0;x\x07\n\x9b1m") == "\\x1b]0;x\\x07\\n\\x9b1m"
-
-
 # -- documents --------------------------------------------------------------------------------------------------------
 
 
@@ -307,8 +265,7 @@ def test_records_in_every_format(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "text"),
-    [("json", "[]\n"), ("jsonl", ""), ("plain", ""), ("csv", "A,B\n"), ("table", "A  B\n")],
+    ("form", "text"), [("json", "[]\n"), ("jsonl", ""), ("plain", ""), ("csv", "A,B\n"), ("table", "A  B\n")]
 )
 def test_no_records(form: str, text: str) -> None:
     stream = io.StringIO()

@@ -195,16 +195,3 @@ def test_fish_shows_words_and_descriptions(shell: str, store: Path) -> None:
     )
     text = "Check the store: files, index, owners, audit log, and whether metadata, ledgers and cursors agree."
     assert done.stdout == f"check\t{text}\n"
-
-
-def test_a_cold_completion_imports_no_command_and_nothing_heavy(store: Path) -> None:
-    code = "import sys\nfrom pulsar_admin.cli import run\nrun([])\nprint('\\0'.join(sys.modules), file=sys.stderr)"
-    asked = {"_PULSAR_ADMIN_COMPLETE": "fish_complete", "COMP_LINE": "pulsar-admin topics "}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=True
-    )
-    loaded = set(done.stderr.splitlines()[-1].split("\0"))
-    assert (
-        not {"numpy", "pyarrow", "rich", "pulsar_admin.commands.topics.find", "pulsar_admin.commands.topics.messages"}
-        & loaded
-    )

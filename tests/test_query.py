@@ -131,10 +131,7 @@ def test_keys_of_one_object(cli: Cli, store: Path) -> None:
     done = cli(
         "--store", store, "topics", "stats", "public/default/plain", "--columns", "storage-size,subscriptions.half"
     )
-    assert done.json == {
-        "storageSize": whole["storageSize"],
-        "subscriptions.half": whole["subscriptions"]["half"],
-    }
+    assert done.json == {"storageSize": whole["storageSize"], "subscriptions.half": whole["subscriptions"]["half"]}
 
 
 def _asked(rows: list[Any], **given: Any) -> list[Any]:  # Any: rows, options

@@ -286,17 +286,7 @@ def test_nothing_to_change_writes_nothing(cli: Cli, path: Path) -> None:
 
 
 def test_a_namespace_without_events_gets_the_topic_and_its_schema(cli: Cli, path: Path, tmp_path: Path) -> None:
-    dump = (
-        "--store",
-        path,
-        "topics",
-        "dump",
-        "acme/policies/lived",
-        "--level",
-        "entries",
-        "--directory",
-        tmp_path / "d",
-    )
+    dump = f"--store {path} topics dump acme/policies/lived --level entries --directory {tmp_path / 'd'}".split()
     assert cli(*dump).exit_code == 0
     assert cli("--store", path, "topics", "load", tmp_path / "d", "--topic", "acme/bare/made").exit_code == 0
     before = rows_of(path)

@@ -12,7 +12,7 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.jsonify import to_json
 from tests.conftest import Cli
-from tests.stores import NOW_MS, imported
+from tests.stores import NOW_MS
 from tests.worlds import assert_unchanged, oracle
 
 PLAIN = "public/default/plain"
@@ -160,18 +160,6 @@ def test_lines_move_cursors_as_each_alone(path: Path) -> None:
         ):
             with pytest.raises(pa.InvalidValue, match=says):
                 store.reset_cursors(wrong)
-
-
-def test_entries_without_a_broker_time_are_warned_of() -> None:
-    with pa.open_store(imported("nometa", "clean"), now=NOW_MS) as store:
-        topic = store.topic("acme/iot/skewed")
-        cursor = topic.cursor(topic.subscriptions()[0])
-        for ask in (
-            lambda: topic.find("2026-11-20T00:00:00Z", clock="broker"),
-            lambda: cursor.reset(time="2026-11-20T00:00:00Z", clock="broker", force=True),
-        ):
-            with pytest.warns(pa.PartialData, match="363 of 363 entries carry no broker time"):
-                ask()
 
 
 def test_the_cursors_of_several_topics_are_one_change(path: Path, cli: Cli) -> None:

@@ -69,15 +69,6 @@ def test_an_ended_topic_ends_at_its_last_entry(store: pa.Store) -> None:
         store.topic(PARTS).terminate()
 
 
-def test_a_truncated_topic_has_its_last_ledger(store: pa.Store) -> None:
-    ledgers = [row.ledger_id for row in store.topic(PLAIN).internal_stats().ledgers]
-    (part, *_) = store.apply(store.topic(PLAIN).truncate()).parts
-    assert part.unreferenced_ledgers == tuple(ledgers[:-1])
-    assert [row.ledger_id for row in store.topic(PLAIN).internal_stats().ledgers] == ledgers[-1:]
-    assert store.topic(PLAIN).cursor("half").backlog().entries == 0
-    assert store.topic(PLAIN).trim().changes_nothing
-
-
 def test_properties_and_permissions(store: pa.Store) -> None:
     topic = store.topic(PLAIN)
     own = topic.properties()  # a broker's interceptor keeps one there

@@ -99,17 +99,6 @@ def test_a_subscription_without_holes(nacks: At) -> None:
     assert (done["change"], done["entries"], done["dryRun"]) == (None, 0, False)
 
 
-def test_add_as_text(nacks: At) -> None:
-    text = nacks("add", PLAIN, "-s", "half", "--delay", "10m", "29:20", "29:21:3", out="plain").stdout
-    assert text == (
-        f"change 1: track negative acks of half on {FULL}\n"
-        "  pendingEntries: 0 -> 2\n"
-        "  nextDeadline: none -> 2026-11-21T11:29:59.808Z\n"  # in ten minutes, in a bucket of 256 ms
-        "  tracks 2 entries\n"
-        "  undo: pulsar-admin store undo 1\n"
-    )
-
-
 def test_an_entry_with_two_delays_is_due_twice(nacks: At) -> None:
     """Messages of one batch with different delays do not disturb each other: the entry is in both buckets."""
     for delay in ("10s", "20s"):
@@ -305,14 +294,6 @@ def check_undo_rows(nacks: At, change: int, before: Any) -> None:
     assert rows_of(nacks.store, "nacks") == before
 
 
-def test_undo_brings_back_metadata_too(filled: At) -> None:
-    before = rows_of(filled.store, "tree", "nacks")
-    filled("due", "--pop", now=NOW_MS + 1000)
-    assert rows_of(filled.store, "tree") == {"tree": before["tree"]}
-    assert filled.cli("--store", filled.store, "store", "undo", 3).exit_code == 0
-    assert rows_of(filled.store, "tree", "nacks") == before
-
-
 def test_only_a_pop_was_popped(filled: At) -> None:
     for change, code in ((1, "nothing-matches"), (99, "change-not-found")):
         result = filled("due", "--popped", change)
@@ -417,14 +398,6 @@ def test_jobs_at_once_get_each_entry_once(nacks: At) -> None:
     popped = [json.loads(line) for answer in answers for line in answer]
     assert sorted(places(popped)) == recorded_holes("holes")
     assert sum(bool(answer) for answer in answers) == 1
-
-
-def test_due_stays_light(filled: At) -> None:
-    code = "import atexit, sys\natexit.register(lambda: print(sorted(sys.modules), file=sys.stderr))"
-    for words in (("due",), ("due", "--pop"), ("stats",)):
-        done = _python(code, filled.store, *words)
-        assert done.returncode == 0
-        assert not {"numpy", "pyarrow", "rich", "pandas", "numba"} & set(re.findall(r"'(\w+)'", done.stderr))
 
 
 # -- damage -----------------------------------------------------------------------------------------------------------
@@ -566,12 +539,6 @@ def test_plan_names_the_number_out_of_range(cli: Cli, words: tuple[str, ...], te
     error = cli("nacks", "plan", *words, "-o", "json").error
     assert error["code"] == "invalid-value"
     assert error["message"].startswith(text)
-
-
-@pytest.mark.parametrize("rate", ["nan", "inf", "-inf", "many"])
-def test_a_rate_is_a_finite_number(cli: Cli, rate: str) -> None:
-    error = cli("nacks", "plan", "--rate", rate, "-o", "json").error
-    assert (error["code"], error["message"]) == ("usage", f"Invalid value for '--rate': {rate!r} is not a valid float.")
 
 
 def test_plan_of_a_topic_without_entries(cli: Cli, demo_store: Path) -> None:

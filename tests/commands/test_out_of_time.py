@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import pulsar_admin as pa
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.errors import NothingMatches
 from pulsar_admin.store.model.copy_age import AsOf, put_as_of, put_refreshed
 from pulsar_admin.store.names import Position
 from tests.conftest import Cli
@@ -200,19 +197,6 @@ def test_an_age_says_which_now_it_counts_from(cli: Cli, tmp_path: Path) -> None:
 
 
 # -- Python -----------------------------------------------------------------------------------------------------------
-
-
-def test_python_refuses_the_same(made: Path) -> None:
-    with pa.open_store(made) as store:
-        cursor = store.topic("a/b/t").cursor("sub")
-        for age in (timedelta(hours=2), "2h"):
-            with pytest.raises(NothingMatches, match="skip 5 messages") as caught:
-                cursor.reset(time=age)
-            assert "--now" in caught.value.hint
-            with pytest.raises(NothingMatches, match="all of it is older"):
-                cursor.expire(before=age)
-        assert not cursor.reset(time="2h", force=True).changes_nothing
-        assert not cursor.expire(before="2h", force=True).changes_nothing
 
 
 # -- as recorded ------------------------------------------------------------------------------------------------------

@@ -242,20 +242,6 @@ def test_offloaded_terminated_and_annotated(cli: Cli, tmp_path: Path) -> None:
     assert ask(cli, store, "stats", topic, exit_code=1)["offloadedStorageSize"] == 500
 
 
-def test_publish_times_of_the_proposal_are_read(cli: Cli, tmp_path: Path) -> None:
-    """PIP-345 as written: varints 6 and 7 of LedgerInfo, shown where the entries themselves are not here."""
-    store = copied("small", "clean", tmp_path)
-    topic = parse_topic("public/default/made")
-    # LedgerInfo{ledgerId 900, entries 5, size 500, timestamp 1, 6: 1700000000001, 7: 1700000000002}
-    varints = bytes.fromhex("3081d095ffbc313882d095ffbc31")
-    info = bytes.fromhex("088407100518f4032001") + varints
-    change(store, topic.path, b"\x0a" + bytes([len(info)]) + info)
-    (ledger,) = ask(cli, store, "stats-internal", topic, exit_code=1)["ledgers"]  # the ledger itself is lost
-    assert OURS.isdisjoint(ledger)
-    (ledger,) = ask(cli, store, "stats-internal", topic, "--explain", exit_code=1)["ledgers"]
-    assert (ledger["beginPublishTimestamp"], ledger["endPublishTimestamp"]) == (1_700_000_000_001, 1_700_000_000_002)
-
-
 def test_a_topic_never_opened(cli: Cli, tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
     topic = parse_topic("public/default/made")

@@ -101,20 +101,6 @@ def test_json_is_the_products(cli: Cli, demo_store: Path) -> None:
     assert (len(payload), hashlib.sha1(payload).hexdigest()) == (row["size"], row["sha1"])
 
 
-def test_redacted(cli: Cli, demo_store: Path) -> None:
-    def hidden(data: bytes) -> str:
-        return f"sha256:{hashlib.sha256(data).hexdigest()}:{len(data)}"
-
-    (plain,) = rows(cli, demo_store, "public/default/batched", "-n", 1, "--payload")
-    (row,) = rows(cli, demo_store, "public/default/batched", "-n", 1, "--payload", "--redact")
-    payload = hidden(base64.b64decode(plain["payload"]))
-    assert (row["key"], row["sha1"], row["payload"]) == (hidden(plain["key"].encode()), None, payload)
-    (plain,) = rows(cli, demo_store, "public/default/plain", "-n", 1)
-    (row,) = rows(cli, demo_store, "public/default/plain", "-n", 1, "--redact")
-    properties = {name: hidden(value.encode()) for name, value in plain["properties"].items()}
-    assert (row["properties"], row["key"], "payload" in row) == (properties, None, False)
-
-
 def test_parts_of_a_topic(cli: Cli, demo_store: Path) -> None:
     everything = rows(cli, demo_store, "public/default/batched")
     ids = [(row["ledgerId"], row["entryId"], row["batchIndex"]) for row in everything]
@@ -192,17 +178,6 @@ def test_chunks(cli: Cli, demo_store: Path) -> None:
     last = f"{whole[0]['ledgerId']}:{whole[0]['entryId']}"
     # From the middle of a message on there is nothing to join, and nothing wrong.
     assert rows(cli, demo_store, "public/default/chunked", "--from", last) == whole[1:]
-
-
-@pytest.mark.parametrize("form", ["table", "csv", "json", "plain"])
-def test_formats_have_every_message(form: str, cli: Cli, demo_store: Path) -> None:
-    result = cli("--store", demo_store, "topics", "read", "public/default/avro", "-o", form)
-    if form == "json":
-        assert len(result.json) == 20
-    else:
-        assert len(result.stdout.splitlines()) == 20 + (form != "plain")
-    if form == "csv":
-        assert result.stdout.startswith("topic,ledgerId,entryId,batchIndex,publishTime,")
 
 
 def test_several_topics_and_a_missing_one(cli: Cli, demo_store: Path) -> None:

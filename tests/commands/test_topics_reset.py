@@ -169,15 +169,6 @@ def test_clears_acknowledgements_and_keeps_subscription_properties(cli: Cli, sto
     check_undo(cli, store, 1, before)
 
 
-def test_the_truth_in_a_cursor_ledger(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "crashed", tmp_path)
-    before = rows_of(store)
-    done = reset(cli, store, PLAIN, "-s", "crash-holes", "-m", "18:0")
-    assert len(done["before"]["individuallyDeletedMessages"].split(",")) > 40
-    assert state_of(store, PLAIN, "crash-holes") == CursorState(Position(9, 24))
-    check_undo(cli, store, 1, before)
-
-
 def test_a_lost_cursor_ledger_is_said(cli: Cli, tmp_path: Path) -> None:
     cursors = {"sub": CursorInfo(77, Position(10, 0))}
     path = make_store(tmp_path / "made", {"a/b/t": MadeTopic([[Made(T), Made(T)]], cursors=cursors)})
@@ -213,17 +204,7 @@ def test_the_ttl_is_warned_of(cli: Cli, made: Path) -> None:
 
 
 def test_the_compaction_cursor(cli: Cli, store: Path) -> None:
-    arguments = (
-        "--store",
-        store,
-        "topics",
-        "reset-cursor",
-        "acme/orders/compacted",
-        "-s",
-        COMPACTION_CURSOR,
-        "-m",
-        "earliest",
-    )
+    arguments = f"--store {store} topics reset-cursor acme/orders/compacted -s {COMPACTION_CURSOR} -m earliest".split()
     refused = cli(*arguments, "-o", "json")
     assert (refused.exit_code, refused.error["code"]) == (3, "refused")
     assert "marks how far the topic is compacted; moved, readers see other messages" in refused.error["message"]
@@ -261,18 +242,7 @@ def test_topics_that_stay_as_they_are_are_no_part_of_the_change(cli: Cli, store:
 
 def test_a_position_wins_over_a_time_and_that_is_said(cli: Cli, store: Path) -> None:
     """As in CmdTopics (4.0.8), which does not look at --time then."""
-    arguments = (
-        "topics",
-        "reset-cursor",
-        "public/default/plain",
-        "-s",
-        "half",
-        "-m",
-        "9:3",
-        "-t",
-        f"@{T}",
-        "--dry-run",
-    )
+    arguments = f"topics reset-cursor public/default/plain -s half -m 9:3 -t @{T} --dry-run".split()
     told = cli("--store", store, *arguments)
     assert (told.exit_code, told.stderr) == (
         0,

@@ -123,17 +123,6 @@ def test_quotas_and_epoch_come_from_what_is_stored(cli: Cli, tmp_path: Path) -> 
     assert "topicEpoch" not in found
 
 
-def test_several_topics(cli: Cli, demo_store: Path) -> None:
-    rows = ask(cli, demo_store, "stats", "--pattern", "acme/iot/*")
-    assert [row["topic"] for row in rows] == ["persistent://acme/iot/skewed", "persistent://acme/iot/skewed-batched"]
-    table = cli("--store", demo_store, "topics", "stats", "--pattern", "acme/iot/*").stdout.splitlines()
-    assert table[0].split("  ")[0] == "TOPIC"
-    csv = cli("--store", demo_store, "topics", "stats", "acme/iot/skewed", "-o", "csv").stdout.splitlines()
-    assert csv[0] == "TOPIC,BYTES,BACKLOG BYTES,SUBSCRIPTIONS,MOST BACKLOG"
-    assert csv[1] == "persistent://acme/iot/skewed,29044,29044,3,183"
-    assert table[1].split() == ["persistent://acme/iot/skewed", "29,044", "29,044", "3", "183"]
-
-
 @pytest.mark.parametrize("command", ["stats", "partitioned-stats", "stats-internal", "info-internal"])
 def test_no_such_topic(command: str, cli: Cli, demo_store: Path) -> None:
     result = cli("--store", demo_store, "topics", command, "public/default/none", "-o", "json")

@@ -23,19 +23,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_two_moments(cli: Cli, unpacked: Path, tmp_path: Path) -> None:
-    line = (
-        "store",
-        "diff",
-        "--from",
-        f"{FIRST:#x}",
-        "--to",
-        f"{LAST:#x}",
-        "--zookeeper",
-        unpacked,
-        "--all",
-        "-o",
-        "json",
-    )
+    line = f"store diff --from {FIRST:#x} --to {LAST:#x} --zookeeper {unpacked} --all -o json".split()
     rows = cli("--store", tmp_path / "none", *line).json
     before, after = values_as_of(FIRST), values_as_of(LAST)
     differing = {path for path in {*before, *after} if before.get(path) != after.get(path)}

@@ -107,22 +107,6 @@ def test_a_row_of_a_file_is_named(store: Path, cli: Cli, tmp_path: Path) -> None
     assert "line 1: __pending_ack_state of" in refused.stderr
 
 
-def test_python_calls_are_guarded(store: Path) -> None:
-    with pa.open_store(store, writable=True) as opened:
-        cursor = opened.topic("a/b/compacted").cursor("__compaction")
-        for call in (
-            lambda: cursor.reset(to="earliest"),
-            lambda: cursor.skip(1),
-            lambda: cursor.clear(),
-            lambda: cursor.delete(),
-            lambda: cursor.set_mark_delete("10:3"),
-        ):
-            with pytest.raises(pa.Refused):
-                opened.apply(call())
-        report = opened.apply(cursor.set_mark_delete("10:3", force=True))
-        assert "marks how far the topic is compacted" in report.warnings[0]
-
-
 def test_a_plan_says_that_it_was_forced(store: Path, cli: Cli, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     skip = ("topics", "skip", "a/b/compacted", "-s", "__compaction", "-n", "1")
