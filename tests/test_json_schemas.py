@@ -17,7 +17,7 @@ from tests.stores import imported
 from tests.test_docs import COMMANDS
 
 Json = Any
-WORLDS = (("nometa", "mutated"), ("nometa", "clean"), ("cluster", "mutated"))
+WORLDS = (("nometa", "mutated"), ("cluster", "mutated"))
 assert not {*WORLDS} & {*LEARNED}
 
 

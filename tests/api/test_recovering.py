@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 import pulsar_admin as pa
-from tests.recovery.test_from_ledgers import LOST
 from tests.recovery.test_preflight import BOOKIES, listed, replayed, rows_of
-from tests.stores import copied, imported, lose_nodes
+from tests.stores import copied, imported
 from tests.worlds import CLUSTER, oracle, world
 
 FRESH, HOLES = "public/default/fresh", "crash-holes"
-
-
-def test_lost_metadata_comes_back_by_a_plan(tmp_path: Path) -> None:
-    """Topics, and with an earlier state policies, are those of before; undo takes them away again."""
-    earlier = Path(shutil.copytree(imported("small", "crashed"), tmp_path / "earlier"))
-    path = copied("small", "crashed", tmp_path)
-    assert lose_nodes(path, *LOST)
-    with pa.open_store(path, writable=True) as store, pa.open_store(earlier) as was:
-        assert store.topics() == ()
-        plan = store.recover(cluster="standalone", earlier=was)
-        assert plan.command == "store recover"
-        number = store.apply(plan).number
-        assert store.topics() == was.topics() != ()
-        policies = "/admin/policies/acme/delayed"
-        assert store.node(policies).value == was.node(policies).value
-        assert store.recover(cluster="standalone").changes_nothing
-        assert number is not None
-        store.undo(number)
-        assert store.topics() == ()
-        with pytest.raises(pa.InvalidValue, match="is not one of"):
-            store.recover(level="D")  # type: ignore[arg-type]
-        bare = store.recover()  # nobody said what the cluster's name is
-        assert any("policies of" in text and "--cluster" in text for text in bare.preview().warnings)
 
 
 def test_what_bookies_would_delete_is_what_the_metadata_does_not_list(tmp_path: Path) -> None:

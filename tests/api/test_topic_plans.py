@@ -10,32 +10,6 @@ PLAIN = "public/default/plain"
 PARTS = "acme/orders/parts"
 
 
-def test_topics_are_made_and_deleted(store: pa.Store) -> None:
-    before = store.topics()
-    store.apply(store.create_topic("public/default/made", properties={"owner": "billing"}))
-    store.apply(store.create_topic("public/default/split", partitions=2))
-    store.apply(store.topic("public/default/split").set_partitions(3))
-    store.apply(store.create_shadow_topic("public/default/shadow", PLAIN))
-    made = {
-        f"persistent://public/default/{name}"
-        for name in ("made", "shadow", *(f"split-partition-{n}" for n in range(3)))
-    }
-    assert set(store.topics()) - set(before) == made
-    assert store.topic("public/default/made").properties() == {"owner": "billing"}
-    assert store.topic("public/default/shadow").shadow_source() == f"persistent://{PLAIN}"
-    assert store.topic(PLAIN).shadow_source() is None
-    with pytest.raises(pa.AlreadyExists):
-        store.create_topic(PLAIN)
-    with pytest.raises(pa.Refused, match="delete-partitioned-topic"):
-        store.delete_topics("public/default/split")
-    store.apply(store.delete_topics("public/default/split-partition-1"))
-    store.apply(store.topic("public/default/split").create_missed_partitions())
-    assert set(store.topics()) - set(before) == made
-    store.apply(store.delete_topics("public/default/made", "public/default/shadow"))
-    store.apply(store.delete_topics("public/default/split", partitioned=True))
-    assert store.topics() == before
-
-
 def test_tenants_and_namespaces_are_made_and_deleted(store: pa.Store) -> None:
     before = store.namespaces()
     with pytest.raises(pa.TenantNotFound):

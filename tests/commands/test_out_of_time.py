@@ -17,7 +17,7 @@ from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
 from tests.stores import copied
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
-from tests.worlds import assert_unchanged, oracle
+from tests.worlds import assert_unchanged
 
 T = CREATED_MS  # 2023-11-14T22:13:20Z
 HOUR = 3_600_000
@@ -200,25 +200,3 @@ def test_an_age_says_which_now_it_counts_from(cli: Cli, tmp_path: Path) -> None:
 
 
 # -- as recorded ------------------------------------------------------------------------------------------------------
-
-
-def test_a_forced_reset_does_what_the_recorded_broker_did(cli: Cli, tmp_path: Path) -> None:
-    """The broker that was asked to reset to a time behind all entries moved to the end; so does --force, and nothing else."""
-    path = copied("small", "clean", tmp_path)
-    for mutation in oracle("small")["mutations"]:
-        if mutation["kind"] != "reset-cursor-time" or mutation["after"]["markDeletePosition"] != _end(
-            mutation["topic"]
-        ):
-            continue
-        at = mutation["path"].rpartition("/")[2]
-        ask = ("reset-cursor", mutation["topic"], "-s", mutation["subscription"], "-t", f"@{at}", "--rule", "broker")
-        refused(cli, path, *ask)
-        done = cli("--store", path, "topics", *ask, "--force", "--dry-run", "-o", "json").json
-        assert done["after"]["markDeletePosition"] == mutation["after"]["markDeletePosition"]
-        return
-    pytest.fail("no such request is recorded")
-
-
-def _end(topic: str) -> str:
-    ledger_id, entry_id = oracle("small")["topics"][topic]["messages"][-1][:2]
-    return f"{ledger_id}:{entry_id}"

@@ -56,18 +56,17 @@ def mlp(topic: str) -> str:
     return f"{namespace}/persistent/{local}"
 
 
-@pytest.mark.parametrize("topic", GUARDED)
 @pytest.mark.parametrize(
-    "words",
+    ("topic", "words"),
     [
-        "topics reset-cursor TOPIC -s CURSOR -m earliest",
-        "topics reset-cursor TOPIC -s CURSOR -m latest --rule broker",
-        "topics reset-cursor TOPIC -s CURSOR --shift-by 1",
-        "topics reset-cursor TOPIC -s CURSOR -t 1970-01-01T00:00:01Z",
-        "topics skip TOPIC -s CURSOR -n 1",
-        "topics clear-backlog TOPIC -s CURSOR",
-        "topics unsubscribe TOPIC -s CURSOR",
-        "managed-ledger update-mark-delete-cursor -mlp MLP -cn CURSOR -cm LEDGER:3",
+        ("a/b/compacted", "topics reset-cursor TOPIC -s CURSOR -m earliest"),
+        ("a/b/deduplicated", "topics reset-cursor TOPIC -s CURSOR -m latest --rule broker"),
+        (PENDING_ACKS, "topics reset-cursor TOPIC -s CURSOR --shift-by 1"),
+        (LOG, "topics reset-cursor TOPIC -s CURSOR -t 1970-01-01T00:00:01Z"),
+        ("a/b/compacted", "topics skip TOPIC -s CURSOR -n 1"),
+        ("a/b/deduplicated", "topics clear-backlog TOPIC -s CURSOR"),
+        *((topic, "topics unsubscribe TOPIC -s CURSOR") for topic in GUARDED),
+        *((topic, "managed-ledger update-mark-delete-cursor -mlp MLP -cn CURSOR -cm LEDGER:3") for topic in GUARDED),
     ],
 )
 def test_every_change_of_it_is_refused_and_warns_when_forced(store: Path, cli: Cli, topic: str, words: str) -> None:
