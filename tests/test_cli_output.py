@@ -444,22 +444,29 @@ BARS = [
 ]
 
 
+def _bar_of(columns: int, bar: tuple[str, str, int | None], steps: list[int], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the one line, no wider than the terminal, that a bar is behind STEPS."""
+    label, unit, total = bar
+    monkeypatch.setenv("COLUMNS", str(columns))
+    seconds = itertools.count(100.0)
+    monkeypatch.setattr("rich.console.monotonic", lambda: next(seconds))
+    shown = BarProgress(total, unit, label, lambda: 0)
+    for step in steps:
+        shown.advance(step)
+    console = Console(width=columns, file=io.StringIO(), record=True)
+    console.print(shown._bar.get_renderable())
+    shown.stop()
+    text = console.export_text().rstrip("\n")
+    assert "\n" not in text
+    assert cell_len(text) <= columns
+    return text
+
+
 @pytest.mark.parametrize(("label", "unit", "total", "parts"), BARS)
 def test_a_bar_on_80_columns_is_whole(
     label: str, unit: str, total: int | None, parts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    seconds = itertools.count(100.0)
-    monkeypatch.setattr("rich.console.monotonic", lambda: next(seconds))
-    bar = BarProgress(total, unit, label, lambda: 0)
-    for _ in range(4):
-        bar.advance((total or 80_000) // 8)
-    console = Console(width=80, file=io.StringIO(), record=True)
-    console.print(bar._bar.get_renderable())
-    bar.stop()
-    text = console.export_text().rstrip("\n")
-    assert "\n" not in text
-    assert cell_len(text) <= 80
+    text = _bar_of(80, (label, unit, total), [(total or 80_000) // 8] * 4, monkeypatch)
     assert not [part for part in parts if part not in text], text
     assert re.search(r"\d:\d\d:\d\d", text) or not total
 
@@ -468,18 +475,7 @@ def test_a_bar_on_80_columns_is_whole(
 def test_a_bar_on_40_columns_has_count_and_time(
     label: str, unit: str, total: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    seconds = itertools.count(100.0)
-    monkeypatch.setattr("rich.console.monotonic", lambda: next(seconds))
-    bar = BarProgress(total, unit, label, lambda: 0)
-    for part in range(4):
-        bar.advance(total // 2 if part == 3 else 0)
-    console = Console(width=40, file=io.StringIO(), record=True)
-    console.print(bar._bar.get_renderable())
-    bar.stop()
-    text = console.export_text().rstrip("\n")
-    assert "\n" not in text
-    assert cell_len(text) <= 40
+    text = _bar_of(40, (label, unit, total), [0, 0, 0, total // 2], monkeypatch)
     done, whole = (size_text(total // 2), size_text(total)) if unit == "bytes" else (f"{total // 2:,}", f"{total:,}")
     assert f"{done}/{whole} " in text
     assert re.search(r"\d:\d\d:\d\d", text)

@@ -255,49 +255,40 @@ def test_a_working_directory_that_is_gone(
     assert cli("--store", store, "topics", "stats", PLAIN).exit_code == 0
 
 
-def test_a_quoted_name_is_one_word() -> None:
-    begin("pulsar-admin")
-    carry({"store": "/s", "now": "now"})
-    try:
-        name = shell_word("a/b/it's; x --store y")
-        assert typable(f"see: pulsar-admin topics stats {name}; or not") == (
-            f"see: pulsar-admin --store /s --now now topics stats {name}; or not"
-        )
-        place = shell_word("/it's a store")
-        assert typable(f"pulsar-admin --store {place} store undo 1") == (
-            f"pulsar-admin --now now --store {place} store undo 1"
-        )
-    finally:
-        begin("pulsar-admin")
-
-
 def test_tables_and_a_store_are_not_both_named(cli: Cli, tmp_path: Path) -> None:
     hint = cli("--tables", tmp_path / "none", "sql", "select 1", "-o", "json").error["hint"]
     assert words_of(hint.partition(": ")[2]) == ["--store", "STORE", "store", "export", "tables", "DIR"]
 
 
-def test_a_name_of_its_own_stays(store: Path) -> None:
+@pytest.fixture
+def carried() -> Iterator[None]:
     begin("pulsar-admin")
     carry({"store": "/a b", "now": "now"})
-    try:
-        for text in (
-            "make one: pulsar-admin --store NEW store import cluster --bookie DIR",
-            "pulsar-admin store import standalone DIR --store NEW-STORE",
-        ):
-            assert typable(text).count("--store") == 1
-            assert "pulsar-admin --now now " in typable(text)
-        assert typable("pulsar-admin logs list /x; pulsar-admin completion bash") == (
-            "pulsar-admin logs list /x; pulsar-admin completion bash"
-        )
-        assert typable("see: pulsar-admin topics list --help") == "see: pulsar-admin topics list --help"
-        assert typable("as pulsar-admin prints it, pulsar-admin 4.0.8 does") == (
-            "as pulsar-admin prints it, pulsar-admin 4.0.8 does"
-        )
-        assert typable("pulsar-admin store undo 1, or a new one with --store") == (
-            "pulsar-admin --store '/a b' --now now store undo 1, or a new one with --store"
-        )
-    finally:
-        begin("pulsar-admin")
+    yield
+    begin("pulsar-admin")
+
+
+@pytest.mark.usefixtures("carried")
+def test_what_stands_already_and_what_is_no_command_stays() -> None:
+    for text in (
+        "make one: pulsar-admin --store NEW store import cluster --bookie DIR",
+        "pulsar-admin store import standalone DIR --store NEW-STORE",
+    ):
+        assert typable(text).count("--store") == 1
+        assert "pulsar-admin --now now " in typable(text)
+    for text in (
+        "pulsar-admin logs list /x; pulsar-admin completion bash",
+        "see: pulsar-admin topics list --help",
+        "as pulsar-admin prints it, pulsar-admin 4.0.8 does",
+    ):
+        assert typable(text) == text
+    name, place = shell_word("a/b/it's; x --store y"), shell_word("/it's a store")
+    for text, expected in (
+        ("store undo 1, or a new one with --store", "--store '/a b' --now now store undo 1, or a new one with --store"),
+        (f"topics stats {name}; or not", f"--store '/a b' --now now topics stats {name}; or not"),
+        (f"--store {place} store undo 1", f"--now now --store {place} store undo 1"),
+    ):
+        assert typable(f"see: pulsar-admin {text}") == f"see: pulsar-admin {expected}"
 
 
 def test_the_other_name_of_the_program(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

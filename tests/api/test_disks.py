@@ -1,4 +1,4 @@
-"""Python: clusters cloned, disks of bookies mended and freed, incidents bundled, clusters made, as the commands do it."""
+"""Python: disks of bookies are freed as the command does it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python: what would be lost, what is another, earlier acknowledgements, and metadata made again."""
+"""Python: what would be lost, and earlier acknowledgements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas from Python are those that ``schemas`` prints, and a plan writes what the command writes."""
+"""Schemas from Python: a plan writes what the command writes."""
 
 from __future__ import annotations
 

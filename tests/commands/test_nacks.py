@@ -18,7 +18,6 @@ from pulsar_admin.store.db.locks import take_writer_lock
 from pulsar_admin.store.db.nacks import bucket_key, tracker_id, tracker_key
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
-from tests.stores import copied
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, oracle
 
@@ -27,11 +26,6 @@ FULL = f"persistent://{PLAIN}"
 NOW_MS = 1_795_260_000_000
 HOUR_MS = 3_600_000
 ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return copied("small", "clean", tmp_path)
 
 
 class At:

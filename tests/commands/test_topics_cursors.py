@@ -24,11 +24,6 @@ PLAIN = "public/default/plain"
 COMPACTED = "acme/orders/compacted-single"
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return copied("small", "clean", tmp_path)
-
-
 def info_of(store: Path, topic: str, cursor: str) -> CursorInfo:
     with open_store(store) as opened, opened.read() as txn:
         path = parse_topic(topic).cursor_path(cursor)
@@ -334,8 +329,7 @@ def test_bad_input(cli: Cli, demo_store: Path, arguments: tuple[str, ...], code:
 
 
 @pytest.mark.parametrize("verb", ["unsubscribe", "clear-backlog"])
-def test_what_a_namespace_refuses_of_a_brokers_cursor_is_typed_for_a_topic(verb: str, cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_what_a_namespace_refuses_of_a_brokers_cursor_is_typed_for_a_topic(verb: str, cli: Cli, store: Path) -> None:
     refused = cli("--store", store, "-o", "json", "namespaces", verb, "acme/orders", "-s", "__compaction", "-y")
     assert refused.exit_code == 3
     words = refused.error["hint"].partition("pulsar-admin ")[2].split()

@@ -11,18 +11,13 @@ from pulsar_admin.store.names import Position
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
-from tests.stores import copied, imported
+from tests.stores import imported
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, oracle
 
 PLAIN = "public/default/plain"
 STEADY = "public/default/steady"
 LIMIT = "2026-11-21T09:23:14Z"  # the steady producers of the small world were half done
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return copied("small", "clean", tmp_path)
 
 
 @pytest.fixture

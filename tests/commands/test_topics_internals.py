@@ -17,7 +17,7 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import imported
 from tests.worlds import CLUSTER, WORLD_NAMES, oracle
 
 OURS = {"beginPublishTimestamp", "endPublishTimestamp", "publishTimestampsFrom"}
@@ -61,9 +61,8 @@ def assert_same_keys(found: Any, expected: Any) -> None:
             assert_same_keys(ours, theirs)
 
 
-def test_the_stored_metadata_is_printed_as_gson_does(cli: Cli, tmp_path: Path) -> None:
+def test_the_stored_metadata_is_printed_as_gson_does(cli: Cli, store: Path) -> None:
     """As pulsar-admin 4.0.8 prints it: two blanks, no blank in front of a colon, ``=`` and ``'`` escaped."""
-    store = copied("small", "clean", tmp_path)
     topic = parse_topic("public/default/made")
     properties = {"a": "b,c=d", "b": "<it's>"}
     change(store, topic.path, encode_managed_ledger(ManagedLedger((LedgerInfo(97),), properties=properties)))
@@ -153,8 +152,7 @@ def change(store: Path, path: str, value: bytes | None) -> None:
         opened.write(work)
 
 
-def test_a_lost_cursor_ledger_is_said(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_lost_cursor_ledger_is_said(cli: Cli, store: Path) -> None:
     topic = parse_topic("public/default/plain")
     info = CursorInfo(999_999, Position(9, 1))
     change(store, topic.cursor_path("half"), encode_cursor_info(info))
@@ -165,8 +163,7 @@ def test_a_lost_cursor_ledger_is_said(cli: Cli, tmp_path: Path) -> None:
     assert (cursor["markDeletePosition"], cursor["state"], cursor["cursorLedger"]) == ("9:1", "NoLedger", -1)
 
 
-def test_a_bad_cursor_is_left_out_and_counted(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_bad_cursor_is_left_out_and_counted(cli: Cli, store: Path) -> None:
     topic = parse_topic("public/default/plain")
     change(store, topic.cursor_path("half"), b"\x08\xff")
     for command in ("stats-internal", "info-internal"):
@@ -181,8 +178,7 @@ def test_a_bad_cursor_is_left_out_and_counted(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_a_lost_compacted_ledger(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_lost_compacted_ledger(cli: Cli, store: Path) -> None:
     ledger_id = ask(cli, store, "stats-internal", "acme/orders/compacted")["compactedLedger"]["ledgerId"]
     change(store, ledger_path(ledger_id), None)
     with open_store(store, writable=True) as opened:
@@ -192,9 +188,8 @@ def test_a_lost_compacted_ledger(cli: Cli, tmp_path: Path) -> None:
     assert (found["compactedLedger"]["entries"], found["compactedLedger"]["size"]) == (-1, -1)
 
 
-def test_offloaded_terminated_and_annotated(cli: Cli, tmp_path: Path) -> None:
+def test_offloaded_terminated_and_annotated(cli: Cli, store: Path) -> None:
     """What the recorded worlds lack: offload contexts, ledger properties, PIP-345's own fields, a terminated topic."""
-    store = copied("small", "clean", tmp_path)
     topic = parse_topic("public/default/made")
     uuid = "00000000-0000-0001-0000-000000000002"
     managed = ManagedLedger(
@@ -242,8 +237,7 @@ def test_offloaded_terminated_and_annotated(cli: Cli, tmp_path: Path) -> None:
     assert ask(cli, store, "stats", topic, exit_code=1)["offloadedStorageSize"] == 500
 
 
-def test_a_topic_never_opened(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_topic_never_opened(cli: Cli, store: Path) -> None:
     topic = parse_topic("public/default/made")
     change(store, topic.path, b"")
     internal = ask(cli, store, "stats-internal", topic)
@@ -253,8 +247,7 @@ def test_a_topic_never_opened(cli: Cli, tmp_path: Path) -> None:
     assert ask(cli, store, "get-backlog-size", topic) == 0
 
 
-def test_a_damaged_topic_is_an_error(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_damaged_topic_is_an_error(cli: Cli, store: Path) -> None:
     path = parse_topic("public/default/plain").path
     with open_store(store) as opened, open_reader(opened) as reader:
         value = read_node(reader.txn, path).value
@@ -266,8 +259,7 @@ def test_a_damaged_topic_is_an_error(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_a_damaged_time_row_is_an_error(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_damaged_time_row_is_an_error(cli: Cli, store: Path) -> None:
     key = (9).to_bytes(8, "big")
     with open_store(store, writable=True) as opened:
         opened.write(lambda txn: txn.put("times", key, b"\x01\x00"))

@@ -23,7 +23,7 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import WORLD_NAMES, oracle, scratch_copy
 
@@ -192,8 +192,7 @@ def test_peek_as_text(cli: Cli, demo_store: Path) -> None:
     assert cli(*command, "-o", "plain").stdout == one
 
 
-def test_peek_and_transactions(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_peek_and_transactions(cli: Cli, store: Path) -> None:
     topic = parse_topic("public/default/txn-out")
     everything = rows(cli, store, "read", topic, "--uncommitted", "--markers")
     first = Position(everything[0]["ledgerId"], -1)

@@ -19,18 +19,12 @@ from pulsar_admin.store.names import Position, parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
-from tests.stores import copied
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, oracle
 
 PLAIN = "public/default/plain"
 BATCHED = "public/default/batched"
 T = CREATED_MS
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return copied("small", "clean", tmp_path)
 
 
 @pytest.fixture

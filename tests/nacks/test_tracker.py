@@ -86,20 +86,6 @@ def test_partition_is_kept() -> None:
     assert loaded.partition_index == loaded.due(NOW).partition_index == 3
 
 
-def test_bulk_equals_one_by_one() -> None:
-    rng = np.random.RandomState(5)
-    ledgers, entries = rng.randint(1, 4, 3000), rng.randint(0, 500, 3000)
-    delays, times = rng.randint(0, 5000, 3000), NOW + rng.randint(0, 1000, 3000)
-    bulk, single = NegativeAcksTracker(6), NegativeAcksTracker(6)
-    bulk.add_many(ledgers, entries, delays, now_ms=times)
-    for ledger, entry, delay, time in zip(*(c.tolist() for c in (ledgers, entries, delays, times)), strict=True):
-        single.add(Position(ledger, entry), delay, now_ms=time)
-    assert bulk.to_bytes() == single.to_bytes()
-    expected = sorted({(t + d & -64, le, e) for le, e, d, t in zip(ledgers, entries, delays, times, strict=True)})
-    assert rows(bulk) == expected
-    assert len(bulk) == len(expected)
-
-
 def test_bulk_rows_that_do_not_fit_one_number() -> None:
     tracker = NegativeAcksTracker(0)
     ledgers = [0, LONG_MAX, 5, 0, 5] * 8
