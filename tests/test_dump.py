@@ -93,10 +93,7 @@ def test_parquet_equals_what_a_client_read(world: str, cli: Cli, tmp_path: Path)
     assert encrypted >= 20
 
 
-@pytest.mark.parametrize(
-    ("state", "plain_bytes", "piece_bytes"),
-    [("clean", 64 << 20, 3 << 20), ("crashed", 100, 24)],
-)
+@pytest.mark.parametrize(("state", "plain_bytes", "piece_bytes"), [("clean", 64 << 20, 3 << 20), ("crashed", 100, 24)])
 def test_lines_equal_topics_read(
     state: str, plain_bytes: int, piece_bytes: int, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

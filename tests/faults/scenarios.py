@@ -158,11 +158,7 @@ SCENARIOS = (
         new_target=True,
     ),
     Scenario(
-        "export bookie",
-        "store export bookie {work}/data/bookkeeper",
-        before=EXPORTED,
-        target="data",
-        in_place=True,
+        "export bookie", "store export bookie {work}/data/bookkeeper", before=EXPORTED, target="data", in_place=True
     ),
     Scenario(
         "reclaim",
@@ -172,11 +168,7 @@ SCENARIOS = (
         steps=True,
     ),
     Scenario(
-        "salvage",
-        "store salvage {work}/data/bookkeeper --yes",
-        target="data",
-        in_place=True,
-        emptied_bookie=True,
+        "salvage", "store salvage {work}/data/bookkeeper --yes", target="data", in_place=True, emptied_bookie=True
     ),
     Scenario("clone", "store clone {work}/out --boot-at /srv/clone", target="out", new_target=True),
 )

@@ -24,10 +24,7 @@ from tests.spark.servers import ConnectServer, libraries_alone
 from tests.spark.test_commands import SKEWED, forget_index_of_skewed
 from tests.worlds import world
 
-BULK = [
-    ("ledgers", "verify", "-o", "jsonl"),
-    ("topics", "dump", "--all-topics", "--payload", "-o", "jsonl"),
-]
+BULK = [("ledgers", "verify", "-o", "jsonl"), ("topics", "dump", "--all-topics", "--payload", "-o", "jsonl")]
 
 
 @pytest.fixture(scope="module")

@@ -34,10 +34,7 @@ def load(spark: SparkSession) -> Iterator[Callable[..., DataFrame]]:
 
 @pytest.mark.parametrize(
     ("topics", "names"),
-    [
-        (f"{PREFIX}int8, acme/shapes/bool", ["bool", "int8"]),
-        ("acme/shapes/orders-*", ["orders-avro", "orders-json"]),
-    ],
+    [(f"{PREFIX}int8, acme/shapes/bool", ["bool", "int8"]), ("acme/shapes/orders-*", ["orders-avro", "orders-json"])],
 )
 def test_topics_by_name(load: Callable[..., DataFrame], topics: str, names: list[str]) -> None:
     rows = load(store=str(store()), topics=topics).groupBy("topic").sum("messages").collect()

@@ -179,11 +179,7 @@ def test_the_rest_is_given_when_a_log_is_gone(
     assert all(0 < context["start"] < context["end"] for context in named)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("topics", "dump", "public/default/huge"), ("ledgers", "verify")],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("words", [("topics", "dump", "public/default/huge"), ("ledgers", "verify")], ids=" ".join)
 def test_a_record_larger_than_the_memory(huge_store: Path, words: tuple[str, ...]) -> None:
     """In processes of their own, as the limit is a process's."""
     results = {}
