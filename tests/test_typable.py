@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -141,24 +142,28 @@ def filled(command: str) -> list[str]:
     return found
 
 
-COMMANDS = {
-    command: f"{file.relative_to(ROOT)}:{line}"
-    for package in ("store", "pulsar_admin", "commands")
-    for file in sorted((ROOT / package).rglob("*.py"))
-    for line, text in literals(file)
-    for command in commands_in(text)
-    if command not in _NO_COMMANDS
-}
+@cache
+def commands_of_the_sources() -> dict[str, str]:
+    """Every command of a literal, and where it stands."""
+    return {
+        command: f"{file.relative_to(ROOT)}:{line}"
+        for package in ("store", "pulsar_admin", "commands")
+        for file in sorted((ROOT / package).rglob("*.py"))
+        for line, text in literals(file)
+        for command in commands_in(text)
+        if command not in _NO_COMMANDS
+    }
 
 
 def test_what_the_sources_print_can_be_typed(
     demo_copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert len(COMMANDS) > 150
+    commands = commands_of_the_sources()
+    assert len(commands) > 150
     monkeypatch.chdir(demo_copy)
     monkeypatch.setattr("pulsar_admin.store.sources.ensemble.read_client", lambda file: Client(timeout_seconds=1))
     Path("schema.json").write_text(json.dumps({"type": "STRING", "schema": "", "properties": {}}))
-    for command, place in COMMANDS.items():
+    for command, place in commands.items():
         shutil.rmtree("DIR", ignore_errors=True)  # that another command made
         words = previewing(filled(command))
         assert run(words) not in (2, 70), f"{place}: {words}: {capsys.readouterr().err}"
@@ -344,7 +349,7 @@ def test_why_prints_the_look_and_the_cure(store: Path, cli: Cli) -> None:
 def test_no_cure_in_the_sources_is_a_dry_run_alone() -> None:
     """But for what is only a look: what a deleted ledger would bring back, and a file of names."""
     looks = {"ledgers restore --deleted {} --dry-run", "store recover --level C --dry-run --names FILE"}
-    found = {command.removeprefix("pulsar-admin ") for command in COMMANDS if "--dry-run" in command}
+    found = {command.removeprefix("pulsar-admin ") for command in commands_of_the_sources() if "--dry-run" in command}
     assert found <= looks | {"topics undelete TOPIC --dry-run"}
 
     assert [code for code, cause in CAUSES.items() if cause.mend.endswith("--dry-run")] == []

@@ -209,12 +209,10 @@ def test_paths_are_those_of_sparks_own_sources(spark: SparkSession, read: Source
     for pattern in (
         "{a b,e}/{0,1}.log",
         "*/[^0].log",
-        "a b/0.log",
-        "c%20d/*.log",
         "{c%20d/{0,2}.log,e/1.log}",
         "?%20d/[0-1].log",
     ):
-        for scheme in ("", "file:", "file://") if pattern[0] in "{c" else ("",):
+        for scheme in ("", "file:", "file://") if pattern[0] == "{" else ("",):
             theirs = spark.read.format("binaryFile").load(f"{scheme}{tmp_path}/{pattern}").select("path").collect()
             expected = {row[0].removeprefix("file:").replace("//", "/") for row in theirs}
             ours = read.load(f"{scheme}{tmp_path}/{pattern}", columns="path").collect()
