@@ -222,16 +222,6 @@ def test_an_event_that_cannot_be_read_leaves_policies_unknown(tmp_path: Path, cl
 
 
 @settings(max_examples=25, deadline=None, derandomize=True, database=None)
-@given(st.binary(max_size=200))
-def test_arbitrary_bytes_raise_only_our_errors(raw: bytes) -> None:
-    try:
-        event = decode_policy_event(raw, SCHEMA, "entry")
-    except StoreError:
-        return
-    assert event is None or encode_policy_event(event, SCHEMA)
-
-
-@settings(max_examples=25, deadline=None, derandomize=True, database=None)
 @given(st.data())
 def test_cut_and_changed_events_raise_only_our_errors(data: st.DataObject) -> None:
     quotas = {"message_age": backlog_quota_json(BacklogQuota(1, 2, "producer_exception"))}

@@ -92,15 +92,6 @@ def test_a_worker_that_is_killed_during_import(cli: Cli, cluster: Cluster, made:
     assert cli("--store", tmp_path / "spark", "store", "check", "--deep").exit_code == 0
 
 
-def test_a_worker_that_is_killed_during_rebuild(cli: Cli, cluster: Cluster, made: Path, tmp_path: Path) -> None:
-    assert cli("--store", tmp_path / "store", "store", "import", "standalone", made).exit_code == 0
-    before = _rows(tmp_path / "store")
-    said = _killed_in_the_middle(cluster, tmp_path / "store", "store", "index", "--rebuild")
-    assert json.loads(said.splitlines()[-1])["failedSlices"] == 0
-    assert _rows(tmp_path / "store") == before
-    assert cli("--store", tmp_path / "store", "store", "check", "--deep").exit_code == 0
-
-
 def test_workers_without_our_packages(cli: Cli, cluster: Cluster, demo_store: Path, tmp_path: Path) -> None:
     """A Python on the workers that has nothing installed: one error that names all that is missing."""
     python = bare_python(tmp_path / "bare")

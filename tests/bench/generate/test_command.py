@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.generate import cluster, generate
-from bench.generate.spec import ClusterSpec, TopicSpec
-from pulsar_admin.store.errors import StoreBusy
-from pulsar_admin.store.names import parse_topic
+from bench.generate import generate
 from tests.conftest import Cli
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,20 +61,3 @@ def test_the_commands_of_the_how_to_page_work(cli: Cli) -> None:
             generate(*shlex.split(line)[3:])
         else:
             assert cli("-q", *shlex.split(line.removeprefix("pulsar-admin "))).exit_code == 0, line
-
-
-def test_of_two_at_once_one_is_done(tmp_path: Path, cli: Cli) -> None:
-    """A second one, begun when the first has written entries, is told so and takes nothing away."""
-    path = tmp_path / "made"
-    refused: list[int] = []
-
-    def another(_: int) -> None:
-        if not refused:
-            with pytest.raises(StoreBusy):
-                generate(path, "--entries", 10)
-            refused.append(1)
-
-    topic = TopicSpec(parse_topic("generated"), entries=10)
-    cluster.apply_generate(path, ClusterSpec(1, (topic,), "/data"), another)
-    assert refused
-    assert cli("--store", tmp_path / "s", "store", "import", "standalone", path).exit_code == 0

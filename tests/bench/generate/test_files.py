@@ -10,17 +10,16 @@ import pytest
 
 from bench.generate.cluster import apply_generate
 from bench.generate.spec import ClusterSpec
-from pulsar_admin.store.codec.bookie import decode_cookie, decode_last_id
+from pulsar_admin.store.codec.bookie import decode_last_id
 from pulsar_admin.store.codec.dbledger import decode_location_row
 from pulsar_admin.store.codec.entrylog import Record, decode_header, decode_ledgers_map, iter_records, log_file_name
 from pulsar_admin.store.codec.interceptors import parse_interceptors
-from pulsar_admin.store.codec.journal import decode_header as decode_journal_header
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, ledger_id_of_path
-from pulsar_admin.store.codec.rocksvalue import COUNTER_KEYS, decode_counter, decode_value
+from pulsar_admin.store.codec.rocksvalue import decode_value
 from pulsar_admin.store.sources.rocksdb import open_for_reading
 from tests.bench.generate.conftest import Make
 from tests.bench.generate.test_contents import CLUSTERS
-from tests.decoders import decode_last_mark, decode_ledgers_row
+from tests.decoders import decode_ledgers_row
 
 EVERYTHING = CLUSTERS["everything"]
 
@@ -105,21 +104,6 @@ def test_ledgers_are_known_to_bookie_and_metadata(make: Make) -> None:
 
 def stored_entries(records: dict[tuple[int, int], object], ledger_id: int) -> list[tuple[int, int]]:
     return [place for place in records if place[0] == ledger_id]
-
-
-def test_counters_cookie_and_marks(make: Make) -> None:
-    made = make(EVERYTHING)
-    current = made.root / "bookkeeper" / "current"
-    nodes = _metadata(made.root)
-    instance, sequence = (decode_counter(nodes[key.decode()], "counter") for key in COUNTER_KEYS)
-    assert (instance, sequence) == (1, made.result.ledgers + 1)
-    cookie = decode_cookie((current / "VERSION").read_bytes(), "VERSION")
-    assert (cookie.bookie_id, cookie.ledger_dirs) == ("127.0.0.1:3181", ("/data/bookkeeper",))
-    assert decode_value(nodes["/ledgers/cookies/127.0.0.1:3181"], "cookie")[1] == (current / "VERSION").read_bytes()
-    assert decode_value(nodes["/ledgers/INSTANCEID"], "id")[1].decode() == cookie.instance_id
-    mark = decode_last_mark((current / "lastMark").read_bytes())
-    journal = (current / f"{mark.journal_id:x}.txn").read_bytes()
-    assert mark.offset == decode_journal_header(journal, "journal").header_bytes == len(journal)
 
 
 def _bytes(root: Path) -> dict[str, str]:

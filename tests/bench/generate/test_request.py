@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from bench.generate import spec
 from bench.generate.draws import mix
 from bench.generate.request import ClusterRequest, TopicOptions, plan_cluster
@@ -17,35 +15,6 @@ def test_the_draws_are_splitmix64() -> None:
     # First outputs of the reference generator (Vigna, splitmix64.c) for the state 1234567.
     states = [1234567 + 0x9E3779B97F4A7C15 * step for step in (1, 2, 3)]
     assert [mix(state) for state in states] == [6457827717110365317, 3203168211198807973, 9817491932198370423]
-
-
-@pytest.mark.parametrize(
-    ("parse", "text", "expected"),
-    [
-        (spec.parse_count, "0", 0),
-        (spec.parse_count, "1_000_000", 1_000_000),
-        (spec.parse_count, "100M", 100_000_000),
-        (spec.parse_rate, "0.5", 0.5),
-        (spec.parse_sizes, "1K", spec.Span(1024, 1024)),
-        (spec.parse_sizes, "10..2K", spec.Span(10, 2048)),
-        (spec.parse_sizes, "10~20", spec.Span(10, 20, True)),
-        (spec.parse_batch, "0", None),
-        (spec.parse_batch, "1..50", spec.Span(1, 50)),
-        (spec.parse_delays, "10m..1d", spec.Span(600_000, 86_400_000)),
-        (spec.parse_share, "12.5", 1250),
-        (spec.parse_share, "0.01%", 1),
-        (spec.parse_share, "100", 10_000),
-        (spec.parse_codecs, "none", ()),
-        (spec.parse_codecs, "lz4,NONE", (compression.LZ4, compression.NONE)),
-        (spec.parse_clocks, "steady", (spec.CLOCKS["steady"],)),
-        (spec.parse_clocks, "+2h,-3d", (spec.Clock("clock+2h", 7_200_000), spec.Clock("clock-3d", -259_200_000))),
-        (spec.parse_start, "2024-05-01T09:00:00+02:00", 1_714_546_800_000),
-        (spec.parse_start, "1700000000000", 1_700_000_000_000),
-        (spec.parse_flag, "true", True),
-    ],
-)  # fmt: skip
-def test_values(parse: object, text: str, expected: object) -> None:
-    assert parse(text) == expected  # type: ignore[operator]
 
 
 def _plan(cluster: ClusterRequest, topic: TopicOptions | None = None) -> spec.ClusterSpec:
