@@ -14,6 +14,7 @@ from pyarrow import fs
 from pulsar_admin.api.session import time_ms_of
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.check import EACH_MOST, sum_up
+from pulsar_admin.store.codec.cursor import CursorInfo, Position, encode_cursor_info
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.compaction.last_id import check_indexes
 from pulsar_admin.store.disks.live import LocationsIndex
@@ -27,7 +28,9 @@ from pulsar_admin.store.errors import (
     SliceFailed,
     SourceNotFound,
 )
+from pulsar_admin.store.kernels.producers import number_spans
 from pulsar_admin.store.kernels.records import RECORD
+from pulsar_admin.store.model.references import read_namings
 from pulsar_admin.store.model.resources import parse_bundle
 from pulsar_admin.store.names import EVENTS, NamespaceName
 from pulsar_admin.store.recovery.metadata_index import LedgerNames
@@ -65,6 +68,10 @@ def test_ledger_0_is_a_ledger() -> None:
         return SimpleNamespace(info=info, state=SimpleNamespace(properties={}))
 
     assert (own_ledgers(cursor(0)), own_ledgers(cursor(-1))) == ((0,), ())
+    for name in ("plain", "with%2Fslash"):  # of names as they nearly always are, and of others
+        path = f"/managed-ledgers/a/b/persistent/{name}/s"
+        named = [one.ledger_ids for one in read_namings(path, encode_cursor_info(CursorInfo(0, Position(1, 2))))]
+        assert (named, read_namings(path, encode_cursor_info(CursorInfo(-1, Position(1, 2))))) == ([[0]], [])
 
 
 def _finding(code: str, where: str) -> Finding:
@@ -154,6 +161,30 @@ def test_names_of_ledgers_end_where_they_end() -> None:
     names.add([8], "persistent://a/b/d")
     found = {text: places.tolist() for text, places in names.of(np.array([6, 7, 8, 9]))}
     assert found == {"persistent://a/b/c": [1, 3], "persistent://a/b/d": [2]}
+
+
+def test_the_mark_of_a_deletion_is_taken_away() -> None:
+    from pulsar_admin.store.recovery.restore import _not_deleted
+
+    assert _not_deleted(b'{"partitions":3,"deleted":true}', "/p") == b'{"partitions":3,"deleted":false}'
+    assert _not_deleted(b'{"partitions":3}', "/p") == b'{"partitions":3}'
+
+
+def test_a_master_key_of_zeros_is_none() -> None:
+    from pulsar_admin.store.disks.salvage import _has_keyless
+
+    old: Any = SimpleNamespace(rows={1: SimpleNamespace(master_key=b"\1" * 20)})
+    assert not _has_keyless(old)
+    old.rows[2] = SimpleNamespace(master_key=bytes(20))
+    assert _has_keyless(old)
+
+
+@pytest.mark.parametrize("number", [number_spans, number_spans.plain])
+def test_spans_after_one_that_is_none(number: Any) -> None:
+    data, numbers, firsts = np.frombuffer(b"abab", np.uint8), np.zeros(3, np.int32), np.zeros(3, np.int32)
+    spans = np.array([[0, 2], [0, -1], [2, 2]])
+    assert number(data, spans, numbers, firsts, np.full(8, -1, np.int32)) == 1
+    assert numbers.tolist() == [0, -1, 0]
 
 
 def test_an_entry_that_is_there_twice_is_no_ascending_run() -> None:
