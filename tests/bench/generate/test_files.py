@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import pairwise
 from pathlib import Path
 
 import google_crc32c
 import pytest
 
 from bench.generate.cluster import apply_generate
-from bench.generate.spec import ClusterSpec
+from bench.generate.spec import ClusterSpec, Span, TopicSpec
 from pulsar_admin.store.codec.bookie import decode_last_id
 from pulsar_admin.store.codec.dbledger import decode_location_row
 from pulsar_admin.store.codec.entrylog import Record, decode_header, decode_ledgers_map, iter_records, log_file_name
 from pulsar_admin.store.codec.interceptors import parse_interceptors
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, ledger_id_of_path
 from pulsar_admin.store.codec.rocksvalue import decode_value
+from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.sources.rocksdb import open_for_reading
 from tests.bench.generate.conftest import Make
 from tests.bench.generate.test_contents import CLUSTERS
@@ -59,6 +61,16 @@ def test_every_location_row_points_at_its_record(make: Make) -> None:
         rows = [decode_location_row(key, value, "locations") for key, value in items]
     assert [(row.ledger_id, row.entry_id) for row in rows] == sorted(records)
     assert all(records[row.ledger_id, row.entry_id][:2] == (row.log_id, row.pos - 4) for row in rows)
+
+
+@pytest.mark.parametrize("entries", [1, 606, 607, 1213, 77_568])
+def test_location_rows_at_the_edges_of_log_blocks(entries: int, tmp_path: Path) -> None:
+    topic = TopicSpec(parse_topic("t"), entries=entries, size=Span(0, 0), rate=1e6)
+    apply_generate(tmp_path / "made", ClusterSpec(1, (topic,), "/data"))
+    with open_for_reading(tmp_path / "made" / "bookkeeper" / "current" / "locations") as items:
+        rows = [decode_location_row(key, value, "locations") for key, value in items]
+    assert [(row.ledger_id - 1) * 50_000 + row.entry_id for row in rows] == list(range(entries))
+    assert all(before.pos < after.pos for before, after in pairwise(rows))
 
 
 def test_sealed_logs_have_their_map_and_the_newest_has_none(make: Make) -> None:
