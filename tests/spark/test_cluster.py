@@ -17,6 +17,7 @@ import pytest
 from bench.generate import generate
 from tests.conftest import Cli
 from tests.spark.servers import Cluster, bare_python
+from tests.spark.test_connect import _rows
 from tests.warming import load_kernels
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
@@ -64,14 +65,6 @@ def _killed_in_the_middle(cluster: Cluster, *words: object) -> str:
                 os.killpg(running.pid, signal.SIGKILL)
     assert running.returncode == 0, said
     return said
-
-
-def _rows(path: Path) -> list[tuple[str, bytes, bytes]]:
-    """Return the location and the time index of a store."""
-    from pulsar_admin.store.db.environment import open_store
-
-    with open_store(path) as store, store.read() as txn:
-        return [(name, key, bytes(row)) for name in ("entries", "times") for key, row in txn.items(name)]
 
 
 @pytest.fixture(scope="module")
