@@ -75,7 +75,6 @@ _COMPILED = {"numba", "llvmlite", "pandas"}
 _BULK = {
     "topics skew public/default/plain": {"pyarrow"},
     "topics dump public/default/plain --directory NEW": set(),
-    "topics search public/default/avro --json-path $.id>=18": {"pyarrow.parquet"},
     "topics analyze-backlog acme/iot/skewed -s reset-me": {
         "numpy",
         "pulsar_admin.store.changes",
