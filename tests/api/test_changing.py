@@ -72,16 +72,12 @@ def test_a_reset_from_plan_to_undo(path: Path, cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("options", "plan"),
     [
-        (("reset-cursor", "-m", "9:3"), lambda cursor: cursor.reset(to="9:3")),
         (("reset-cursor", "-m", "9:3", "-e"), lambda cursor: cursor.reset(to=pa.Position(9, 3), exclude=True)),
-        (("reset-cursor", "-t", "2026-11-20T00:00:00Z"), lambda cursor: cursor.reset(time="2026-11-20T00:00:00Z")),
         (("reset-cursor", "-t", "3h", "--rule", "broker"), lambda cursor: cursor.reset(time="3h", rule="broker")),
         (("reset-cursor", "--shift-by", "-100"), lambda cursor: cursor.reset(shift_by=-100)),
         (("reset-cursor", "--to-subscription", "holes"), lambda cursor: cursor.reset(like="holes")),
         (("skip", "-n", "7"), lambda cursor: cursor.skip(7)),
-        (("clear-backlog",), lambda cursor: cursor.clear()),
         (("expire", "-t", "1h"), lambda cursor: cursor.expire(before="1h")),
-        (("expire", "-p", "32:4"), lambda cursor: cursor.expire(to="32:4")),
         (("unsubscribe",), lambda cursor: cursor.delete()),
     ],
 )

@@ -237,16 +237,8 @@ def test_forecast(cli: Cli, made: Path) -> None:
 
 _SUB = ("-s", "sub")
 BAD: list[tuple[tuple[str, ...], int, str]] = [
-    (
-        ("a/b/t", *_SUB),
-        2,
-        "Either time (--expireTime) or message position (--position) has to be provided to expire messages",
-    ),
-    (
-        ("a/b/t", *_SUB, "-t", "3h", "-p", "10:1"),
-        2,
-        "Can't expire message by time and by message position at the same time.",
-    ),
+    (("a/b/t", *_SUB), 2, "Either time (--expireTime) or message position (--position) has to be provided to expire"),
+    (("a/b/t", *_SUB, "-t", "3h", "-p", "10:1"), 2, "Can't expire message by time and by message position at the"),
     (("a/b/t", *_SUB, "-t", "5x"), 2, "Invalid time unit 'x'"),
     (("a/b/t", *_SUB, "-t", ""), 2, "time cannot be empty"),
     (("a/b/t", *_SUB, "-t", "-1"), 2, "is negative"),
@@ -273,11 +265,7 @@ BAD: list[tuple[tuple[str, ...], int, str]] = [
     (("a/b/t", *_SUB, "-t", "0", "--forecast", "24h"), 2, "a forecast needs an age above 0"),
     (("a/b/t", *_SUB, "-t", "0", "--rule", "broker"), 2, "a broker expires by an age above 0"),
     (("a/b/t", *_SUB, "-t", "+1h", "--rule", "broker"), 2, "it knows no limit ahead of now"),
-    (
-        ("a/b/t", *_SUB, "-t", "3h", "--rule", "broker", "--clock", "publish"),
-        2,
-        "--rule broker goes by the broker's own clock",
-    ),
+    (("a/b/t", *_SUB, "-t", "3h", "--rule", "broker", "--clock", "publish"), 2, "--rule broker goes by the broker's"),
     (("a/b/t", *_SUB, "-t", "3h", "--clock", "event"), 2, "clock 'event' is not indexed"),
     (("a/b/t", "-t", "3h"), 2, "Missing option '-s'"),
 ]

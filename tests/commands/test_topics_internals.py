@@ -84,17 +84,6 @@ def test_metadata_only_when_asked(cli: Cli, demo_store: Path) -> None:
 def test_several_topics_are_rows(cli: Cli, demo_store: Path) -> None:
     rows = ask(cli, demo_store, "stats-internal", "acme/orders/parts")
     assert [row["topic"] for row in rows] == [f"persistent://acme/orders/parts-partition-{n}" for n in range(3)]
-    table = cli("--store", demo_store, "topics", "stats-internal", "acme/orders/parts", "-o", "table").stdout
-    assert table.splitlines()[0].split() == [
-        "TOPIC",
-        "ENTRIES",
-        "BYTES",
-        "LAST",
-        "ENTRY",
-        "STATE",
-        "LEDGERS",
-        "CURSORS",
-    ]
     everything = ask(cli, demo_store, "stats-internal", "--all-topics")
     assert len(everything) == len(oracle("small")["topics"]) + 1  # and the one with an odd name
 
@@ -169,12 +158,7 @@ def test_a_bad_cursor_is_left_out_and_counted(cli: Cli, store: Path) -> None:
     for command in ("stats-internal", "info-internal"):
         found = ask(cli, store, command, topic, exit_code=1)
         assert sorted(found["cursors"]) == ["expire-me", "holes", "never", "reset-me"]
-    assert sorted(ask(cli, store, "stats", topic, exit_code=1)["subscriptions"]) == [
-        "expire-me",
-        "holes",
-        "never",
-        "reset-me",
-    ]
+    assert sorted(ask(cli, store, "stats", topic, exit_code=1)["subscriptions"]) == sorted(found["cursors"])
 
 
 @pytest.mark.usefixtures("damages_stores")
@@ -207,27 +191,14 @@ def test_offloaded_terminated_and_annotated(cli: Cli, store: Path) -> None:
     assert internal["ledgers"][0]["properties"] == {"k": "v"}
     assert internal["lastLedgerCreatedTimestamp"] is None
     info = ask(cli, store, "info-internal", topic, exit_code=1)
+    offloaded = {"isOffloaded": True, "offloadedContextUuid": uuid}
     assert info == {
         "version": 7,
         "creationDate": "2023-11-14T22:13:20Z",
         "modificationDate": "2023-11-14T22:13:20.12Z",
         "ledgers": [
-            {
-                "ledgerId": 900,
-                "entries": 5,
-                "size": 500,
-                "timestamp": 1_700_000_000_000,
-                "isOffloaded": True,
-                "offloadedContextUuid": uuid,
-            },
-            {
-                "ledgerId": 901,
-                "entries": 3,
-                "size": 300,
-                "timestamp": 1_700_000_000_500,
-                "isOffloaded": True,
-                "offloadedContextUuid": uuid,
-            },
+            {"ledgerId": 900, "entries": 5, "size": 500, "timestamp": 1_700_000_000_000, **offloaded},
+            {"ledgerId": 901, "entries": 3, "size": 300, "timestamp": 1_700_000_000_500, **offloaded},
         ],
         "terminatedPosition": {"ledgerId": 901, "entryId": 2},
         "cursors": {},
