@@ -74,19 +74,13 @@ def test_camel_case(name: str, key: str) -> None:
     assert camel_case(name) == key
 
 
-def test_a_record_as_json() -> None:
-    assert to_json(sample_row(parse_topic("a"), 3)) == ROW
-
-
 def test_values_as_json() -> None:
+    assert to_json(sample_row(parse_topic("a"), 3)) == ROW
     assert to_json({1: {3, 1, 2}, "b": (b"\xff", memoryview(b"\x01")), "p": Position(1, 2, 3)}) == {
         "1": [1, 2, 3],
         "b": ["ff", "01"],
         "p": {"ledgerId": 1, "entryId": 2, "partitionIndex": -1, "batchIndex": 3},
     }
-
-
-def test_a_named_tuple_is_an_object() -> None:
     found = to_json(LedgerInfo(5, 2, 64, timestamp_ms=None, properties={"a_b": "c"}))
     assert (found["ledgerId"], found["size"], found["timestamp"], found["properties"]) == (5, 64, None, {"a_b": "c"})
 
@@ -274,7 +268,9 @@ def test_no_records(form: str, text: str) -> None:
     assert stream.getvalue() == text
 
 
-def test_long_table_keeps_its_columns_and_one_header(cli: Cli) -> None:
+def test_long_table_keeps_its_columns_and_one_header_and_is_never_cut(cli: Cli) -> None:
+    name = "x" * 400
+    assert f"/{name}  10:0" in cli("sample", "rows", name).stdout
     lines = cli("sample", "rows", "a", "--count", "2500").stdout.splitlines()
     assert len(lines) == 2501
     assert sum(line.startswith("TOPIC") for line in lines) == 1
@@ -291,11 +287,6 @@ def test_records_are_written_as_they_come() -> None:
 
     output.emit_records(output.Writer(stream), records(), output.Style("jsonl"))
     assert stream.getvalue() == '{"a":1}\n{"a":2}\n'
-
-
-def test_pipe_is_never_cut(cli: Cli) -> None:
-    name = "x" * 400
-    assert f"/{name}  10:0" in cli("sample", "rows", name).stdout
 
 
 # -- terminals --------------------------------------------------------------------------------------------------------

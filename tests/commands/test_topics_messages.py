@@ -79,14 +79,6 @@ def test_messages_by_id(world: str, cli: Cli) -> None:
     assert compared > 100
 
 
-def test_message_as_text(cli: Cli, demo_store: Path) -> None:
-    result = cli("--store", demo_store, "topics", "get-message-by-id", "public/default/batched", "-l", 8, "-e", 0)
-    lines = result.stdout.splitlines()
-    assert lines[0] == "Batch Message ID: 8:0:0"
-    assert lines[3] == "Redelivery count: 0"
-    assert lines[-1] == "+--------+-------------------------------------------------+----------------+"
-
-
 def test_a_partition_is_found_by_the_ledger(cli: Cli, demo_store: Path) -> None:
     (found,) = rows(cli, demo_store, "get-message-by-id", "acme/orders/parts", "-l", 6, "-e", 2)
     assert found["topic"] == "persistent://acme/orders/parts-partition-1"

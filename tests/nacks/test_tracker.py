@@ -31,11 +31,6 @@ def test_trims_as_the_seed_shows() -> None:
     assert trim_lower_bits(NOW + 255, 8) == NOW - NOW % 256 + 255 // 256 * 256 + (256 if NOW % 256 else 0)
 
 
-def test_defaults_are_upstreams() -> None:
-    tracker = NegativeAcksTracker()
-    assert (tracker.precision_bits, tracker.partition_index) == (8, -2) == (DEFAULT_PRECISION_BITS, UNKNOWN_PARTITION)
-
-
 def test_zero_bits_are_exact() -> None:
     tracker = NegativeAcksTracker(0)
     tracker.add(Position(3, 5), 60_000, now_ms=NOW)
@@ -181,8 +176,9 @@ def test_the_largest_numbers_work() -> None:
     assert popped(NegativeAcksTracker.from_bytes(tracker.to_bytes()), LONG_MAX) == [(2**62, LONG_MAX, LONG_MAX)]
 
 
-def test_nothing_added_at_all() -> None:
+def test_defaults_are_upstreams_and_nothing_is_in_it() -> None:
     tracker = NegativeAcksTracker()
+    assert (tracker.precision_bits, tracker.partition_index) == (8, -2) == (DEFAULT_PRECISION_BITS, UNKNOWN_PARTITION)
     tracker.add_many([], [], [], now_ms=[])
     tracker.add_many([], [], 5, now_ms=NOW)
     assert (len(tracker), bool(tracker), tracker.next_deadline_ms()) == (0, False, None)
