@@ -76,10 +76,7 @@ def test_copying_import_when_files_cannot_grow(tmp_path: Path, cli: Cli) -> None
 
 @pytest.mark.parametrize(
     "change",
-    [
-        ("topics", "reset-cursor", "public/default/plain", "-s", "half", "-m", "9:3"),
-        ("store", "index", "--rebuild"),
-    ],
+    [("topics", "reset-cursor", "public/default/plain", "-s", "half", "-m", "9:3"), ("store", "index", "--rebuild")],
 )
 def test_a_change_when_files_cannot_grow(change: tuple[str, ...], tmp_path: Path, cli: Cli) -> None:
     path = copied("small", "clean", tmp_path)

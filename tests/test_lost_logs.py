@@ -419,10 +419,7 @@ def test_an_entry_log_of_a_bookie_of_every_storage(kind: str, tmp_path: Path, cl
     given = [
         word
         for bookie, names in enumerate(DIRECTORIES)
-        for word in (
-            "--bookie",
-            f"{KINDS[bookie]}={','.join(str(clean / f'bookie{bookie}' / name) for name in names)}",
-        )
+        for word in ("--bookie", f"{KINDS[bookie]}={','.join(str(clean / f'bookie{bookie}' / name) for name in names)}")
     ]
     path = tmp_path / "s"
     cli("--store", path, "store", "import", "cluster", "--zookeeper", clean / "zookeeper", *given, "-q")
