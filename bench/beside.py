@@ -17,7 +17,7 @@ from bench.measuring import ADMIN, Row, Run, median, run
 from pulsar_admin.store.timespec import format_time_ms
 
 if TYPE_CHECKING:
-    from tests.live.peers import Command, PeerWorld
+    from bench.peers import Command, PeerWorld
 
 READLOG_GOAL, REBUILD_GOAL, ADMIN_GOAL = "≥ 20 × faster", "≥ 8 × faster", "≥ 40 × faster"
 RUNS_MAX = 3  # a run of the peers takes minutes
@@ -25,7 +25,7 @@ RUNS_MAX = 3  # a run of the peers takes minutes
 
 def measure(bench: Bench) -> Iterator[Row]:
     """Every size in a folder of its own."""
-    from tests.live.peers import PeerWorld
+    from bench.peers import PeerWorld
 
     assert bench.peers is not None
     runs = min(bench.runs, RUNS_MAX)
@@ -56,7 +56,7 @@ def _theirs(command: Command) -> Run:
 
 
 def _admin_rows(world: PeerWorld, runs: int) -> Iterator[Row]:
-    from tests.live.peers import TOPIC
+    from bench.peers import TOPIC
 
     store = WORK / "store-of-peers"
     shutil.rmtree(store, ignore_errors=True)

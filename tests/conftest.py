@@ -37,12 +37,18 @@ _SPARK = "spark"
 _WORLDS = "live worlds"
 _OF_WORLDS = {f"tests/live/test_{name}.py" for name in ("cluster", "reading", "round_trip", "time_rules")}
 """What takes the worlds of ``tests/live/conftest.py``, which are made once a process."""
-_LONG = ("tests/test_docs.py", "tests/faults/", "tests/crash/", "tests/transcript/", "tests/commands/test_policies.py")
-"""What takes longest of all that goes out as one file."""
+_LONG = (
+    *("tests/faults/test_faults.py", "tests/test_dump.py", "tests/test_lost_logs.py", "tests/test_docs.py"),
+    *("tests/transcript/", "tests/test_clusters.py", "tests/tables/", "tests/crash/", "tests/test_coverage.py"),
+    *("tests/test_machine_code.py", "tests/test_disk.py", "tests/sources/", "tests/recovery/", "tests/scan/"),
+)
+"""Files, and those of folders, that take long and begin early, so that no process is at one when the others have ended."""
 _WITHOUT_JVM = (
     "tests/spark/test_compaction.py::TestInThisProcess",
     "tests/spark/test_engines.py::TestLocalEngine",
     "tests/spark/test_engines.py::test_messages_are",
+    "tests/spark/test_sources.py",
+    "tests/spark/test_even_tasks.py",
 )
 _GARBAGE_THRESHOLD = 50_000
 _MEMORY = Path("/dev/shm")
@@ -100,8 +106,7 @@ def _share_of(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     if file in _OF_WORLDS:
         return _WORLDS
-    starts_spark = file.startswith("tests/spark/") or file == "tests/crash/test_indexing.py"
-    return _SPARK if starts_spark and not nodeid.startswith(_WITHOUT_JVM) else file
+    return _SPARK if file.startswith("tests/spark/") and not nodeid.startswith(_WITHOUT_JVM) else file
 
 
 class _Shares(LoadFileScheduling):

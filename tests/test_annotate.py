@@ -66,9 +66,7 @@ def test_stated_times_are_compared_with_the_entries(tmp_path: Path) -> None:
     _seed_form(_made(tmp_path / "right"), START_MS + 1, START_MS + 9)
     assert _codes(tmp_path / "right") == []
     _seed_form(_made(tmp_path / "wrong"), START_MS + 2, START_MS + 9)
-    assert _codes(tmp_path / "wrong") == [
-        f"its field {BEGIN} says {START_MS + 2}, its entries {START_MS + 1}",
-    ]
+    assert _codes(tmp_path / "wrong") == [f"its field {BEGIN} says {START_MS + 2}, its entries {START_MS + 1}"]
 
 
 def test_wrong_times_are_written_again(tmp_path: Path, cli: Cli) -> None:
@@ -187,20 +185,7 @@ def test_export_in_place_annotates_the_store_first(tmp_path: Path, cli: Cli) -> 
     data, store = tmp_path / "data", tmp_path / "s"
     shutil.copytree(world("small") / "clean", data)
     cli("--store", store, "store", "import", "standalone", data)
-    words = (
-        "--store",
-        store,
-        "store",
-        "export",
-        "standalone",
-        data,
-        "--in-place",
-        "--annotate",
-        "fields",
-        "--yes",
-        "-o",
-        "json",
-    )
+    words = f"--store {store} store export standalone {data} --in-place --annotate fields --yes -o json".split()
     shown = cli(*words, "--dry-run").json["nodes"]
     done = cli(*words)
     assert (done.exit_code, done.json["nodes"]) == (0, shown)

@@ -24,11 +24,7 @@ MODULES = sorted(
 
 MAY_IMPORT = {
     "lmdb": {"store/db/environment.py"},
-    "pyspark": {
-        "store/scan/datasource.py",
-        "store/engine/spark.py",
-        "store/engine/spark_session.py",
-    },
+    "pyspark": {"store/scan/datasource.py", "store/engine/spark.py", "store/engine/spark_session.py"},
     "jinja2": {"pulsar_admin/page/rendering.py"},
     "rich": {"pulsar_admin/output.py", "pulsar_admin/plot.py", "pulsar_admin/progress.py"},
 }

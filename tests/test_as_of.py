@@ -101,7 +101,7 @@ def test_a_file_of_the_future_does_not(cli: Cli, small: Path, tmp_path: Path) ->
     assert bring(cli, small, tmp_path / "s") == AsOf(SMALL_MS, "metadata")
 
 
-@pytest.mark.parametrize("state", ["clean", "mutated", "crashed"])
+@pytest.mark.parametrize("state", ["mutated", "crashed"])
 def test_zookeepers_last_transaction_tells_it(cli: Cli, state: str, tmp_path: Path) -> None:
     disks = tmp_path / "disks"
     shutil.copytree(world("cluster") / state, disks, copy_function=shutil.copyfile)

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import MEASURES
-from bench.data import Bench
-from bench.growth import axes
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -21,21 +19,6 @@ def test_every_bench_is_there_and_described(name: str) -> None:
     module, _, function = MEASURES[name].partition(":")
     assert callable(getattr(importlib.import_module(module), function))
     assert f"| `{name}` |" in (REPOSITORY / "docs" / "benchmarks.md").read_text()
-
-
-@pytest.mark.parametrize(
-    ("words", "said"), [(("nosuch",), "no bench is called nosuch"), (("peers",), "--peers FOLDER")]
-)
-def test_wrong_names_are_refused(words: tuple[str, ...], said: str) -> None:
-    command = [sys.executable, "-m", "bench", "--only", *words]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert said in done.stderr
-
-
-def test_growth_has_four_sizes_on_each_axis() -> None:
-    found = axes(Bench(1, ("1M",)))
-    assert [len({point.name for point in points}) for points in found.values()] == [4, 4, 4, 4]
 
 
 def test_what_a_command_takes_is_that_of_processes_forked_for_it_too(tmp_path: Path) -> None:

@@ -111,13 +111,7 @@ def _brute_entries(reader: EntryReader, topic: Topic) -> Iterator[tuple[int, int
         header = decode_message_entry(payload, "entry")
         metadata = header.metadata
         broker_ms = header.broker.timestamp_ms if header.broker else None
-        yield (
-            metadata.publish_time,
-            broker_ms,
-            metadata.num_messages_in_batch,
-            metadata.producer_name,
-            len(payload),
-        )
+        yield (metadata.publish_time, broker_ms, metadata.num_messages_in_batch, metadata.producer_name, len(payload))
 
 
 def _made_topic(seed: int) -> MadeTopic:

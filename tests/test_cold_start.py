@@ -55,8 +55,7 @@ _CODE = """
 import sys
 from pulsar_admin.cli import run
 status = run(sys.argv[1:])
-loaded = list(sys.modules)
-print(*loaded, file=sys.stderr)
+print(*sys.modules, file=sys.stderr)
 sys.exit(status)
 """
 
@@ -75,11 +74,7 @@ _COMPILED = {"numba", "llvmlite", "pandas"}
 # Bulk commands, and what they do without beside numba; NEW and WORLD are put in.
 _BULK = {
     "topics skew public/default/plain": {"pyarrow"},
-    "topics timeline public/default/plain": {"pyarrow"},
-    "topics dump public/default/plain": {"pyarrow.parquet"},
     "topics dump public/default/plain --directory NEW": set(),
-    "topics search public/default/avro --json-path $.id>=18": {"pyarrow.parquet"},
-    "topics search acme/orders/compacted --key k0003": {"pyarrow.parquet"},
     "topics analyze-backlog acme/iot/skewed -s reset-me": {
         "numpy",
         "pulsar_admin.store.changes",
@@ -87,20 +82,10 @@ _BULK = {
     },
     "ledgers list": {"numpy", "pulsar_admin.store.changes", "pulsar_admin.store.scan", "pulsar_admin.api.reports"},
     "compaction run acme/orders/compacted": {"pyarrow"},
-    "compaction verify acme/orders/compacted": {"pyarrow"},
     "delayed build acme/delayed/reminders": {"pyarrow"},
-    "ledgers verify 9": {"pyarrow"},
     "logs verify WORLD/bookkeeper/current": {"pyarrow"},
     "store check --deep": {"pyarrow"},
-    "store index --rebuild": {"pyarrow"},
 }
-_BULK_CODE = """
-import sys
-from pulsar_admin.cli import run
-status = run(sys.argv[1:])
-print(*sys.modules, file=sys.stderr)
-sys.exit(status)
-"""
 
 
 @pytest.mark.parametrize("words", _BULK)
@@ -116,7 +101,7 @@ def test_an_import_of_little_data_loads_no_compiled_kernel(tmp_path: Path) -> No
 
 
 def _assert_unloaded(arguments: list[str], unneeded: set[str]) -> None:
-    done = subprocess.run([sys.executable, "-c", _BULK_CODE, *arguments], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", _CODE, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     loaded = set(done.stderr.splitlines()[-1].split())
     assert "pulsar_admin.store.kernels.compiled" in loaded or "numpy" in unneeded

@@ -6,7 +6,6 @@ import os
 import pty
 import select
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -180,31 +179,3 @@ def test_a_description_with_commas_is_shown_as_it_is(cli: Cli, monkeypatch: pyte
     rows = [row.split("\t") for row in cli().stdout.splitlines()]
     assert all(len(row) == 3 for row in rows)
     assert any(row[2].count(",") > 1 for row in rows)
-
-
-@pytest.mark.parametrize("shell", [shell for shell in INSTALLED if shell == "fish"])
-def test_fish_shows_words_and_descriptions(shell: str, store: Path) -> None:
-    asked = 'pulsar-admin completion fish | source; complete -C "pulsar-admin store che"'
-    path = f"{PROGRAM}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        [shell, "--no-config", "-c", asked],
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    text = "Check the store: files, index, owners, audit log, and whether metadata, ledgers and cursors agree."
-    assert done.stdout == f"check\t{text}\n"
-
-
-def test_a_cold_completion_imports_no_command_and_nothing_heavy(store: Path) -> None:
-    code = "import sys\nfrom pulsar_admin.cli import run\nrun([])\nprint('\\0'.join(sys.modules), file=sys.stderr)"
-    asked = {"_PULSAR_ADMIN_COMPLETE": "fish_complete", "COMP_LINE": "pulsar-admin topics "}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=True
-    )
-    loaded = set(done.stderr.splitlines()[-1].split("\0"))
-    assert (
-        not {"numpy", "pyarrow", "rich", "pulsar_admin.commands.topics.find", "pulsar_admin.commands.topics.messages"}
-        & loaded
-    )

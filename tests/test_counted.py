@@ -31,13 +31,7 @@ def test_plural_is_the_word_alone() -> None:
 
 @pytest.mark.parametrize(
     ("items", "text"),
-    [
-        ([], ""),
-        ([7], "7"),
-        ([7, 8], "7 and 8"),
-        ([7, 8, 9], "7, 8 and 9"),
-        (range(7, 15), "7, 8, 9 and 5 more"),
-    ],
+    [([], ""), ([7], "7"), ([7, 8], "7 and 8"), ([7, 8, 9], "7, 8 and 9"), (range(7, 15), "7, 8, 9 and 5 more")],
 )
 def test_listed(items: list[int], text: str) -> None:
     assert listed(items, 3) == text

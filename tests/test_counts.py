@@ -241,15 +241,7 @@ def test_the_store_of_a_bundle_has_the_same(name: str, tmp_path: Path) -> None:
         found = store.overview(check=False)
     with open_api(tmp_path / "incident", now=NOW_MS) as bundled:
         other = bundled.overview(check=False)
-    for field in (
-        "topics",
-        "system_topics",
-        "subscriptions",
-        "compactions",
-        "entries",
-        "bytes",
-        "backlog_entries",
-    ):
+    for field in ("topics", "system_topics", "subscriptions", "compactions", "entries", "bytes", "backlog_entries"):
         assert getattr(found, field) == getattr(other, field), field
     assert other.disk_bytes == replace(found.disk_bytes, leftovers=None)  # nobody looked beside its files
 

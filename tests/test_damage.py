@@ -72,7 +72,7 @@ def test_a_bit_flipped_in_our_rows(database: str, tmp_path: Path, cli: Cli, dama
 
 
 @pytest.mark.parametrize("database", ["tree", "logs", "entries", "times", "owners", "changes", "damage"])
-@pytest.mark.parametrize("row", [b"", b"{", b"[]", b"\xff" * 40, b"{}"])
+@pytest.mark.parametrize("row", [b"", b"[]", b"\xff" * 40])
 def test_rubbish_in_our_rows(database: str, row: bytes, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     path = narrow_copy(tmp_path)
     with open_store(path) as store, store.read() as txn:
@@ -87,7 +87,7 @@ def _put(path: Path, database: str, key: bytes, value: bytes) -> None:
         store.write(lambda txn: txn.put(database, key, value))
 
 
-@pytest.mark.parametrize("key", [b"x", b"x" * 9, b"/\xff\xfe", b"\x00" * 400])
+@pytest.mark.parametrize("key", [b"x", b"/\xff\xfe"])
 @pytest.mark.parametrize("database", ["tree", "entries", "times", "owners", "logs"])
 def test_rubbish_keys(database: str, key: bytes, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     path = narrow_copy(tmp_path)
@@ -339,8 +339,7 @@ def _compressed_zeros() -> bytes:
 PLAIN = "/managed-ledgers/public/default/persistent/plain"
 
 
-@pytest.mark.parametrize("codec", [1, 2, 3, 4])
-@pytest.mark.parametrize("claimed", [2**31 - 1, 10, 0])
+@pytest.mark.parametrize(("codec", "claimed"), [(1, 2**31 - 1), (2, 10), (3, 0), (4, 2**31 - 1)])
 @pytest.mark.parametrize("node", [PLAIN, f"{PLAIN}/half"])
 def test_decompression_bombs(
     codec: int, claimed: int, node: str, tmp_path: Path, cli: Cli, damages_stores: None

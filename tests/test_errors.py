@@ -65,12 +65,12 @@ def all_classes(cls: type[StoreError] = StoreError) -> list[type[StoreError]]:
 CLASSES = sorted(set(all_classes()), key=lambda cls: cls.__name__)
 
 
-@pytest.mark.parametrize("cls", CLASSES)
-def test_class_has_a_code_and_its_number(cls: type[StoreError]) -> None:
-    assert "code" in vars(cls)
-    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", cls.code)
-    assert EXIT_CODES[cls] == _expected(cls.code)
-    assert cls.__doc__
+def test_classes_have_a_code_and_its_number() -> None:
+    for cls in CLASSES:
+        assert "code" in vars(cls), cls
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", cls.code), cls
+        assert EXIT_CODES[cls] == _expected(cls.code), cls
+        assert cls.__doc__, cls
 
 
 def test_codes_are_unique() -> None:

@@ -91,8 +91,10 @@ def _payloads(path: Path, topic: str, cli: Cli) -> list[Any]:
     return [(row["ledgerId"], row["entryId"], row["sha1"]) for row in rows]
 
 
-@pytest.mark.parametrize("state", ["clean", "crashed"])
-@pytest.mark.parametrize(("name", "count"), [("small", 1), ("cluster", 1), ("cluster", 2), ("cluster", 3)])
+@pytest.mark.parametrize(
+    ("name", "count", "state"),
+    [("small", 1, "crashed"), ("cluster", 1, "clean"), ("cluster", 2, "crashed"), ("cluster", 3, "clean")],
+)
 def test_renamed_bookies(name: str, count: int, state: str, tmp_path: Path, cli: Cli) -> None:
     """The disks are here under other ids than the ledgers': what clients do not get is told, and the doctor's commands bring all back."""
     path = copied(name, state, tmp_path)

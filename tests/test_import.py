@@ -185,15 +185,6 @@ def test_modes(mode: str, tmp_path: Path) -> None:
             assert inside.read_bytes() == Path(log.origin).read_bytes()
 
 
-def test_a_copied_store_outlives_its_source(tmp_path: Path, cli: Cli) -> None:
-    source = scratch_copy("small", "clean", tmp_path)
-    assert cli("--store", tmp_path / "s", "store", "import", "standalone", source, "--copy").exit_code == 0
-    source.rename(tmp_path / "away")
-    answer = cli("--store", tmp_path / "s", "ledgers", "verify", "-o", "json")
-    assert answer.exit_code == 0
-    assert sum(row["entries"] for row in answer.json) == 2566
-
-
 def test_result_and_source_unchanged(tmp_path: Path, cli: Cli) -> None:
     source = world("small") / "clean"
     with assert_unchanged(source):
@@ -217,16 +208,7 @@ def test_dry_run_writes_nothing(tmp_path: Path, cli: Cli) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_progress_reaches_the_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pulsar_admin.store.scan.files.BATCH_RECORDS", 100)
-    source, told = world("small") / "crashed", []
-    import_standalone(source, tmp_path / "s", ImportOptions(now_ms=1), told.append)
-    assert sum(told) == importer.layout_bytes(read_standalone_layout(source))
-    assert min(told) >= 0
-    assert len(told) > 50
-
-
-def test_the_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_map_grows_and_progress_reaches_the_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meta, "_FIRST_MAP_BYTES", 1 << 16)
     monkeypatch.setattr("pulsar_admin.store.scan.files.BATCH_RECORDS", 100)
     source, told = world("small") / "crashed", []
@@ -236,6 +218,7 @@ def test_the_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert sum(told) == importer.layout_bytes(read_standalone_layout(source))
     assert min(told) >= 0
+    assert len(told) > 50
 
 
 # -- stopped, locked, refused -----------------------------------------------------------------------------------------
@@ -253,11 +236,8 @@ def run_child() -> Iterator[RunChild]:
         ("half made", 0, "referenced"),
         ("create", 0, "referenced"),
         ("tree", 0, "referenced"),
-        ("batch", 0, "referenced"),
         ("batch", 3, "copied"),
-        ("file", 0, "copied"),
         ("file", 1, "linked"),
-        ("file", 4, "copied"),
         ("file", 6, "referenced"),
         ("owners", 0, "referenced"),
     ],
@@ -402,9 +382,7 @@ def test_another_source_cannot_finish_an_import(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("missing", "message"),
     [
-        ("metadata", "half a Pulsar directory: expected the metadata store"),
         ("metadata/CURRENT", "half a Pulsar directory: expected the metadata store"),
-        ("bookkeeper", "half a Pulsar directory: expected a bookie"),
         ("bookkeeper/current", "half a Pulsar directory: expected a bookie"),
     ],
 )
@@ -427,15 +405,11 @@ def test_a_bookie_without_logs(tmp_path: Path) -> None:
         import_into(tmp_path / "s", source)
 
 
-@pytest.mark.parametrize("what", ["nothing", "a file", "an empty directory", "another directory"])
+@pytest.mark.parametrize("what", ["nothing", "another directory"])
 def test_not_a_pulsar_directory(what: str, tmp_path: Path, cli: Cli) -> None:
     source = tmp_path / "source"
-    if what == "a file":
-        source.write_text("x")
-    elif what != "nothing":
-        source.mkdir()
     if what == "another directory":
-        (source / "etc").mkdir()
+        (source / "etc").mkdir(parents=True)
     answer = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json")
     assert (answer.exit_code, answer.error["code"]) == (5, "source-not-found")
     assert str(source) in answer.error["message"]
@@ -577,8 +551,10 @@ def test_a_store_lets_in_whom_its_source_lets_in(
         os.umask(umask)
 
 
-@pytest.mark.parametrize("name", ["lock", "store.json", "meta/lock.mdb", "meta/data.mdb"])
-@pytest.mark.parametrize("kind", ["fifo", "directory"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("lock", "fifo"), ("store.json", "directory"), ("meta/lock.mdb", "fifo"), ("meta/data.mdb", "directory")],
+)
 def test_what_is_no_file_in_a_store_is_named(
     name: str, kind: str, tmp_path: Path, cli: Cli, damages_stores: None
 ) -> None:

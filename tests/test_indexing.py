@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -169,15 +169,6 @@ class TestOneProcess(IndexContract):
         return LocalEngine(1)
 
 
-class TestProcesses(IndexContract):
-    slice_bytes = (MIB,)
-
-    @pytest.fixture
-    def engine(self) -> Iterator[Engine]:
-        with LocalEngine(2) as engine:
-            yield engine
-
-
 class TestHere(IndexContract):
     """In this process, in small windows and batches, committed after every one."""
 
@@ -190,7 +181,7 @@ class TestHere(IndexContract):
         monkeypatch.setattr(indexing, "GROUP_BYTES", 1)
 
 
-@pytest.mark.parametrize("made", ["small", "generated", "flipped"])
+@pytest.mark.parametrize("made", ["generated", "flipped"])
 def test_neither_order_nor_groups_matter(
     made: str, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,12 +21,7 @@ def server(tmp_path: Path) -> FakeZooKeeper:
 def imported(server: FakeZooKeeper, store: Path) -> tuple[object, ...]:
     bookie = world("small") / "clean" / "bookkeeper"
     return (
-        "--store",
-        store,
-        "store",
-        "import",
-        "cluster",
-        "--zookeeper",
+        *f"--store {store} store import cluster --zookeeper".split(),
         server.address,
         "--bookie",
         bookie,

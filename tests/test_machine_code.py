@@ -74,15 +74,13 @@ def test_numbas_own_setting_says_where_the_folder_is(tmp_path: Path) -> None:
     assert len([name for name in written if "pulsar-admin-toolkit" in name]) == 1
 
 
-@pytest.mark.parametrize("home", ["/dev/null", ""], ids=["not writable", "nowhere"])
-def test_where_nothing_can_be_written_each_process_compiles_for_itself(tmp_path: Path, home: str) -> None:
+def test_where_nothing_can_be_written_each_process_compiles_for_itself(tmp_path: Path) -> None:
     archive = pack_code(tmp_path)
-    assert _python(tmp_path, _SUM, XDG_CACHE_HOME=home, PYTHONPATH=str(archive)) == "0"
+    assert _python(tmp_path, _SUM, XDG_CACHE_HOME="/dev/null", PYTHONPATH=str(archive)) == "0"
     assert not _written(tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["nbi", "nbc"])
-@pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
+@pytest.mark.parametrize(("kind", "kept"), [("nbi", 0.5), ("nbc", 0.0)])
 def test_what_a_crash_left_of_a_file_is_compiled_again(tmp_path: Path, kind: str, kept: float) -> None:
     assert _python(tmp_path, _SUM, XDG_CACHE_HOME=str(tmp_path)) == "0"
     for file in tmp_path.rglob(f"*.{kind}"):

@@ -121,7 +121,7 @@ def _in_child(arguments: tuple[str, ...]) -> int:
 
 
 @pytest.mark.parametrize("damage", [_cut, _zero, _flip])
-@pytest.mark.parametrize("trials", [12, pytest.param(100, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("trials", [5, pytest.param(100, marks=pytest.mark.deep)])
 def test_damage_kills_no_process(
     damage: Callable[[bytearray, int], bytearray], trials: int, tmp_path: Path, cli: Cli, damages_stores: None
 ) -> None:

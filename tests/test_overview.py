@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shlex
-import struct
-import subprocess
-import sys
-import termios
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -27,6 +20,7 @@ from pulsar_admin.store.reports.overview import Largest, Overview, Wanted, read_
 from tests.conftest import Cli
 from tests.reference_index import reference_index
 from tests.stores import NOW_MS, imported
+from tests.test_cli_output import on_terminal
 from tests.why.test_disk import kept, retention
 from tests.worlds import WORLD_NAMES, asked_topics, oracle, scratch_copy, world
 
@@ -158,28 +152,10 @@ def test_largest_keeps_the_first_of_those_alike() -> None:
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
-def in_terminal(store: Path, height: int, *words: str) -> list[str]:
-    """Return the lines that the command shows on a screen of 80 columns and HEIGHT lines."""
-    code = f"from pulsar_admin.cli import main; main({['-q', *words]!r})"
-    size = struct.pack("HHHH", height, 80, 0, 0)
-    master, slave = os.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, size)
-    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    environment["PULSAR_ADMIN_STORE"] = str(store)  # lines that name no store are short
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=slave, env=environment)
-    os.close(slave)
-    shown = b""
-    with suppress(OSError):  # Linux ends a terminal whose other end is closed with EIO
-        while data := os.read(master, 65536):
-            shown += data
-    os.close(master)
-    assert process.wait() == 0
-    return shown.decode().replace("\r\n", "\n").splitlines()
-
-
 @pytest.mark.parametrize("height", [24, 40])
 def test_it_fits_one_screen(height: int) -> None:
-    lines = in_terminal(imported("small", "crashed"), height, "overview")
+    variables = {"PULSAR_ADMIN_STORE": str(imported("small", "crashed"))}  # lines that name no store are short
+    lines = on_terminal(80, "-q", "overview", rows=height, program="pulsar_admin", **variables).splitlines()
     assert len(lines) < height  # the prompt needs one
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)

@@ -113,13 +113,13 @@ def test_new_stores_have_digests(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("damages_stores")
-@pytest.mark.parametrize("in_key", [False, True], ids=["value", "key"])
-def test_no_altered_bit_is_read(in_key: bool, new: Path) -> None:
+def test_no_altered_bit_is_read(new: Path) -> None:
     """Each row in turn: who asks for it, or for its place, or passes over it by any way gets the error."""
     random = Random(35)
     whole = (new / "meta" / "data.mdb").read_bytes()
     rows = [*raw_rows(new)]
-    for row in rows:
+    for number, row in enumerate(rows):
+        in_key = number % 2 == 1
         alter(new, row, random.randrange(len(row.key if in_key else row.value)), random.randrange(8), in_key=in_key)
         asked: list[Callable[[Txn], object]] = [
             lambda txn, row=row: txn.get(row.database, row.key),  # type: ignore[misc]  # binds this one
@@ -202,8 +202,10 @@ def test_what_suppresses_an_altered_row_fails_at_its_end(new: Path) -> None:
 
 
 @pytest.mark.usefixtures("damages_stores")
-@pytest.mark.parametrize("in_key", [False, True], ids=["value", "key"])
-@pytest.mark.parametrize("database", DATABASES)
+@pytest.mark.parametrize(
+    ("database", "in_key"),
+    [("tree", False), ("tree", True), ("entries", False), ("times", True), ("owners", False), ("state", False)],
+)
 def test_an_altered_bit_is_no_answer(database: str, in_key: bool, new: Path, cli: Cli) -> None:
     """Every answer is what it was, or an error or a finding that says so; a check finds it always."""
     command = ("--store", new, *NOW)
@@ -242,8 +244,7 @@ def last_command(text: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("damages_stores")
-@pytest.mark.parametrize("in_key", [False, True], ids=["value", "key"])
-@pytest.mark.parametrize("database", DERIVED)
+@pytest.mark.parametrize(("database", "in_key"), [*zip(DERIVED, [False, True] * 4, strict=False)])
 def test_derived_rows_are_made_again(database: str, in_key: bool, new: Path, cli: Cli) -> None:
     before = rows_of(new)
     row = next(row for row in one_of_each(new) if row.database == database)
@@ -483,7 +484,7 @@ def test_an_import_that_an_earlier_format_began_is_finished(state: str, tmp_path
     )
 
 
-@pytest.mark.parametrize("version", ["0", "-1", "2.5", '"x"', "null", "true", "[]"])
+@pytest.mark.parametrize("version", ["0", "2.5", '"x"', "true"])
 def test_a_format_that_is_none_is_refused(version: str, new: Path, cli: Cli) -> None:
     file = new / "store.json"
     file.write_bytes(file.read_bytes().replace(b'"formatVersion": 2', f'"formatVersion": {version}'.encode()))
@@ -614,14 +615,10 @@ def _kills_in_parts(calls: int) -> Callable[[pytest.MonkeyPatch], None]:
 
 
 KILLS = {
-    "at the first row": (_kills(environment, "sealed", before=True), False),
     "between rows": (_kills(environment, "sealed", 100, before=True), False),
-    "in the second part": (_kills_in_parts(2), False),
     "in the last part": (_kills_in_parts(9), False),
-    "before store.json": (_kills(Store, "update_info", before=True), False),
     "after store.json": (_kills(Store, "update_info", before=False), False),
     "after the commit": (_kills(CommitRecord, "put", 2, before=True), True),
-    "after its record": (_kills(CommitRecord, "put", 2, before=False), True),
 }
 """Where the first change of an old store is killed, and whether it is there then."""
 

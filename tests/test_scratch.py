@@ -118,10 +118,9 @@ def test_without_any_directory_of_temporary_files(write: Callable[[], None], mon
     assert "set TMPDIR" in raised.value.hint
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_an_import_that_is_killed(jobs: str, temporary: Path, tmp_path: Path) -> None:
+def test_an_import_that_is_killed(temporary: Path, tmp_path: Path) -> None:
     words = [sys.executable, "-c", KILLED, "--store", str(tmp_path / "s"), "store", "import", "standalone"]
-    words += [str(world("small") / "clean"), "-q", "--jobs", jobs]
+    words += [str(world("small") / "clean"), "-q", "--jobs", "2"]
     assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
     assert [path.name for path in temporary.iterdir() if path.name.startswith("pulsar-admin-scratch-")]
     again = [sys.executable, "-m", "pulsar_admin", *words[3:]]

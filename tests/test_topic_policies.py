@@ -74,22 +74,23 @@ def _json(value: Any) -> Any:
     return shown[type(value)](value) if type(value) in shown else value
 
 
-@pytest.mark.parametrize("topic", ANSWERS)
 @pytest.mark.parametrize("scope", ["own", "global"])
-def test_a_topics_own_policies_are_the_brokers_answers(topic: str, scope: str) -> None:
-    with open_store(imported("policies", "clean")) as store, store.read() as txn:
-        found = find_topic_policies(txn, parse_topic(topic), is_global=scope == "global")
-    said = {kind: answers[scope] for kind, answers in ANSWERS[topic].items()}
+def test_a_topics_own_policies_are_the_brokers_answers(scope: str) -> None:
     nothing = {"delayedDelivery": None, "messageTTL": None, "retention": None, "backlogQuotaMap": {}}
-    if found is None:
-        assert said == nothing
-        return
-    assert said == {
-        "delayedDelivery": _json(found.delayed_delivery),
-        "messageTTL": found.message_ttl_seconds,
-        "retention": _json(found.retention),
-        "backlogQuotaMap": {kind: _json(quota) for kind, quota in found.backlog_quotas.items()},
-    }
+    with open_store(imported("policies", "clean")) as store, store.read() as txn:
+        for topic, answers in ANSWERS.items():
+            found = find_topic_policies(txn, parse_topic(topic), is_global=scope == "global")
+            expected = (
+                nothing
+                if found is None
+                else {
+                    "delayedDelivery": _json(found.delayed_delivery),
+                    "messageTTL": found.message_ttl_seconds,
+                    "retention": _json(found.retention),
+                    "backlogQuotaMap": {kind: _json(quota) for kind, quota in found.backlog_quotas.items()},
+                }
+            )
+            assert {kind: answer[scope] for kind, answer in answers.items()} == expected, topic
 
 
 @pytest.mark.parametrize("topic", [topic for topic in ANSWERS if topic.startswith("acme/policies")])
@@ -220,17 +221,7 @@ def test_an_event_that_cannot_be_read_leaves_policies_unknown(tmp_path: Path, cl
     assert (answer.exit_code, answer.error["code"]) == (6, "metadata-corrupt")
 
 
-@settings(deadline=None, derandomize=True, database=None)
-@given(st.binary(max_size=200))
-def test_arbitrary_bytes_raise_only_our_errors(raw: bytes) -> None:
-    try:
-        event = decode_policy_event(raw, SCHEMA, "entry")
-    except StoreError:
-        return
-    assert event is None or encode_policy_event(event, SCHEMA)
-
-
-@settings(deadline=None, derandomize=True, database=None)
+@settings(max_examples=25, deadline=None, derandomize=True, database=None)
 @given(st.data())
 def test_cut_and_changed_events_raise_only_our_errors(data: st.DataObject) -> None:
     quotas = {"message_age": backlog_quota_json(BacklogQuota(1, 2, "producer_exception"))}
@@ -239,13 +230,6 @@ def test_cut_and_changed_events_raise_only_our_errors(data: st.DataObject) -> No
         raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
     with contextlib.suppress(StoreError):
         decode_policy_event(bytes(raw[: data.draw(st.integers(0, len(raw)))]), SCHEMA, "entry")
-
-
-@settings(deadline=None, derandomize=True, database=None)
-@given(st.binary(max_size=60))
-def test_arbitrary_schemas_raise_only_our_errors(definition: bytes) -> None:
-    with pytest.raises(StoreError):
-        decode_policy_event(b"", AvroSchema(definition), "entry")
 
 
 def test_nesting_without_end_raises_only_our_errors() -> None:
@@ -282,46 +266,6 @@ def test_a_newer_brokers_fields_stay(tmp_path: Path) -> None:
 # -- setting them -----------------------------------------------------------------------------------------------------
 
 
-def test_set_get_remove_undo(cli: Cli, path: Path) -> None:
-    before = rows_of(path)
-    topics = ("acme/policies/lived", "acme/policies/parts", "acme/spread/ten")
-    ask = (
-        "--store",
-        path,
-        "topics",
-        "set-delayed-delivery",
-        *topics,
-        "--enable",
-        "-t",
-        "3s",
-        "-md",
-        "1h",
-        "-o",
-        "json",
-    )
-    dry = cli(*ask, "--dry-run")
-    assert [row["dryRun"] for row in dry.json] == [True] * 3
-    assert rows_of(path) == before
-    done = cli(*ask).json
-    assert [(row["before"], row["after"]) for row in done] == [(row["before"], row["after"]) for row in dry.json]
-    assert [row["events"].rpartition("/")[2] for row in done] == ["__change_events"] * 2 + [
-        "__change_events-partition-1"
-    ]
-    for topic in topics:
-        got = cli("--store", path, "topics", "get-delayed-delivery", topic, "-o", "json").json
-        assert (got["active"], got["tickTime"], got["maxDeliveryDelayInMillis"]) == (True, 3000, 3_600_000)
-    other = cli("--store", path, "topics", "get-delayed-delivery", "acme/policies/both", "-o", "json").json
-    assert other["tickTime"] == 12_000
-    # What the topic sets beside it stays.
-    assert cli("--store", path, "topics", "get-message-ttl", topics[0]).stdout == "600\n"
-    removed = cli("--store", path, "topics", "remove-delayed-delivery", topics[0], "-o", "json").json
-    assert set(removed["after"].values()) == {None}
-    applied = cli("--store", path, "topics", "get-delayed-delivery", topics[0], "-ap", "--explain", "-o", "json").json
-    assert (applied["value"]["tickTime"], applied["source"]) == (1000, "namespace")
-    assert cli("--store", path, "store", "undo", 2).exit_code == 0
-    check_undo(cli, path, 1, before)
-
-
 def test_nothing_to_change_writes_nothing(cli: Cli, path: Path) -> None:
     before = rows_of(path)
     ask = ("--store", path, "topics", "set-delayed-delivery", "acme/policies/delayed", "-e", "-t", "2s", "-md", "1h")
@@ -332,17 +276,7 @@ def test_nothing_to_change_writes_nothing(cli: Cli, path: Path) -> None:
 
 
 def test_a_namespace_without_events_gets_the_topic_and_its_schema(cli: Cli, path: Path, tmp_path: Path) -> None:
-    dump = (
-        "--store",
-        path,
-        "topics",
-        "dump",
-        "acme/policies/lived",
-        "--level",
-        "entries",
-        "--directory",
-        tmp_path / "d",
-    )
+    dump = f"--store {path} topics dump acme/policies/lived --level entries --directory {tmp_path / 'd'}".split()
     assert cli(*dump).exit_code == 0
     assert cli("--store", path, "topics", "load", tmp_path / "d", "--topic", "acme/bare/made").exit_code == 0
     before = rows_of(path)
@@ -420,51 +354,14 @@ def test_which_cluster_it_is_must_be_known(cli: Cli, tmp_path: Path) -> None:
     ("arguments", "code"),
     [
         (("topics", "set-delayed-delivery", "acme/policies/plain"), "invalid-value"),
-        (("topics", "set-delayed-delivery", "acme/policies/plain", "-e", "-d"), "invalid-value"),
         (("topics", "get-message-ttl", "acme/policies/parts-partition-1"), "invalid-value"),
         (("topics", "set-message-ttl", "acme/policies/plain", "-t", "4000w"), "invalid-value"),
-        (("topics", "set-retention", "acme/policies/plain", "-t", "-1", "-s", "9999999T"), "invalid-value"),
         (("topics", "set-message-ttl", "acme/policies/nope", "-t", "5"), "topic-not-found"),
-        (("topics", "get-message-ttl", "acme/policies/gone"), "topic-not-found"),
         (("namespaces", "set-message-ttl", "acme/nope", "-ttl", "5"), "namespace-not-found"),
     ],
 )
 def test_bad_input_is_refused(cli: Cli, arguments: tuple[str, ...], code: str) -> None:
     assert cli("--store", imported("policies", "clean"), *arguments, "-o", "json").error["code"] == code
-
-
-def test_every_policy_of_topics_and_namespaces(cli: Cli, path: Path) -> None:
-    before = rows_of(path)
-    quota = {"limit": -1, "limitSize": -1, "limitTime": 7200, "policy": "producer_exception"}
-    for group, name in (("topics", "acme/policies/plain"), ("namespaces", "acme/spread")):
-        ttl = ("-t", "2h") if group == "topics" else ("-ttl", "2h")
-        for command, options in (
-            ("set-message-ttl", ttl),
-            ("set-retention", ("-t", "7270s", "-s", "250G")),
-            ("set-backlog-quota", ("-lt", "2h", "-p", "producer_exception", "-t", "message_age")),
-        ):
-            assert cli("--store", path, group, command, name, *options).exit_code == 0
-
-        def get(command: str, group: str = group, name: str = name) -> Any:
-            return cli("--store", path, group, command, name, "-o", "json").json
-
-        assert get("get-message-ttl") == 7200
-        kept = get("get-retention")
-        assert (kept["retentionTimeInMinutes"], kept["retentionSizeInMB"]) == (121, 250 << 10)
-        quotas = get("get-backlog-quotas")
-        assert quotas == {"message_age": quota}
-        for command, options in (
-            ("remove-message-ttl", ()),
-            ("remove-retention", ()),
-            ("remove-backlog-quota", ("-t", "message_age")),
-        ):
-            assert cli("--store", path, group, command, name, *options).exit_code == 0
-        assert get("get-message-ttl") is None
-        assert get("get-retention") is None
-        assert get("get-backlog-quotas") == {}
-    for change in range(12, 0, -1):
-        assert cli("--store", path, "store", "undo", change).exit_code == 0
-    assert rows_of(path) == before
 
 
 def test_a_topic_that_begins_to_delay_is_warned_of_what_drops(cli: Cli, path: Path) -> None:

@@ -129,9 +129,9 @@ def test_it_is_named_once_and_is_no_damage(kind: str, tmp_path: Path, cli: Cli) 
     (new,) = (row for row in found - before if row[1] != "ledgers-unreferenced")
     assert new == ("note", "unknown-value", f"{words} not known here, in 1 node, kept as they are")
     assert {row[1] for row in before - found} <= {"ledgers-unreferenced"}
-    diagnosed = [row for row in codes(cli, path, "doctor") if row[1] == "unknown-value"]
-    assert [row[0] for row in diagnosed] == ["note"]
-    assert not [row for row in codes(cli, path, "doctor") if row[0] == "critical"]
+    diagnosed = [*codes(cli, path, "doctor")]
+    assert [row[0] for row in diagnosed if row[1] == "unknown-value"] == ["note"]
+    assert not [row for row in diagnosed if row[0] == "critical"]
     assert cli("--store", path, "ledgers", "missing").exit_code == 0
 
 
@@ -143,7 +143,7 @@ def test_many_of_one_structure_are_one_finding(tmp_path: Path, cli: Cli) -> None
     assert found[2] == words
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["topic", "version of ledger metadata", "compression", "bundles"])
 def test_it_stays_when_what_is_beside_it_changes(kind: str, tmp_path: Path, cli: Cli) -> None:
     name, make, _ = KINDS[kind]
     path = copied("small", "clean", tmp_path)
@@ -270,7 +270,7 @@ def test_owners_of_an_older_version_delete_nothing(tmp_path: Path, cli: Cli, dam
     assert "segment://acme/n/scal/0000-ffff-2" in refused(cli, path, *words)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["topic", "version of ledger metadata", "compression", "policies"])
 def test_a_bundle_finds_the_same(kind: str, tmp_path: Path, cli: Cli) -> None:
     name, make, _ = KINDS[kind]
     path = copied("small", "clean", tmp_path)

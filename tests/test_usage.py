@@ -90,26 +90,6 @@ def twins(tmp_path: Path, cli: Cli) -> Path:
     return tmp_path / "pulsar-store"
 
 
-def test_every_copy_counts_on_the_bookie_that_has_it(twins: Path, cli: Cli) -> None:
-    """The reference reader finds the records in the logs of one bookie; the other has the same."""
-    logs = [log for log in (twins.parent / "cluster" / BOOKIES[0] / "current").glob("*.log") if log.stat().st_size]
-    found = (item for log in logs for item in iter_records(log.read_bytes(), log.name))
-    size = sum(4 + item.size for item in found if isinstance(item, Record) and item.ledger_id >= 0)
-    disks = cli("--store", twins, "store", "usage", "--by", "disk", "-o", "json").json
-    for bookie in BOOKIES:
-        (row,) = (row for row in disks if f"/{bookie}/" in row["disk"])
-        assert row["bytes"] == sum(log.stat().st_size for log in logs)
-        assert row["liveBytes"] + row["deadBytes"] == size
-    files = cli("--store", twins, "store", "usage", "--by", "log", "-o", "csv").stdout
-    assert [line.split(",")[0] for line in files.splitlines()[1:3]] == [
-        "bookkeeper0/current/0.log",
-        "bookkeeper0/current/1.log",
-    ]
-    owners = cli("--store", twins, "store", "usage", "-o", "json").json
-    assert sum(row["bytes"] for row in owners) == size
-    assert all(row["diskBytes"] == 2 * row["bytes"] for row in owners)
-
-
 def test_no_log_is_free_that_holds_a_copy_of_what_lives(twins: Path) -> None:
     copies = 0
     with open_store(twins) as store, store.read() as txn:

@@ -59,15 +59,6 @@ def test_an_index_is_not_built_in_a_store_opened_for_reading(path: Path) -> None
         store.topic(REMINDERS).delayed("workers").build()
 
 
-def test_what_the_broker_compacted_is_right(store: pa.Store) -> None:
-    verified = store.topic("acme/orders/compacted").compaction().verify()
-    assert verified is not None
-    assert (verified.total, verified.lost) == (0, 0)
-    newest = {row[5]: row for row in oracle("small")["topics"]["acme/orders/compacted"]["messages"]}
-    assert 0 < verified.messages <= len(newest)
-    assert store.topic(PLAIN).compaction().verify() is None
-
-
 def test_a_forecast_is_the_whole_backlog(store: pa.Store) -> None:
     cursor = store.topic(PLAIN).cursor("half")
     (forecast,) = cursor.forecast("24h", ttl="1h")

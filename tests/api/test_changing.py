@@ -12,7 +12,7 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.jsonify import to_json
 from tests.conftest import Cli
-from tests.stores import NOW_MS, imported
+from tests.stores import NOW_MS
 from tests.worlds import assert_unchanged, oracle
 
 PLAIN = "public/default/plain"
@@ -72,16 +72,12 @@ def test_a_reset_from_plan_to_undo(path: Path, cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("options", "plan"),
     [
-        (("reset-cursor", "-m", "9:3"), lambda cursor: cursor.reset(to="9:3")),
         (("reset-cursor", "-m", "9:3", "-e"), lambda cursor: cursor.reset(to=pa.Position(9, 3), exclude=True)),
-        (("reset-cursor", "-t", "2026-11-20T00:00:00Z"), lambda cursor: cursor.reset(time="2026-11-20T00:00:00Z")),
         (("reset-cursor", "-t", "3h", "--rule", "broker"), lambda cursor: cursor.reset(time="3h", rule="broker")),
         (("reset-cursor", "--shift-by", "-100"), lambda cursor: cursor.reset(shift_by=-100)),
         (("reset-cursor", "--to-subscription", "holes"), lambda cursor: cursor.reset(like="holes")),
         (("skip", "-n", "7"), lambda cursor: cursor.skip(7)),
-        (("clear-backlog",), lambda cursor: cursor.clear()),
         (("expire", "-t", "1h"), lambda cursor: cursor.expire(before="1h")),
-        (("expire", "-p", "32:4"), lambda cursor: cursor.expire(to="32:4")),
         (("unsubscribe",), lambda cursor: cursor.delete()),
     ],
 )
@@ -160,18 +156,6 @@ def test_lines_move_cursors_as_each_alone(path: Path) -> None:
         ):
             with pytest.raises(pa.InvalidValue, match=says):
                 store.reset_cursors(wrong)
-
-
-def test_entries_without_a_broker_time_are_warned_of() -> None:
-    with pa.open_store(imported("nometa", "clean"), now=NOW_MS) as store:
-        topic = store.topic("acme/iot/skewed")
-        cursor = topic.cursor(topic.subscriptions()[0])
-        for ask in (
-            lambda: topic.find("2026-11-20T00:00:00Z", clock="broker"),
-            lambda: cursor.reset(time="2026-11-20T00:00:00Z", clock="broker", force=True),
-        ):
-            with pytest.warns(pa.PartialData, match="363 of 363 entries carry no broker time"):
-                ask()
 
 
 def test_the_cursors_of_several_topics_are_one_change(path: Path, cli: Cli) -> None:

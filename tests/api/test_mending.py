@@ -26,12 +26,7 @@ def test_lost_ledgers_are_mended(tmp_path: Path, damages_stores: None) -> None:
             store.missing(18, 99_999)
         assert store.ledger(18).info().lost == "no-metadata"
         topic = store.topic("public/default/plain")
-        answers = (
-            topic.stats,
-            topic.internal_stats,
-            topic.last_message_id,
-            topic.cursor("never").analyze,
-        )
+        answers = (topic.stats, topic.internal_stats, topic.last_message_id, topic.cursor("never").analyze)
         for answer in answers:
             with pytest.warns(pa.PartialData) as caught:
                 answer()

@@ -33,8 +33,8 @@ def check_sizes(sizes: pa.NackSizes, bits: int, shown: dict[str, Any]) -> None:
 
 
 def test_sizes_of_a_load(cli: Cli) -> None:
-    options = ("--rate", 500, "--delay", "1h", "--batch-size", 4, "--acknowledged-every", 3)
-    sizes = pa.nack_sizes(500, "1h", batch_size=4, acknowledged_every=3)
+    options = ("--rate", 500, "--delay", "5m", "--batch-size", 4, "--acknowledged-every", 3)
+    sizes = pa.nack_sizes(500, "5m", batch_size=4, acknowledged_every=3)
     check_sizes(
         sizes, sizes.recommended_bits("1s"), cli("nacks", "plan", *options, "--precision", "1s", "-o", "json").json
     )

@@ -112,16 +112,3 @@ def test_every_promised_name_is_there_and_says_what_it_is() -> None:
 def test_no_other_name_is_there() -> None:
     with pytest.raises(AttributeError, match="no attribute 'stores'"):
         pulsar_admin.stores  # noqa: B018
-
-
-def test_a_type_checker_sees_the_names(tmp_path: Path) -> None:
-    """A caller's module, checked strictly; the second line of output is of a wrong one."""
-    good = "import pulsar_admin as pa\n\n\ndef first(store: pa.Store) -> pa.Position | None:\n"
-    good += '    return store.topic("plain").find("3h").position\n'
-    (tmp_path / "good.py").write_text(good)
-    (tmp_path / "wrong.py").write_text(good.replace("pa.Position | None", "int").replace("first", "second"))
-    arguments = ["--strict", "--config-file", "pyproject.toml", "--cache-dir", ".mypy_cache"]
-    files = [str(tmp_path / "good.py"), str(tmp_path / "wrong.py")]
-    done = subprocess.run([sys.executable, "-m", "mypy", *arguments, *files], cwd=ROOT, capture_output=True, text=True)
-    assert [line for line in done.stdout.splitlines() if "error:" in line and "good.py" in line] == []
-    assert 'Incompatible return value type (got "Position | None", expected "int")' in done.stdout

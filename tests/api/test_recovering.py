@@ -1,54 +1,17 @@
-"""Python: what would be lost, what is another, earlier acknowledgements, and metadata made again."""
+"""Python: what would be lost, and earlier acknowledgements."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 import pulsar_admin as pa
-from tests.conftest import Cli
-from tests.recovery.test_from_bookies import import_bookies
-from tests.recovery.test_from_ledgers import LOST
 from tests.recovery.test_preflight import BOOKIES, listed, replayed, rows_of
-from tests.stores import copied, imported, lose_nodes
+from tests.stores import copied, imported
 from tests.worlds import CLUSTER, oracle, world
 
 FRESH, HOLES = "public/default/fresh", "crash-holes"
-
-
-def test_lost_metadata_comes_back_by_a_plan(tmp_path: Path) -> None:
-    """Topics, and with an earlier state policies, are those of before; undo takes them away again."""
-    earlier = Path(shutil.copytree(imported("small", "crashed"), tmp_path / "earlier"))
-    path = copied("small", "crashed", tmp_path)
-    assert lose_nodes(path, *LOST)
-    with pa.open_store(path, writable=True) as store, pa.open_store(earlier) as was:
-        assert store.topics() == ()
-        plan = store.recover(cluster="standalone", earlier=was)
-        assert plan.command == "store recover"
-        number = store.apply(plan).number
-        assert store.topics() == was.topics() != ()
-        policies = "/admin/policies/acme/delayed"
-        assert store.node(policies).value == was.node(policies).value
-        assert store.recover(cluster="standalone").changes_nothing
-        assert number is not None
-        store.undo(number)
-        assert store.topics() == ()
-        with pytest.raises(pa.InvalidValue, match="is not one of"):
-            store.recover(level="D")  # type: ignore[arg-type]
-        bare = store.recover()  # nobody said what the cluster's name is
-        assert any("policies of" in text and "--cluster" in text for text in bare.preview().warnings)
-
-
-def test_bookies_alone_write_names_that_are_read_again(cli: Cli, tmp_path: Path) -> None:
-    bare, names = tmp_path / "bookies-alone", tmp_path / "names.csv"
-    import_bookies(bare)
-    with pa.open_store(bare, writable=True) as store:
-        first = store.recover(level="C", names=names)
-        assert names.read_text().count("\n") > 10
-        again = store.recover(level="C", names=str(names))
-        assert len(first.preview().parts) == len(again.preview().parts) > 10
 
 
 def test_what_bookies_would_delete_is_what_the_metadata_does_not_list(tmp_path: Path) -> None:
@@ -72,20 +35,6 @@ def test_what_bookies_would_delete_is_what_the_metadata_does_not_list(tmp_path: 
         held = {ledger_id for ledger_id in held if ledger_id >= 0} | replayed(current)
         counted.append((len(held), len(held - alive)))
     assert found == sorted(counted)
-
-
-def test_another_store_differs_by_what_was_done(tmp_path: Path) -> None:
-    with (
-        pa.open_store(imported("small", "clean")) as clean,
-        pa.open_store(copied("small", "clean", tmp_path), writable=True) as moved,
-    ):
-        assert clean.diff(moved) == ()
-        moved.apply(moved.topic("plain").cursor("half").skip(7))
-        (row,) = clean.diff(moved)
-        assert (row.kind, row.name, row.change) == ("topic", "persistent://public/default/plain", "changed")
-        assert row.subscriptions["half"].endswith(", 7 entries on")
-        (row,) = moved.diff(clean)
-        assert row.subscriptions["half"].endswith(", 7 entries back")
 
 
 def test_states_of_a_subscription_come_back_holes_included(tmp_path: Path) -> None:

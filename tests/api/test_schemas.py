@@ -1,9 +1,8 @@
-"""Schemas from Python are those that ``schemas`` prints, and a plan writes what the command writes."""
+"""Schemas from Python: a plan writes what the command writes."""
 
 from __future__ import annotations
 
 import json
-from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -20,29 +19,6 @@ NEW = {
     "schema": '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}',
     "properties": {"owner": "billing"},
 }
-
-
-def test_versions_are_those_of_the_command_line(path: Path, cli: Cli) -> None:
-    shown = cli("--store", path, "schemas", "get", AVRO, "--all-version", "-o", "json").json
-    newest = cli("--store", path, "schemas", "get", AVRO, "-o", "json").json
-    place = cli("--store", path, "schemas", "metadata", AVRO, "-o", "json").json
-    with pa.open_store(path) as store:
-        topic = store.topic(AVRO)
-        assert [(one.type, one.definition, one.timestamp_ms, dict(one.properties)) for one in topic.schemas()] == [
-            (row["type"], b64decode(row["schema"]), row["timestamp"], row["properties"]) for row in shown
-        ]
-        assert shown
-        assert (topic.schema().version, topic.schema()) == (newest["version"], topic.schema(newest["version"]))
-        locator = topic.schema_locator()
-        assert locator is not None
-        assert [(item.position.ledger_id, item.position.entry_id, item.version) for item in locator.index] == [
-            (row["ledgerId"], row["entryId"], row["version"]) for row in place["index"]
-        ]
-        with pytest.raises(pa.NothingMatches, match="has no version 99"):
-            topic.schema(99)
-        assert (store.topic(PLAIN).schemas(), store.topic(PLAIN).schema_locator()) == ((), None)
-        with pytest.raises(pa.NothingMatches, match="has none"):
-            store.topic(PLAIN).schema()
 
 
 def test_a_schema_is_uploaded_and_deleted(path: Path, cli: Cli, tmp_path: Path) -> None:

@@ -63,9 +63,3 @@ def test_what_cannot_be_searched_for(tmp_path: Path) -> None:
         ):
             with pytest.raises(pulsar_admin.InvalidValue, match=said):
                 topic.search(**wanted)  # type: ignore[arg-type]
-
-
-def test_explaining_a_key() -> None:
-    with pulsar_admin.open_store(imported("small", "clean")) as store:
-        history = store.topic(KEYED).compaction().explain("k0003")
-    assert [one.in_view for one in history.occurrences] == [False, False, True]

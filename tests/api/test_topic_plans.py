@@ -10,32 +10,6 @@ PLAIN = "public/default/plain"
 PARTS = "acme/orders/parts"
 
 
-def test_topics_are_made_and_deleted(store: pa.Store) -> None:
-    before = store.topics()
-    store.apply(store.create_topic("public/default/made", properties={"owner": "billing"}))
-    store.apply(store.create_topic("public/default/split", partitions=2))
-    store.apply(store.topic("public/default/split").set_partitions(3))
-    store.apply(store.create_shadow_topic("public/default/shadow", PLAIN))
-    made = {
-        f"persistent://public/default/{name}"
-        for name in ("made", "shadow", *(f"split-partition-{n}" for n in range(3)))
-    }
-    assert set(store.topics()) - set(before) == made
-    assert store.topic("public/default/made").properties() == {"owner": "billing"}
-    assert store.topic("public/default/shadow").shadow_source() == f"persistent://{PLAIN}"
-    assert store.topic(PLAIN).shadow_source() is None
-    with pytest.raises(pa.AlreadyExists):
-        store.create_topic(PLAIN)
-    with pytest.raises(pa.Refused, match="delete-partitioned-topic"):
-        store.delete_topics("public/default/split")
-    store.apply(store.delete_topics("public/default/split-partition-1"))
-    store.apply(store.topic("public/default/split").create_missed_partitions())
-    assert set(store.topics()) - set(before) == made
-    store.apply(store.delete_topics("public/default/made", "public/default/shadow"))
-    store.apply(store.delete_topics("public/default/split", partitioned=True))
-    assert store.topics() == before
-
-
 def test_tenants_and_namespaces_are_made_and_deleted(store: pa.Store) -> None:
     before = store.namespaces()
     with pytest.raises(pa.TenantNotFound):
@@ -67,15 +41,6 @@ def test_an_ended_topic_ends_at_its_last_entry(store: pa.Store) -> None:
     assert len(store.topic(PARTS).terminate(partitioned=True).preview().parts) == 3
     with pytest.raises(pa.TopicNotFound):
         store.topic(PARTS).terminate()
-
-
-def test_a_truncated_topic_has_its_last_ledger(store: pa.Store) -> None:
-    ledgers = [row.ledger_id for row in store.topic(PLAIN).internal_stats().ledgers]
-    (part, *_) = store.apply(store.topic(PLAIN).truncate()).parts
-    assert part.unreferenced_ledgers == tuple(ledgers[:-1])
-    assert [row.ledger_id for row in store.topic(PLAIN).internal_stats().ledgers] == ledgers[-1:]
-    assert store.topic(PLAIN).cursor("half").backlog().entries == 0
-    assert store.topic(PLAIN).trim().changes_nothing
 
 
 def test_properties_and_permissions(store: pa.Store) -> None:

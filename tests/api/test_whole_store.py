@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from pathlib import Path
 
-import pyarrow.dataset
 import pytest
 
 import pulsar_admin as pa
 from pulsar_admin.jsonify import to_json
 from tests.conftest import Cli
 from tests.stores import NOW_MS
-from tests.worlds import assert_unchanged, oracle, world
+from tests.worlds import oracle, world
 
 PLAIN = "public/default/plain"
 ROWS = oracle("small")["topics"][PLAIN]["messages"]
@@ -155,38 +153,6 @@ def test_an_export_has_the_changes(source: Path, tmp_path: Path) -> None:
         assert store.topic(PLAIN).cursor("half").state().mark_delete == moved
 
 
-def test_an_export_in_place_with_publish_times(source: Path, tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    pa.import_standalone(source, made)
-    with pa.open_store(made, writable=True, now=NOW_MS) as store:
-        store.export(source, in_place=True, annotate="properties")
-        assert [change.command for change in store.changes()] == [
-            "store annotate",
-            "store export standalone --in-place",
-        ]
-    pa.import_standalone(source, tmp_path / "again")
-    first = ROWS[0][0]
-    times = [row[3] for row in ROWS if row[0] == first]
-    with pa.open_store(tmp_path / "again") as store:
-        row = next(row for row in store.topic(PLAIN).internal_info().ledgers if row.ledger_id == first)
-        assert (row.begin_publish_timestamp, row.end_publish_timestamp) == (min(times), max(times))
-        node = "/managed-ledgers/public/default/persistent/plain"
-        assert b"beginPublishTimestamp" in store.node(node).value
-
-
-def test_publish_times_are_a_plan(path: Path) -> None:
-    with pa.open_store(path, writable=True, now=NOW_MS) as store:
-        plan = store.annotate(PLAIN)
-        assert not plan.changes_nothing
-        number = store.apply(plan).number
-        assert store.annotate(PLAIN).changes_nothing
-        parts = store.annotate(pattern="acme/iot/*").preview().parts
-        assert {part.topic for part in parts} == {f"persistent://acme/iot/skewed{end}" for end in ("", "-batched")}
-        assert number is not None
-        store.undo(number)
-        assert not store.annotate(PLAIN).changes_nothing
-
-
 def test_an_empty_store(tmp_path: Path) -> None:
     pa.create_store(tmp_path / "empty")
     with pa.open_store(tmp_path / "empty") as store:
@@ -219,16 +185,6 @@ def test_a_flipped_byte_is_found(source: Path, tmp_path: Path) -> None:
         assert problems
         with pytest.raises(pa.EntryCorrupt):
             store.ledger(ROWS[0][0]).read(3)
-
-
-def test_usage_counts_the_entries_of_a_topic(path: Path) -> None:
-    with assert_unchanged(path / "meta" / "data.mdb"), pa.open_store(path) as store:
-        usage = store.usage()
-        owner = next(
-            row for row in usage.owners if row.owner == f"persistent://{PLAIN}" and row.kind == "managed-ledger"
-        )
-        assert owner.entries == len(ROWS)
-        assert sum(file.size_bytes for file in usage.files) == sum(disk[1] for disk in usage.disks)
 
 
 # -- ledgers, metadata, logs ------------------------------------------------------------------------------------------
@@ -284,20 +240,3 @@ def test_logs_without_a_store(cli: Cli) -> None:
 
 
 # -- dumps ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_dump_has_the_messages(path: Path, tmp_path: Path) -> None:
-    with pa.open_store(path) as store:
-        report = store.dump(tmp_path / "dumped", PLAIN)
-        assert (report.rows, report.problems) == (len(ROWS), 0)
-        with pytest.raises(pa.AlreadyExists):
-            store.dump(tmp_path / "dumped", PLAIN)
-        with pytest.raises(pa.InvalidValue):
-            store.dump(tmp_path / "other", PLAIN, form="csv")  # type: ignore[arg-type]
-        assert store.dump_size(PLAIN).messages == len(ROWS)
-        lines = "".join(store.dump_lines(pattern=f"*{PLAIN}", start="0:0")).splitlines()
-        assert [json.loads(line)["sha1"] for line in lines] == [
-            row["sha1"].hex() for row in store.topic(PLAIN).messages().rows()
-        ]
-    table = pyarrow.dataset.dataset(tmp_path / "dumped").to_table(["sha1"])
-    assert Counter(digest.hex() for digest in table.column("sha1").to_pylist()) == Counter(sent())

@@ -99,39 +99,12 @@ def test_the_preview_is_the_commands(path: Path, cli: Cli) -> None:
             store.apply(plan)
 
 
-def test_a_dump_is_loaded_into_another_topic(store: pa.Store, tmp_path: Path) -> None:
-    store.dump(tmp_path / "dumped", PLAIN, level="entries")
-    plan = store.load(tmp_path / "dumped", topic="public/default/copy")
-    assert plan.preview().parts[0].topic == "persistent://public/default/copy"
-    with pytest.raises(pa.TopicNotFound):
-        store.topic("public/default/copy")
-    number = store.apply(plan).number
-    rows = store.topic("public/default/copy").messages(columns=["sha1"]).rows()
-    assert [row["sha1"].hex() for row in rows] == [row[8] for row in ROWS]
-    assert number is not None
-    store.undo(number)
-    with pytest.raises(pa.TopicNotFound):
-        store.topic("public/default/copy")
-    with pytest.raises(pa.NotFound):
-        store.load(tmp_path / "nothing").preview()
-
-
 def test_a_stream_is_loaded(store: pa.Store, tmp_path: Path) -> None:
     store.dump(tmp_path / "dumped", PLAIN, level="entries", form="jsonl")
     lines = b"".join(path.read_bytes() for path in sorted((tmp_path / "dumped").rglob("*.jsonl")))
     store.apply(store.load(BytesIO(lines), topic="public/default/copy"))
     rows = store.topic("public/default/copy").messages(columns=["sha1"]).rows()
     assert [row["sha1"].hex() for row in rows] == [row[8] for row in ROWS]
-
-
-def test_a_load_puts_indexes_in_front(store: pa.Store, tmp_path: Path) -> None:
-    store.dump(tmp_path / "dumped", PLAIN, level="entries")
-    store.apply(store.load(tmp_path / "dumped", topic="public/default/copy", interceptors="timestamp,index"))
-    found = store.topic("public/default/copy").find_by_index(len(ROWS) - 1)
-    assert found.position is not None
-    assert found.position.entry_id == ROWS[-1][1] or found.position == store.topic("public/default/copy").nth_position(
-        1, from_end=True
-    )
 
 
 def test_a_split_cuts_the_partitions(store: pa.Store) -> None:

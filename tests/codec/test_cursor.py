@@ -42,14 +42,7 @@ REAL = bytes.fromhex(
 
 states = st.builds(CursorState, positions, ranges, batch_deletes, long_properties)
 infos = st.builds(
-    CursorInfo,
-    int64,
-    positions | st.none(),
-    ranges,
-    batch_deletes,
-    long_properties,
-    properties,
-    int64 | st.none(),
+    CursorInfo, int64, positions | st.none(), ranges, batch_deletes, long_properties, properties, int64 | st.none()
 )
 
 

@@ -9,11 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
-from pulsar_admin.store.codec.entry import (
-    Entry,
-    decode_entry,
-    find_digest_type,
-)
+from pulsar_admin.store.codec.entry import Entry, decode_entry, find_digest_type
 from pulsar_admin.store.errors import EntryCorrupt
 from tests.codec.bookkeeper_vectors import FIXED, KNOWN, SEALED_LOG, Known, header_bytes_of, refusal
 from tests.encoders import encode_entry

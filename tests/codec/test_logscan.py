@@ -87,8 +87,8 @@ def test_direct_log() -> None:
     _check_cover(DIRECT_LOG, items)
 
 
-@pytest.mark.parametrize("zeros", [1, 2, 3, 4, 5, 7, 8, 4096, 70_001])
-@pytest.mark.parametrize("payload_bytes", [0, 1, 300, 9_000, 70_000])
+@pytest.mark.parametrize("zeros", [1, 2, 3, 4, 7, 4096, 70_001])
+@pytest.mark.parametrize("payload_bytes", [0, 300, 70_000])
 @pytest.mark.parametrize("kind", [DigestType.CRC32C, DigestType.CRC32, DigestType.DUMMY])
 def test_records_behind_zeros_keep_their_place(zeros: int, payload_bytes: int, kind: DigestType) -> None:
     # BookKeeper's default scan goes byte by byte and misreads a size of 256 or more behind zeros.

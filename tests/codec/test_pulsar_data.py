@@ -190,14 +190,7 @@ def test_every_entry_is_written_as_it_was_read(name: str, state: str) -> None:
             seen["unframed"] += 1
         else:
             _check_message(payload, where)
-    assert set(seen) == {
-        "managed-ledger",
-        "cursor",
-        "schema",
-        "delayed-index-bucket",
-        "compacted-ledger",
-        "unframed",
-    }
+    assert set(seen) == {"managed-ledger", "cursor", "schema", "delayed-index-bucket", "compacted-ledger", "unframed"}
 
 
 def _check_message(payload: memoryview, where: str) -> None:

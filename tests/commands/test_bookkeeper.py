@@ -139,11 +139,6 @@ def test_what_was_marked_for_replication_is_listed(cli: Cli, demo_copy: Path) ->
     assert cli("--store", store, "-o", "json", "bookkeeper", "clusterinfo").json["clusterUnderReplicated"] is True
 
 
-def test_lines_are_records_on_request(cli: Cli, demo_store: Path) -> None:
-    result = cli("--store", demo_store, "-o", "jsonl", "bookkeeper", "ledger", "9")
-    assert result.json_lines[0] == "entry 0\t:\t(log: 0, pos: 143014)"
-
-
 def test_a_ledger_id_has_64_bits(cli: Cli, demo_store: Path) -> None:
     over = cli("--store", demo_store, "bookkeeper", "ledger", 2**63)
     assert (over.exit_code, over.stderr.startswith("error: invalid ledger id '9223372036854775808'")) == (2, True)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from pulsar_admin.store.db.blocks import ledger_key
 from pulsar_admin.store.db.environment import open_store
@@ -16,44 +12,6 @@ from tests.stores import copied, imported
 from tests.worlds import oracle, scratch_copy
 
 PLAIN = "persistent://public/default/plain"
-
-
-_NOT_NEEDED = {
-    "ledgers info 9": {
-        "pulsar_admin.store.codec.cursor",
-        "pulsar_admin.store.codec.schema",
-        "pulsar_admin.store.model.cursors",
-        "pulsar_admin.store.db.delayed",
-        "pulsar_admin.store.reports.ledgers",
-        "pulsar_admin.store.model.references",
-        "pulsar_admin.store.timespec",
-        "pulsar_admin.store.reports.verify",
-    },
-    "topics stats-internal plain": {
-        "pulsar_admin.store.reports.ledgers",
-        "pulsar_admin.store.db.owners",
-        "pulsar_admin.store.model.references",
-        "pulsar_admin.store.timespec",
-    },
-    "topics find-by-time plain --time @1700000000000": {
-        "pulsar_admin.store.model.cursors",
-        "pulsar_admin.store.db.owners",
-        "pulsar_admin.store.model.references",
-    },
-}
-
-
-@pytest.mark.parametrize("words", _NOT_NEEDED)
-def test_a_cold_question_imports_what_it_needs(words: str) -> None:
-    arguments = ["--store", str(imported("small", "clean")), *words.split()]
-    code = (
-        f"import sys\nfrom pulsar_admin.cli import run\nstatus = run({arguments!r})\n"
-        "print('\\0'.join(sys.modules), file=sys.stderr)\nsys.exit(status)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(done.stderr.splitlines()[-1].split("\0"))
-    assert "pulsar_admin.store.db.environment" in loaded
-    assert loaded.isdisjoint(_NOT_NEEDED[words] | {"pulsar_admin.narrow", "rich", "numpy"})
 
 
 def test_list_agrees_with_the_broker(cli: Cli) -> None:
@@ -132,12 +90,6 @@ def test_orphans(cli: Cli) -> None:
     assert set(unreferenced) == {17, 20, 53, 69, 102, 111, 113}
     assert unreferenced[113]["pulsar/cursor"] == "holes"
     assert all(row["entries"] > 0 for row in rows if row["reason"] == "gone")
-
-
-def test_nothing_is_missing_in_recorded_worlds(cli: Cli) -> None:
-    for state in ("clean", "mutated", "crashed"):
-        answer = cli("--store", imported("small", state), "ledgers", "missing", "-o", "json")
-        assert (answer.exit_code, answer.json) == (0, [])
 
 
 def test_missing_metadata_and_ledgers(tmp_path: Path, cli: Cli, damages_stores: None) -> None:

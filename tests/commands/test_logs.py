@@ -160,9 +160,7 @@ def test_not_a_bookie(tmp_path: Path, cli: Cli) -> None:
         assert "found none" in answer.error["message"]
 
 
-@pytest.mark.parametrize(
-    "words", [("dump", "-o", "csv"), ("dump", "--no-checksums", "-o", "csv"), ("verify", "-o", "json")]
-)
+@pytest.mark.parametrize("words", [("dump", "-o", "csv"), ("verify", "-o", "json")])
 def test_slices_say_what_one_scan_says(
     words: tuple[str, ...], tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

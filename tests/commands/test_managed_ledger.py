@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import pulsar_admin as pa
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node
 from tests.conftest import Cli
@@ -61,31 +60,6 @@ def test_changes_write_what_the_script_wrote(cli: Cli, demo_copy: Path) -> None:
     assert moved.stdout.startswith(f"Updated {path}/holes with value \ncursorsLedgerId: -1\nmarkDeleteLedgerId: 9\n")
     assert "undo: pulsar-admin store undo 3" in moved.stderr
     assert _digest(store, f"{path}/holes") == "ddea76915d2e175b"
-
-
-def test_python_prints_and_writes_the_same(cli: Cli, demo_copy: Path) -> None:
-    path, managed = demo_copy / "pulsar-store", f"/managed-ledgers/{PLAIN}"
-    printed = cli("--store", path, "managed-ledger", "print-managed-ledger", "-mlp", PLAIN).stdout
-    with pa.open_store(path, writable=True) as store:
-        topic = store.topic("public/default/plain")
-        assert (topic.managed_ledger_text(), topic.cursor("half").cursor_info_text()) == (printed[:-1], HALF[:-1])
-        number = store.apply(topic.forget_ledgers(9, 21)).number
-        assert number is not None
-        with pytest.raises(pa.LedgerNotFound):
-            topic.forget_ledgers(9)
-        assert _value(store, managed) == "be30b8c405252127"
-        store.undo(number)
-        assert topic.managed_ledger_text() == printed[:-1]
-        store.apply(topic.cursor("holes").set_mark_delete("9:6"))
-        assert _value(store, f"{managed}/holes") == "ddea76915d2e175b"
-        with pytest.raises(pa.EntryNotFound):
-            topic.cursor("holes").set_mark_delete("9:600")
-        with pytest.raises(pa.SubscriptionNotFound):
-            topic.cursor("none").cursor_info_text()
-
-
-def _value(store: pa.Store, path: str) -> str:
-    return sha256(store.node(path).value).hexdigest()[:16]
 
 
 def test_a_position_in_a_cursor_ledger_moves_too(cli: Cli, tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from pulsar_admin.store.db.locks import take_writer_lock
 from pulsar_admin.store.db.nacks import bucket_key, tracker_id, tracker_key
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
-from tests.stores import copied
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, oracle
 
@@ -27,11 +26,6 @@ FULL = f"persistent://{PLAIN}"
 NOW_MS = 1_795_260_000_000
 HOUR_MS = 3_600_000
 ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return copied("small", "clean", tmp_path)
 
 
 class At:
@@ -97,17 +91,6 @@ def test_a_subscription_without_holes(nacks: At) -> None:
     with assert_unchanged(nacks.store / "meta" / "data.mdb"):
         done = nacks("add", PLAIN, "-s", "half", "--delay", "1h", "--holes").json
     assert (done["change"], done["entries"], done["dryRun"]) == (None, 0, False)
-
-
-def test_add_as_text(nacks: At) -> None:
-    text = nacks("add", PLAIN, "-s", "half", "--delay", "10m", "29:20", "29:21:3", out="plain").stdout
-    assert text == (
-        f"change 1: track negative acks of half on {FULL}\n"
-        "  pendingEntries: 0 -> 2\n"
-        "  nextDeadline: none -> 2026-11-21T11:29:59.808Z\n"  # in ten minutes, in a bucket of 256 ms
-        "  tracks 2 entries\n"
-        "  undo: pulsar-admin store undo 1\n"
-    )
 
 
 def test_an_entry_with_two_delays_is_due_twice(nacks: At) -> None:
@@ -305,14 +288,6 @@ def check_undo_rows(nacks: At, change: int, before: Any) -> None:
     assert rows_of(nacks.store, "nacks") == before
 
 
-def test_undo_brings_back_metadata_too(filled: At) -> None:
-    before = rows_of(filled.store, "tree", "nacks")
-    filled("due", "--pop", now=NOW_MS + 1000)
-    assert rows_of(filled.store, "tree") == {"tree": before["tree"]}
-    assert filled.cli("--store", filled.store, "store", "undo", 3).exit_code == 0
-    assert rows_of(filled.store, "tree", "nacks") == before
-
-
 def test_only_a_pop_was_popped(filled: At) -> None:
     for change, code in ((1, "nothing-matches"), (99, "change-not-found")):
         result = filled("due", "--popped", change)
@@ -419,14 +394,6 @@ def test_jobs_at_once_get_each_entry_once(nacks: At) -> None:
     assert sum(bool(answer) for answer in answers) == 1
 
 
-def test_due_stays_light(filled: At) -> None:
-    code = "import atexit, sys\natexit.register(lambda: print(sorted(sys.modules), file=sys.stderr))"
-    for words in (("due",), ("due", "--pop"), ("stats",)):
-        done = _python(code, filled.store, *words)
-        assert done.returncode == 0
-        assert not {"numpy", "pyarrow", "rich", "pandas", "numba"} & set(re.findall(r"'(\w+)'", done.stderr))
-
-
 # -- damage -----------------------------------------------------------------------------------------------------------
 
 KEY = bucket_key(tracker_id(FULL, "half"), NOW_MS + 1000, 29)
@@ -440,7 +407,7 @@ def overwrite(store: Path, key: bytes, value: bytes) -> None:
 
 @pytest.mark.usefixtures("damages_stores")
 @pytest.mark.parametrize("key", [KEY, TRACKER_KEY], ids=["bitmap", "tracker"])
-@pytest.mark.parametrize("at", [0, 1, 2, 4, 8, 15, 16, -1])
+@pytest.mark.parametrize("at", [0, 2, 8, -1])
 def test_a_damaged_row(filled: At, key: bytes, at: int) -> None:
     row = bytearray(rows_of(filled.store, "nacks")["nacks"][key])
     row[at] ^= 0x40
@@ -535,9 +502,7 @@ def test_plan_takes_rate_and_batches_of_a_topic(cli: Cli, tmp_path: Path) -> Non
     [
         (),
         ("-s", "x", "--rate", "5"),
-        ("--rate", "-1"),
         ("--rate", "nan"),
-        ("--rate", "0"),
         ("--rate", "10", "--delay", "0s"),
         ("--rate", "10", "--delay", "300000000y"),
         ("--rate", "10", "--acknowledged-every", "1"),
@@ -556,7 +521,6 @@ def test_plans_that_make_no_sense(cli: Cli, words: tuple[str, ...]) -> None:
     [
         (("--rate", "1e30"), "rate 1e+30: it must be above 0 and at most 1,000,000,000 messages a second"),
         (("--rate", "0"), "rate 0: it must be above 0"),
-        (("--rate", "-1"), "rate -1: it must be above 0"),
         (("--rate", "5", "--delay", "0"), "delay 0: it must be 1 to 8,796,093,022,207 ms"),
         (("--rate", "5", "--acknowledged-every", "-4"), "acknowledged every -4: it must be 0"),
     ],
@@ -566,12 +530,6 @@ def test_plan_names_the_number_out_of_range(cli: Cli, words: tuple[str, ...], te
     error = cli("nacks", "plan", *words, "-o", "json").error
     assert error["code"] == "invalid-value"
     assert error["message"].startswith(text)
-
-
-@pytest.mark.parametrize("rate", ["nan", "inf", "-inf", "many"])
-def test_a_rate_is_a_finite_number(cli: Cli, rate: str) -> None:
-    error = cli("nacks", "plan", "--rate", rate, "-o", "json").error
-    assert (error["code"], error["message"]) == ("usage", f"Invalid value for '--rate': {rate!r} is not a valid float.")
 
 
 def test_plan_of_a_topic_without_entries(cli: Cli, demo_store: Path) -> None:

@@ -11,7 +11,7 @@ from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.errors import TenantNotFound
 from pulsar_admin.store.names import parse_namespace
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import imported
 from tests.worlds import WORLD_NAMES, oracle
 
 
@@ -30,13 +30,12 @@ def test_policies_equal_the_broker(world: str, cli: Cli) -> None:
         assert list(found) == list(expected)
 
 
-def test_errors(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
+def test_errors(cli: Cli, demo_store: Path, store: Path) -> None:
     result = cli("--store", demo_store, "namespaces", "list", "nobody", "-o", "json")
     assert (result.exit_code, result.error["code"]) == (5, TenantNotFound.code)
     assert "acme" in result.error["hint"]
     assert cli("--store", demo_store, "namespaces", "policies", "acme/none").exit_code == 5
     assert cli("--store", demo_store, "namespaces", "topics", "acme/none").exit_code == 5
-    store = copied("small", "clean", tmp_path)
     path = parse_namespace("acme/iot").policies_path
     with open_store(store, writable=True) as opened:
         opened.write(lambda txn: txn.delete("tree", tree_key(path)))
@@ -45,8 +44,7 @@ def test_errors(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
     assert (result.exit_code, "no policies" in result.error["message"]) == (5, True)
 
 
-def test_the_log_names_the_namespace_whose_policies_changed(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_the_log_names_the_namespace_whose_policies_changed(cli: Cli, store: Path) -> None:
     assert cli("--store", store, "namespaces", "set-message-ttl", "public/default", "-ttl", "60").exit_code == 0
     (header, row) = cli("--store", store, "store", "log", "-o", "csv").stdout.splitlines()
     assert dict(zip(header.split(","), row.split(","), strict=True))["TOPICS"] == "public/default"

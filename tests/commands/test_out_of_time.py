@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import pulsar_admin as pa
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.errors import NothingMatches
 from pulsar_admin.store.model.copy_age import AsOf, put_as_of, put_refreshed
 from pulsar_admin.store.names import Position
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
 from tests.stores import copied
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
-from tests.worlds import assert_unchanged, oracle
+from tests.worlds import assert_unchanged
 
 T = CREATED_MS  # 2023-11-14T22:13:20Z
 HOUR = 3_600_000
@@ -200,39 +197,4 @@ def test_an_age_says_which_now_it_counts_from(cli: Cli, tmp_path: Path) -> None:
 # -- Python -----------------------------------------------------------------------------------------------------------
 
 
-def test_python_refuses_the_same(made: Path) -> None:
-    with pa.open_store(made) as store:
-        cursor = store.topic("a/b/t").cursor("sub")
-        for age in (timedelta(hours=2), "2h"):
-            with pytest.raises(NothingMatches, match="skip 5 messages") as caught:
-                cursor.reset(time=age)
-            assert "--now" in caught.value.hint
-            with pytest.raises(NothingMatches, match="everything in it is older"):
-                cursor.expire(before=age)
-        assert not cursor.reset(time="2h", force=True).changes_nothing
-        assert not cursor.expire(before="2h", force=True).changes_nothing
-
-
 # -- as recorded ------------------------------------------------------------------------------------------------------
-
-
-def test_a_forced_reset_does_what_the_recorded_broker_did(cli: Cli, tmp_path: Path) -> None:
-    """The broker that was asked to reset to a time behind all entries moved to the end; so does --force, and nothing else."""
-    path = copied("small", "clean", tmp_path)
-    for mutation in oracle("small")["mutations"]:
-        if mutation["kind"] != "reset-cursor-time" or mutation["after"]["markDeletePosition"] != _end(
-            mutation["topic"]
-        ):
-            continue
-        at = mutation["path"].rpartition("/")[2]
-        ask = ("reset-cursor", mutation["topic"], "-s", mutation["subscription"], "-t", f"@{at}", "--rule", "broker")
-        refused(cli, path, *ask)
-        done = cli("--store", path, "topics", *ask, "--force", "--dry-run", "-o", "json").json
-        assert done["after"]["markDeletePosition"] == mutation["after"]["markDeletePosition"]
-        return
-    pytest.fail("no such request is recorded")
-
-
-def _end(topic: str) -> str:
-    ledger_id, entry_id = oracle("small")["topics"][topic]["messages"][-1][:2]
-    return f"{ledger_id}:{entry_id}"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pulsar_admin import lookup
-from pulsar_admin.policy_rows import find_policy_row, policy_rows
+from pulsar_admin.policy_rows import policy_rows
 from pulsar_admin.store.changes.plan import Plan, apply_plan, put_value_step
 from pulsar_admin.store.db.environment import open_store
 from tests.conftest import Cli
@@ -111,32 +111,8 @@ def test_every_policy_command_is_recorded(group: str) -> None:
 
 
 UNRECORDED: dict[str, set[str]] = {
-    "topicPolicies": {"topicPolicies get-dispatcher-pause-on-ack-state-persistent"},  # 4.0.8 prints a future of its own
+    "topicPolicies": {"topicPolicies get-dispatcher-pause-on-ack-state-persistent"}  # 4.0.8 prints a future of its own
 }
-
-
-SUMMARIES = [
-    ("topics get-replication-clusters", "Show a topic's replication clusters."),
-    ("topics get-compaction-threshold", "Show a topic's compaction threshold in bytes."),
-    ("topics set-compaction-threshold", "Set a topic's compaction threshold."),
-    ("topics remove-max-consumers", "Remove a topic's consumer limit; the namespace's applies again."),
-    ("topics remove-max-message-size", "Remove a topic's maximum message size; the broker's applies again."),
-    ("topics remove-offload-policies", "Remove a topic's offload policies; the namespace's apply again."),
-    ("topics remove-shadow-topics", "Remove a topic's shadow topics."),
-    ("topics enable-deduplication", "Enable a topic's deduplication."),
-    ("topicPolicies get-auto-subscription-creation", "Show whether subscriptions are created automatically."),
-    ("namespaces get-max-consumers-per-topic", "Show a namespace's consumer limit per topic."),
-    ("namespaces clear-offload-deletion-lag", "Remove a namespace's offload deletion lag; the broker's applies again."),
-    ("namespaces remove-auto-topic-creation", "Let the broker decide whether topics are created automatically."),
-]
-
-
-@pytest.mark.parametrize(("command", "summary"), SUMMARIES)
-def test_summaries_say_whose_policy_and_what_applies_without_it(command: str, summary: str) -> None:
-    group, _, name = command.partition(" ")
-    row = find_policy_row(group, name)
-    assert row is not None
-    assert row.help == summary
 
 
 MISSING = [  # what the real pulsar-admin 4.0.8 requires: of each type of option, with and without a default in its class
@@ -170,14 +146,8 @@ def test_an_equals_sign_may_stand_behind_a_short_option(cli: Cli, prepared: Path
 OFFLOADS = [
     ("namespaces set-offload-policies pol/a -d azureblob", "The bucket must be specified for namespace offload."),
     ("topics set-offload-policies pol/b/t -d aws-s3 -r x", "The bucket must be specified for namespace offload."),
-    (
-        "topicPolicies set-offload-policies pol/b/t -d azureblob -b x -m 0",
-        "maxBlockSizeInBytes cannot be less than or equal to 0!",
-    ),
-    (
-        "topicPolicies set-offload-policies pol/b/t -d azureblob -b x -rb=-2",
-        "readBufferSizeInBytes cannot be less than or equal to 0!",
-    ),
+    ("topicPolicies set-offload-policies pol/b/t -d azureblob -b x -m 0", "maxBlockSizeInBytes cannot be less than"),
+    ("topicPolicies set-offload-policies pol/b/t -d azureblob -b x -rb=-2", "readBufferSizeInBytes cannot be less"),
     ("topics set-offload-policies pol/b/t -d azureblob -b x -m 0", ""),
     ("namespaces set-offload-policies pol/a -d filesystem", ""),
 ]

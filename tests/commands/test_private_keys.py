@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
+from tests.commands.test_topics_read import as_recorded
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.worlds import CLUSTER, asked_topics, world
@@ -25,12 +26,6 @@ def encrypted_topics(name: str) -> dict[str, list[Any]]:
         for topic, answers in topics
         if topic.startswith("acme/secure/") and not topic.endswith("trimmed")
     }
-
-
-def as_recorded(row: Any) -> list[Any]:
-    ordering_key = base64.b64decode(row["orderingKey"] or "").decode()
-    ids = [row["ledgerId"], row["entryId"], row["batchIndex"], row["publishTime"], row["eventTime"]]
-    return [*ids, row["key"] or "", ordering_key, row["size"], row["sha1"], row["properties"], row["producer"]]
 
 
 @pytest.mark.parametrize(("name", "engine"), [("small", ()), ("small", ("--jobs", "2")), ("nometa", ()), (CLUSTER, ())])

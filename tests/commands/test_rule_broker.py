@@ -89,20 +89,7 @@ def test_a_ledger_that_bookkeeper_does_not_know(cli: Cli, tmp_path: Path, damage
     broker = cli(*find, "json", "--explain").json["broker"]
     assert broker["position"] is None
     assert "404" in broker["why"]
-    reset = (
-        "--store",
-        store,
-        "topics",
-        "reset-cursor",
-        TOPIC,
-        "-s",
-        "s",
-        "-t",
-        "@3",
-        "--max-clock-skew",
-        "-1",
-        "--dry-run",
-    )
+    reset = f"--store {store} topics reset-cursor {TOPIC} -s s -t @3 --max-clock-skew -1 --dry-run".split()
     refused = cli(*reset, "--rule", "broker", "-o", "json")
     assert refused.exit_code == 5
     assert "a broker answers 500 and moves nothing" in refused.error["message"]
@@ -113,19 +100,7 @@ def test_a_ledger_that_bookkeeper_does_not_know(cli: Cli, tmp_path: Path, damage
 @pytest.mark.parametrize(("version", "position"), [("4.0", [10, 0]), ("4.2", [-1, -1])])
 def test_time_0(cli: Cli, tmp_path: Path, version: str, position: list[int]) -> None:
     store = _store(tmp_path, [[1_000, 2_000]], (), Position(10, -1))
-    asked = (
-        "--store",
-        store,
-        "topics",
-        "find-by-time",
-        TOPIC,
-        "--rule",
-        "broker",
-        "--broker-version",
-        version,
-        "-o",
-        "json",
-    )
+    asked = f"--store {store} topics find-by-time {TOPIC} --rule broker --broker-version {version} -o json".split()
     answer = cli(*asked, "--time", "@0").json["position"]
     assert [answer["ledgerId"], answer["entryId"]] == position
     later = cli(*asked, "--time", "@2").json["position"]
@@ -135,21 +110,7 @@ def test_time_0(cli: Cli, tmp_path: Path, version: str, position: list[int]) -> 
 def test_facts_are_those_of_the_broker_s_search(cli: Cli, tmp_path: Path) -> None:
     """Of five entries it looks at the first, the last, and two between; the index prunes the first ledger, a broker nothing."""
     store = _store(tmp_path, [[1_000, 2_000], [3_000, 4_000, 5_000]], (2_500,), Position(10, -1))
-    found = cli(
-        "--store",
-        store,
-        "topics",
-        "find-by-time",
-        TOPIC,
-        "--time",
-        "@3",
-        "--rule",
-        "broker",
-        "--clock",
-        "broker",
-        "-o",
-        "json",
-    )
+    found = cli(*f"--store {store} topics find-by-time {TOPIC} --time @3 --rule broker --clock broker -o json".split())
     assert found.json["clock"] == "auto"
     probed = [(row["position"]["ledgerId"], row["position"]["entryId"]) for row in found.json["probes"]]
     assert probed == [(10, 0), (11, 2), (11, 0), (10, 1)]

@@ -153,15 +153,6 @@ def test_delete_from_file(cli: Cli, store: Path, tmp_path: Path) -> None:
     assert "Could not apply regex when read topics from file." in both.stderr
 
 
-def test_plan_file(cli: Cli, store: Path, tmp_path: Path) -> None:
-    plan = tmp_path / "plan"
-    assert cli("--store", store, "topics", "delete", PLAIN, "--plan", plan).exit_code == 0
-    assert managed_of(store, PLAIN) is not None
-    applied = cli("--store", store, "apply", plan)
-    assert applied.exit_code == 0, applied.stderr
-    assert managed_of(store, PLAIN) is None
-
-
 def test_the_ledgers_of_a_schema_are_told_with_those_of_its_topic(cli: Cli, store: Path) -> None:
     done = cli("--store", store, "topics", "delete", "public/default/avro", "-o", "json").json
     assert done["before"]["schemaLedgers"]

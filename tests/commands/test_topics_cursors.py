@@ -12,9 +12,7 @@ from pulsar_admin.store.codec.cursor import CursorInfo, decode_cursor_info
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import read_node
-from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
-from pulsar_admin.store.model.reader import open_reader
-from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_names
 from pulsar_admin.store.names import Position, parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
@@ -24,11 +22,6 @@ from tests.worlds import assert_unchanged, oracle
 
 PLAIN = "public/default/plain"
 COMPACTED = "acme/orders/compacted-single"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return copied("small", "clean", tmp_path)
 
 
 def info_of(store: Path, topic: str, cursor: str) -> CursorInfo:
@@ -167,19 +160,7 @@ def test_create_with_properties(cli: Cli, store: Path) -> None:
 
 def test_create_on_all_partitions(cli: Cli, store: Path) -> None:
     before = rows_of(store)
-    done = cli(
-        "--store",
-        store,
-        "topics",
-        "create-subscription",
-        "acme/orders/parts",
-        "-s",
-        "new",
-        "-m",
-        "earliest",
-        "-o",
-        "json",
-    ).json
+    done = cli(*f"--store {store} topics create-subscription acme/orders/parts -s new -m earliest -o json".split()).json
     assert [(row["topic"][-1], row["entries"], row["change"]) for row in done] == [
         ("0", 12, 1),
         ("1", 13, 1),
@@ -281,18 +262,7 @@ def test_clear_a_namespace(cli: Cli, store: Path) -> None:
 
 
 def test_clear_one_subscription_of_a_namespace(cli: Cli, store: Path) -> None:
-    arguments = (
-        "--store",
-        store,
-        "namespaces",
-        "clear-backlog",
-        "public/default",
-        "-s",
-        "expire-me",
-        "--dry-run",
-        "-o",
-        "json",
-    )
+    arguments = f"--store {store} namespaces clear-backlog public/default -s expire-me --dry-run -o json".split()
     topics = [row["topic"].rpartition("/")[2] for row in cli(*arguments).json]
     assert topics == ["plain", "steady", "steady-batched"]
 
@@ -358,19 +328,8 @@ def test_bad_input(cli: Cli, demo_store: Path, arguments: tuple[str, ...], code:
     assert message in result.error["message"]
 
 
-def test_every_change_reads_back(cli: Cli, store: Path) -> None:
-    """What is written is what a reader of the store finds next."""
-    done = cli("--store", store, "topics", "skip", PLAIN, "-s", "holes", "-n", 20, "-o", "json").json
-    with open_store(store) as opened, open_reader(opened) as reader:
-        topic = read_topic(reader.txn, parse_topic(PLAIN))
-        cursor = read_cursor(reader.txn, reader, topic, "holes")
-    assert str(cursor.mark_delete) == done["after"]["markDeletePosition"]
-    assert cursor.source == "metadata"
-
-
 @pytest.mark.parametrize("verb", ["unsubscribe", "clear-backlog"])
-def test_what_a_namespace_refuses_of_a_brokers_cursor_is_typed_for_a_topic(verb: str, cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_what_a_namespace_refuses_of_a_brokers_cursor_is_typed_for_a_topic(verb: str, cli: Cli, store: Path) -> None:
     refused = cli("--store", store, "-o", "json", "namespaces", verb, "acme/orders", "-s", "__compaction", "-y")
     assert refused.exit_code == 3
     words = refused.error["hint"].partition("pulsar-admin ")[2].split()

@@ -79,8 +79,7 @@ def test_partitioned_topics(cli: Cli, demo_store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("topic", "partitions"),
-    [("acme/orders/parts", 3), ("acme/orders/parts-partition-1", 0), ("acme/iot/skewed", 0)],
+    ("topic", "partitions"), [("acme/orders/parts", 3), ("acme/orders/parts-partition-1", 0), ("acme/iot/skewed", 0)]
 )
 def test_partitioned_metadata(topic: str, partitions: int, cli: Cli, demo_store: Path) -> None:
     result = cli("--store", demo_store, "topics", "get-partitioned-topic-metadata", topic)
@@ -106,10 +105,6 @@ def test_subscriptions_equal_the_broker(world: str, cli: Cli) -> None:
     for topic, answers in oracle(world)["topics"].items():
         lines = cli("--store", store, "topics", "subscriptions", topic).stdout.splitlines()
         assert sorted(lines) == by_topic[topic] == sorted(answers["subscriptions"])
-
-
-def test_subscriptions_of_partitions_are_one_list(cli: Cli, demo_store: Path) -> None:
-    assert cli("--store", demo_store, "topics", "subscriptions", "acme/orders/parts").exit_code == 0
 
 
 @pytest.mark.parametrize(

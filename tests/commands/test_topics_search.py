@@ -131,11 +131,7 @@ AVRO, JSON = "persistent://public/default/avro", "persistent://public/default/js
 
 
 @pytest.mark.parametrize(
-    (
-        "question",
-        "topic",
-        "numbers",
-    ),  # the recipe of the worlds: message i is {"id": i, "item": "item-{i % 7}", …}
+    ("question", "topic", "numbers"),  # the recipe of the worlds: message i is {"id": i, "item": "item-{i % 7}", …}
     [
         (("--json-path", "$.id=7"), AVRO, [7]),
         (("--json-path", "$.id>=18"), AVRO, [18, 19]),

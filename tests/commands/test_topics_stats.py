@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,18 +16,13 @@ from pulsar_admin.store.db.tree import Node, find_node, put_nodes
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_namespace, parse_topic
+from tests.commands.test_topics_internals import ask
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import WORLD_NAMES, oracle, world
 
 START_MS = 1_700_000_000_000
-
-
-def ask(cli: Cli, store: Path, *arguments: object, exit_code: int = 0) -> Any:
-    result = cli("--store", store, "topics", *arguments, "-o", "json")
-    assert result.exit_code == exit_code, result.stderr
-    return result.json
 
 
 @pytest.mark.parametrize("world", WORLD_NAMES)
@@ -105,8 +99,7 @@ def test_sums_of_subscriptions(cli: Cli, tmp_path: Path) -> None:
     assert len(found["partitions"]) == 2  # the third was never opened
 
 
-def test_quotas_and_epoch_come_from_what_is_stored(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_quotas_and_epoch_come_from_what_is_stored(cli: Cli, store: Path) -> None:
     path = parse_namespace("acme/iot").policies_path
 
     def work(txn: Txn) -> None:
@@ -121,17 +114,6 @@ def test_quotas_and_epoch_come_from_what_is_stored(cli: Cli, tmp_path: Path) -> 
     found = ask(cli, store, "stats", "acme/iot/skewed")
     assert (found["backlogQuotaLimitSize"], found["backlogQuotaLimitTime"]) == (1000, 60)
     assert "topicEpoch" not in found
-
-
-def test_several_topics(cli: Cli, demo_store: Path) -> None:
-    rows = ask(cli, demo_store, "stats", "--pattern", "acme/iot/*")
-    assert [row["topic"] for row in rows] == ["persistent://acme/iot/skewed", "persistent://acme/iot/skewed-batched"]
-    table = cli("--store", demo_store, "topics", "stats", "--pattern", "acme/iot/*").stdout.splitlines()
-    assert table[0].split("  ")[0] == "TOPIC"
-    csv = cli("--store", demo_store, "topics", "stats", "acme/iot/skewed", "-o", "csv").stdout.splitlines()
-    assert csv[0] == "TOPIC,BYTES,BACKLOG BYTES,SUBSCRIPTIONS,MOST BACKLOG"
-    assert csv[1] == "persistent://acme/iot/skewed,29044,29044,3,183"
-    assert table[1].split() == ["persistent://acme/iot/skewed", "29,044", "29,044", "3", "183"]
 
 
 @pytest.mark.parametrize("command", ["stats", "partitioned-stats", "stats-internal", "info-internal"])

@@ -48,14 +48,6 @@ def _of(path: Path, *inner: Batch) -> LastId:
     return _last(_made(path, payloads))
 
 
-def test_vector_6(tmp_path: Path) -> None:
-    found = _last(_made(tmp_path, [VECTOR_6]), verify=True)
-    assert (found.position, found.publish_ms, found.rule) == (Position(10, 3, 1), PUBLISH_MS, rules.BY_INDEXES)
-    assert [(row.position, row.reason) for row in found.rejected] == [
-        (Position(10, 3, 0), "compacted_batch_indexes does not list it")
-    ]
-
-
 def test_example_of_the_proposal(tmp_path: Path) -> None:
     """k0, k0, k1, null of k1 in one LZ4 batch: message 1 is left, whichever way it was compacted."""
     legacy = _of(tmp_path / "a", Batch(SEED_LEGACY, LZ4))
@@ -186,12 +178,6 @@ def test_payload_is_not_read(tmp_path: Path, bytes_read: list[int]) -> None:
             assert sum(bytes_read) == found.bytes_read
             amounts.add(sum(bytes_read))
     assert max(amounts) < 1100
-
-
-def test_long_metadata(tmp_path: Path) -> None:
-    batch = Batch([Slot("k" * 5000, b"v")], count=3, indexes=[1])
-    found = _of(tmp_path, batch)
-    assert (found.position, found.rule) == (Position(10, 0, 1), rules.BY_INDEXES)
 
 
 def test_verify_reads_what_the_fast_path_leaves(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from tests.worlds import oracle
 
 Row = list[Any]
 SAID: dict[str, dict[str, Any]] = oracle("compacted-old")["topics"]
-KEYLESS = "public/default/keyless"
 LOST = {"public/default/batched-lz4": (5, 13), "public/default/batched-none": (1, 14)}
 """Where their ledgers' pulsar/compactedTo ends, short of the cursor: a batch with a null value in it was taken for deleted."""
 

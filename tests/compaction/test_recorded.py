@@ -37,9 +37,9 @@ OTHERS = [
 ]
 
 
-@pytest.fixture(scope="module", params=["clean", "mutated"])
-def readers(request: pytest.FixtureRequest) -> Iterator[dict[str, EntryReader]]:
-    stores = {world: open_store(imported(world, request.param)) for world in WORLDS}
+@pytest.fixture(scope="module")
+def readers() -> Iterator[dict[str, EntryReader]]:
+    stores = {world: open_store(imported(world, "mutated")) for world in WORLDS}
     with open_reader(stores["small"]) as small, open_reader(stores["nometa"]) as nometa:
         yield {"small": small, "nometa": nometa}
     for store in stores.values():

@@ -55,9 +55,8 @@ def _rows(path: Path, topic: str = TOPIC) -> list[tuple[Position, str | None, by
 # -- what the broker itself wrote -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit_keys", [3, 1 << 20])
 @pytest.mark.parametrize(("world", "name"), COMPACTED)
-def test_legacy_ledger_is_the_broker_s(world: str, name: str, limit_keys: int) -> None:
+def test_legacy_ledger_is_the_broker_s(world: str, name: str) -> None:
     """The two phases over the topic's own entries give, byte by byte, the ledger that Pulsar 4.0.8 wrote from them.
 
     With three keys in memory nearly all of them go through files.
@@ -69,9 +68,9 @@ def test_legacy_ledger_is_the_broker_s(world: str, name: str, limit_keys: int) -
         assert view is not None
         assert prepared is not None
         prepared.source.parts = tuple(iter_ledger_parts(topic, 0, topic.rank(view.horizon) + 1))
-        compaction = Compaction(prepared.source, CompactionRules("legacy", limit_keys=limit_keys), -1)
+        compaction = Compaction(prepared.source, CompactionRules("legacy", limit_keys=3), -1)
         latest = compaction.find_latest()
-        if limit_keys == 3 and latest.keys + latest.nulls > 8:
+        if latest.keys + latest.nulls > 8:
             assert latest.spilled_runs > 1
         written = [found if isinstance(found, bytes) else list(found) for found in compaction.payloads()]
         flat = [payload for found in written for payload in ([found] if isinstance(found, bytes) else found)]
@@ -107,8 +106,7 @@ def test_reduced_payloads_are_smaller_and_can_be_upgraded(tmp_path: Path, cli: C
         assert _payloads(reader, name) == before
 
 
-@pytest.mark.parametrize("rule", ["4.0", "4.2"])
-@pytest.mark.parametrize("world", ["small", "nometa"])
+@pytest.mark.parametrize(("world", "rule"), [("small", "4.0"), ("nometa", "4.2")])
 def test_run_behind_the_horizon(world: str, rule: str, tmp_path: Path, cli: Cli) -> None:
     """The single topic went on after its compaction: all of it compacted, the producer's record replayed."""
     name = "acme/orders/compacted-single"
@@ -140,8 +138,9 @@ def _only_payload(store: Path) -> bytes:
     return payload
 
 
-@pytest.mark.parametrize("codec", range(5))
-@pytest.mark.parametrize("form", ["indexed", "reduced", "legacy"])
+@pytest.mark.parametrize(
+    ("form", "codec"), [("indexed", 0), ("reduced", 1), ("legacy", 2), ("indexed", 3), ("legacy", 4)]
+)
 def test_example_of_the_proposal(tmp_path: Path, cli: Cli, form: str, codec: int) -> None:
     store = _one_entry(tmp_path, entry(Batch(SEED, codec)))
     report = cli("--store", store, "compaction", "run", TOPIC, "--format", form, "-o", "json").json
@@ -550,16 +549,11 @@ def _wrong(**fields: Any) -> bytes:
     return compacted(10, 2, entry(replace(_INDEXED, **fields)))
 
 
-@pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
 @pytest.mark.parametrize(
     ("payloads", "text"),
     [
         ([_OLD, _wrong(indexes=[2, 0])], r"\[2, 0\] of a batch of 3: 0 is not ascending"),
-        ([_OLD, _wrong(indexes=[0, 0])], r"\[0, 0\] of a batch of 3: 0 is doubled"),
-        ([_OLD, _wrong(indexes=[0, 3])], r"\[0, 3\] of a batch of 3: 3 is out of range"),
-        ([_OLD, _wrong(indexes=[-1, 2])], r"\[-1, 2\] of a batch of 3: -1 is out of range"),
         ([_OLD, _wrong(count=1)], "a batch of 1: 2 is out of range"),
-        ([_OLD, _wrong(count=-5)], "a batch of -5: 0 is out of range"),
         ([_OLD, _wrong(indexes=[2])], "a batch of 3 messages that lists 1 does not hold them"),
         ([_OLD, _wrong(indexes=[0, 1, 2])], "a batch of 3 messages that lists 3 does not hold them"),
         ([_wrong(), _OLD], "77:1: 10:0 comes after 10:2"),
@@ -567,9 +561,7 @@ def _wrong(**fields: Any) -> bytes:
         ([b"\x00\x00\x00\x09nothing", _OLD], "11 bytes, its framing asks for 13"),
     ],
 )
-def test_compacted_ledger_that_contradicts_itself(
-    tmp_path: Path, cli: Cli, payloads: list[bytes], text: str, jobs: tuple[str, ...]
-) -> None:
+def test_compacted_ledger_that_contradicts_itself(tmp_path: Path, cli: Cli, payloads: list[bytes], text: str) -> None:
     """Named, exit code 6 and nothing touched; without what is damaged it goes on when asked."""
     import re
 
@@ -578,7 +570,7 @@ def test_compacted_ledger_that_contradicts_itself(
     store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([rows], compacted=made)})
     for name in ("run", "upgrade"):
         with assert_unchanged(store / "entries"), assert_unchanged(store / "meta" / "data.mdb"):
-            result = cli("--store", store, "compaction", name, TOPIC, *(jobs if name == "run" else ()), "-o", "json")
+            result = cli("--store", store, "compaction", name, TOPIC, "-o", "json")
         assert (result.exit_code, result.error["code"]) == (6, "entry-corrupt")
         assert re.search(text, result.error["message"])
     report = cli("--store", store, "compaction", "run", TOPIC, "--skip-damaged", "-o", "json").json

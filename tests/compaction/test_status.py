@@ -100,10 +100,7 @@ def test_leaked_ledgers(tmp_path: Path) -> None:
 
     def leak(store: Store) -> None:
         for ledger_id, owner in ((90, TOPIC), (91, "public/default/other")):
-            claims = {
-                "component": b"compacted-ledger",
-                "pulsar/compactedTopic": f"persistent://{owner}".encode(),
-            }
+            claims = {"component": b"compacted-ledger", "pulsar/compactedTopic": f"persistent://{owner}".encode()}
             node = ledger_node(ledger_id, 3, 99, DigestType.CRC32, claims)
             store.write(lambda txn, node=node: put_nodes(txn, [node]))
 

@@ -66,7 +66,7 @@ def test_recorded_ledgers_and_our_own(world: str, name: str, tmp_path: Path, cli
     assert (report.exit_code, report.json["problems"]) == (0, 0)
     assert report.json["topicEntries"] > 0
     store = copied(world, "clean", tmp_path)
-    for form in ("indexed", "reduced", "legacy"):
+    for form in ("reduced", "legacy"):
         cli("--store", store, "compaction", "run", name, "--from-start", "--format", form)
         report = cli("--store", store, "compaction", "verify", name, "-o", "json")
         assert (report.exit_code, report.json["problems"]) == (0, 0)
@@ -86,10 +86,6 @@ BAD: dict[str, tuple[list[bytes], list[tuple[str, str]]]] = {
         [(kinds.MISSING, "10:2:2")],
     ),
     "an old value is there": ([compacted(10, 1, RAW[1]), *GOOD], [(kinds.STALE, "10:1")]),
-    "an old value in a batch": (
-        [compacted(10, 0, entry(Batch([Slot("a", b"a0")], LZ4, count=3, indexes=[0]))), *GOOD],
-        [(kinds.STALE, "10:0:0")],
-    ),
     "a deleted key is there": (
         [compacted(10, 0, entry(Batch([Slot("b", b"b0")], LZ4, count=3, indexes=[1]))), *GOOD],
         [(kinds.STALE, "10:0:1")],
@@ -113,10 +109,6 @@ BAD: dict[str, tuple[list[bytes], list[tuple[str, str]]]] = {
     "an index out of range": (
         [compacted(10, 2, entry(Batch(KEPT_2.slots, count=3, indexes=[0, 3]), 2)), GOOD[1]],
         [(kinds.INDEXES, "10:2"), (kinds.MISSING, "10:2:2")],
-    ),
-    "a negative index": (
-        [compacted(10, 2, entry(Batch(KEPT_2.slots, count=3, indexes=[-1, 2]), 2)), GOOD[1]],
-        [(kinds.INDEXES, "10:2"), (kinds.MISSING, "10:2:0")],
     ),
     "indexes beside the flags": (
         [

@@ -31,20 +31,22 @@ NOW = "2026-11-21T09:30:00Z"
 
 
 STEPS = [
-    (asking, "read_drafts", 1, True, 0),
-    (asking, "finish_draft", 2, False, 0),
-    (LogWriter, "_append", 1, True, 0),
     (LogWriter, "_append", 2, False, 0),
-    (LogWriter, "_seal", 1, False, 0),
     (WrittenLedgers, "index", 1, False, 0),
-    (building, "put_index", 1, True, 0),
     (building, "put_index", 1, False, 0),
-    (asking, "apply_draft", 1, False, 1),
     (WrittenLedgers, "index", 2, True, 1),
-    (building, "put_index", 2, False, 1),
     (asking, "apply_draft", 2, False, 2),
 ]
 """What ends the process: whose function, at which call, before it or behind it; how many indexes are made by then."""
+MORE_STEPS = [
+    (asking, "read_drafts", 1, True, 0),
+    (asking, "finish_draft", 2, False, 0),
+    (LogWriter, "_append", 1, True, 0),
+    (LogWriter, "_seal", 1, False, 0),
+    (building, "put_index", 1, True, 0),
+    (asking, "apply_draft", 1, False, 1),
+    (building, "put_index", 2, False, 1),
+]
 Step = tuple[Any, str, int, bool, int]
 
 
@@ -86,7 +88,7 @@ def strays(path: Path) -> set[Path]:
     return {file for file in (path / "entries").iterdir() if file.name not in named}
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["new", "begun"])
+@pytest.fixture(scope="module", params=[pytest.param(False, marks=pytest.mark.deep), True], ids=["new", "begun"])
 def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A store before the command, and one after it."""
     folder = tmp_path_factory.mktemp("delayed")
@@ -101,7 +103,11 @@ def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     return path, whole
 
 
-@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step[1]}-{step[2]}-{'before' if step[3] else 'after'}")
+@pytest.mark.parametrize(
+    "step",
+    [*STEPS, *(pytest.param(step, marks=pytest.mark.deep) for step in MORE_STEPS)],
+    ids=lambda step: f"{step[1]}-{step[2]}-{'before' if step[3] else 'after'}",
+)
 def test_killed_anywhere(undisturbed: tuple[Path, Path], step: Step, cli: Cli, tmp_path: Path) -> None:
     prepared, whole = undisturbed
     path = Path(shutil.copytree(prepared, tmp_path / "killed"))

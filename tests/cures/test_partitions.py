@@ -123,8 +123,7 @@ def test_refusals_name_the_partitions(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "command"),
-    [("plain beside partitions", "delete"), ("plain under the name", "delete-partitioned-topic")],
+    ("fault", "command"), [("plain beside partitions", "delete"), ("plain under the name", "delete-partitioned-topic")]
 )
 def test_what_two_topics_of_a_name_share_stays(fault: str, command: str, cli: Cli, tmp_path: Path) -> None:
     """Their schema, and policies of topics; where the last one goes, they go, too."""

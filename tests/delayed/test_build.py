@@ -47,8 +47,7 @@ def check_world(name: str, store: Store, subscription: str) -> int:
     return len(found)
 
 
-@pytest.mark.parametrize("name", ["small", "nometa"])
-@pytest.mark.parametrize("state", ["clean", "mutated", "crashed"])
+@pytest.mark.parametrize(("name", "state"), [("small", "clean"), ("nometa", "mutated"), ("small", "crashed")])
 def test_worlds(name: str, state: str, tmp_path: Path) -> None:
     with open_store(copied(name, state, tmp_path), writable=True) as store:
         for subscription in ("workers", "audit"):

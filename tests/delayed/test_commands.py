@@ -160,8 +160,7 @@ def test_histogram_counts(cli: Cli, path: Path, tmp_path: Path) -> None:
 # -- the broker's buckets ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["small", "nometa"])
-@pytest.mark.parametrize("state", ["clean", "mutated", "crashed"])
+@pytest.mark.parametrize(("name", "state"), [("small", "clean"), ("nometa", "mutated"), ("small", "crashed")])
 def test_index_equals_the_brokers_buckets(name: str, state: str) -> None:
     """What buckets hold and still waits has the same time in both, rounded down to the tick; the rest is of newer ledgers."""
     with open_store(imported(name, state)) as store, open_reader(store) as reader, open_runs() as file:

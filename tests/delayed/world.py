@@ -20,7 +20,7 @@ from pulsar_admin.store.delayed.runs import open_runs
 from pulsar_admin.store.model.cursors import iter_backlog, read_cursor
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
-from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.names import parse_topic
 from tests.worlds import oracle
 
 TOPIC = "persistent://acme/delayed/reminders"
@@ -67,7 +67,3 @@ def held(store: Store, subscription: str, topic: str = TOPIC) -> list[Message]:
 
 def messages_of(rows: DelayedRows) -> list[Message]:
     return list(zip(rows.times_ms.tolist(), rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True))
-
-
-def position_of(message: Message) -> Position:
-    return Position(message[1], message[2])

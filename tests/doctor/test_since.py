@@ -180,6 +180,12 @@ def test_a_note_that_is_new_fails_nothing(cli: Cli) -> None:
     assert answer.exit_code == 0
 
 
+_ROW = dict.fromkeys(("severity", "code", "where", "message", "broker", "mend", "page"), "x") | {
+    "atStakeBytes": 0,
+    "atStakeMessages": 0,
+}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -189,6 +195,8 @@ def test_a_note_that_is_new_fails_nothing(cli: Cli) -> None:
         ("{}", "'code' is missing"),
         ("[1]", "an entry is 1, not an object"),
         ('[{"change":"new"}]', "it was made with --since"),
+        (json.dumps([_ROW | {"message": 5}]), "a value is of another kind"),
+        (json.dumps([_ROW | {"atStakeBytes": "5"}]), "a value is of another kind"),
         ("[" * 100_000, "is no list of findings"),
     ],
 )

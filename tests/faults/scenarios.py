@@ -65,7 +65,6 @@ SCENARIOS = (
     Scenario("rebuild", "store index --rebuild", damaged_index=True),
     Scenario("skip", SKIP, repeats=True),
     Scenario("clear-backlog", f"topics clear-backlog {PLAIN} -s half"),
-    Scenario("reset-cursor", f"topics reset-cursor {PLAIN} -s half -m 29:20"),
     Scenario(
         "reset-cursor as of",
         "topics reset-cursor public/default/fresh -s crash-holes --as-of 253:4",
@@ -73,7 +72,6 @@ SCENARIOS = (
         state="crashed",
     ),
     Scenario("reset all", f"topics reset-cursor --all-topics -s reset-me -t {BEFORE} --force"),
-    Scenario("expire", f"topics expire {PLAIN} -s expire-me -t 1s --force"),
     Scenario("expire all", f"topics expire-all-subscriptions {PLAIN} -t 1s --force"),
     Scenario("create-subscription", f"topics create-subscription {PLAIN} -s made -m earliest", repeats=True),
     Scenario("unsubscribe", f"topics unsubscribe {PLAIN} -s half", repeats=True),
@@ -87,9 +85,6 @@ SCENARIOS = (
     Scenario("update partitions", "topics update-partitioned-topic acme/orders/parts -p 8"),
     Scenario("create shadow", f"topics create-shadow-topic public/default/made -s {PLAIN}", repeats=True),
     Scenario("update-properties", f"topics update-properties {PLAIN} -p owner=me"),
-    Scenario("remove-properties", f"topics remove-properties {PLAIN} -k index"),
-    Scenario("subscription properties", f"topics update-subscription-properties {PLAIN} -s half -p owner=me"),
-    Scenario("replicated", f"topics set-replicated-subscription-status {PLAIN} -s half -e"),
     Scenario(
         "copy topic",
         f"topics copy {PLAIN} acme/orders/parts --from {{work}}/other",
@@ -108,24 +103,13 @@ SCENARIOS = (
         "delete with policies", f"topics delete {PLAIN}", before=(f"topics set-message-ttl {PLAIN} -t 9",), repeats=True
     ),
     Scenario("delete partitioned", "topics delete-partitioned-topic acme/orders/parts", repeats=True),
-    Scenario("topics compact", f"topics compact {COMPACTED}-single"),
     Scenario("scale coordinators", "transactions scale-transactionCoordinators -r 20", repeats=True),
     Scenario("delete schema", "schemas delete public/default/avro", repeats=True),
-    Scenario("clear namespace", "namespaces clear-backlog public/default --yes"),
-    Scenario("unsubscribe namespace", "namespaces unsubscribe public/default -s half --yes", repeats=True),
     Scenario("set-message-ttl", f"topics set-message-ttl {PLAIN} -t 100"),
-    Scenario("namespace retention", "namespaces set-retention public/default --time 1h --size 10M"),
-    Scenario("enable-delayed", "namespaces enable-delayed-message acme/delayed"),
-    Scenario("tenant", "tenants update acme --admin-roles ops,dev"),
-    Scenario("cluster", "clusters update standalone --url http://new:8080"),
-    Scenario("resource group", "resourcegroups create batch -mp 1000"),
-    Scenario("quota", "resource-quotas set -mi 10 -mo 20 -bi 1000 -bo 2000 -mem 100"),
-    Scenario("rack", "bookies set-bookie-rack -b bookie-1:3181 -r /rack-1"),
     Scenario("dynamic setting", "brokers update-dynamic-config -c maxTenants -v 10"),
     Scenario("namespace", "namespaces create acme/new", repeats=True),
     Scenario("delete namespace", "namespaces delete acme/iot --force", repeats=True),
     Scenario("split bundle", "namespaces split-bundle acme/iot -b 0x00000000_0xffffffff", repeats=True),
-    Scenario("permission", "namespaces grant-permission acme/iot --role app --actions produce"),
     Scenario("ledger ids", f"managed-ledger delete-managed-ledger-ids -mlp {ML_PLAIN} -lid 9", repeats=True),
     Scenario("mark delete", f"managed-ledger update-mark-delete-cursor -mlp {ML_PLAIN} -cn half -cm 9:3"),
     Scenario("ledgers forget", "ledgers forget 9 18 --force", repeats=True),
@@ -174,11 +158,7 @@ SCENARIOS = (
         new_target=True,
     ),
     Scenario(
-        "export bookie",
-        "store export bookie {work}/data/bookkeeper",
-        before=EXPORTED,
-        target="data",
-        in_place=True,
+        "export bookie", "store export bookie {work}/data/bookkeeper", before=EXPORTED, target="data", in_place=True
     ),
     Scenario(
         "reclaim",
@@ -188,11 +168,7 @@ SCENARIOS = (
         steps=True,
     ),
     Scenario(
-        "salvage",
-        "store salvage {work}/data/bookkeeper --yes",
-        target="data",
-        in_place=True,
-        emptied_bookie=True,
+        "salvage", "store salvage {work}/data/bookkeeper --yes", target="data", in_place=True, emptied_bookie=True
     ),
     Scenario("clone", "store clone {work}/out --boot-at /srv/clone", target="out", new_target=True),
 )

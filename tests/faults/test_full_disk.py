@@ -60,6 +60,15 @@ def leave_room(disk: Path, room_bytes: int) -> None:
     os.close(filler)
 
 
+def run_in(room_bytes: int, disk: Path, store: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    """Run a command line while DISK has ROOM_BYTES left; it ends with 0 or for want of room."""
+    leave_room(disk, room_bytes)
+    done = run(store, *words)
+    (disk / "filler").unlink()
+    assert done.returncode in (0, NO_ROOM), (room_bytes, done.returncode, done.stderr)
+    return done
+
+
 def run(store: Path, *words: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pulsar_admin", "--store", str(store), "-o", "json", "-y", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
@@ -83,11 +92,8 @@ def test_changes(name: str, disk: Path, tmp_path: Path) -> None:
         folder.mkdir()
         store = copied("small", "clean", folder)
         before = log_of(store)
-        leave_room(disk, room)
-        done = run(store, *CHANGES[name])
+        done = run_in(room, disk, store, *CHANGES[name])
         outcomes.add(done.returncode)
-        assert done.returncode in (0, NO_ROOM), (room, done.returncode, done.stderr)
-        (disk / "filler").unlink()
         after = log_of(store)
         assert after[: len(before)] == before
         if done.returncode == NO_ROOM:
@@ -103,12 +109,9 @@ def test_import(disk: Path) -> None:
     outcomes = set()
     for number, room in enumerate(ROOMS):
         store = disk / f"s{number}"
-        leave_room(disk, room)
         words = ("store", "import", "standalone", world("small") / "clean")
-        done = run(store, *words)
+        done = run_in(room, disk, store, *words)
         outcomes.add(done.returncode)
-        assert done.returncode in (0, NO_ROOM), (room, done.returncode, done.stderr)
-        (disk / "filler").unlink()
         if done.returncode == NO_ROOM:
             assert run(store, *words).returncode == 0
         check(store)
@@ -125,13 +128,10 @@ def test_export(disk: Path, tmp_path: Path) -> None:
     assert run(store, *CHANGES["skip"]).returncode == 0
     outcomes = set()
     for room in [*ROOMS, 64 << 20]:
-        leave_room(disk, room)
         target = disk / "out"
-        done = run(store, "store", "export", "standalone", target)
+        done = run_in(room, disk, store, "store", "export", "standalone", target)
         outcomes.add(done.returncode)
-        assert done.returncode in (0, NO_ROOM), (room, done.returncode, done.stderr)
         assert target.exists() == (done.returncode == 0)
-        (disk / "filler").unlink()
         again = run(store, "store", "export", "standalone", target) if done.returncode else done
         assert again.returncode == 0, (room, again.stderr)
         subprocess.run(["rm", "-rf", target], check=True)
@@ -193,12 +193,9 @@ def test_salvage(disk: Path, tmp_path: Path) -> None:
     for room in ROOMS:
         copy_tree(world("small") / "clean", disk / "data")
         empty_bookie_index(str(disk / "data"))
-        leave_room(disk, room)
-        done = run(store, "store", "salvage", bookie)
+        done = run_in(room, disk, store, "store", "salvage", bookie)
         outcomes.add(done.returncode)
-        assert done.returncode in (0, NO_ROOM), (room, done.returncode, done.stderr)
         assert all(rows in ({}, before[name]) for name, rows in index_of(bookie).items())
-        (disk / "filler").unlink()
         assert run(store, "store", "salvage", bookie).returncode == 0
         assert index_of(bookie) == before
         left = {entry.name for entry in (bookie / "current").iterdir() if "salvag" in entry.name}
@@ -221,12 +218,9 @@ def test_clone(disk: Path, tmp_path: Path) -> None:
     store, outcomes = tmp_path / "s", set()
     assert run(store, "store", "import", "standalone", world("small") / "clean").returncode == 0
     for room in [*ROOMS, 64 << 20]:
-        leave_room(disk, room)
-        done = run(store, "store", "clone", disk / "out")
+        done = run_in(room, disk, store, "store", "clone", disk / "out")
         outcomes.add(done.returncode)
-        assert done.returncode in (0, NO_ROOM), (room, done.returncode, done.stderr)
         assert (disk / "out").exists() == (done.returncode == 0)
-        (disk / "filler").unlink()
         again = run(store, "store", "clone", disk / "out") if done.returncode else done
         assert again.returncode == 0, (room, again.stderr)
         assert run(tmp_path / f"copy{room}", "store", "import", "standalone", disk / "out").returncode == 0

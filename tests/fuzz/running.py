@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import resource
@@ -137,12 +136,6 @@ def _peak_bytes() -> int:
 def inputs_of(name: str, folder: Path = CORPUS) -> list[bytes]:
     """Return the inputs kept for a target, the smallest first."""
     return sorted((file.read_bytes() for file in (folder / name).glob("*")), key=lambda data: (len(data), data))
-
-
-def keep(folder: Path, data: bytes) -> None:
-    """Write DATA to FOLDER under a name made of its bytes."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / hashlib.sha1(data, usedforsecurity=False).hexdigest()[:12]).write_bytes(data)
 
 
 def mutated(name: str, source: random.Random, corpus: Sequence[bytes]) -> Iterator[bytes]:

@@ -128,9 +128,7 @@ def each(*functions: Callable[[], object]) -> None:
 
 
 def _entry(data: bytes) -> None:
-    each(
-        *(partial(entry.decode_entry, data, kind, where="x") for kind in (None, *DigestType)),
-    )
+    each(*(partial(entry.decode_entry, data, kind, where="x") for kind in (None, *DigestType)))
 
 
 def _entry_log(data: bytes) -> None:
@@ -250,10 +248,7 @@ def _packed_snapshot(data: bytes) -> None:
 
 
 def _bookie(data: bytes) -> None:
-    each(
-        lambda: bookie.decode_cookie(data, "x"),
-        lambda: bookie.decode_last_id(data, "x"),
-    )
+    each(lambda: bookie.decode_cookie(data, "x"), lambda: bookie.decode_last_id(data, "x"))
 
 
 def _ledger_rows(data: bytes) -> None:

@@ -11,9 +11,9 @@ import pytest
 from tests.fuzz.running import CORPUS, REGRESSIONS, Runner, inputs_of, mutated
 from tests.fuzz.targets import TARGETS
 
-FEW = {"entry-log-scan": 4, "journal-scan": 6, "message-columns": 30, "zookeeper-directory": 60, "dump-directory": 60}
+FEW = {"entry-log-scan": 4, "journal-scan": 4, "message-columns": 10, "zookeeper-directory": 20, "dump-directory": 20}
 """Inputs for targets that take long for each."""
-USUAL, DEEP_TIMES = 250, 20
+USUAL, DEEP_TIMES = 100, 50
 
 
 def check(name: str, inputs: list[bytes]) -> None:

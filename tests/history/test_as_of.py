@@ -9,14 +9,9 @@ import pytest
 from pulsar_admin.store.errors import InvalidValue, NothingMatches
 from pulsar_admin.store.history.as_of import Moment, find_zxid, parse_moment, read_tree_at
 from pulsar_admin.store.history.servers import find_servers, parse_place
-from tests.history.files import Said, linked, said_by_zookeeper, servers, unpack_zookeeper
+from tests.history.files import Said, linked, said_by_zookeeper, servers
 
 Plain = dict[str, tuple[bytes, int, int, int]]  # path → data, modified ms, modified zxid, version
-
-
-@pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpack_zookeeper(tmp_path_factory.mktemp("zookeeper"))
 
 
 def _trees(said: list[Said]) -> dict[int, Plain]:

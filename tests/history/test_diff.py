@@ -10,32 +10,14 @@ from pulsar_admin.store.codec.managedledger import LedgerInfo
 from pulsar_admin.store.history.words import entries_between
 from pulsar_admin.store.names import Position
 from tests.conftest import Cli
-from tests.history.files import unpack_zookeeper
 from tests.history.test_import_at import values_as_of
 from tests.stores import copied, imported
 
 FIRST, LAST = 0x250, 0x35D
 
 
-@pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpack_zookeeper(tmp_path_factory.mktemp("zookeeper"))
-
-
 def test_two_moments(cli: Cli, unpacked: Path, tmp_path: Path) -> None:
-    line = (
-        "store",
-        "diff",
-        "--from",
-        f"{FIRST:#x}",
-        "--to",
-        f"{LAST:#x}",
-        "--zookeeper",
-        unpacked,
-        "--all",
-        "-o",
-        "json",
-    )
+    line = f"store diff --from {FIRST:#x} --to {LAST:#x} --zookeeper {unpacked} --all -o json".split()
     rows = cli("--store", tmp_path / "none", *line).json
     before, after = values_as_of(FIRST), values_as_of(LAST)
     differing = {path for path in {*before, *after} if before.get(path) != after.get(path)}

@@ -5,18 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from pulsar_admin.store.proto import managed_ledger_pb2
 from tests.conftest import Cli
-from tests.history.files import Said, linked, said_by_zookeeper, unpack_zookeeper
+from tests.history.files import Said, linked, said_by_zookeeper
 
 PLAIN = "/managed-ledgers/public/default/persistent/plain"
-
-
-@pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpack_zookeeper(tmp_path_factory.mktemp("zookeeper"))
 
 
 def _done() -> list[Said]:

@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from pulsar_admin.store.codec.zookeeper_log import Transaction
 from pulsar_admin.store.history.versions import Flaw, Version, iter_versions
 from pulsar_admin.store.sources.zookeeper import Gap, iter_merged, read_snapshot
-from tests.history.files import Said, linked, said_by_zookeeper, servers, unpack_zookeeper
+from tests.history.files import Said, linked, said_by_zookeeper, servers
 
 KINDS = {"1": "create", "19": "create", "2": "delete", "5": "set", "-11": "delete"}
-
-
-@pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpack_zookeeper(tmp_path_factory.mktemp("zookeeper"))
 
 
 def _expected(said: list[Said]) -> Iterator[Version]:

@@ -124,6 +124,16 @@ def read_rows(client: pulsar.Client, topic: str) -> list[list[Any]]:
     return rows
 
 
+def read_payloads(client: pulsar.Client, topic: str) -> list[bytes]:
+    """The payload of every message of one topic."""
+    reader = client.create_reader(f"persistent://{topic}", pulsar.MessageId.earliest)
+    found = []
+    while reader.has_message_available():
+        found.append(reader.read_next(RECEIVE_MS).data())
+    reader.close()
+    return found
+
+
 def receive_first(client: pulsar.Client, topic: str, subscription: str, *, comes: bool = True) -> list[Any] | None:
     """The first message a consumer of that subscription gets, not acknowledged: ledger, entry, batch index, SHA-1.
 

@@ -232,8 +232,7 @@ class Partitioned(Fault):
         broker.put(f"persistent/{self.topic}/partitions", PARTITIONS)
         broker.subscribe(self.topic, SUBSCRIPTION)
         producer = client.create_producer(
-            f"persistent://{self.topic}",
-            message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution,
+            f"persistent://{self.topic}", message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution
         )
         self.sent = [producer.send(text).partition() for text in texts(ENTRIES)]
         producer.close()
@@ -632,13 +631,7 @@ class MarksStale(Filled):
         super().serves(broker, client)
 
 
-SAMPLE = (
-    CursorUnreadable,
-    LedgerWithoutMetadata,
-    ChunkCut,
-    PartitionsWithoutMetadata,
-    CompactedViewDetached,
-)
+SAMPLE = (CursorUnreadable, LedgerWithoutMetadata, ChunkCut, PartitionsWithoutMetadata, CompactedViewDetached)
 OTHERS = (
     LastLedgerWithoutMetadata,
     CursorLedgerWithoutMetadata,

@@ -12,7 +12,6 @@ from msgspec import Struct
 from bench.generate import generate
 from tests.conftest import Cli
 from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker, free_port
-from tests.live.comparing import first_unacknowledged
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution
 from tests.live.producing import open_client, read_rows
@@ -31,7 +30,6 @@ class Generated(Struct, frozen=True):
     """What was generated, what the broker said of it, and a store imported before the broker started."""
 
     store: Path
-    said: dict[str, Any]
     rows: dict[str, list[list[Any]]]
     times: dict[str, list[tuple[int, Any]]]
 
@@ -43,29 +41,18 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Generated]:
     (folder / "topics.jsonl").write_text(_FILE)
     options = ["--topic", PLAIN, "--topics", 1, "--from-file", folder / "topics.jsonl", "--entries", 2000]
     options += ["--keys", 40, "--producers", 3, "--clocks", "steady,slow,jumping", "--interceptors", "timestamp,index"]
-    options += [
-        "--subscriptions",
-        3,
-        "--holes",
-        12,
-        "--entries-per-ledger",
-        450,
-        "--log-size-limit",
-        "1M",
-        "--event-time",
-    ]
+    options += ["--entries-per-ledger", 450, "--log-size-limit", "1M", "--event-time"]
     options += ["--message-size", "16..900", "--bookie-id", f"127.0.0.1:{free_port()}"]
     generate(broker.data, *options)
     run_toolkit(folder / "store", "store", "import", "standalone", broker.data, "--copy")
     try:
         broker.start()
         client = open_client(broker.service_url)
-        said = {topic: broker.get(f"persistent/{topic}/internalStats") for topic in TOPICS}
         rows = {topic: read_rows(client, topic) for topic in TOPICS}
         client.close()
         times = {topic: list(_times(broker, topic)) for topic in TOPICS}
         broker.stop()
-        yield Generated(folder / "store", said, rows, times)
+        yield Generated(folder / "store", rows, times)
     finally:
         broker.kill()
 
@@ -82,25 +69,6 @@ def test_the_client_reads_every_message(generated: Generated, cli: Cli) -> None:
         found = cli("--store", generated.store, "topics", "read", topic, "-o", "jsonl").json_lines
         assert [[row[key] for key in keys] for row in found] == generated.rows[topic], topic
         assert len(found) >= 300
-
-
-def test_internal_stats_are_the_brokers(generated: Generated) -> None:
-    for topic in TOPICS:
-        stats, said = run_toolkit(generated.store, "topics", "stats-internal", topic), generated.said[topic]
-        for key in ("numberOfEntries", "totalSize", "lastConfirmedEntry"):
-            assert stats[key] == said[key], f"{topic} {key}"
-        assert stats["cursors"].keys() == said["cursors"].keys()
-        for name, cursor in said["cursors"].items():
-            for key in ("markDeletePosition", "individuallyDeletedMessages"):
-                assert stats["cursors"][name][key] == cursor[key], f"{topic} {name} {key}"
-
-
-def test_the_next_message_of_every_cursor(generated: Generated, cli: Cli) -> None:
-    for topic in TOPICS:
-        for name, cursor in generated.said[topic]["cursors"].items():
-            words = ("topics", "peek-messages", topic, "-s", name, "-n", 1, "-o", "jsonl")
-            (peeked,) = cli("--store", generated.store, *words).json_lines[:1]
-            assert (peeked["ledgerId"], peeked["entryId"]) == first_unacknowledged(generated.rows[topic], cursor)
 
 
 def test_the_broker_finds_times_by_the_generated_broker_clock(generated: Generated, cli: Cli) -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.live.broker import wait_until
 from tests.live.cluster import Cluster, Disks
 from tests.live.conftest import run_toolkit
-from tests.live.producing import RECEIVE_MS, open_client
+from tests.live.producing import open_client, read_payloads
 
 pytestmark = pytest.mark.live
 DISK_BYTES = 128 << 20
@@ -81,15 +81,6 @@ def produce(client: pulsar.Client, topics: list[str], count: int, rng: random.Ra
         producer.close()
     assert not refused
     return sent
-
-
-def read_all(client: pulsar.Client, topic: str) -> list[bytes]:
-    reader = client.create_reader(f"persistent://{topic}", pulsar.MessageId.earliest)
-    found = []
-    while reader.has_message_available():
-        found.append(reader.read_next(RECEIVE_MS).data())
-    reader.close()
-    return found
 
 
 def is_writable(cluster: Cluster) -> bool:
@@ -158,9 +149,9 @@ def _run(cluster: Cluster, ledgers: Path, scratch: Path) -> None:
     cluster.start_broker()
     client = open_client(cluster.service_url)
     for topic, messages in sent.items():
-        assert read_all(client, topic) == messages
+        assert read_payloads(client, topic) == messages
     more = produce(client, ["public/default/more"], 200, rng)
-    assert read_all(client, "public/default/more") == more["public/default/more"]
+    assert read_payloads(client, "public/default/more") == more["public/default/more"]
     client.close()
 
 

@@ -9,7 +9,6 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
 
 from pulsar_admin.store.codec.dbledger import decode_ledgers_row
@@ -18,7 +17,7 @@ from tests.live.broker import wait_until
 from tests.live.cluster import Cluster, Disks
 from tests.live.conftest import run_toolkit
 from tests.live.on_disk import written_bytes
-from tests.live.producing import RECEIVE_MS, open_client
+from tests.live.producing import open_client, read_payloads
 
 pytestmark = pytest.mark.live
 ONE_COPY = {f"managedLedgerDefault{name}": "1" for name in ("AckQuorum", "EnsembleSize", "WriteQuorum")}
@@ -46,15 +45,6 @@ def produce(cluster: Cluster, rng: random.Random, sent: dict[str, list[bytes]]) 
             producer.send(sent[topic][-1])
         producer.close()
     client.close()
-
-
-def read_all(client: pulsar.Client, topic: str) -> list[bytes]:
-    reader = client.create_reader(f"persistent://{topic}", pulsar.MessageId.earliest)
-    found = []
-    while reader.has_message_available():
-        found.append(reader.read_next(RECEIVE_MS).data())
-    reader.close()
-    return found
 
 
 def index_rows(cluster: Cluster) -> dict[str, Rows]:
@@ -124,6 +114,6 @@ def test_a_salvaged_bookie_has_its_rows_and_serves_every_message(cluster: Cluste
     cluster.start_bookies(0)
     cluster.start_broker()
     client = open_client(cluster.service_url)
-    assert {topic: read_all(client, topic) for topic in TOPICS} == sent
+    assert {topic: read_payloads(client, topic) for topic in TOPICS} == sent
     client.close()
     produce(cluster, rng, sent)

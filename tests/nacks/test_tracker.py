@@ -31,11 +31,6 @@ def test_trims_as_the_seed_shows() -> None:
     assert trim_lower_bits(NOW + 255, 8) == NOW - NOW % 256 + 255 // 256 * 256 + (256 if NOW % 256 else 0)
 
 
-def test_defaults_are_upstreams() -> None:
-    tracker = NegativeAcksTracker()
-    assert (tracker.precision_bits, tracker.partition_index) == (8, -2) == (DEFAULT_PRECISION_BITS, UNKNOWN_PARTITION)
-
-
 def test_zero_bits_are_exact() -> None:
     tracker = NegativeAcksTracker(0)
     tracker.add(Position(3, 5), 60_000, now_ms=NOW)
@@ -84,20 +79,6 @@ def test_partition_is_kept() -> None:
     tracker.add(Position(1, 1), 0, now_ms=NOW)
     loaded = NegativeAcksTracker.from_bytes(tracker.to_bytes())
     assert loaded.partition_index == loaded.due(NOW).partition_index == 3
-
-
-def test_bulk_equals_one_by_one() -> None:
-    rng = np.random.RandomState(5)
-    ledgers, entries = rng.randint(1, 4, 3000), rng.randint(0, 500, 3000)
-    delays, times = rng.randint(0, 5000, 3000), NOW + rng.randint(0, 1000, 3000)
-    bulk, single = NegativeAcksTracker(6), NegativeAcksTracker(6)
-    bulk.add_many(ledgers, entries, delays, now_ms=times)
-    for ledger, entry, delay, time in zip(*(c.tolist() for c in (ledgers, entries, delays, times)), strict=True):
-        single.add(Position(ledger, entry), delay, now_ms=time)
-    assert bulk.to_bytes() == single.to_bytes()
-    expected = sorted({(t + d & -64, le, e) for le, e, d, t in zip(ledgers, entries, delays, times, strict=True)})
-    assert rows(bulk) == expected
-    assert len(bulk) == len(expected)
 
 
 def test_bulk_rows_that_do_not_fit_one_number() -> None:
@@ -195,8 +176,9 @@ def test_the_largest_numbers_work() -> None:
     assert popped(NegativeAcksTracker.from_bytes(tracker.to_bytes()), LONG_MAX) == [(2**62, LONG_MAX, LONG_MAX)]
 
 
-def test_nothing_added_at_all() -> None:
+def test_defaults_are_upstreams_and_nothing_is_in_it() -> None:
     tracker = NegativeAcksTracker()
+    assert (tracker.precision_bits, tracker.partition_index) == (8, -2) == (DEFAULT_PRECISION_BITS, UNKNOWN_PARTITION)
     tracker.add_many([], [], [], now_ms=[])
     tracker.add_many([], [], 5, now_ms=NOW)
     assert (len(tracker), bool(tracker), tracker.next_deadline_ms()) == (0, False, None)

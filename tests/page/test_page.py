@@ -113,6 +113,9 @@ def test_rows_of_topics_are_those_given() -> None:
         ("entries", "entries"),
         ("size", "size_bytes"),
         ("ledgers", "ledgers"),
+        ("subscriptions", "subscriptions"),
+        ("backlog", "backlog_entries"),
+        ("findings", "findings"),
         ("oldest", "oldest_ms"),
     ):
         assert data[key] == [getattr(row, column) for row in page.topics]

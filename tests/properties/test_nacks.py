@@ -126,7 +126,7 @@ def check(bits: int, operations: list[Any]) -> None:
     assert not run.tracker
 
 
-@settings(max_examples=60, derandomize=True, deadline=None, database=None)
+@settings(max_examples=30, derandomize=True, deadline=None, database=None)
 @given(bits=bit_counts, operations=schedules)
 def test_schedules(bits: int, operations: list[Any]) -> None:
     check(bits, operations)

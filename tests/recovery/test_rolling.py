@@ -55,14 +55,7 @@ def rolled(state: str, zxid: int, tmp_path: Path, cli: Cli, folder: str = "store
 
 @pytest.mark.parametrize(
     ("state", "zxid"),
-    [
-        ("clean", 0xF0),
-        ("clean", 0x1E0),
-        ("clean", 0x2A0),
-        ("crashed", 0x35D),
-        ("crashed", 0x4B4),
-        ("crashed", 0x500),
-    ],
+    [("clean", 0xF0), ("clean", 0x1E0), ("clean", 0x2A0), ("crashed", 0x35D), ("crashed", 0x4B4), ("crashed", 0x500)],
 )
 def test_every_message_of_topics_of_then_is_served_by_its_own_topic(
     state: str, zxid: int, tmp_path: Path, cli: Cli

@@ -94,7 +94,7 @@ def test_recorded_files(name: str, state: str, file: str) -> None:
 
 
 @pytest.mark.usefixtures("read_how")
-@pytest.mark.parametrize("window_bytes", [1 << 12, 1 << 14, 1 << 16])
+@pytest.mark.parametrize("window_bytes", [1 << 12, 1 << 16])
 def test_any_window(monkeypatch: pytest.MonkeyPatch, window_bytes: int) -> None:
     """Records that do not fit into the window widen it, and batches end anywhere."""
     monkeypatch.setattr(files, "WINDOW_BYTES", window_bytes)
@@ -169,7 +169,7 @@ def test_one_bit_flipped_in_every_field(kind: Kind, tmp_path: Path) -> None:
 def test_a_bit_flipped_anywhere(kind: Kind, tmp_path: Path) -> None:
     data, random_ = sample(kind), random.Random(2)
     holders = {at: record for record in sample_records(kind) for at in range(record[0], record[0] + 4 + record[1])}
-    for _ in range(200):
+    for _ in range(100):
         at, bit = random_.randrange(len(data)), random_.randrange(8)
         damaged = bytearray(data)
         damaged[at] ^= 1 << bit
@@ -179,7 +179,7 @@ def test_a_bit_flipped_anywhere(kind: Kind, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("read_how")
-@pytest.mark.parametrize("size", [2**31 - 1, -1, -(2**31), 0, 1, 19, 31, 32, 35, 36, 256 << 20, (256 << 20) + 1])
+@pytest.mark.parametrize("size", [2**31 - 1, -1, 0, 31, 35, 36, (256 << 20) + 1])
 @pytest.mark.parametrize("kind", ["entry-log", "journal"])
 def test_any_size_field(kind: Kind, size: int, tmp_path: Path) -> None:
     data = sample(kind)
@@ -556,10 +556,11 @@ def test_the_bytes_of_a_file_are_read_where_they_are_asked_for(
 
 
 def test_heads_across_the_chunks_of_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = memoryview(sample("entry-log"))
+    records = sample_records("entry-log")[:30]
+    data = memoryview(sample("entry-log"))[: records[-1][0] + 4 + records[-1][1]]
     expected = list(logscan.iter_candidates(data, 5, len(data), proof.Proofs(data)))
-    assert {record[0] for record in sample_records("entry-log")} <= set(expected)
-    for first, chunk_bytes in ((1, 1), (36, 36), (7, 1000), (1000, 1000)):
+    assert {record[0] for record in records} <= set(expected)
+    for first, chunk_bytes in ((1, 1), (7, 1000)):
         monkeypatch.setattr(logscan, "_FIRST_CHUNK_BYTES", first)
         monkeypatch.setattr(logscan, "_CHUNK_BYTES", chunk_bytes)
         assert list(logscan.iter_candidates(data, 5, len(data), proof.Proofs(data))) == expected

@@ -57,7 +57,7 @@ def _drain(follower: Follower, followed: Followed, start: Offset, limit: Limit =
 
 
 @pytest.mark.parametrize("journals", [False, True])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_each_entry_once(tmp_path: Path, journals: bool, seed: int) -> None:
     """A bookie that writes, flushes, seals, marks, is killed and replays, in any order, and a stream that restarts."""
     draw = random.Random(seed)
@@ -92,7 +92,7 @@ def test_each_entry_once(tmp_path: Path, journals: bool, seed: int) -> None:
 
 
 @pytest.mark.parametrize("unwritten", [False, True])
-@pytest.mark.parametrize("files", [1, 3, 100])
+@pytest.mark.parametrize("files", [1, 100])
 def test_a_flush_of_several_logs_that_a_killed_bookie_writes_again(tmp_path: Path, unwritten: bool, files: int) -> None:
     """As a real one did: lastMark moves when all of the flush is written. UNWRITTEN: the last log's bytes were in memory still."""
     bookie = Bookie(tmp_path, log_bytes=4000)
@@ -258,14 +258,14 @@ def test_an_offset_stays_small(tmp_path: Path) -> None:
     bookie = Bookie(tmp_path, log_bytes=1500)
     followed = _followed(tmp_path)
     offset, sizes = FIRST, []
-    for number in range(40):
+    for number in range(30):
         bookie.write(ids(10 * number, 10))
         bookie.flush()
         offset = _drain(Follower(followed), followed, offset)[1]
         sizes.append(len(json.dumps(offset)))
-    assert len(list((tmp_path / "current").glob("*.log"))) > 40
+    assert len(list((tmp_path / "current").glob("*.log"))) > 30
     assert max(sizes) < 1600  # what the last flushes wrote, and no more the longer it goes
-    assert max(sizes[20:]) < max(sizes[:20]) + 50
+    assert max(sizes[15:]) < max(sizes[:15]) + 50
     (folder,) = offset["logs"].values()
     assert "," not in folder["done"]
 

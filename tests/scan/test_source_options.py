@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.scan.datasource import read_stream_options, stream_reader
+from pulsar_admin.store.scan.operations import ReadEntries
 from pulsar_admin.store.scan.source_options import OPTIONS, is_catalogue, paths_of, read_options, table_options
 
 MIB = 1 << 20
@@ -90,6 +92,12 @@ def test_a_table_of_a_catalogue_keeps_the_options_that_it_was_made_with() -> Non
 )
 def test_a_url_of_a_local_file_is_its_path_as_for_sparks_own_sources(path: str, meant: str) -> None:
     assert paths_of(read_options({"path": path})) == (meant,)
+
+
+def test_a_batch_of_a_stream_has_one_limit() -> None:
+    values = read_stream_options({"path": "/x", "maxFilesPerTrigger": "2", "maxBytesPerTrigger": "1m"})
+    with pytest.raises(InvalidValue, match="exclude each other"):
+        stream_reader(ReadEntries(), values)
 
 
 def test_every_option_has_a_meaning_and_a_name_of_its_own() -> None:

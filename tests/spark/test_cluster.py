@@ -17,6 +17,7 @@ import pytest
 from bench.generate import generate
 from tests.conftest import Cli
 from tests.spark.servers import Cluster, bare_python
+from tests.spark.test_connect import _rows
 from tests.warming import load_kernels
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
@@ -66,14 +67,6 @@ def _killed_in_the_middle(cluster: Cluster, *words: object) -> str:
     return said
 
 
-def _rows(path: Path) -> list[tuple[str, bytes, bytes]]:
-    """Return the location and the time index of a store."""
-    from pulsar_admin.store.db.environment import open_store
-
-    with open_store(path) as store, store.read() as txn:
-        return [(name, key, bytes(row)) for name in ("entries", "times") for key, row in txn.items(name)]
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three entry logs of 64 MB, which is fifty slices or more; what scans run is compiled, as 200 MB are too few for that."""
@@ -90,15 +83,6 @@ def test_a_worker_that_is_killed_during_import(cli: Cli, cluster: Cluster, made:
     assert cli("--store", tmp_path / "here", "store", "import", "standalone", made).exit_code == 0
     assert _rows(tmp_path / "spark") == _rows(tmp_path / "here")
     assert cli("--store", tmp_path / "spark", "store", "check", "--deep").exit_code == 0
-
-
-def test_a_worker_that_is_killed_during_rebuild(cli: Cli, cluster: Cluster, made: Path, tmp_path: Path) -> None:
-    assert cli("--store", tmp_path / "store", "store", "import", "standalone", made).exit_code == 0
-    before = _rows(tmp_path / "store")
-    said = _killed_in_the_middle(cluster, tmp_path / "store", "store", "index", "--rebuild")
-    assert json.loads(said.splitlines()[-1])["failedSlices"] == 0
-    assert _rows(tmp_path / "store") == before
-    assert cli("--store", tmp_path / "store", "store", "check", "--deep").exit_code == 0
 
 
 def test_workers_without_our_packages(cli: Cli, cluster: Cluster, demo_store: Path, tmp_path: Path) -> None:

@@ -24,10 +24,7 @@ from tests.spark.servers import ConnectServer, libraries_alone
 from tests.spark.test_commands import SKEWED, forget_index_of_skewed
 from tests.worlds import world
 
-BULK = [
-    ("ledgers", "verify", "-o", "jsonl"),
-    ("topics", "dump", "--all-topics", "--payload", "-o", "jsonl"),
-]
+BULK = [("ledgers", "verify", "-o", "jsonl"), ("topics", "dump", "--all-topics", "--payload", "-o", "jsonl")]
 
 
 @pytest.fixture(scope="module")
@@ -157,9 +154,8 @@ def test_what_is_no_connect_server(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
 
 
-@pytest.mark.parametrize("name", ["grpc", "grpc_status", "zstandard"])
-def test_without_the_packages_of_connect(demo_store: Path, tmp_path: Path, name: str) -> None:
-    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules[{name!r}] = None\n")
+def test_without_a_package_of_connect(demo_store: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['grpc_status'] = None\n")
     with socket.create_server(("127.0.0.1", 0)) as other:
         words = ("ledgers", "verify", "--spark-remote", f"sc://127.0.0.1:{other.getsockname()[1]}")
         found = subprocess.run(

@@ -37,8 +37,8 @@ from tests.worlds import oracle, world
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STATES = [("small", "clean"), ("small", "crashed"), ("nometa", "mutated")]
-CUTS = [Cut(), Cut(300_000), Cut(100_000)]
+STATES = [("small", "crashed"), ("nometa", "mutated")]
+CUTS = [Cut(), Cut(100_000)]
 
 
 def _logs(name: str, state: str) -> list[Path]:

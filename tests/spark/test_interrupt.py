@@ -81,7 +81,7 @@ WORDS = [
 ]
 
 
-@pytest.mark.parametrize("everybody", [True, False], ids=["terminal", "kill"])
+@pytest.mark.parametrize("everybody", [True, pytest.param(False, marks=pytest.mark.deep)], ids=["terminal", "kill"])
 @pytest.mark.parametrize("words", WORDS)
 def test_ctrl_c_ends_cleanly(demo_store: Path, tmp_path: Path, words: tuple[str, ...], everybody: bool) -> None:
     with _start(tmp_path, demo_store, "store", "check", "--deep", *words) as running:

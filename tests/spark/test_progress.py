@@ -43,16 +43,18 @@ def _check(cli: Cli, store: Path, words: tuple[str, ...], *more: str) -> None:
     assert 0.5 * last["total"] < last["done"] < 1.5 * last["total"]
 
 
-@pytest.mark.parametrize("more", [(), ("--jobs", "2")], ids=["here", "processes"])
 @pytest.mark.parametrize("words", SCANS, ids=" ".join)
-def test_a_scan_shows_bytes(cli: Cli, demo_store: Path, words: tuple[str, ...], more: tuple[str, ...]) -> None:
-    _check(cli, demo_store, words, *more)
+def test_a_scan_shows_bytes(cli: Cli, demo_store: Path, words: tuple[str, ...]) -> None:
+    _check(cli, demo_store, words)
+
+
+def test_processes_show_bytes(cli: Cli, demo_store: Path) -> None:
+    _check(cli, demo_store, SCANS[0], "--jobs", "2")
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("words", SCANS[:4], ids=" ".join)
-def test_a_scan_on_spark_shows_bytes(cli: Cli, demo_store: Path, on_spark: list[int], words: tuple[str, ...]) -> None:
-    _check(cli, demo_store, words, "--spark")
+def test_a_scan_on_spark_shows_bytes(cli: Cli, demo_store: Path, on_spark: list[int]) -> None:
+    _check(cli, demo_store, SCANS[0], "--spark")
     assert on_spark
 
 

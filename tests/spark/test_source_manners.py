@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,32 +92,44 @@ def test_a_schema_that_is_wrong(read: Source, schema: str, said: str) -> None:
     assert "Traceback" not in message
 
 
-def test_errors_are_one_line(read: Source, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"maxFilesPerTrigger": "3"}, "option maxFilesPerTrigger is of streams; l"),
+        ({"maxBytesPerTrigger": "1m"}, "option maxBytesPerTrigger is of streams"),
+        ({"failOnDataLoss": "false"}, "option failOnDataLoss is of streams; leave"),
+        ({"path": ""}, "pulsar_entries: no entry logs are named; write .load("),
+        (
+            {"startTime": "2026-11-22", "endTime": "2026-11-21"},
+            "the window of time ends before it begins: 2026-11-22T00:00:00.000Z to 2026-11-21T00:00:00.000Z; swap start and end",
+        ),
+        ({"columns": "size,size"}, "column size is named twice; name it once"),
+        ({"maxBytesPerTrigger": "0"}, "option maxBytesPerTrigger: '0' is no size from 1 on"),
+        (
+            {"level": "messages", "columns": "value", "value": "none"},
+            "option value is none, and columns name values; set value to json or typed",
+        ),
+        ({"payload": "true"}, "payloads need level messages; set option level to messages"),
+    ],
+    ids=str,
+)
+def test_wrong_options_are_one_line(options: dict[str, str], said: str) -> None:
+    from pulsar_admin.store.scan.datasource import PulsarEntries
+
+    def plan() -> None:
+        source = PulsarEntries({"path": str(logs()), **options})
+        source.reader(source.schema())
+
+    with pytest.raises(ValueError, match=re.escape(said)) as raised:
+        plan()
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_errors_of_spark_are_one_line(read: Source, tmp_path: Path) -> None:
     """What is wrong with an option, with a path, and with a file that goes away before a task reads it."""
     for load, said in (
         (lambda: read.load(str(logs()), topik="a"), "pulsar_entries: there is no option topik; did you mean topics?"),
         (lambda: read.load(str(tmp_path)).collect(), f"pulsar_entries: no entry log at {tmp_path}; name files"),
-        (
-            lambda: read.load(str(logs()), maxFilesPerTrigger="3").collect(),
-            "option maxFilesPerTrigger is of streams; l",
-        ),
-        (lambda: read.load(str(logs()), maxBytesPerTrigger="1m").collect(), "option maxBytesPerTrigger is of streams"),
-        (
-            lambda: read.load(str(logs()), failOnDataLoss="false").collect(),
-            "option failOnDataLoss is of streams; leave",
-        ),
-        (lambda: read.load().collect(), "pulsar_entries: no entry logs are named; write .load("),
-        (
-            lambda: read.load(str(logs()), startTime="2026-11-22", endTime="2026-11-21").collect(),
-            "the window of time ends before it begins: 2026-11-22T00:00:00.000Z to 2026-11-21T00:00:00.000Z; swap start and end",
-        ),
-        (lambda: read.load(str(logs()), columns="size,size"), "column size is named twice; name it once"),
-        (lambda: read.load(str(logs()), maxBytesPerTrigger="0"), "option maxBytesPerTrigger: '0' is no size from 1 on"),
-        (
-            lambda: read.load(str(logs()), level="messages", columns="value", value="none"),
-            "option value is none, and columns name values; set value to json or typed",
-        ),
-        (lambda: read.load(str(logs()), payload="true"), "payloads need level messages; set option level to messages"),
     ):
         message = _message(load)
         assert said in message
@@ -176,11 +189,10 @@ def test_a_file_that_is_no_log_is_named(read: Source, tmp_path: Path) -> None:
     for name, what, magic in (("7.log", "an entry log", "424b4c4f"), ("8.txn", "a journal", "424b4c47")):
         other = tmp_path / name
         other.write_bytes(b"PK\3\4" * 5000)
-        for level in ("entries", "messages"):
-            message = _message(read.load(f"{tmp_path}/*", level=level).collect)
-            assert f"pulsar_entries: {other} is not {what}: it starts with 504b0304, not {magic}" in message
-            assert "; exclude the file, or continue without it: option ignoreCorruptFiles=true" in message
-            assert "datasource.py" not in message
+        message = _message(read.load(f"{tmp_path}/*").collect)
+        assert f"pulsar_entries: {other} is not {what}: it starts with 504b0304, not {magic}" in message
+        assert "; exclude the file, or continue without it: option ignoreCorruptFiles=true" in message
+        assert "datasource.py" not in message
         assert read.load(f"{tmp_path}/*", ignoreCorruptFiles="true").count() == expected
         other.unlink()
     log = tmp_path / "0.log"
@@ -194,15 +206,8 @@ def test_paths_are_those_of_sparks_own_sources(spark: SparkSession, read: Source
         (tmp_path / name).mkdir()
         for log in ("0.log", "1.log", "2.log"):
             shutil.copy(logs() / "0.log", tmp_path / name / log)
-    for pattern in (
-        "{a b,e}/{0,1}.log",
-        "*/[^0].log",
-        "a b/0.log",
-        "c%20d/*.log",
-        "{c%20d/{0,2}.log,e/1.log}",
-        "?%20d/[0-1].log",
-    ):
-        for scheme in ("", "file:", "file://") if pattern[0] in "{c" else ("",):
+    for pattern in ("{a b,e}/{0,1}.log", "*/[^0].log", "{c%20d/{0,2}.log,e/1.log}", "?%20d/[0-1].log"):
+        for scheme in ("", "file:", "file://") if pattern[0] == "{" else ("",):
             theirs = spark.read.format("binaryFile").load(f"{scheme}{tmp_path}/{pattern}").select("path").collect()
             expected = {row[0].removeprefix("file:").replace("//", "/") for row in theirs}
             ours = read.load(f"{scheme}{tmp_path}/{pattern}", columns="path").collect()

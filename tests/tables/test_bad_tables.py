@@ -85,18 +85,13 @@ PART = ("tables", "entries", 0)
     [
         (in_cluster("store"), "clusters.standalone.store: expected a text, found nothing"),
         (in_cluster("exportedMs"), "clusters.standalone.exportedMs: expected an object, found nothing"),
-        (in_cluster("identity", value=5), "clusters.standalone.identity: expected a text, found 5"),
         (in_cluster("exportedMs", "nodes", value="x"), 'exportedMs.nodes: expected a whole number, found "x"'),
         (in_cluster("tables", value=[1]), "clusters.standalone.tables: expected an object, found [1]"),
-        (in_cluster("tables", "entries", value="a"), 'tables.entries: expected a list, found "a"'),
         (in_cluster(*PART, value=[1]), "tables.entries[0]: expected an object, found [1]"),
         (in_cluster(*PART, "rows"), "tables.entries[0].rows: expected a whole number, found nothing"),
-        (in_cluster(*PART, "rows", value=1.5), "tables.entries[0].rows: expected a whole number, found 1.5"),
         (in_cluster(*PART, "bytes", value=True), "tables.entries[0].bytes: expected a whole number, found true"),
         (in_cluster(*PART, "sha256"), "tables.entries[0].sha256: expected a text, found nothing"),
-        (in_cluster(*PART, "path", value=7), "tables.entries[0].path: expected a text, found 7"),
         (in_cluster(*PART, "path", value="../x"), "tables.entries[0].path: expected a file of this directory, found '../x'"),
-        (in_cluster(*PART, "path", value="/x"), "tables.entries[0].path: expected a file of this directory, found '/x'"),
         (in_cluster(*PART, "ledgers", value=[1]), "tables.entries[0].ledgers: expected two ids, the least first, found [1]"),
         (in_cluster(*PART, "ledgers", value=["a", "b"]), 'tables.entries[0].ledgers: expected a whole number, found "a"'),
         (lambda found: found.pop("clusters"), "clusters: expected an object, found nothing"),
@@ -168,7 +163,7 @@ def rewritten(folder: Path, table: str, rows: pa.Table) -> str:
     return name
 
 
-@pytest.mark.parametrize("table", ["nodes", "rows", "bodies", "entries"])
+@pytest.mark.parametrize("table", ["nodes", "entries"])
 def test_files_that_cannot_be_read_are_named(table: str, cli: Cli, folder: Path) -> None:
     path, name = part_of(folder, table)
     whole = path.read_bytes()
@@ -201,7 +196,7 @@ def test_a_flipped_bit_of_a_page_is_no_answer(cli: Cli, folder: Path) -> None:
         refused(done, 6, f"{name} cannot be read: tables.json has SHA-256 ")
 
 
-@pytest.mark.parametrize("table", ["nodes", "rows", "bodies", "entries"])
+@pytest.mark.parametrize("table", ["bodies", "entries"])
 def test_one_changed_byte_is_named(table: str, cli: Cli, folder: Path) -> None:
     """Of pages, their headers, the footer and the ends, whoever reads the file."""
     path, name = part_of(folder, table)
@@ -222,9 +217,7 @@ def test_one_changed_byte_is_named(table: str, cli: Cli, folder: Path) -> None:
     assert (checked.exit_code, checked.json[0]["message"]) == (0, "0 problems in 9 files of tables, every byte read")
 
 
-@pytest.mark.parametrize(
-    ("table", "column"), [("nodes", "version"), ("rows", "key"), ("bodies", "entry_id"), ("entries", "ledger_id")]
-)
+@pytest.mark.parametrize(("table", "column"), [("rows", "key"), ("entries", "ledger_id")])
 def test_columns_of_another_type_are_named(table: str, column: str, cli: Cli, folder: Path) -> None:
     rows = pq.read_table(part_of(folder, table)[0])
     place, found = rows.schema.get_field_index(column), pa.array(["x"] * len(rows))
@@ -248,12 +241,9 @@ def test_columns_that_are_not_there_are_named_or_null(cli: Cli, folder: Path) ->
 
 def forged(folder: Path, edit: Edit) -> None:
     """EDIT the list as one who knows how: with a checksum that fits."""
-    path = folder / "tables.json"
-    found = json.loads(path.read_text())
+    found = json.loads((folder / "tables.json").read_text())
     edit(found)
-    text = json.dumps(found["clusters"], sort_keys=True, separators=(",", ":"))
-    found["crc32c"] = f"{google_crc32c.value(text.encode()):08x}"
-    path.write_text(json.dumps(found))
+    write_list(folder, found)
 
 
 def test_a_file_that_is_listed_twice_is_not_read_twice(cli: Cli, folder: Path) -> None:

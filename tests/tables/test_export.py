@@ -180,9 +180,8 @@ def made(store: Path, folder: Path, engine: Any = None, **sizes: int) -> tuple[p
     return pa.concat_tables(tables), [part.rows for part in parts]
 
 
-@pytest.mark.parametrize("name", _WORLDS)
-def test_how_finely_it_is_cut_and_what_runs_it_changes_nothing(name: str, tmp_path: Path) -> None:
-    store = imported(name, "crashed")
+def test_how_finely_it_is_cut_and_what_runs_it_changes_nothing(tmp_path: Path) -> None:
+    store = imported(CLUSTER, "crashed")
     whole, files = made(store, tmp_path / "whole")
     assert len(files) == 1
     with LocalEngine(2) as engine:
@@ -252,18 +251,7 @@ def test_a_file_url_is_a_directory(scheme: str, tmp_path: Path, cli: Cli) -> Non
 
 def test_what_a_killed_export_left_is_named_and_removed(tmp_path: Path, cli: Cli) -> None:
     folder = tmp_path / "tables"
-    arguments = (
-        "--store",
-        imported("small", "clean"),
-        "store",
-        "export",
-        "tables",
-        folder,
-        "--only",
-        "topics",
-        "-o",
-        "json",
-    )
+    arguments = ("--store", imported("small", "clean"), *f"store export tables {folder} --only topics -o json".split())
     assert cli(*arguments).exit_code == 0
     (folder / "_staging-standalone-0123abcd" / "entries").mkdir(parents=True)
     (folder / "topics" / "cluster=standalone" / "part-0123abcd-00000.parquet").write_bytes(

@@ -50,21 +50,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 STATEMENTS = (
     "select * exclude (cluster) from ledgers order by ledger_id",
     "select * exclude (cluster) from cursors order by all",
-    "select topic, entries, partition from topics where topic like '%orders%' order by all",
     "select topic, version, type, time from schemas order by all",
     "select count(*), min(publish_time) from \"acme/orders/parts\" where publish_time > '2026-11-21'",
     "select count(*), max(ledger_id) from \"public/default/*\" where topic <> 'persistent://public/default/plain'",
-    'select count(*) from "acme/iot"',
 )
 
 
-@pytest.mark.parametrize("statement", STATEMENTS)
-def test_the_rows_are_those_of_the_store(statement: str, folder: Path, cli: Cli) -> None:
-    of_store = cli("--store", imported("small", "clean"), "sql", statement, "-o", "json")
-    of_tables = cli("--tables", folder, "--cluster", "east", "sql", statement, "-o", "json")
-    assert of_tables.exit_code == 0, of_tables.stderr
-    assert of_tables.json == of_store.json
-    assert of_store.json
+def test_the_rows_are_those_of_the_store(folder: Path, cli: Cli) -> None:
+    for statement in STATEMENTS:
+        of_store = cli("--store", imported("small", "clean"), "sql", statement, "-o", "json")
+        of_tables = cli("--tables", folder, "--cluster", "east", "sql", statement, "-o", "json")
+        assert of_tables.exit_code == 0, of_tables.stderr
+        assert of_tables.json == of_store.json, statement
+        assert of_store.json, statement
 
 
 def test_one_statement_asks_all_clusters(folder: Path, cli: Cli) -> None:

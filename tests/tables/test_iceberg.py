@@ -19,7 +19,6 @@ from pulsar_admin.store.errors import DiskFull, InvalidValue, Refused, SourceNot
 from pulsar_admin.store.tables import iceberg
 from pulsar_admin.store.tables.iceberg import Commit, Warehouse, commit, find_rows, open_warehouse
 from pulsar_admin.store.tables.schemas import TABLES
-from tests.tables.rest_catalog import TOKEN, serving
 
 LONG = "pulsar-cluster-of-the-north-1-ü"  # longer than the bounds that Iceberg keeps of strings
 NOON = datetime.datetime(2024, 1, 2, 12, 0, 0, 123456, tzinfo=datetime.UTC)
@@ -234,20 +233,11 @@ def test_a_disk_without_space_is_told_as_such(
         replaced(warehouse, "topics", "north", "one", [1])
 
 
-def test_a_rest_catalogue_with_what_pyiceberg_is_told_of_it(
-    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Address and token come from its configuration; a commit is one request."""
-    with serving(warehouse.catalog) as (uri, asked):
-        with pytest.raises(SourceNotFound, match="NotAuthorized"):
-            check(open_warehouse(str(tmp_path / "tables"), uri), "topics")
-        monkeypatch.setenv("PYICEBERG_CATALOG__FLEET__URI", uri)
-        monkeypatch.setenv("PYICEBERG_CATALOG__FLEET__TOKEN", TOKEN)
-        monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
-        other = open_warehouse(str(tmp_path / "tables"), "fleet")
-        check(other, "topics")
-        assert replaced(other, "topics", "north", "one", [1, 2]).rows_after == 2
-        assert replaced(other, "topics", "north", "two", [1]).rows_before == 2
-        table = "/v1/namespaces/pulsar/tables"
-        assert [path for path in asked if path.startswith(table)] == [table, f"{table}/topics", f"{table}/topics"]
-    assert read(warehouse, "topics") == rows_of("topics", "north", [1]).to_pylist()
+def test_a_catalogue_that_pyiceberg_is_told_of_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__FLEET__URI", f"sqlite:///{tmp_path}/elsewhere.db")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    other = open_warehouse(str(tmp_path / "tables"), "fleet")
+    assert replaced(other, "topics", "north", "one", [1, 2]).rows_after == 2
+    found = other.catalog.load_table("pulsar.topics").scan().to_arrow().to_pylist()
+    assert found == rows_of("topics", "north", [1, 2]).to_pylist()
+    other.catalog.close()

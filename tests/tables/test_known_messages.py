@@ -70,7 +70,7 @@ def _dumped(store: Path) -> pa.Table:
     return pa.concat_tables(found)
 
 
-@pytest.mark.parametrize("world", ["small", "shapes", CLUSTER])
+@pytest.mark.parametrize("world", ["shapes", CLUSTER])
 def test_rows_of_a_dump(world: str, tmp_path: Path, cli: Cli) -> None:
     store = imported(world, "clean")
     words = ("--only", "messages", "--cluster", "c", "--columns", "pulsar-spark")
@@ -80,17 +80,6 @@ def test_rows_of_a_dump(world: str, tmp_path: Path, cli: Cli) -> None:
     assert found.schema.names == known_schema().names
     assert len(found) > 50
     assert found.to_pylist() == expected.to_pylist()
-
-
-def test_how_finely_it_is_cut_and_what_runs_it_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, piece_bytes, jobs in (("whole", 1 << 26, 1), ("fine", 20_000, 2)):
-        monkeypatch.setattr("pulsar_admin.store.tables.making.PIECE_BYTES", piece_bytes)
-        monkeypatch.setattr("pulsar_admin.store.tables.making._ROUND_PIECES", 5)
-        with pulsar_admin.open_store(imported("small", "clean"), jobs=jobs) as store:
-            store.export_tables(tmp_path / name, only=["messages"], columns="pulsar-spark")
-    assert table_of(tmp_path / "fine", "messages").equals(table_of(tmp_path / "whole", "messages"))
-    assert len(list((tmp_path / "fine").rglob("*.parquet"))) > 5
-    assert len(list((tmp_path / "whole").rglob("*.parquet"))) == 1
 
 
 def test_sql_answers_from_such_tables(tmp_path: Path, cli: Cli) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import pulsar_admin as pa
 from pulsar_admin.store.db.environment import open_store
 from tests.conftest import Cli
 from tests.stores import imported
@@ -24,7 +23,7 @@ def import_words(name: str) -> list[str]:
     return ["store", "import", "cluster", "--zookeeper", str(parts / "zookeeper"), *bookies]
 
 
-@pytest.mark.parametrize("name", ["small", "nometa", CLUSTER])
+@pytest.mark.parametrize("name", ["nometa", CLUSTER])
 def test_the_entries_are_those_of_an_indexed_store(name: str, tmp_path: Path, cli: Cli) -> None:
     """``test_export`` compares what an indexed store exports with a reader of its own."""
     store = tmp_path / "store"
@@ -65,38 +64,6 @@ def test_all_else_is_refused_and_the_same_import_makes_the_index(tmp_path: Path,
         with open_store(path) as opened, opened.read() as txn:
             rows.append({name: [(key, bytes(row)) for key, row in txn.items(name)] for name in DERIVED})
     assert rows[0] == rows[1]
-
-
-def test_python_exports_tables_of_it_and_refuses_all_else(tmp_path: Path) -> None:
-    parts = world(CLUSTER) / "crashed"
-    bookies = [*map(str, parts.glob("bookkeeper*"))]
-    done = pa.import_cluster(tmp_path / "store", metadata=parts / "zookeeper", bookies=bookies, index=False)
-    assert (done.entries, done.records) == (0, 0)
-    with pa.open_store(tmp_path / "store") as store:
-        report = store.export_tables(tmp_path / "tables")
-        assert {table.table for table in report.tables} == {"topics", "ledgers", "nodes", "entries"}
-        assert len(table_of(tmp_path / "tables", "entries")) > 1000
-        with pytest.raises(pa.Refused, match="the table cursors is made of entries"):
-            store.export_tables(tmp_path / "tables", only=["cursors"])
-        with pytest.raises(pa.InvalidValue, match="only 'entries' is a text"):
-            store.export_tables(tmp_path / "tables", only="entries")
-        asked = [
-            store.topics,
-            store.namespaces,
-            store.doctor,
-            store.check,
-            store.usage,
-            lambda: store.topic("public/default/plain").stats(),
-        ]
-        asked += [
-            store.refresh,
-            lambda: store.sql("select 1 from topics"),
-            lambda: store.table("topics"),
-            store.overview,
-        ]
-        for ask in asked:
-            with pytest.raises(pa.Refused, match="imported without index"):
-                list(ask())
 
 
 def test_without_metadata_it_is_refused(tmp_path: Path, cli: Cli) -> None:

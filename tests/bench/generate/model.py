@@ -178,20 +178,3 @@ def _text(bits: int, size: int) -> bytes:
             bits >> 40 & 7,
         )
     return text[:size]
-
-
-def acknowledged(spec: ClusterSpec, number: int, subscription: int) -> tuple[int, set[int]]:
-    """Return how many entries are acknowledged from the first on, and the numbers of those acknowledged one by one."""
-    topic = spec.topics[number]
-    acked = topic.entries * topic.acked * (subscription + 1) // (10_000 * topic.subscriptions)
-    source = stream(spec.seed, (1 << 40) + number * 1024 + subscription)
-    alone: set[int] = set()
-    at = acked
-    for hole in range(topic.holes):
-        first = at + pick(draw(source, hole, 32), 1, 8)
-        last = first + pick(draw(source, hole, 33), 1, 8) - 1
-        if last >= topic.entries:
-            break
-        alone.update(range(first, last + 1))
-        at = last + 1
-    return acked, alone

@@ -8,13 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 
-from bench.generate import cluster, generate
-from bench.generate.spec import ClusterSpec, TopicSpec
-from pulsar_admin.store.errors import AlreadyExists, DiskFull, InvalidValue, StoreBusy
-from pulsar_admin.store.names import parse_topic
+from bench.generate import generate
 from tests.conftest import Cli
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -50,30 +46,6 @@ def test_the_program(tmp_path: Path) -> None:
     assert (_program().returncode, _program("--help").returncode) == (2, 0)
 
 
-def test_an_existing_directory_is_refused() -> None:
-    Path("made").mkdir()
-    with pytest.raises(AlreadyExists):
-        generate("made")
-    assert list(Path("made").iterdir()) == []
-
-
-@pytest.mark.parametrize("error", [DiskFull("full"), KeyboardInterrupt()])
-def test_what_was_begun_is_removed(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(cluster, "write_bookie", fail)
-    with pytest.raises((DiskFull, click.Abort)):
-        generate("made", "--entries", 10)
-    assert list(Path().iterdir()) == []
-
-
-def test_a_wrong_value_names_its_option() -> None:
-    with pytest.raises(InvalidValue, match="--clocks") as caught:
-        generate("made", "--clocks", "quick")
-    assert "jumping" in caught.value.hint
-
-
 def test_the_commands_of_the_how_to_page_work(cli: Cli) -> None:
     page = (ROOT / "docs" / "howto" / "generate.md").read_text()
     (topics,) = re.findall(r"^```json\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
@@ -89,20 +61,3 @@ def test_the_commands_of_the_how_to_page_work(cli: Cli) -> None:
             generate(*shlex.split(line)[3:])
         else:
             assert cli("-q", *shlex.split(line.removeprefix("pulsar-admin "))).exit_code == 0, line
-
-
-def test_of_two_at_once_one_is_done(tmp_path: Path, cli: Cli) -> None:
-    """A second one, begun when the first has written entries, is told so and takes nothing away."""
-    path = tmp_path / "made"
-    refused: list[int] = []
-
-    def another(_: int) -> None:
-        if not refused:
-            with pytest.raises(StoreBusy):
-                generate(path, "--entries", 10)
-            refused.append(1)
-
-    topic = TopicSpec(parse_topic("generated"), entries=10)
-    cluster.apply_generate(path, ClusterSpec(1, (topic,), "/data"), another)
-    assert refused
-    assert cli("--store", tmp_path / "s", "store", "import", "standalone", path).exit_code == 0

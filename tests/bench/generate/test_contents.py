@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,6 @@ from pulsar_admin.store.codec import compression
 from pulsar_admin.store.codec.interceptors import parse_interceptors
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.messages import MessageReader
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import read_topic
@@ -66,45 +63,6 @@ CLUSTERS = {
 }
 
 
-def _random_cluster(seed: int) -> ClusterSpec:
-    rng = random.Random(seed)
-    topics = []
-    for number in range(rng.randint(1, 4)):
-        low = rng.choice((0, 1, 7, 8, 100))
-        topics.append(
-            _topic(
-                f"made/by/t{number}",
-                entries=rng.choice((0, 1, 63, 64, 65, 300)),
-                rate=rng.choice((0.5, 999.9, 250_000.0)),
-                start_ms=1_700_000_000_000 + rng.randint(0, 10_000),
-                size=Span(low, low + rng.choice((0, 1, 3000)), rng.random() < 0.5),
-                batch=rng.choice((None, None, Span(1, 1), Span(2, 12))),
-                codecs=tuple(rng.sample(ALL_CODECS, rng.randint(0, 3))),
-                producers=rng.randint(1, 4),
-                clocks=tuple(rng.sample(sorted(CLOCKS.values(), key=lambda clock: clock.name), 2)),
-                keys=rng.choice((0, 1, 11, 1_000_000)),
-                delayed=rng.choice((0, 0, 2500, 10_000)),
-                nulls=rng.choice((0, 1000, 10_000)),
-                event_time=rng.random() < 0.5,
-                subscriptions=rng.randint(0, 3),
-                acked=rng.choice((0, 3333, 10_000)),
-                holes=rng.randint(0, 12),
-            )
-        )
-    names = rng.choice(("", "timestamp", "index", "timestamp,index"))
-    return ClusterSpec(
-        rng.getrandbits(63),
-        tuple(topics),
-        "/data",
-        parse_interceptors(names),
-        entries_per_ledger=rng.choice((1, 50, 64, 10_000)),
-        log_size_limit_bytes=rng.choice((1 << 30, 150_000)),
-    )
-
-
-CLUSTERS |= {f"random {seed}": _random_cluster(seed) for seed in range(8)}
-
-
 def _rows(store: Path, topic: TopicName) -> Iterator[model.Row]:
     with open_store(store) as opened, opened.read() as txn, EntryFiles(opened, txn) as files:
         found = read_topic(txn, topic)
@@ -142,45 +100,3 @@ def test_every_message_is_the_plans(name: str, make: Make) -> None:
         assert list(_rows(store, topic.name)) == expected, topic.name
         messages += len(expected)
     assert result.messages == messages
-
-
-@pytest.mark.parametrize("name", CLUSTERS)
-def test_every_ledger_and_cursor_is_the_plans(name: str, make: Make) -> None:
-    spec = CLUSTERS[name]
-    _, store, result, _ = make(spec)
-    ledgers = model.ledgers_of(spec)
-    assert result.ledgers == sum(len(ids) for ids in ledgers.values())
-    assert result.cursors == sum(topic.subscriptions for topic in spec.topics)
-    with open_store(store) as opened, opened.read() as txn, EntryFiles(opened, txn) as files:
-        reader = EntryReader(files, txn)
-        for number, topic in enumerate(spec.topics):
-            found = read_topic(txn, topic.name)
-            places = [
-                Position(ids[0], entry)
-                for ids in ([ledger.ledger_id, ledger.entries] for ledger in found.ledgers)
-                for entry in range(ids[1])
-            ]
-            assert [ledger.ledger_id for ledger in found.ledgers] == ledgers[number]
-            assert len(places) == topic.entries == found.number_of_entries
-            for subscription in range(topic.subscriptions):
-                cursor = read_cursor(txn, reader, found, f"sub-{subscription}")
-                acked, alone = model.acknowledged(spec, number, subscription)
-                assert cursor.mark_delete == (places[acked - 1] if acked else Position(ledgers[number][0], -1))
-                deleted = [
-                    Position(lower.ledger_id, entry)
-                    for lower, upper in cursor.state.ranges
-                    for entry in range(lower.entry_id + 1, upper.entry_id + 1)
-                ]
-                assert deleted == [places[entry] for entry in sorted(alone)]
-                assert all(lower.ledger_id == upper.ledger_id for lower, upper in cursor.state.ranges)
-
-
-def test_sequence_ids_go_up_by_producer(make: Make) -> None:
-    spec = CLUSTERS["everything"]
-    store = make(spec).store
-    rows = sorted(_rows(store, spec.topics[0].name), key=lambda row: row.producer)
-    producers = {name: list(found) for name, found in groupby(rows, key=lambda row: row.producer)}
-    assert set(producers) == {"steady-0", "slow-1", "jumping-2", "clock+2h-3", "steady-4"}
-    for found in producers.values():
-        heads = [row.sequence_id for row in found if row.batch_index <= 0]
-        assert heads == sorted(set(heads))

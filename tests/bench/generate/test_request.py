@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from bench.generate import spec
 from bench.generate.draws import mix
 from bench.generate.request import ClusterRequest, TopicOptions, plan_cluster
 from pulsar_admin.store.codec import compression
-from pulsar_admin.store.errors import InvalidValue, NotFound
 from pulsar_admin.store.names import parse_topic
 
 
@@ -18,57 +15,6 @@ def test_the_draws_are_splitmix64() -> None:
     # First outputs of the reference generator (Vigna, splitmix64.c) for the state 1234567.
     states = [1234567 + 0x9E3779B97F4A7C15 * step for step in (1, 2, 3)]
     assert [mix(state) for state in states] == [6457827717110365317, 3203168211198807973, 9817491932198370423]
-
-
-@pytest.mark.parametrize(
-    ("parse", "text", "expected"),
-    [
-        (spec.parse_count, "0", 0),
-        (spec.parse_count, "1_000_000", 1_000_000),
-        (spec.parse_count, "100M", 100_000_000),
-        (spec.parse_rate, "0.5", 0.5),
-        (spec.parse_sizes, "1K", spec.Span(1024, 1024)),
-        (spec.parse_sizes, "10..2K", spec.Span(10, 2048)),
-        (spec.parse_sizes, "10~20", spec.Span(10, 20, True)),
-        (spec.parse_batch, "0", None),
-        (spec.parse_batch, "1..50", spec.Span(1, 50)),
-        (spec.parse_delays, "10m..1d", spec.Span(600_000, 86_400_000)),
-        (spec.parse_share, "12.5", 1250),
-        (spec.parse_share, "0.01%", 1),
-        (spec.parse_share, "100", 10_000),
-        (spec.parse_codecs, "none", ()),
-        (spec.parse_codecs, "lz4,NONE", (compression.LZ4, compression.NONE)),
-        (spec.parse_clocks, "steady", (spec.CLOCKS["steady"],)),
-        (spec.parse_clocks, "+2h,-3d", (spec.Clock("clock+2h", 7_200_000), spec.Clock("clock-3d", -259_200_000))),
-        (spec.parse_start, "2024-05-01T09:00:00+02:00", 1_714_546_800_000),
-        (spec.parse_start, "1700000000000", 1_700_000_000_000),
-        (spec.parse_flag, "true", True),
-    ],
-)  # fmt: skip
-def test_values(parse: object, text: str, expected: object) -> None:
-    assert parse(text) == expected  # type: ignore[operator]
-
-
-@pytest.mark.parametrize(
-    ("parse", "texts"),
-    [
-        (spec.parse_count, ["", "-1", "1.5", "1__0", "9" * 16, "1_00", "1T"]),
-        (spec.parse_rate, ["", "0", "-1", "1e9", "2000000", "nan"]),
-        (spec.parse_sizes, ["", "-1", "5..", "9..3", "6M", "a", "1...2"]),
-        (spec.parse_batch, ["0..5", "-1", "200000"]),
-        (spec.parse_delays, ["", "1d..1h", "50d", "x"]),
-        (spec.parse_share, ["", "101", "-1", "1.234", "100.01", "½"]),
-        (spec.parse_codecs, ["", "gzip", "lz4,,zstd"]),
-        (spec.parse_clocks, ["", "2h", "+2q", "quick"]),
-        (spec.parse_start, ["", "now", "-2h", "today 09:00", "2024-05-01", "2024-05-01T09:00:00"]),
-        (spec.parse_flag, ["", "yes", "1"]),
-    ],
-)
-def test_refusals(parse: object, texts: list[str]) -> None:
-    for text in texts:
-        with pytest.raises(InvalidValue) as caught:
-            parse(text)  # type: ignore[operator]
-        assert caught.value.hint
 
 
 def _plan(cluster: ClusterRequest, topic: TopicOptions | None = None) -> spec.ClusterSpec:
@@ -93,38 +39,3 @@ def test_a_file_of_topics(tmp_path: Path) -> None:
     assert [topic.name.local_name for topic in topics] == ["c", "d-partition-0", "d-partition-1"]
     assert (topics[0].entries, topics[0].rate, topics[0].event_time, topics[0].delayed) == (2000, 0.25, True, 250)
     assert (topics[1].codecs, topics[1].start_ms, topics[1].keys) == ((compression.ZSTD,), 1_700_000_000_123, 5)
-
-
-@pytest.mark.parametrize(
-    "line", ["{", "[]", "{}", '{"topic":1}', '{"topic":"a","size":1}', '{"topic":"a","keys":null}', '{"topic":"a/b"}']
-)
-def test_a_file_that_is_none(line: str, tmp_path: Path) -> None:
-    (tmp_path / "topics.jsonl").write_text(line)
-    with pytest.raises(InvalidValue):
-        _plan(ClusterRequest(from_file=tmp_path / "topics.jsonl"))
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(NotFound):
-        _plan(ClusterRequest(from_file=tmp_path / "none"))
-
-
-@pytest.mark.parametrize(
-    ("cluster", "topic"),
-    [
-        (ClusterRequest(topic=(parse_topic("a"), parse_topic("a"))), {}),
-        (ClusterRequest(bookie_id="nobody"), {}),
-        (ClusterRequest(entries_per_ledger=0), {}),
-        (ClusterRequest(log_size_limit=4096), {}),
-        (ClusterRequest(log_size_limit=1 << 32), {}),
-        (ClusterRequest(), {"message_size": spec.Span(1, 100_000), "batch": spec.Span(1, 100)}),
-        (ClusterRequest(), {"start": 0, "clocks": (spec.CLOCKS["slow"],)}),
-        (ClusterRequest(), {"entries": 10**12, "rate": 0.001}),
-        (ClusterRequest(), {"producers": 0}),
-        (ClusterRequest(), {"subscriptions": 2000}),
-    ],
-)
-def test_plans_that_no_bookie_could_have_written(cluster: ClusterRequest, topic: TopicOptions) -> None:
-    with pytest.raises(InvalidValue) as caught:
-        _plan(cluster, topic)
-    assert caught.value.hint

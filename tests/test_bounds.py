@@ -1,0 +1,280 @@
+"""At the bound, with 0, with an empty one, and with a good one after a bad one: where most wrong comparisons hide."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from pyarrow import fs
+
+from pulsar_admin.api.session import time_ms_of
+from pulsar_admin.store.changes.subscriptions import own_ledgers
+from pulsar_admin.store.check import EACH_MOST, sum_up
+from pulsar_admin.store.codec.cursor import CursorInfo, Position, encode_cursor_info
+from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.compaction.last_id import check_indexes
+from pulsar_admin.store.disks.live import LocationsIndex
+from pulsar_admin.store.engine.operation import FailedSlice
+from pulsar_admin.store.errors import (
+    EntryCorrupt,
+    InvalidValue,
+    LimitExceeded,
+    MetadataCorrupt,
+    NotWritable,
+    SliceFailed,
+    SourceNotFound,
+)
+from pulsar_admin.store.kernels.producers import number_spans
+from pulsar_admin.store.kernels.records import RECORD
+from pulsar_admin.store.model.references import read_namings
+from pulsar_admin.store.model.resources import parse_bundle
+from pulsar_admin.store.names import EVENTS, NamespaceName
+from pulsar_admin.store.recovery.metadata_index import LedgerNames
+from pulsar_admin.store.rules.finding import Finding, Severity
+from pulsar_admin.store.rules.judging import weight
+from pulsar_admin.store.scan.sources import ListedObject, list_prefix
+from pulsar_admin.store.sources import log_files
+from pulsar_admin.store.sources.cluster import open_metadata
+from pulsar_admin.store.sources.ensemble import Client, LiveEnsemble, parse_address
+from pulsar_admin.store.tables.entries import senders
+from pulsar_admin.store.tables.folder import Folder
+from pulsar_admin.store.timespec import MAX_TIME_MS, moment
+from tests.conftest import Cli
+from tests.fake_zookeeper import FakeZooKeeper
+from tests.stores import imported
+
+
+def test_the_first_and_the_last_moment_of_the_calendar() -> None:
+    first = -62_135_596_800_000  # 0001-01-01T00:00:00Z
+    assert moment(first) == datetime(1, 1, 1, tzinfo=UTC)
+    assert moment(MAX_TIME_MS) == datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+    assert moment(first - 1) is moment(MAX_TIME_MS + 1) is None
+
+
+def test_integers_of_9_to_11_digits_are_seconds() -> None:
+    assert [time_ms_of(value, now_ms=0) for value in (0, 99_999_999, 100_000_000_000)] == [0, 99_999_999, 10**11]
+    for value in (100_000_000, 99_999_999_999):
+        with pytest.raises(InvalidValue, match="counts seconds"):
+            time_ms_of(value, now_ms=0)
+
+
+def test_ledger_0_is_a_ledger() -> None:
+    def cursor(ledger_id: int) -> Any:
+        info = SimpleNamespace(cursors_ledger_id=ledger_id, cursor_properties={})
+        return SimpleNamespace(info=info, state=SimpleNamespace(properties={}))
+
+    assert (own_ledgers(cursor(0)), own_ledgers(cursor(-1))) == ((0,), ())
+    for name in ("plain", "with%2Fslash"):  # of names as they nearly always are, and of others
+        path = f"/managed-ledgers/a/b/persistent/{name}/s"
+        named = [one.ledger_ids for one in read_namings(path, encode_cursor_info(CursorInfo(0, Position(1, 2))))]
+        assert (named, read_namings(path, encode_cursor_info(CursorInfo(-1, Position(1, 2))))) == ([[0]], [])
+
+
+def _finding(code: str, where: str) -> Finding:
+    return Finding(Severity.WARNING, code, where, where, {}, 0, 0, "", "", "", "use", "", "")
+
+
+def test_as_many_as_are_told_one_by_one() -> None:
+    some = [_finding("ledger-without-metadata", f"ledger {number}") for number in range(EACH_MOST + 1)]
+    assert len([*sum_up(some[:-1])]) == EACH_MOST
+    assert len([*sum_up(some)]) == 1
+
+
+def test_what_keeps_a_store_from_being_read_comes_before_policies_and_these_before_the_rest() -> None:
+    from pulsar_admin.store.rules import judging
+
+    (leading, *_) = sorted(judging._LEADING)
+    worst = judging._WORST[0]
+    where = ("x", f"persistent://a/b/{EVENTS}", "x")
+    ranks = [weight(_finding(code, place)) for code, place in zip((leading, worst, worst), where, strict=True)]
+    assert ranks == sorted(set(ranks))
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_an_entry_cut_in_its_checksum_says_how_much_was_asked_for(size: int) -> None:
+    with pytest.raises(EntryCorrupt) as cut:
+        decode_message_entry(b"\x0e\x01\0\0\0\0"[:size], "here")
+    assert (cut.value.context["expected"], cut.value.context["found"]) == (6, size)
+
+
+def test_indexes_of_a_batch_that_ascend_are_given_back() -> None:
+    assert check_indexes([0, 2], 3, "here") == [0, 2]
+    for wrong in ([0, 0], [1, 0], [3], [-1]):
+        with pytest.raises(EntryCorrupt):
+            check_indexes(wrong, 3, "here")
+
+
+@pytest.mark.parametrize("pair", [(b"k" * 15, b"v" * 9), (b"k" * 16, b"v" * 7)])
+def test_rows_that_are_no_locations(pair: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    good = (bytes(16), bytes(8))
+    monkeypatch.setattr("pulsar_admin.store.disks.live.iter_pairs", lambda rows: iter(rows))
+    assert [len(part.ledger_ids) for part in LocationsIndex([good, good], "here").iter_places()] == [2]
+    with pytest.raises(MetadataCorrupt):
+        list(LocationsIndex([good, pair], "here").iter_places())
+
+
+@pytest.mark.parametrize("kind", [SliceFailed, LimitExceeded])
+def test_a_failed_slice_says_from_where_to_where(kind: type) -> None:
+    piece: Any = SimpleNamespace(path="0.log", start=10, end=20)
+    error = FailedSlice(piece, "gone", kind is LimitExceeded).error()
+    assert (type(error), error.context) == (kind, {"path": "0.log", "start": 10, "end": 20, "reason": "gone"})
+
+
+def test_numbers_that_java_does_not_read() -> None:
+    namespace = NamespaceName("a", "b")
+    assert parse_bundle(namespace, "0x00000000_0x40000000").upper == 0x40000000
+    for text in ("٠_0x40000000", "0x_1", "0xg_0x40000000"):
+        with pytest.raises(InvalidValue):
+            parse_bundle(namespace, text)
+
+
+def test_a_quota_of_as_much_as_is_retained_is_refused(cli: Cli, tmp_path: Path) -> None:
+    from tests.stores import copied
+
+    store = copied("small", "clean", tmp_path)
+    quota = (
+        "set-backlog-quota",
+        "public/default/plain",
+        "-lt",
+        "3600",
+        "-p",
+        "producer_exception",
+        "-t",
+        "message_age",
+    )
+    assert cli("--store", store, "topicPolicies", *quota).exit_code == 0
+    for minutes, code in ((60, 2), (61, 0)):
+        answer = cli(
+            "--store", store, "topicPolicies", "set-retention", "public/default/plain", "-t", f"{minutes}m", "-s", "-1"
+        )
+        assert answer.exit_code == code, answer.stderr
+
+
+def test_names_of_ledgers_end_where_they_end() -> None:
+    names = LedgerNames()
+    names.add([7, 9], "persistent://a/b/c")
+    names.add([], "persistent://a/b/nothing")
+    names.add([8], "persistent://a/b/d")
+    found = {text: places.tolist() for text, places in names.of(np.array([6, 7, 8, 9]))}
+    assert found == {"persistent://a/b/c": [1, 3], "persistent://a/b/d": [2]}
+
+
+def test_the_mark_of_a_deletion_is_taken_away() -> None:
+    from pulsar_admin.store.recovery.restore import _not_deleted
+
+    assert _not_deleted(b'{"partitions":3,"deleted":true}', "/p") == b'{"partitions":3,"deleted":false}'
+    assert _not_deleted(b'{"partitions":3}', "/p") == b'{"partitions":3}'
+
+
+def test_a_master_key_of_zeros_is_none() -> None:
+    from pulsar_admin.store.disks.salvage import _has_keyless
+
+    old: Any = SimpleNamespace(rows={1: SimpleNamespace(master_key=b"\1" * 20)})
+    assert not _has_keyless(old)
+    old.rows[2] = SimpleNamespace(master_key=bytes(20))
+    assert _has_keyless(old)
+
+
+@pytest.mark.parametrize("number", [number_spans, number_spans.plain])
+def test_spans_after_one_that_is_none(number: Any) -> None:
+    data, numbers, firsts = np.frombuffer(b"abab", np.uint8), np.zeros(3, np.int32), np.zeros(3, np.int32)
+    spans = np.array([[0, 2], [0, -1], [2, 2]])
+    assert number(data, spans, numbers, firsts, np.full(8, -1, np.int32)) == 1
+    assert numbers.tolist() == [0, -1, 0]
+
+
+def test_an_entry_that_is_there_twice_is_no_ascending_run() -> None:
+    from pulsar_admin.store.scan.runs import _cut
+
+    rows = np.zeros(3, RECORD)
+    rows["ledger_id"], rows["entry_id"] = 5, (0, 1, 1)
+    assert _cut(rows) is None
+    rows["entry_id"] = (0, 1, 2)
+    assert _cut(rows) is not None
+
+
+def test_current_is_looked_into_where_it_is_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "pulsar_admin.store.scan.sources.file_system_of", lambda url: (fs.LocalFileSystem(), str(tmp_path))
+    )
+    (tmp_path / "current").write_bytes(b"x")
+    assert list_prefix("s3://x") == [ListedObject("current", str(tmp_path / "current"), 1)]
+    (tmp_path / "current").unlink()
+    (tmp_path / "current" / "locations").mkdir(parents=True)
+    assert [(one.name, one.size_bytes) for one in list_prefix("s3://x")] == [("locations", None)]
+
+
+def test_an_index_that_is_a_prefix_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pulsar_admin.store.transfer import fetching
+
+    listed = [ListedObject("other", "o", None), ListedObject("locations", "l", None), ListedObject("0.log", "0", 0)]
+    monkeypatch.setattr(fetching, "list_prefix", lambda url: listed)
+    assert [(one.name, one.size_bytes) for one in fetching._objects("s3://x")] == [("locations", 0)]
+
+
+def test_ports_end_at_65535() -> None:
+    assert parse_address("zk:65535").hosts == "zk:65535"
+    with pytest.raises(InvalidValue):
+        parse_address("zk1:2181,zk2:65536")
+
+
+def test_any_part_of_tls_turns_it_on() -> None:
+    from pulsar_admin.store.sources.ensemble import _login_arguments
+
+    assert "use_ssl" not in _login_arguments(Client())
+    for login in (Client(ca="ca"), Client(certificate="certificate"), Client(key="key")):
+        assert _login_arguments(login)["use_ssl"] is True
+
+
+def test_an_ensemble_that_gave_no_ledger_id() -> None:
+    with FakeZooKeeper({}) as server:
+        assert LiveEnsemble(parse_address(server.address), Client(timeout_seconds=5)).next_ledger_id() is None
+
+
+def test_a_file_is_no_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("zk:2181").touch()
+    with pytest.raises(SourceNotFound, match="neither a directory nor"):
+        open_metadata("zk:2181")
+
+
+def test_a_log_takes_what_fits_to_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_files, "LOG_LIMIT_BYTES", log_files.HEADER_BYTES + 2 * (4 + 20))
+    left: list[bytes | memoryview] = []
+    entries = log_files.LoggedEntries()
+    assert len([*entries.taken(iter([bytes(20)] * 3), left)]) == 2
+    assert (left, entries.positions.tolist()) == ([bytes(20)], [1028, 1052])
+
+
+def test_producers_that_are_no_text_and_empty_ones() -> None:
+    # The size of MessageMetadata, then its fields 1, 2 and 3.
+    first, second = b"\0\0\0\x07\x0a\x01\xff\x10\x05\x18\x01", b"\0\0\0\x06\x0a\x00\x10\x06\x18\x01"
+    data = np.frombuffer(first + second, np.uint8)
+    producers, sequences = senders(data, np.array([0, len(first)]), np.array([len(first), len(data)]))
+    assert (producers.to_pylist(), sequences.tolist()) == (["\ufffd", ""], [5, 6])
+
+
+def test_a_file_of_tables_that_cannot_be_read_is_not_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    assert Folder(str(tmp_path)).read("manifest.json") is None
+    monkeypatch.setattr("pulsar_admin.store.tables.folder.open_regular", refuse)
+    with pytest.raises(NotWritable, match=r"cannot read .*Permission denied"):
+        Folder(str(tmp_path)).read("manifest.json")
+
+
+def test_records_between_equal_offsets(cli: Cli) -> None:
+    store = imported("small", "clean")
+    one = cli("--store", store, "bookkeeper", "readlog", "0", "-sp", "1024", "-ep", "1024")
+    assert (one.exit_code, one.stdout.count("Lid=")) == (0, 1)
+    assert cli("--store", store, "bookkeeper", "readlog", "0", "-sp", "1025", "-ep", "1024").exit_code == 2
+
+
+def test_logs_of_one_directory_are_named_without_it(cli: Cli) -> None:
+    answer = cli("--store", imported("small", "clean"), "store", "usage", "--by", "log", "-o", "csv")
+    assert {line.split(",")[0] for line in answer.stdout.splitlines()[1:3]} == {"0.log", "1.log"}
