@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.api import delayed as asking
+from pulsar_admin.api import pending as asking
 from pulsar_admin.cli import run
 from pulsar_admin.store.changes.log_writer import LogWriter, WrittenLedgers
 from pulsar_admin.store.check import Finding, check_store
