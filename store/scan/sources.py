@@ -237,7 +237,7 @@ def _explained(where: str, text: str) -> StoreError:
 
 
 def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
-    """Return the file system of a URL and the path in it, escapes as Hadoop takes them: spaces and ``%20`` stand for themselves."""
+    """Return the file system and the path in it for ``url``; escapes as Hadoop takes them: spaces and ``%20`` stand for themselves."""
     from pyarrow import fs
 
     base, mark, query = url.partition("?")
@@ -259,7 +259,7 @@ class ListedObject(NamedTuple):
 
 
 def list_prefix(url: str) -> list[ListedObject]:
-    """Return the objects directly below a URL, or below its ``current``; raises SourceNotFound and as ``translated``."""
+    """Return the objects directly below ``url``, or below its ``current``; raises SourceNotFound and as ``translated``."""
     from pyarrow import fs
 
     with translated(url):
