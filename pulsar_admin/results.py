@@ -39,7 +39,8 @@ class Result(Struct, frozen=True):
 
     The formats in ``documents`` have ``value``, those in ``texts`` the ``screen`` (texts and tables, made for lines of so many columns),
     all others ``rows``, which a screen gives way to where something is asked of rows, as by --where. Without rows ``columns`` are the
-    value's. Functions are called once it is known that what they return is written.
+    value's; ``csv``: those of CSV, where they are others. Functions are called once it is known that what they return is written.
+    ``live``: see ``output.Style``.
     """
 
     value: object = None
@@ -48,6 +49,8 @@ class Result(Struct, frozen=True):
     screen: Callable[[int], Iterable[str | Table]] | None = None
     documents: Collection[str | None] = ("json",)
     texts: Collection[str | None] = (None, "plain")
+    csv: Sequence[Column] = ()
+    live: bool = False
 
 
 class Results:
@@ -67,6 +70,7 @@ class Results:
         """Write what a command answers in the format asked for."""
         form, rows = self.settings.output, result.rows
         is_asked = self.query is not None or self.settings.total
+        columns = result.csv if form == "csv" and result.csv else result.columns
         if result.screen is not None and form in result.texts and not is_asked:
             width = min(get_terminal_size().columns, _WIDTH) if self.writer.stream.isatty() else _WIDTH
             for part in result.screen(width):
@@ -75,11 +79,9 @@ class Results:
                 else:
                     self.writer.write(part)
         elif rows is None or (result.value is not None and form in result.documents):
-            self.emit(
-                result.value() if callable(result.value) else result.value, result.columns if rows is None else ()
-            )
+            self.emit(result.value() if callable(result.value) else result.value, columns if rows is None else ())
         else:
-            self.emit_rows(rows() if callable(rows) else rows, result.columns)
+            self.emit_rows(rows() if callable(rows) else rows, columns, live=result.live)
 
     def emit(self, result: object, columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
         """Write a result in the format asked for.

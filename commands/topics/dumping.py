@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from pulsar_admin.options import (
     pass_app,
     topics_argument,
 )
+from pulsar_admin.results import Result
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
 from pulsar_admin.store.names import PROFILES, Position, Profile, TopicName
@@ -120,7 +122,7 @@ def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
             return
         open_with(reader, options.private_keys)
         if options.directory is None:
-            _write_lines(app, store.dump_lines(*topics, **wanted))
+            app.render(_lines(store.dump_lines(*topics, **wanted)))
         else:
             form: Any = options.form  # Any: click checked that it is one of the two
             app.emit(store.dump(options.directory, *topics, form=form, **wanted), plain=_render)
@@ -155,16 +157,11 @@ def _wanted(app: App, selection: TopicSelection, options: DumpRequest) -> DumpWa
     }
 
 
-def _write_lines(app: App, pieces: Iterator[str]) -> None:
-    if app.settings.output in (None, "jsonl", "plain") and app.settings.query is None:
-        for piece in pieces:
-            app.writer.write(piece)
-    else:
-        import json
+def _lines(pieces: Iterator[str]) -> Result:
+    from pulsar_admin.store.dump.tables import whole_lines
 
-        from pulsar_admin.store.dump.tables import whole_lines
-
-        app.emit_rows(json.loads(line) for line in whole_lines(pieces))
+    rows = (json.loads(line) for line in whole_lines(pieces))
+    return Result(rows=rows, screen=lambda _: pieces, texts=(None, "jsonl", "plain"))
 
 
 def _render(done: Any) -> str:  # Any: DumpReport, without its import

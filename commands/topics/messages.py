@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from collections.abc import Iterator
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,16 @@ from pulsar_admin.api.messages import MessageQuery, Messages, messages_of
 from pulsar_admin.columns import Column
 from pulsar_admin.commands.topics.answers import answer, choose, size_of
 from pulsar_admin.commands.topics.printout import (
+    FULL,
     SEPARATOR,
     Printing,
-    columns_for,
     emit_messages,
     message_columns,
     open_with,
     private_key_option,
     redact_option,
     render_message,
+    short_columns,
     value_line,
     value_option,
 )
@@ -191,24 +193,24 @@ class _Style(Struct, frozen=True):
 
 def _emit_messages(app: App, found: Messages, style: _Style, *, one: bool = False) -> bool:
     """Write messages as pulsar-admin prints them, or as rows in the format asked for; ONE: as an object. Return whether there are any."""
-    form, hide = app.settings.output, style.printing.redact
-    if form not in (None, "plain") or app.settings.query is not None:
-        records = found.json_rows()
-        first = next(records, None)
-        records = chain(() if first is None else (first,), records)
-        rows = map(redacted, records) if hide else records
-        columns = columns_for(form, several=style.several, value=style.value)
-        if one:
-            app.emit(next(rows), columns)
-        else:
-            app.emit_rows(rows, columns)
-        return first is not None
-    number = -1
-    for number, (name, message, decoded) in enumerate(found.as_admin_shows()):
-        title = f"Topic: {clean_text(str(name))}\n" if style.several else ""
-        text = render_message(message, style.printing) + value_line(decoded, redacted=hide)
-        app.writer.write((SEPARATOR if number else "") + title + text)
-    return number >= 0
+    hide, seen = style.printing.redact, count()
+
+    def rows() -> Iterator[object]:
+        for row, _ in zip(found.json_rows(), seen, strict=False):
+            yield redacted(row) if hide else row
+
+    def texts(_: int) -> Iterator[str]:
+        for (name, message, decoded), number in zip(found.as_admin_shows(), seen, strict=False):
+            title = f"Topic: {clean_text(str(name))}\n" if style.several else ""
+            text = render_message(message, style.printing) + value_line(decoded, redacted=hide)
+            yield (SEPARATOR if number else "") + title + text
+
+    columns = short_columns(several=style.several, value=style.value)
+    if one:
+        app.render(Result(lambda: next(rows()), columns=columns, csv=FULL, screen=texts))
+    else:
+        app.render(Result(rows=rows, columns=columns, csv=FULL, screen=texts))
+    return next(seen) > 0
 
 
 # -- peek-messages ----------------------------------------------------------------------------------------------------
@@ -447,9 +449,10 @@ def search(app: App, selection: TopicSelection, options: SearchRequest) -> None:
             rows = map(redacted, found.json_rows()) if options.redact else found.json_rows()
             first = list(islice(rows, 1))
             if first or found.problems or app.exit_code:
-                columns = columns_for(app.settings.output, several=chosen.several, value="value" in query.columns)
+                columns = short_columns(several=chosen.several, value="value" in query.columns)
                 beside = (_MARK,) if query.before or query.after else ()
-                app.emit_rows(chain(first, rows), (*beside, *columns), live=True)
+                shown = chain(first, rows)
+                app.render(Result(rows=shown, columns=(*beside, *columns), csv=(*beside, *FULL), live=True))
     app.report(found.problems)
     if not first and app.exit_code == 0:  # else it may be in what could not be read
         hint = "--uncommitted also searches messages of open and aborted transactions"

@@ -13,6 +13,7 @@ from pulsar_admin.api.messages import COLUMNS, Messages
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import dump_json
+from pulsar_admin.results import Result
 from pulsar_admin.store.model.messages import Message, marker_name, redacted
 from pulsar_admin.store.model.redaction import redact, redact_value
 from pulsar_admin.visible import clean_text
@@ -78,10 +79,8 @@ FULL = (
 """Every key of the JSON, for CSV."""
 
 
-def columns_for(form: str | None, *, several: bool, value: bool = False) -> tuple[Column, ...]:
-    """Return the columns of message rows in the output format FORM; SEVERAL topics have theirs in front, VALUE comes last."""
-    if form == "csv":
-        return FULL
+def short_columns(*, several: bool, value: bool = False) -> tuple[Column, ...]:
+    """Return the columns of tables of messages; SEVERAL topics have theirs in front, VALUE comes last."""
     columns = (*SHORT, Column("VALUE", "value")) if value else SHORT
     return (Column("TOPIC", "topic"), *columns) if several else columns
 
@@ -94,12 +93,10 @@ def message_columns(*, payload: bool, value: bool, markers: bool = False) -> tup
 
 def emit_messages(app: App, found: Messages, *, several: bool, value: bool, hide: bool) -> None:
     """Emit the messages FOUND as rows, those of SEVERAL topics, with their VALUEs; HIDE: redacted."""
-    if app.settings.output == "jsonl" and app.settings.query is None and not hide:  # as text, not as rows
-        for piece in found.json_lines():
-            app.writer.write(piece)
-    else:
-        rows = map(redacted, found.json_rows()) if hide else found.json_rows()
-        app.emit_rows(rows, columns_for(app.settings.output, several=several, value=value))
+    rows = map(redacted, found.json_rows()) if hide else found.json_rows()
+    screen = None if hide else lambda _: found.json_lines()  # as text, not as rows
+    columns = short_columns(several=several, value=value)
+    app.render(Result(rows=rows, columns=columns, csv=FULL, screen=screen, texts=("jsonl",)))
 
 
 class Printing(Struct, frozen=True):

@@ -64,7 +64,7 @@ SYSTEM = "pulsar/system"
 
 
 class ClonedLedger(Struct, frozen=True):
-    """A ledger of the clone: entries that are here, and how many it should have."""
+    """A ledger of the clone: the imported entries that it gets, and how many it should have."""
 
     ledger_id: int
     entries: int
@@ -109,7 +109,8 @@ class ClonePlan(Struct, frozen=True):
 
 
 class CloneRequest(Struct, frozen=True):
-    """What is asked for. ``cluster``: NAME, or NAME=NEW; ``boot_at`` None: where it is written; no ``topics``: all."""
+    """The request. ``cluster``: NAME, or NAME=NEW to rename it; ``boot_at``: the directory where the clone will run,
+    None for the one it is written to; no ``topics``: all."""
 
     target: Path
     boot_at: Path | None = None
@@ -136,7 +137,7 @@ def plan_clone(store: Store, request: CloneRequest) -> ClonePlan:
 
 
 def _topics(txn: Txn, names: Sequence[TopicName]) -> frozenset[TopicName] | None:
-    """Return the topics NAMES with what their namespaces need, None for all."""
+    """Return the named topics and the nodes that their namespaces need; None for all."""
     if not names:
         return None
     chosen = select_topics(txn, TopicSelection(tuple(names)))
@@ -192,7 +193,8 @@ def _clone_of(txn: Txn, ledger: Ledger) -> ClonedLedger:
 
 
 def iter_cloned(txn: Txn, ledger: Ledger) -> Iterator[tuple[Block, int]]:
-    """Yield the entries of LEDGER that a clone gets, each as a block and the place in it: to its end, of one that is not closed all."""
+    """Yield the entries of a ledger that the clone gets, as (block, place in it): up to its end, or all entries of one
+    that is not closed."""
     is_closed = ledger.metadata is not None and ledger.metadata.state is LedgerState.CLOSED
     for block in iter_blocks(txn, ledger.ledger_id):
         end = block.index_of(ledger.last_entry_id + 1) if is_closed else len(block)
@@ -234,14 +236,14 @@ class CloneAddress(Struct, frozen=True):
 
 
 class CloneNodes(Struct, frozen=True):
-    """The nodes of a clone at ``address`` that has ``ledgers``; ``topics`` None: all of them."""
+    """The nodes of a clone at ``address`` with these ``ledgers``; ``topics`` None: of every topic."""
 
     address: CloneAddress
     ledgers: Collection[int]
     topics: frozenset[TopicName] | None
 
     def rows(self, txn: Txn, sequence: int, now_ms: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the rows of the metadata store; SEQUENCE: the next id that it gives."""
+        """Yield the rows of the clone's metadata store; ``sequence``: the next id that it gives."""
         instance, ids = COUNTER_KEYS
         yield instance, encode_counter(_OWNER)
         yield ids, encode_counter(sequence)
@@ -302,12 +304,12 @@ class CloneNodes(Struct, frozen=True):
 
 
 def on_one_bookie(metadata: LedgerMetadata, bookie_id: str) -> LedgerMetadata:
-    """Return METADATA with BOOKIE_ID as the whole ensemble."""
+    """Return a ledger's metadata with one bookie as the whole ensemble."""
     return replace(metadata, write_quorum=1, ensemble_size=1, ack_quorum=1, segments=(Segment(0, (bookie_id,)),))
 
 
 def _nowhere(key: str, value: Any) -> Any:  # Any: JSON
-    """Return the address VALUE of another cluster so that nobody is there."""
+    """Return the address of another cluster changed so that no server answers there."""
     if not value or not key.lower().replace("tls", "").endswith("url"):
         return value
     scheme, _, _ = str(value).partition("://")
@@ -315,7 +317,7 @@ def _nowhere(key: str, value: Any) -> Any:  # Any: JSON
 
 
 def _renamed(found: dict[str, Any], old: str, new: str) -> dict[str, Any]:  # Any: JSON
-    """Return the object FOUND with the cluster OLD called NEW wherever a field names clusters."""
+    """Return a JSON object with the cluster ``old`` renamed to ``new`` in every field that names clusters."""
 
     def change(value: Any) -> Any:  # Any: JSON
         if isinstance(value, list):
@@ -329,7 +331,7 @@ def _renamed(found: dict[str, Any], old: str, new: str) -> dict[str, Any]:  # An
 
 
 def apply_clone(store: Store, plan: ClonePlan, now_ms: int) -> dict[str, Any]:  # Any: JSON
-    """Write PLAN, whole or not at all, and return its report. Raises StalePlan, DiskFull, SourceChanged."""
+    """Write a planned clone, completely or not at all, and return its report. Raises StalePlan, DiskFull, SourceChanged."""
     with store.read() as txn, EntryFiles(store, txn) as files, new_directory(plan.target) as root:
         if txn.id != plan.txn_id:
             raise StalePlan(f"{store.path} changed since the clone was planned", hint="run the command again")

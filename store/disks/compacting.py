@@ -52,9 +52,9 @@ class NewLog(Struct, frozen=True):
 
 
 class LogCompactor:
-    """Writes records one behind the other into logs of DIRECTORY, numbered from FIRST_ID on, and reads each back.
+    """Appends records to new logs of a directory, numbered from ``first_id`` on, and reads each log back.
 
-    Use in ``with``: what was written goes away when the block raises.
+    Use in ``with``: the new logs are deleted if the block raises.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LogCompactor:
         self.logs: list[NewLog] = []
 
     def add(self, live: LiveRecords) -> None:
-        """Append the records LIVE."""
+        """Append live records."""
         ends = np.cumsum(live.sizes)
         done = 0
         with open_file(live.path) as source:
@@ -143,7 +143,7 @@ class LogCompactor:
 
 
 def _iter_chunks(source: BinaryIO, offsets: Array, sizes: Array) -> Iterator[bytes]:
-    """Yield the bytes of the records at OFFSETS, which ascend, with few reads; raises EntryLogCorrupt when they are not all there."""
+    """Yield the bytes of the records at these ascending offsets, with few reads; raises EntryLogCorrupt if the file ends before them."""
     breaks = np.flatnonzero(offsets[1:] != offsets[:-1] + sizes[:-1]) + 1
     starts = offsets[np.append(0, breaks)].tolist()
     lasts = np.append(breaks, len(offsets)) - 1
@@ -174,7 +174,7 @@ def _read(source: BinaryIO, start: int, end: int) -> bytes:
 
 
 def check_written(log: NewLog) -> None:
-    """Read LOG back: the same entries in the same places, every digest right, the same bytes. Raises EntryLogCorrupt."""
+    """Read a log back and compare: the same entries in the same places, every digest right, the same bytes. Raises EntryLogCorrupt."""
     path = log.unfinished
     nothing_known = LedgerDigests.of({})
     scan = FileScan(Slice(str(path), FileKind.ENTRY_LOG, 0, path.stat().st_size), nothing_known, verify=True)
@@ -208,7 +208,7 @@ def _digest_of(path: Path, end: int) -> bytes:
 
 
 def bytes_of_logs(records: Iterable[int], ledgers: int) -> int:
-    """Return about how many bytes new logs of RECORDS (bytes of each part) and so many LEDGERS take."""
+    """Return about how many bytes new logs with these records (bytes per part) and this number of ledgers take."""
     total = sum(records)
     logs = -(-total // (LOG_LIMIT_BYTES - HEADER_BYTES)) if total else 0
     return total + logs * HEADER_BYTES + 16 * ledgers + 24 * logs

@@ -54,9 +54,10 @@ _LOGGED_ROW_BYTES = 43  # in a write-ahead log
 
 
 class LogForecast(Answer, frozen=True):
-    """A log: what is in it and what is done with it. ``size_bytes``: what it takes on the disk; ``entries``: that the index names there.
+    """An entry log, its content, and the action for it. ``size_bytes``: its size on the disk; ``entries``: those that
+    the index points to in this log.
 
-    ``frees_bytes``: what it gives back, less what is written anew. ``reason``: why it is passed over, or not kept.
+    ``frees_bytes``: the bytes it frees, less those written anew. ``reason``: why it is skipped, or cannot be deleted.
     """
 
     directory: str
@@ -95,7 +96,8 @@ class FileStamp(NamedTuple):
 
 
 def read_state(storage: Storage) -> tuple[FileStamp, ...]:
-    """Return the logs of STORAGE and the files of its index; the lock of a database, which we take, is none of them."""
+    """Return the logs of a storage and the files of its index, for comparing later; without the databases' lock files,
+    which we take ourselves."""
     places = (storage.logs, *storage.databases)
     files = (file for place in places for file in place.iterdir() if not file.is_dir() and file.name != "LOCK")
     return tuple(sorted(FileStamp(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
@@ -118,36 +120,36 @@ class StorageForecast(Struct, frozen=True):
     """Its files, as they were before the first was read."""
 
     def chosen(self, action: Action) -> tuple[LogForecast, ...]:
-        """Return the logs that ACTION is done with."""
+        """Return the logs with this action."""
         return tuple(log for log in self.logs if log.action is action)
 
     @property
     def frees_bytes(self) -> int:
-        """Return what is free afterwards, on the disk of the logs, that is not free now."""
+        """Return how many bytes become free on the disk of the logs."""
         left = sum(map(allocated_bytes, self.leftovers))
         gone = sum(log.size_bytes for log in self.logs if log.action in (Action.DELETE, Action.COMPACT))
         return gone + left - written_bytes(self.chosen(Action.COMPACT)) - self.index_bytes * shares_disk(self.storage)
 
 
 def shares_disk(storage: Storage) -> bool:
-    """Whether the logs and the index of STORAGE are on one file system."""
+    """Whether the logs and the index of a storage are on one file system."""
     return os.stat(storage.logs).st_dev == os.stat(storage.index).st_dev
 
 
 def written_bytes(logs: Sequence[LogForecast]) -> int:
-    """Return about what the new logs of LOGS take on a disk."""
+    """Return about how many bytes the new logs take that these logs are copied into."""
     size = bytes_of_logs([log.live_bytes for log in logs], sum(log.live_ledgers for log in logs))
     return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
 def allocated_bytes(path: Path) -> int:
-    """Return what the file PATH takes on its disk, in whole blocks; what lies behind a symbolic link takes nothing here."""
+    """Return how many bytes a file takes on its disk, in whole blocks; 0 for a symbolic link, whose target is on another disk."""
     status = os.lstat(path)
     return 0 if path.is_symlink() else min(status.st_blocks * 512, -(-status.st_size // _BLOCK_BYTES) * _BLOCK_BYTES)
 
 
 def index_growth(storage: Storage, entries: int) -> int:
-    """Return about how much is written to the index for ENTRIES that moved: their rows, what its write-ahead logs hold, a MANIFEST."""
+    """Return about how many bytes moving these entries writes to the index: their rows, the write-ahead logs, a MANIFEST."""
     if not entries:
         return 0
     files = [*(storage.index / "locations").iterdir()]
@@ -159,10 +161,10 @@ def index_growth(storage: Storage, entries: int) -> int:
 def read_forecast(
     storage: Storage, known: Known, members: Members, below_percent: float, advance: Callable[[int], None]
 ) -> StorageForecast:
-    """Return what would be done with the logs of STORAGE; those less than BELOW_PERCENT alive are worth compacting.
+    """Return the planned action for each log of a storage; logs of which less than ``below_percent`` is live are compacted.
 
-    MEMBERS is asked of listed ledgers that lie in the logs and not in the index. ADVANCE gets the bytes of logs that were read.
-    Raises MetadataCorrupt, Refused for an index that is damaged.
+    ``members`` decides about listed ledgers that are in logs but not in the index. ``advance`` gets the bytes of logs
+    read. Raises MetadataCorrupt, and Refused for an index that is damaged.
     """
     state = read_state(storage)
     logs = read_bookie_directory(storage.logs).logs
@@ -221,7 +223,7 @@ def _unfinished_ids(storage: Storage) -> set[int]:
 
 
 def _ledgers_in(path: Path, sizes: Mapping[int, int] | None) -> Array:
-    """Return the ledgers in the log at PATH, whose ledgers map is SIZES; of one without a map what its records say."""
+    """Return the ledgers in a log: from its ledgers map (``sizes``), or from its records if it has no map."""
     try:
         found = read_ledger_sizes(path) if sizes is None else sizes
     except (OSError, StoreError):
@@ -247,7 +249,8 @@ class _LogReader(Struct, frozen=True):
     below_percent: float
 
     def forecast(self, sizes: Mapping[int, int] | None, entries: int, reason: str) -> LogForecast:
-        """Return it; SIZES: the log's ledgers map, None where it has none; ENTRIES: that the index names here; REASON: to leave it."""
+        """Return the forecast of one log. ``sizes``: its ledgers map, None if it has none; ``entries``: those that the
+        index points to here; ``reason``: why to keep it untouched."""
         if reason:
             return self._row(Action.PASS_OVER, entries, reason=reason)
         listed: dict[int, int] = {}

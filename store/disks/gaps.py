@@ -36,7 +36,7 @@ class Gaps(Struct):
 
 
 def find_gaps(txn: Txn, bookie_id: str, ledgers: list[int], have: list[Entries]) -> Gaps:
-    """Return what BOOKIE_ID should have of LEDGERS and is in none of HAVE."""
+    """Return the entries that a bookie should have and none of its own files (``have``) has, by ledger."""
     gaps = Gaps()
     for ledger_id in ledgers:
         missing = _expected(txn, bookie_id, ledger_id)
@@ -52,7 +52,7 @@ def find_gaps(txn: Txn, bookie_id: str, ledgers: list[int], have: list[Entries])
 
 
 def read_missing(txn: Txn, files: EntryFiles, bookie_id: str, ledger_id: int, entries: BitMap64) -> Iterator[bytes]:
-    """Yield the bodies of ENTRIES of a ledger from other bookies' files, in order; one that is damaged by now is passed over."""
+    """Yield the bodies of entries from other bookies' files, in order; a copy that was damaged since is skipped."""
     metadata = find_metadata(txn, ledger_id)
     kind, password = (None, None) if metadata is None else (metadata.digest_type, metadata.password)
     for entry_id, place in _iter_elsewhere(txn, bookie_id, ledger_id, entries):
@@ -78,7 +78,7 @@ def _expected(txn: Txn, bookie_id: str, ledger_id: int) -> BitMap64:
 
 
 def _iter_elsewhere(txn: Txn, bookie_id: str, ledger_id: int, wanted: BitMap64) -> Iterator[tuple[int, FilePlace]]:
-    """Yield those of the entries WANTED that a file of another bookie has, and where."""
+    """Yield the wanted entries that a file of another bookie has, with their places."""
     own = _files_of(txn, bookie_id)
     for block in iter_blocks(txn, ledger_id):
         for index in range(len(block)):

@@ -91,7 +91,8 @@ class Frame(NamedTuple):
 
 
 def survey_journals(bookie: Bookie, held: Entries, unproven: Container[int]) -> JournalSurvey:
-    """Read all journals of BOOKIE. HELD: what its entry logs have; UNPROVEN: ledgers whose digests cannot be verified here."""
+    """Read all journals of a bookie. ``held``: entries that its entry logs have; ``unproven``: ledgers whose digests
+    cannot be verified here."""
     reader = _JournalReader(held, unproven)
     for current, mark in read_marks(bookie, []).items():
         journals = read_bookie_directory(current).journals
@@ -115,7 +116,7 @@ class _JournalReader:
         self._keys: dict[int, bytes] = {}  # as the start knows them
 
     def read(self, path: Path, start: int | None) -> None:
-        """Read the journal PATH; START: where a bookie begins (0: its first record), None when it does not read it."""
+        """Read a journal. ``start``: where a bookie begins to replay (0: at the first record), None if it does not read this journal."""
         with open_file(path) as file:
             whole = WholeFile(file, os.fstat(file.fileno()).st_size)
             first = end = len(whole.data)
@@ -128,7 +129,7 @@ class _JournalReader:
         self.survey.files += 1
 
     def _replay(self, path: Path, whole: WholeFile, start: int, version: int) -> int:
-        """Note at which record a start fails that reads from START on; return where what it reads ends."""
+        """Note the record at which a replay from ``start`` fails; return the offset where the replay ends."""
         position, frames = start, deque[Frame](maxlen=_LOOK_BACK)
         data, reason = whole.data, ""
         while len(data) - position >= _LEN.size and not reason:
@@ -158,7 +159,7 @@ class _JournalReader:
         return cut_at
 
     def _fault(self, body: memoryview, version: int) -> str:
-        """Return why a start fails at the record BODY, "" when it does not."""
+        """Return why a replay fails at this record, "" if it does not."""
         if len(body) < _IDS.size:
             return f"a record of {len(body)} bytes"
         ledger_id, entry_id = _IDS.unpack_from(body)
@@ -181,7 +182,7 @@ class _JournalReader:
         return ""
 
     def _behind_good(self, whole: WholeFile, frames: deque[Frame], start: int) -> int:
-        """Return where the last of FRAMES ends that is good: nothing proves the length of what follows a damaged one."""
+        """Return the end of the last good record: after a damaged one, nothing proves the lengths that follow."""
         while frames:
             frame = frames.pop()
             ledger_id, entry_id = _IDS.unpack(whole.data[frame.offset + _LEN.size :][: _IDS.size])
@@ -215,7 +216,7 @@ def _is_proven(proofs: Proofs, frame: Frame) -> bool:
 
 
 def _iter_sound(whole: WholeFile, where: str) -> Iterator[journal.JournalItem]:
-    """Yield the records of a journal; behind what is none, from the next entry on that its digest proves."""
+    """Yield the good records of a journal; after damage, continue at the next entry that its digest proves."""
     position: int | None = None
     while True:
         doubtful = yield from _iter_run(whole, where, position)
@@ -225,7 +226,7 @@ def _iter_sound(whole: WholeFile, where: str) -> Iterator[journal.JournalItem]:
 
 
 def _iter_run(whole: WholeFile, where: str, position: int | None) -> Generator[journal.JournalItem, None, int | None]:
-    """Yield records from POSITION on; return where something begins that is none, None at a clean end."""
+    """Yield records from ``position`` on; return the offset of the first bytes that are not a record, None at a clean end."""
     try:
         for item in journal.iter_records(whole.data, where, position, whole.proofs):
             if isinstance(item, (journal.TornTail, journal.Leftover)):

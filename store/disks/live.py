@@ -47,7 +47,7 @@ class IndexRows(NamedTuple):
     offsets: Array
 
     def where(self, mask: Array) -> IndexRows:
-        """Return the rows that MASK chooses."""
+        """Return the rows that a mask selects."""
         return IndexRows(*(column[mask] for column in self))
 
 
@@ -57,12 +57,12 @@ Find = Callable[[int, int], "tuple[int, int] | None"]
 
 
 def join_places(parts: list[IndexRows]) -> IndexRows:
-    """Return the rows of all PARTS."""
+    """Return the rows of all parts as one."""
     return IndexRows(*(np.concatenate(columns) for columns in zip(*parts, strict=True))) if parts else NOWHERE
 
 
 def same_places(one: IndexRows, other: IndexRows) -> bool:
-    """Return whether ONE and OTHER are the same rows, in any order; of an entry that OTHER has twice the last row counts."""
+    """Whether two sets of rows are equal, in any order; if ``other`` has an entry twice, its last row counts."""
     return bool(np.array_equal(_by_entry(one), _by_entry(other)))
 
 
@@ -104,7 +104,8 @@ class LocationsIndex:
 
 @contextmanager
 def open_index(storage: Storage) -> Iterator[LocationsIndex]:
-    """Open the ``locations`` of STORAGE for reading; raises Refused for a damaged one: what it misses would look like garbage."""
+    """Open the ``locations`` database of a storage for reading; raises Refused if it is damaged: its missing rows
+    would look like garbage."""
     directory = storage.index / "locations"
     problems: list[str] = []
     with open_links(directory, problems) as database:
@@ -118,7 +119,7 @@ def open_index(storage: Storage) -> Iterator[LocationsIndex]:
 
 
 def apply_places(storage: Storage, places: IndexRows) -> None:
-    """Let ``locations`` of STORAGE name PLACES, all at once and durably, or stay as it is; raises MetadataCorrupt, DiskFull."""
+    """Point ``locations`` to new places, all at once and durably, or not at all; raises MetadataCorrupt, DiskFull."""
     order = np.lexsort((places.entry_ids, places.ledger_ids))
     keys = np.column_stack([places.ledger_ids[order], places.entry_ids[order]]).astype(">i8").tobytes()
     locations = places.log_ids[order] << _LOG_ID_SHIFT | places.offsets[order] + SIZE_BYTES
@@ -162,9 +163,9 @@ class LiveRecords(Struct, frozen=True):
 
 
 def read_live(path: Path, alive: Array, here: IndexRows, find: Find, advance: Callable[[int], None]) -> LiveRecords:
-    """Return what must stay of the log at PATH, every digest verified; HERE: rows of the index that name a place in it.
+    """Return the records of a log that must stay, every digest verified; ``here``: rows of the index that point into this log.
 
-    ADVANCE gets the bytes read.
+    ``advance`` gets the bytes read.
     """
     try:
         records, dead, damage = _scan(path, alive, advance)
@@ -196,7 +197,7 @@ def read_live(path: Path, alive: Array, here: IndexRows, find: Find, advance: Ca
 
 
 def _rows_at(records: Any, wanted: IndexRows) -> tuple[Array, Array]:  # Any: structured arrays
-    """Return the rows of RECORDS at the places WANTED, and which of these are not there."""
+    """Return the records at the wanted places, and the wanted places without a record."""
     if not len(records):
         return np.zeros(0, np.int64), np.ones(len(wanted.offsets), np.bool_)
     rows = np.minimum(np.searchsorted(records["offset"], wanted.offsets), len(records) - 1)
@@ -206,7 +207,7 @@ def _rows_at(records: Any, wanted: IndexRows) -> tuple[Array, Array]:  # Any: st
 
 
 def _scan(path: Path, alive: Array, advance: Callable[[int], None]) -> tuple[Any, int, str]:
-    """Return the records of live ledgers in the log at PATH, how many other ledgers it has, and what is wrong with it."""
+    """Return (the records of live ledgers in a log, the number of its other ledgers, what is damaged)."""
     nothing_known = LedgerDigests.of({})
     size = path.stat().st_size
     scan = FileScan(Slice(str(path), FileKind.ENTRY_LOG, 0, size), nothing_known, verify=True)
@@ -229,7 +230,7 @@ def _scan(path: Path, alive: Array, advance: Callable[[int], None]) -> tuple[Any
 
 
 def _is_good(path: Path, place: tuple[int, int], entry: tuple[int, int]) -> bool:
-    """Whether the log that PLACE names, beside the one at PATH, has ENTRY there, with a good digest."""
+    """Whether the log that a place names, in the same directory, has the entry there with a good digest."""
     log_id, offset = place
     try:
         with open_file(path.with_name(log_file_name(log_id))) as file:

@@ -65,19 +65,19 @@ class LogBatch(NamedTuple):
 
     @property
     def is_good(self) -> Array:
-        """Which of them have the digest that they should (bool each)."""
+        """Which records have a correct digest (bool each)."""
         good: Array = self.rows["flags"] & BAD_DIGEST == 0
         return good
 
     @property
     def locations(self) -> Array:
-        """What the index has of them (i64 each)."""
+        """The locations of the records as the index stores them (i64 each)."""
         places: Array = (self.log_id << 32) + self.rows["offset"] + 4
         return places
 
 
 class LogSurvey(Struct, frozen=True):
-    """What the logs of STORAGE hold: entries with a good record (``held``), and those of which all are damaged."""
+    """The entries in the logs of a storage: those with a good record (``held``), and those whose every record is damaged."""
 
     storage: Storage
     logs: int
@@ -94,7 +94,7 @@ class LogSurvey(Struct, frozen=True):
 
 
 def iter_batches(storage: Storage, digests: LedgerDigests, lost: list[int] | None = None) -> Iterator[LogBatch]:
-    """Yield the records of the logs of STORAGE, oldest log first; LOST gets the sizes of what is not a record."""
+    """Yield the records of a storage's logs, oldest log first; ``lost`` gets the sizes of ranges that are not records."""
     for log_id, path in read_bookie_directory(storage.logs).logs:
         scan = FileScan(Slice(str(path), FileKind.ENTRY_LOG, 0, path.stat().st_size), digests)
         for rows in scan.batches():
@@ -104,7 +104,7 @@ def iter_batches(storage: Storage, digests: LedgerDigests, lost: list[int] | Non
 
 
 def survey_logs(storage: Storage, digests: LedgerDigests, number: int, storages: int) -> LogSurvey:
-    """Read every byte of the logs of STORAGE, the NUMBER-th of STORAGES."""
+    """Read every byte of the logs of a storage, the ``number``-th of ``storages``."""
     held, bad = Entries(), Entries()
     lost: list[int] = []
     records = strays = 0
@@ -121,5 +121,5 @@ def survey_logs(storage: Storage, digests: LedgerDigests, number: int, storages:
 
 
 def log_path(storage: Storage, log_id: int) -> Path:
-    """Return where a log of STORAGE is."""
+    """Return the path of an entry log of a storage."""
     return storage.logs / log_file_name(log_id)

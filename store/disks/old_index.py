@@ -60,7 +60,7 @@ class OldLocations(Struct):
 
 
 def read_old_ledgers(storage: Storage, number: int = 0, storages: int = 1) -> OldLedgers:
-    """Return what can be read of ``ledgers`` of STORAGE, the NUMBER-th of STORAGES."""
+    """Return the readable rows of a storage's ``ledgers`` database; it is the ``number``-th of ``storages``."""
     old = OldLedgers()
     directory = storage.index / "ledgers"
     if not directory.is_dir():
@@ -100,7 +100,7 @@ def _take(old: OldLedgers, key: bytes, value: bytes, problems: list[str]) -> Non
 
 
 def read_old_locations(storage: Storage) -> OldLocations:
-    """Follow every row of ``locations`` of STORAGE to its record."""
+    """Follow every row of a storage's ``locations`` database to its record."""
     directory, old = storage.index / "locations", OldLocations()
     if not directory.is_dir():
         old.problem = "it does not exist"
@@ -135,7 +135,7 @@ class _Logs:
         self._open: dict[int, int | None] = {}
 
     def leads(self, row: LocationRow) -> bool | None:
-        """Whether a record of ROW's entry is where it says, None when its log is not there."""
+        """Whether the row points to a record of its entry; None if that log does not exist."""
         if row.log_id not in self._open:
             self._open[row.log_id] = None
             with suppress(OSError):

@@ -114,7 +114,7 @@ class ReclaimPlan(Answer, frozen=True):
         return f"up to {dead:,} bytes of {where}, in {counted(len(logs), 'entry log')}"
 
     def preview(self) -> object:
-        """Return the forecast as JSON, as ``report`` does."""
+        """Return the forecast as JSON, in the form of ``report``."""
         return self.report()
 
     def report(self) -> dict[str, Any]:  # Any: JSON
@@ -159,13 +159,13 @@ class ReclaimResult(Struct):
 
 
 def free_bytes(directory: Path) -> int:
-    """Return what is free on the disk of DIRECTORY."""
+    """Return the free bytes on the disk of a directory."""
     found = os.statvfs(directory)
     return found.f_bavail * found.f_frsize
 
 
 def check_scratch(scratch: Path | None, bookie: Bookie) -> None:
-    """Raise NotFound, InvalidValue for a SCRATCH that is not a directory, or is on a disk of BOOKIE's logs."""
+    """Raise NotFound or InvalidValue unless ``scratch`` is a directory on another disk than the bookie's logs."""
     if scratch is None:
         return
     if not scratch.is_dir():
@@ -187,10 +187,11 @@ def plan_reclaim(
     force: bool = False,
     accepted: Collection[str] = (),
 ) -> ReclaimPlan:
-    """Plan it; NODES gives the metadata's (path, value) once more. ACCEPTED: unknown trees that reference none of the ledgers.
+    """Plan the reclaiming of a bookie's disk; ``nodes`` returns the metadata's (path, value) anew. ``accepted``:
+    unknown trees that reference none of the ledgers.
 
-    Raises SourceBusy for a bookie that runs, Unsupported for one without DbLedgerStorage, Refused for metadata that is not its cluster's,
-    and, unless FORCE, for metadata that may be older than its disks.
+    Raises SourceBusy for a running bookie, Unsupported for one without DbLedgerStorage, Refused for another cluster's
+    metadata, and, without ``force``, for metadata that may be older than the disks.
     """
     check_accepted(known.unknown_trees, accepted)
     storages = storages_of(bookie)
@@ -225,10 +226,10 @@ def _check_storage(storage: Storage) -> None:
 
 
 def apply_reclaim(plan: ReclaimPlan, scratch: Path | None, advance: Advance, tell: Tell) -> ReclaimResult:
-    """Do what PLAN says; SCRATCH: a directory of another disk that logs are moved to where there is no room.
+    """Execute a reclaim plan; ``scratch``: a directory on another disk for logs to move to while there is no room.
 
-    Raises StalePlan when the disks changed since, SourceBusy, and what writing raises: every live entry stays where the index says, and
-    the next run goes on.
+    Raises StalePlan if the disks changed since, SourceBusy, and the errors of writing: every live entry stays where
+    the index points, and the next run continues.
     """
     result = ReclaimResult(plan.bookie.name, forecast_bytes=plan.frees_bytes)
     with ExitStack() as locks:
@@ -247,7 +248,7 @@ def apply_reclaim(plan: ReclaimPlan, scratch: Path | None, advance: Advance, tel
 
 
 def _taken_bytes(storage: Storage) -> int:
-    """Return what the logs of STORAGE, and its index where it shares their disk, take there."""
+    """Return how many bytes the logs of a storage take, and its index if it is on the same disk."""
     logs = [file for file in storage.logs.iterdir() if not file.is_dir()]
     databases = storage.databases if shares_disk(storage) else ()
     index = [file for database in databases for file in database.iterdir()]
@@ -301,7 +302,7 @@ class _Reclaim:
     # -- room ---------------------------------------------------------------------------------------------------------
 
     def _fitting(self, waiting: Sequence[LogForecast]) -> list[LogForecast]:
-        """Return the first of WAITING that there is room for."""
+        """Return the first waiting group for which there is room."""
         group: list[LogForecast] = []
         for log in waiting:
             more = [*group, log]
@@ -313,7 +314,7 @@ class _Reclaim:
         return group
 
     def _lacking(self, group: Sequence[LogForecast]) -> int:
-        """Return how many bytes of room lack for GROUP; 0 or less: none."""
+        """Return how many bytes of room are lacking for a group; 0 or less: it fits."""
         written = written_bytes(group) + _SLACK_BYTES
         index = _INDEX_MARGIN * index_growth(self._storage, sum(log.entries for log in group)) + _SLACK_BYTES
         if shares_disk(self._storage):
@@ -321,7 +322,7 @@ class _Reclaim:
         return max(written - free_bytes(self._current), index - free_bytes(self._storage.index))
 
     def _lend(self, waiting: Sequence[LogForecast]) -> bool:
-        """Move the largest of WAITING to the other disk, where its link leads; whether there was one."""
+        """Move the largest waiting log to the other disk and leave a link in its place; return whether there was one."""
         here = [log for log in waiting if not log.path.is_symlink()]
         if self._scratch is None or not here:
             return False
@@ -363,7 +364,7 @@ class _Reclaim:
     # -- one group ----------------------------------------------------------------------------------------------------
 
     def _compact(self, group: Sequence[LogForecast]) -> None:
-        """Copy what lives in the logs of GROUP into new ones, let the index name these, delete the old ones."""
+        """Copy the live records of a group of logs into new logs, point the index to these, and delete the old logs."""
         lives = self._read(group)
         if not lives:
             return
@@ -421,7 +422,7 @@ class _Reclaim:
                 remove_file(log.path)
 
     def _check_named(self, log_ids: Sequence[int], expected: IndexRows) -> None:
-        """Raise IndexCorrupt unless the index names just the EXPECTED places of live ledgers in the logs LOG_IDS."""
+        """Raise IndexCorrupt unless the index points exactly to the expected places of live ledgers in these logs."""
         with open_index(self._storage) as index:
             chosen = (rows.where(np.isin(rows.log_ids, log_ids)) for rows in index.iter_places())
             found = join_places([rows.where(is_among(self._forecast.alive, rows.ledger_ids)) for rows in chosen])
@@ -441,7 +442,7 @@ class _Reclaim:
 
 
 def _lent_to(path: Path) -> Path | None:
-    """Return the file on another disk that the log at PATH was moved to, None for any other file."""
+    """Return the file on another disk that this log was moved to, None if it is a file of its own."""
     if not path.is_symlink():
         return None
     target = Path(os.readlink(path))
@@ -449,7 +450,7 @@ def _lent_to(path: Path) -> Path | None:
 
 
 def next_log_id(current: Path) -> int:
-    """Return the id behind those of all logs in CURRENT and all that its bookie gave; raises Unsupported at the last one."""
+    """Return the id after those of all logs in a directory and all that its bookie ever used; raises Unsupported after the last id."""
     names = (_LOG_ID.fullmatch(file.name) for file in current.iterdir())
     found = max([*(int(name[1], 16) for name in names if name is not None), newest_log_id(current)]) + 1
     if found >= _LAST_LOG_ID:

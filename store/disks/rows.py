@@ -26,7 +26,7 @@ _UNPROVEN = (DIGEST_SIZE[DigestType.DUMMY], DIGEST_SIZE[DigestType.HMAC])
 
 
 class BookieLedgers(Struct):
-    """Ledgers of the metadata; ``mine``: those that BOOKIE is in an ensemble of, ``newest``: in the last one."""
+    """Ledgers of the metadata. ``mine``: those with the bookie in an ensemble; ``newest``: those with it in the last ensemble."""
 
     ledgers: set[int] = field(default_factory=set)
     mine: list[int] = field(default_factory=list)
@@ -42,7 +42,7 @@ class BookieLedgers(Struct):
 
 
 def read_listed(txn: Txn, bookie_id: str) -> BookieLedgers:
-    """Read the metadata of every ledger, for the bookie BOOKIE_ID; what is damaged lists its ledger and says no more."""
+    """Return the listed ledgers with the bookie's part in each; damaged metadata lists its ledger and tells nothing else."""
     listed = BookieLedgers()
     keys: dict[bytes, bytes] = {}
     for ledger_id in sorted_ledger_ids(txn):
@@ -96,7 +96,7 @@ class LedgerRows(Struct):
 
 
 def make_rows(ledgers: set[int], old: OldLedgers, known: Witnesses) -> LedgerRows:
-    """Return the rows of LEDGERS."""
+    """Return the rows of these ledgers for the new ``ledgers`` database."""
     found = LedgerRows()
     common = _common_key(ledgers, old, known)
     for ledger_id in sorted(ledgers):
@@ -112,10 +112,10 @@ def make_rows(ledgers: set[int], old: OldLedgers, known: Witnesses) -> LedgerRow
 
 
 def ledgers_with_rows(survey: LogSurvey, mine: set[int], old: OldLedgers, known: Witnesses) -> set[int]:
-    """Return the ledgers that get a row. MINE: those of this directory that a journal or a copy elsewhere tells of.
+    """Return the ledgers that get a row. ``mine``: those of this directory that a journal or a copy elsewhere has.
 
-    What an index that is whole does not name, and the metadata neither, was deleted here. Without one everything is kept: the bookie
-    itself deletes what the metadata does not list.
+    A ledger that neither an undamaged index nor the metadata names was deleted on this bookie. Without such an index
+    every ledger is kept: the bookie itself deletes those that the metadata does not list.
     """
     in_logs = set(survey.held.by_ledger) | (set(survey.damaged.by_ledger) & (known.listed.ledgers | set(old.rows)))
     if old.problem or not old.rows:  # a bookie that starts without an index makes an empty one
@@ -138,7 +138,7 @@ def _key_of(ledger_id: int, old: OldLedgers, known: Witnesses) -> tuple[bytes, s
 
 
 def _lac_of(ledger_id: int, old: OldLedgers, known: Witnesses) -> bytes | None:
-    """Return the explicit LAC; what a journal has of a ledger with a row the start of the bookie takes from there."""
+    """Return the explicit LAC of a ledger; one that a journal has for a ledger with a row is taken over at the bookie's start."""
     before = old.rows.get(ledger_id)
     if before is not None and (before.explicit_lac or ledger_id not in old.unproven):
         return before.explicit_lac

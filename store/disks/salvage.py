@@ -138,7 +138,7 @@ class StorageSalvage(Struct):
 
 
 class SalvagePlan(Struct, frozen=True):
-    """What a salvage of BOOKIE would do."""
+    """The planned salvage of one bookie: its surveys, and what would be written."""
 
     bookie: Bookie
     storages: tuple[StorageSalvage, ...]
@@ -189,10 +189,10 @@ def _stop_report(stop: Stop) -> dict[str, Any]:  # Any: JSON
 
 
 def plan_salvage(store: Store, bookie: Bookie) -> SalvagePlan:
-    """Look at the disks of BOOKIE, with the metadata and the other bookies of STORE.
+    """Survey a bookie's disks, with the metadata and the other bookies of the store.
 
-    Raises Refused for a bookie of another cluster, SourceBusy for one that runs, InvalidValue for directories that are not all,
-    Unsupported for storage without these indexes.
+    Raises Refused for a bookie of another cluster, SourceBusy for a running one, InvalidValue unless all its
+    directories are given, Unsupported for storage without these indexes.
     """
     storages = storages_of(bookie)
     _check_journals(bookie)
@@ -325,7 +325,7 @@ def _storage(
 
 
 class _Mine(Struct, frozen=True):
-    """Which ledgers are those of one of several ledger directories, and which of them were not deleted long ago."""
+    """The ledgers of one of several ledger directories, and those of them that were not deleted long ago."""
 
     number: int
     storages: int
@@ -351,9 +351,10 @@ _CHUNK_BYTES = 1 << 20
 
 
 def apply_salvage(store: Store, plan: SalvagePlan) -> dict[str, Any]:  # Any: JSON
-    """Write PLAN and return its report, with what is kept of the old state.
+    """Write a salvage and return its report, with the kept files of the old state.
 
-    Raises SourceBusy and StalePlan when the bookie was started or salvaged meanwhile, DiskFull with the bookie as it was.
+    Raises SourceBusy or StalePlan if the bookie was started or salvaged meanwhile, and DiskFull, with the bookie
+    unchanged.
     """
     if not plan.is_needed and not any(map(switching.is_unfinished, _databases(plan))):
         return plan.report(dry_run=False)
@@ -380,7 +381,7 @@ def _databases(plan: SalvagePlan) -> list[Path]:
 
 
 def _lock(plan: SalvagePlan, locks: ExitStack) -> None:
-    """Take the locks of all indexes and databases, and finish what a stopped salvage left of them."""
+    """Take the locks of all indexes and databases, and finish what an interrupted salvage left in them."""
     for part in plan.storages:
         locks.enter_context(switching.hold(part.storage.index))
     for database in _databases(plan):
@@ -392,7 +393,7 @@ def _lock(plan: SalvagePlan, locks: ExitStack) -> None:
 
 
 def _put_entries(bodies: Iterator[bytes], logs: Path) -> None:
-    """Put BODIES into new logs, and ``lastId`` above all that are there, that of a salvage that was stopped, too."""
+    """Write entry bodies into new logs, with ``lastId`` above every existing log, those of an interrupted salvage included."""
     deque(put_logs(bodies, logs), maxlen=0)
     with suppress(MetadataCorrupt):  # a bookie that cannot read it looks at its logs
         raise_last_id(logs)

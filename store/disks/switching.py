@@ -40,7 +40,7 @@ _MARK = "MADE-BY-PULSAR-ADMIN"
 
 @contextmanager
 def hold(index: Path) -> Iterator[None]:
-    """Keep other salvages out of INDEX, whose databases have no lock where they are gone; raises SourceBusy, NotWritable."""
+    """Keep other salvages away from an index, whose databases have no lock if they are lost; raises SourceBusy, NotWritable."""
     cookie = index / COOKIE_FILE
     descriptor = open_lock_file(cookie, create=False)  # never written; NFS locks only what is open for that
     try:
@@ -51,9 +51,10 @@ def hold(index: Path) -> Iterator[None]:
 
 
 def clear_unfinished(database: Path) -> Path | None:
-    """Finish the exchange of DATABASE that a stopped process began, and remove what it left unfinished.
+    """Finish the exchange of a database that an interrupted process began, and remove its unfinished files.
 
-    Returns where the old database is that only now has its name there. Raises NotWritable where something else has one of the names.
+    Returns the path of an old database that got its kept name only now. Raises NotWritable if something else has one
+    of the names.
     """
     beside, kept = unfinished(database), None
     for path in (beside, database):
@@ -82,17 +83,17 @@ def _remove_made(directory: Path) -> None:
 
 
 def is_unfinished(database: Path) -> bool:
-    """Whether a process that made a new DATABASE was stopped before it was done."""
+    """Whether a process that built this database anew was interrupted."""
     return unfinished(database).is_dir() or (database / _MARK).exists()
 
 
 def unfinished(database: Path) -> Path:
-    """Return where the new DATABASE is made."""
+    """Return the path where a new database is built."""
     return database.with_name(f"{database.name}.salvaging")
 
 
 def begin(database: Path) -> Path:
-    """Return a new directory for what is to take the place of DATABASE."""
+    """Return a new directory in which the replacement of a database is built."""
     clear_unfinished(database)
     beside = unfinished(database)
     create_directory(beside)
@@ -102,7 +103,7 @@ def begin(database: Path) -> Path:
 
 
 def switch(database: Path) -> Path | None:
-    """Put the database that was made in the place of DATABASE; return where the old one is, None when there was none."""
+    """Put a finished new database in the place of the old one; return the path of the old one, None if there was none."""
     beside, kept = unfinished(database), None
     if database.is_dir():
         kept = _kept(database)
@@ -127,7 +128,7 @@ def _kept(database: Path) -> Path:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Give ONE and OTHER, of one directory, each other's names, atomically and durably; False where the file system cannot."""
+    """Exchange the names of two paths in one directory, atomically and durably; return False if the file system cannot."""
 
     swap = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if swap is None:
@@ -143,7 +144,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def give_tree(path: Path, like: os.stat_result) -> None:
-    """Give the directory PATH and all in it the owner and group of LIKE, a directory, and those who may enter that the right to read."""
+    """Give a directory and its content the owner and group of another directory, and read permission to those who may enter that one."""
     mode = stat.S_IMODE(like.st_mode)
     with writing(path):
         for folder, _, names in os.walk(path):

@@ -25,9 +25,9 @@ from pulsar_admin.store.wording import counted, plural
 
 
 def read_stored(store: Store) -> Known:
-    """Return what STORE lists, or listed when it was imported: a deletion that was not exported must delete nothing on a disk.
+    """Return the ledgers that a store lists, or listed at its import: a deletion that was not exported must delete nothing on a disk.
 
-    The id that its source would give next is not asked for: it may be of today, and the store of yesterday.
+    The source's current next id is not read: the source may be newer than the store.
     """
     with store.read() as txn:
         problems = [damage.reason for damage in iter_metadata_damage(txn)]
@@ -39,7 +39,7 @@ def read_stored(store: Store) -> Known:
 
 
 def stored_nodes(store: Store) -> Iterator[tuple[str, bytes]]:
-    """Yield (path, value) of the ledgers of STORE, and as they were imported."""
+    """Yield (path, value) of the ledgers' nodes in a store, as they are now and as they were imported."""
     with store.read() as txn:
         yield from iter_values(txn, f"{LEDGERS_ROOT}/")
         for key, row in txn.items("base", f"{LEDGERS_ROOT}/".encode()):
@@ -49,7 +49,7 @@ def stored_nodes(store: Store) -> Iterator[tuple[str, bytes]]:
 
 
 def nodes_of(source: Source) -> Iterator[tuple[str, bytes]]:
-    """Yield (path, value) of the ledgers of SOURCE."""
+    """Yield (path, value) of the ledgers' nodes in a source of metadata."""
     for row in iter_source_rows(source):
         if not isinstance(row, Damage) and row[0].startswith(f"{LEDGERS_ROOT}/".encode()):
             node = decode_node(*row)
@@ -57,7 +57,7 @@ def nodes_of(source: Source) -> Iterator[tuple[str, bytes]]:
 
 
 def find_members(nodes: Iterable[tuple[str, bytes]], ledgers: Array, bookie_id: str) -> Array:
-    """Return those of LEDGERS that may be on BOOKIE_ID by their metadata among NODES (path, value)."""
+    """Return those ledgers that may be on the bookie according to their metadata among ``nodes`` (path, value)."""
     wanted, found = set(ledgers.tolist()), []
     for path, value in nodes:
         ledger_id = ledger_id_of_path(path)
@@ -74,7 +74,7 @@ def _may_have(value: bytes, path: str, bookie_id: str) -> bool:
 
 
 def check_is_of(known: Known, bookie: Bookie) -> None:
-    """Raise Refused when BOOKIE is proven to be none of the metadata's."""
+    """Raise Refused if a bookie certainly does not belong to this metadata's cluster."""
     cookie = cookie_of(bookie)
     if known.instance_id and cookie.instance_id not in (None, known.instance_id):
         raise Refused(
@@ -94,7 +94,8 @@ def check_is_of(known: Known, bookie: Bookie) -> None:
 
 
 def find_doubts(known: Known, bookie: Bookie, garbage: Array) -> list[str]:
-    """Return why KNOWN may not be all that BOOKIE should keep; GARBAGE: the ledgers on its disks that are not listed, ascending."""
+    """Return reasons why the metadata may not list everything that the bookie should keep; ``garbage``: unlisted
+    ledgers on its disks, ascending."""
     bookie_id = cookie_of(bookie).bookie_id
     doubts = []
     if known.problems:
@@ -122,7 +123,7 @@ def find_doubts(known: Known, bookie: Bookie, garbage: Array) -> list[str]:
 
 
 def check_trusted(doubts: Sequence[str], *, force: bool) -> None:
-    """Raise Refused when there are DOUBTS, unless FORCE."""
+    """Raise Refused if there are doubts, unless forced."""
     if doubts and not force:
         raise Refused(
             f"what this metadata does not list would be deleted for good, and {'; '.join(doubts)}",

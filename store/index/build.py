@@ -55,8 +55,9 @@ GROUP_RUNS = 1 << 17  # where ledgers have few entries these are much larger tha
 class Scanning(Struct, frozen=True):
     """How files are scanned. ``digests``: (sorted ledger ids, their digest bytes); ``engine`` None: in this process.
 
-    ``vanished`` is told of a file that is gone before it is read, None: that is an error. What was indexed of it by then stays.
-    ``is_live``: whether a bookie was writing a file while it was read. The end of such a one is a write under way, and no damage.
+    ``vanished`` is called for a file that is gone before it is read, None: that is an error. Entries indexed from it
+    before stay. ``is_live``: whether a bookie was writing the file meanwhile; a torn record at the end of such a file
+    is a write in progress, not damage.
     """
 
     digests: LedgerDigests
@@ -79,7 +80,7 @@ class Scanned(Protocol):
 
 
 class _Step(NamedTuple):
-    """A stretch of LOG that was scanned: so many bytes, their runs; ``scan`` says how far the file is now."""
+    """A scanned stretch of a log: its bytes and their runs; ``scan`` has how far the file was scanned."""
 
     log: LogFile
     scan: Scanned
@@ -89,9 +90,10 @@ class _Step(NamedTuple):
 
 
 def ledger_digests(txn: Txn, also: Iterable[Node] = (), but: DigestType | None = None) -> LedgerDigests:
-    """Return (sorted ledger ids, their digest bytes) of every ledger whose metadata, in the tree or ALSO, names a digest type.
+    """Return (sorted ledger ids, their digest bytes) of every ledger whose metadata, in the tree or in ``also``, names a digest type.
 
-    BUT leaves out the ledgers of one type: CRC32C, Pulsar's default, is what a scan that verifies tries first where it knows none.
+    ``but``: a digest type whose ledgers are left out: CRC32C, Pulsar's default, is what a verifying scan tries first
+    for unknown ledgers.
     """
     seen = SeenDigests(but)
     for path, value in chain(iter_values(txn, "/ledgers/"), ((node.path, node.value) for node in also)):
@@ -109,7 +111,7 @@ class SeenDigests:
         self._ids, self._sizes = array("q"), array("h")
 
     def see(self, ledger_id: int, path: str, value: bytes) -> None:
-        """Note the digest type of LEDGER_ID, whose node at PATH has VALUE: of a node that cannot be read the scan finds it by trying."""
+        """Note the digest type in a ledger's metadata; if the metadata is unreadable, the scan finds the type by trying."""
         try:
             digest_type = decode_digest_type(value, path)
         except StoreError:
@@ -127,7 +129,7 @@ class SeenDigests:
 
 
 def index_files(store: Store, logs: Iterable[LogFile], how: Scanning) -> dict[int, LogFile]:
-    """Scan every file of LOGS from its ``next_offset`` to its size and index what is found; return file id → new row, by id.
+    """Scan every file from its ``next_offset`` to its size and index the records; return file id → new catalogue row, by id.
 
     Raises SourceChanged, EntryLogCorrupt (a slice gave no result), DiskFull; what was scanned before is kept.
     """
@@ -157,7 +159,7 @@ class _Group:
         self._bytes = self._packed_bytes = self._count = 0
 
     def add(self, step: _Step) -> None:
-        """Take STEP; commit when that makes the group large."""
+        """Add a scanned step; commit if the group becomes large."""
         file_id = step.log.file_id
         self._files[file_id] = step
         self._runs += [(file_id, runs) for runs in step.runs]
@@ -212,7 +214,8 @@ class _Group:
         return row
 
     def _row_of(self, step: _Step, problems: int, tail_problems: int) -> LogFile:
-        """Return the row of STEP's file; of all PROBLEMS, TAIL_PROBLEMS are at or behind the offset where a scan goes on."""
+        """Return the catalogue row of the step's file; ``tail_problems`` of all problems are at or after the offset
+        where a scan continues."""
         log, scan = step.log, step.scan
         path = log.locate(self._store.path)
         try:
@@ -315,7 +318,7 @@ def _scan_on(engine: Engine, store: Store, logs: Iterable[LogFile], how: Scannin
 
 
 def _has_vanished(store: Store, log: LogFile, how: Scanning) -> bool:
-    """Whether the file of LOG is gone and HOW takes that: it is told."""
+    """Whether the file of a log is gone and the scan tolerates that, which it is then told."""
     if how.vanished is None or log.locate(store.path).exists():
         return False
     how.vanished(log)

@@ -24,7 +24,7 @@ _SPARSE_BYTES = 16 << 10  # unless they lie further apart than this
 
 
 class Copies:
-    """Compares records of catalogued files. LOGS: by file id; ROOT: what their paths are relative to."""
+    """Compares records of catalogued files. ``logs``: by file id; ``root``: the directory that their paths are relative to."""
 
     def __init__(self, root: Path, logs: Mapping[int, LogFile]) -> None:
         self._root = root
@@ -36,7 +36,7 @@ class Copies:
         self.several = len(set(self._bookies.values())) > 1
 
     def doubt(self, files: Array | int) -> Array:
-        """Return 1 for each of FILES (ids) whose bookie is not proven to be of the cluster, else 0."""
+        """Return 1 for each file (id) whose bookie is not proven to belong to the cluster, else 0."""
         found: Array = self._doubt[files]
         return found
 
@@ -47,9 +47,9 @@ class Copies:
     def differ(
         self, files: Array, old: tuple[Array, Array], file_id: int, new: tuple[Array, Array], digest_bytes: int
     ) -> Array:
-        """Return which records differ: OLD (offsets, sizes) in FILES (ids) from NEW (offsets, sizes) in FILE_ID, of the same entries.
+        """Return a mask of the entries whose old record (``offsets``, ``sizes`` in ``files``) differs from the new one in ``file_id``.
 
-        Records of one bookie are taken to be the same.
+        Records on one bookie are taken to be equal.
         """
         (offsets, sizes), (new_offsets, new_sizes) = old, new
         differs = np.zeros(len(files), bool)
@@ -68,7 +68,7 @@ class Copies:
         return differs
 
     def _marks(self, file_id: int, offsets: Array) -> Array:
-        """Return the length and digest fields of the records at OFFSETS, u8 (n, 16)."""
+        """Return the length and digest fields of the records at these offsets, u8 (n, 16)."""
         found = np.zeros((len(offsets), _MARK_BYTES), np.uint8)
         starts = offsets.astype(np.int64) + _LENGTH_AT
         first = 0

@@ -25,11 +25,11 @@ class HeldEntries:
         return ((*key, entries) for key, entries in self._entries.items())
 
     def add_range(self, ledger_id: int, file_id: int, first: int, end: int) -> None:
-        """Add the entries from FIRST up to END, which is not one of them."""
+        """Add the entries from ``first`` to ``end`` (excluded)."""
         self._of(ledger_id, file_id).add_range(first, end)
 
     def add(self, ledger_id: int, file_id: int, entry_ids: Array) -> None:
-        """Add the entries ENTRY_IDS, of any integer type."""
+        """Add entry ids, of any integer type."""
         self._of(ledger_id, file_id).update(array("Q", entry_ids.astype("<u8").tobytes()))
 
     def _of(self, ledger_id: int, file_id: int) -> BitMap64:
@@ -37,10 +37,10 @@ class HeldEntries:
 
 
 def note_copies(txn: Txn, logs: Iterable[LogFile]) -> None:
-    """Begin to keep copies as soon as LOGS, the catalogue of TXN and what comes to it, are of more than one bookie.
+    """Begin to record copies as soon as the catalogue and the new logs are of more than one bookie.
 
-    Of the bookie that was there before them the location index says everything. A store that was made of several bookies by a version
-    that kept no copies goes without until its index is made again.
+    For the bookie that was there before, the location index says everything. A store of several bookies made by a
+    version that recorded no copies has none until its index is rebuilt.
     """
     if has_copies(txn) or len(_bookies(logs)) < 2:
         return
@@ -58,7 +58,7 @@ def _bookies(logs: Iterable[LogFile]) -> set[str]:
 
 
 def hold(held: HeldEntries, block: Block) -> None:
-    """Put the entries of BLOCK into HELD."""
+    """Add the entries of a block to the held ones."""
     first, slots, column = block.entry_id(0), block.slots(), block.files()
     if isinstance(column, int) and isinstance(slots, range):
         held.add_range(block.ledger_id, column, first, first + len(slots))

@@ -30,7 +30,7 @@ _RECORD_HEAD = struct.Struct(
 
 
 class IndexVerdict(Struct, frozen=True):
-    """What was found in one ``.idx`` file: its entries, what is wrong, and the log ids it names that are not here."""
+    """The result for one ``.idx`` file: its entries, its problems, and the log ids it names that do not exist."""
 
     path: Path
     ledger_id: int
@@ -46,7 +46,7 @@ def iter_index_files(directories: Iterable[Path]) -> Iterator[Path]:
 
 
 def verify_index(path: Path, logs: Mapping[int, Path]) -> IndexVerdict:
-    """Compare the ``.idx`` file PATH with the entry LOGS of its bookie, by log id."""
+    """Compare an ``.idx`` file with the entry logs of its bookie, by log id."""
     ledger_id = ledger_id_of_index(path.name)
     assert ledger_id is not None, path
     rows: list[LocationRow] = []
@@ -66,7 +66,7 @@ def verify_index(path: Path, logs: Mapping[int, Path]) -> IndexVerdict:
 
 
 def _problems(rows: Iterable[LocationRow], logs: Mapping[int, Path]) -> Iterator[tuple[int, str]]:
-    """Yield the entries of ROWS whose place in LOGS is wrong, and how."""
+    """Yield the entries whose place in the logs is wrong, with the problem."""
     with ExitStack() as opened:
         files: dict[int, IO[bytes]] = {}
         for row in (row for row in rows if row.log_id in logs):
@@ -77,7 +77,7 @@ def _problems(rows: Iterable[LocationRow], logs: Mapping[int, Path]) -> Iterator
 
 
 def _problem(row: LocationRow, log: IO[bytes]) -> str:
-    """Return what is wrong at the place in LOG that ROW names, "" when its entry's record is there, whole."""
+    """Return what is wrong at the place that a row names, "" if the complete record of its entry is there."""
     offset = row.pos - _SIZE_BYTES
     name = f"{log_file_name(row.log_id)} @ {offset:#x}"
     head = os.pread(log.fileno(), _RECORD_HEAD.size, offset) if offset >= HEADER_BYTES else b""

@@ -12,7 +12,7 @@ from pulsar_admin.store.kernels.columns import HAS_BROKER_TIME, UNFRAMED
 def pack_columns(
     header: BlockHeader, slots: Array, offsets: Array, sizes: Array, messages: Array, files: Array
 ) -> bytes:
-    """Return a block of entries in ascending SLOTS; HEADER has times and bytes of digests, the rest of it is counted."""
+    """Return a block of entries in ascending slots; the header's times and digest bytes are given, its counts are computed."""
     count, first = len(slots), int(slots[0])
     flags = SLOTS if int(slots[-1]) - first != count - 1 else 0
     flags |= (0 if (messages == 1).all() else MESSAGES) | (0 if (files == files[0]).all() else FILES)
@@ -35,8 +35,7 @@ def pack_columns(
 
 
 def pack_block(records: Array, files: Array) -> tuple[int, int, bytes]:
-    """Return (ledger id, block number, block) of RECORDS (``store.kernels.columns.RECORD``) of one block in the order of entries, which
-    lie in FILES."""
+    """Return (ledger id, block number, block) of records of one block, in the order of entries, and the files that hold them."""
     flags = records["flags"]
     framed, stamped = flags & UNFRAMED == 0, flags & HAS_BROKER_TIME != 0
     automatic = np.where(stamped, records["broker_ms"], records["publish_ms"])

@@ -75,7 +75,7 @@ class RebuildResult(Answer, frozen=True):
 
 
 def check_files(store: Store, logs: Sequence[LogFile]) -> None:
-    """Raise SourceChanged unless every file of LOGS can be read and is the one imported, or that one grown."""
+    """Raise SourceChanged unless every file can be read and is the imported one, which may have grown."""
     states = [(log, file_state(log, store.path)) for log in logs]
     lost = [f"{log.locate(store.path)} ({state})" for log, state in states if not state.holds_the_imported]
     if lost:
@@ -89,9 +89,9 @@ def check_files(store: Store, logs: Sequence[LogFile]) -> None:
 def build_index(
     txn: Txn, scratch: Store, logs: Sequence[LogFile], *, verify: bool, advance: Advance, engine: Engine | None
 ) -> None:
-    """Index every file of LOGS, to its size there, into SCRATCH under the same file ids; what is in SCRATCH already stays.
+    """Index every file of ``logs``, up to its size there, into ``scratch`` under the same file ids; existing rows in ``scratch`` stay.
 
-    LOGS are the catalogue of TXN, whose metadata says how entries are digested. ENGINE scans them; None: this process.
+    The metadata of ``txn`` says how entries are digested. ``engine`` scans the files; None: this process.
     """
     store, digests = txn.store, ledger_digests(txn)
     with scratch.read() as begun:
@@ -104,7 +104,7 @@ def build_index(
 
 
 def _blank(store: Store, log: LogFile) -> LogFile:
-    """Return the row of a file of STORE that is to be scanned from its beginning, its path good elsewhere, too."""
+    """Return the catalogue row of a file that is to be scanned from its beginning, with a path that is also valid elsewhere."""
     return replace(
         log,
         path=str(log.locate(store.path).absolute()),
@@ -119,8 +119,8 @@ def _blank(store: Store, log: LogFile) -> LogFile:
 
 @contextmanager
 def open_scratch(path: Path, identity: str = "") -> Iterator[Store]:
-    """Open a store at PATH for the life of the block, then remove it: an empty one, or what a stopped block with the same
-    IDENTITY (not "") left there. It stays when the block is stopped, unless the disk is full."""
+    """Open a store for the life of the block, then remove it: an empty one, or the one that an interrupted block with
+    the same ``identity`` (not "") left. It is kept if the block is interrupted, unless the disk is full."""
     if not identity or _identity_of(path) != identity:
         _remove_scratch(path)
         create_store(path, now_ms=0, sources=({"identity": identity},))
@@ -139,7 +139,7 @@ def _remove_scratch(path: Path) -> None:
 
 
 def _identity_of(path: Path) -> str | None:
-    """Return the identity of the scratch store at PATH, None when there is none."""
+    """Return the identity of a scratch store, None if there is no such store."""
     try:
         return str(read_store_info(path).sources[0]["identity"])
     except StoreError:
@@ -167,8 +167,8 @@ def rebuild_index(
     logs: Sequence[LogFile] | None = None,
     engine: Engine | None = None,
 ) -> RebuildResult:
-    """Make ``entries``, ``times`` and ``damage`` of STORE again from the files of its catalogue, or from LOGS, which then are
-    the catalogue. A rebuild that was stopped goes on when it is run again. Raises SourceChanged, DiskFull."""
+    """Rebuild ``entries``, ``times`` and ``damage`` from the files of the catalogue, or from ``logs``, which then
+    become the catalogue. An interrupted rebuild continues when it runs again. Raises SourceChanged, DiskFull."""
     if logs is None:
         logs = read_catalogue(store)
     check_files(store, logs)
@@ -226,9 +226,10 @@ def _count_differences(txn: Txn, new: Txn) -> int:
 
 
 def differences(txn: Txn, new: Txn) -> Iterator[Difference]:
-    """Yield the rows of ``entries``, ``times`` and ``copies`` in which the store's index TXN differs from NEW, in key order.
+    """Yield the rows of ``entries``, ``times`` and ``copies`` that differ between the store's index and the new one, in key order.
 
-    Where the location index told of one bookie's copies, some of its files have fewer rows: those of all its files count then.
+    If the location index had covered one bookie's copies, some of its files have fewer rows: the sum over all its
+    files is compared then.
     """
     for database in DERIVED:
         yield from _differences(database, txn.items(database), new.items(database))
@@ -270,7 +271,7 @@ def _differences(
 
 
 def compare_index(store: Store, *, verify: bool, advance: Advance, engine: Engine | None = None) -> RebuildResult:
-    """Return what ``rebuild_index`` would do; the index is made in a scratch directory and STORE is only read."""
+    """Return what ``rebuild_index`` would change; the new index is built in a scratch directory and the store is only read."""
     # One transaction: beside a writer, the catalogue of one and the index of another contradict each other.
     with (
         store.read() as txn,

@@ -28,9 +28,10 @@ ROUND_SLICES = 8  # their records wait here for those before them
 
 
 class ScanFile(Struct, Generic[Part], frozen=True):
-    """A slice of a file scanned whole: a row for every batch of records, and in a last row how the scan ended.
+    """A slice of a file scanned completely: one row per batch of records, and a last row with the state at its end.
 
-    Subclasses say what is kept of a batch (``encode``, one value a column of ``COLUMNS``) and what it is here (``decode``).
+    Subclasses say what is kept of a batch (``encode``, one value per column of ``COLUMNS``) and its form in this
+    process (``decode``).
     """
 
     COLUMNS: ClassVar[tuple[str, ...]]
@@ -43,7 +44,7 @@ class ScanFile(Struct, Generic[Part], frozen=True):
         return pa.schema([*((name, pa.binary()) for name in self.COLUMNS), ("state", pa.string())])
 
     def encode(self, batch: Records, piece: FileRange) -> Iterable[bytes]:
-        """Return what is kept of BATCH."""
+        """Return what is kept of a batch."""
         raise AssertionError
 
     def decode(self, columns: list[pa.Buffer]) -> Part:
@@ -148,7 +149,7 @@ class EngineScan(Struct, Generic[Part]):
         return self.pieces[self._due] if self._due < len(self.pieces) else None
 
     def take(self, piece: FileRange, table: pa.Table) -> Iterator[tuple[FileRange, list[Part]]]:
-        """Take PIECE's result; yield (slice, its parts) of every one that was due, the fields above brought up to it."""
+        """Take the result of a piece; yield (slice, its parts) of every one that was due, with the fields above up to date."""
         self._early[piece] = table
         while (due := self.missing) in self._early:
             assert due is not None
@@ -182,7 +183,7 @@ class EngineScan(Struct, Generic[Part]):
 
 
 class EngineLog(Generic[Part]):
-    """A whole file scanned by an engine, as ``FileScan`` scans it; ``batches`` gives OPERATION's parts instead of records.
+    """A whole file scanned by an engine, like ``FileScan``; ``batches`` gives the operation's parts instead of records.
 
     At most ``ROUND_SLICES`` results wait here.
     """
@@ -235,7 +236,7 @@ def _state_of(table: pa.Table) -> dict[str, Any]:  # Any: JSON
 
 
 def _rows_of(table: pa.Table) -> list[pa.RecordBatch]:
-    """Return the rows of TABLE but the last, each as a batch."""
+    """Return the rows of a table except the last, each as a batch."""
     rows: list[pa.RecordBatch] = table.slice(0, len(table) - 1).to_batches(max_chunksize=1)
     return rows
 

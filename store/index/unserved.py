@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 
 def index_unserved(store: Store, txn: Txn, marks: Marks | None = None, *, verify: bool = False) -> None:
-    """Find the entries that no start of their bookie serves, and keep them in TXN.
+    """Find the entries that no start of their bookie serves, and record them in the store.
 
-    VERIFY: look at every place that an index leads to, too; bookies of which one was wrong are looked at so ever after, until all are
-    right. MARKS: read before the files were listed, as a bookie that runs moves them on; None: those of the last time, where there
-    were any.
+    ``verify``: also check every place that an index points to; a bookie with a wrong place is checked again on every
+    later call until all are right. ``marks``: read before the files were listed, as a running bookie moves them; None:
+    those of the last call, if any.
     """
     marks = read_journal_marks(txn) if marks is None else marks
     if marks is None:
@@ -75,7 +75,7 @@ def index_unserved(store: Store, txn: Txn, marks: Marks | None = None, *, verify
 
 
 def has_moved(store: Store, txn: Txn, marks: Marks) -> bool:
-    """Whether MARKS, or the indexes of the bookies, are others than when ``index_unserved`` looked."""
+    """Whether the marks, or the bookies' indexes, have changed since ``index_unserved`` looked."""
     return read_journal_marks(txn) != marks or read_index_states(txn) != _index_states(store)
 
 
@@ -117,7 +117,7 @@ def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool)
 
 
 def _start(log: LogFile, marks: Marks) -> int | None:
-    """Return from which offset on a start reads a journal: 0 for all of it, None for nothing. Where no mark is known, it reads all."""
+    """Return the offset from which a start reads a journal: 0 for all of it, None for nothing. Without a known mark, it reads all."""
     journal_id, offset = marks.get(str(Path(log.origin).parent), (0, 0))
     return (offset if log.log_id == journal_id else 0) if log.log_id >= journal_id else None
 
@@ -193,7 +193,7 @@ def _of_blocks(txn: Txn, starts: Mapping[int, int | None], doubted: Collection[i
 def _without_replayed(
     store: Store, found: Collection[Found], journals: Collection[tuple[LogFile, int | None]]
 ) -> list[Found]:
-    """Return FOUND without what a start reads of the JOURNALS of their bookie, each with the offset from which on; raises OSError."""
+    """Return the entries without those that a start reads from its bookie's journals, each from its offset on; raises OSError."""
     from pyroaring import BitMap64
 
     replayed: dict[int, BitMap64] = {ledger_id: BitMap64() for ledger_id, _, _ in found}

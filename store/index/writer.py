@@ -46,18 +46,18 @@ _ONE = Struct("<q")
 
 
 class Indexer:
-    """Indexes records within TXN: ``add`` or ``merge`` every batch of any catalogued file, then ``finish``.
+    """Indexes records in a transaction: call ``add`` or ``merge`` for every batch of any catalogued file, then ``finish``.
 
-    Where an entry has several records the same one wins whatever the order of scans: an entry log's before a journal's,
-    that of the newest log and of the oldest journal, the last in a log and the first in a journal. Records with a bad digest
-    are left out. Two records of an entry have the same payload, so the sums of those that came first stay.
+    If an entry has several records, the same one wins whatever the order of scans: an entry log's before a journal's;
+    of the newest log, of the oldest journal; the last in a log, the first in a journal. Records with a bad digest are
+    ignored. Two records of an entry have the same payload, so the sums of the first one stay.
 
-    With COPIES those of different bookies are compared. Where they differ, one of a bookie that is proven to be of the cluster wins
-    whatever its file, and ``differing`` names the other.
+    With ``copies`` those of different bookies are compared. Where they differ, the record of a bookie that is proven
+    to belong to the cluster wins whatever its file, and ``differing`` names the other.
     """
 
     def __init__(self, txn: Txn, journals: Collection[int] = (), copies: Copies | None = None) -> None:
-        """JOURNALS: ids of files that are journals and not in the catalogue yet."""
+        """``journals``: ids of files that are journals and not in the catalogue yet."""
         self.differing: list[Damage] = []
         self._copies = copies if copies is not None and copies.several else None
         self._txn = txn
@@ -67,11 +67,11 @@ class Indexer:
         self._held = _held_entries() if has_copies(txn) else None
 
     def add(self, records: Records, file_id: int) -> None:
-        """Index one batch of the file FILE_ID."""
+        """Index one batch of a file."""
         self.merge(pack_runs(records, keep_first=file_id in self._journals), file_id)
 
     def merge(self, runs: Runs, file_id: int) -> None:
-        """Index the runs of one batch of the file FILE_ID."""
+        """Index the runs of one batch of a file."""
         for run, starts in zip(runs.rows, runs.starts(), strict=True):
             lac, block = self._seen.get(run.ledger_id, (-1, run.block))
             self._seen[run.ledger_id] = max(run.max_lac, lac), block if block == run.block else -1
@@ -91,7 +91,7 @@ class Indexer:
             add_copies(self._txn, self._held)
 
     def _merge(self, key: bytes, value: bytes, part: _Part) -> bytes | None:
-        """Return the existing block, whose row is KEY and VALUE, with the records of PART; None when none of them changes it."""
+        """Return an existing block, given as its row, merged with new records; None if none of them changes it."""
         grown = _append(value, part)
         if grown is not None:
             return grown
@@ -131,8 +131,8 @@ class Indexer:
     def _compare(
         self, copies: Copies, block: Block, part: _Part, old: tuple[Array, Array, Array], fresh: Array, wins: Array
     ) -> None:
-        """Compare the records of PART with OLD (file ids, offsets, sizes of the same entries) where they are not FRESH; set WINS and
-        note the loser of those that differ."""
+        """Compare new records with the old ones of the same entries (file ids, offsets, sizes), except fresh ones;
+        update ``wins`` and note the losers."""
         both = np.flatnonzero(~fresh)
         files, offsets, sizes = (column[both] for column in old)
         new = (part.offsets[both], part.sizes[both])
@@ -162,7 +162,7 @@ def _held_entries() -> HeldEntries:
 
 
 class _Part:
-    """One run of RUNS: records of a block that lie in the file FILE_ID. STARTS: where its optional columns begin."""
+    """One run: records of a block in one file. ``starts``: where its optional columns begin."""
 
     __slots__ = ("_runs", "_starts", "file_id", "offsets", "run", "sizes")
 
@@ -189,7 +189,7 @@ class _Part:
         return self._runs.slots[start : start + self.run.length]
 
     def hold(self, held: HeldEntries) -> None:
-        """Add the entries to HELD."""
+        """Add the entries to the held ones."""
         run, first = self.run, self.run.block << BLOCK_BITS
         if run.has_holes:
             held.add(run.ledger_id, self.file_id, first + self.slots().astype("<i8"))
@@ -234,7 +234,7 @@ class _Part:
 
 
 def _is_logged(block: Block, part: _Part, journals: frozenset[int]) -> bool:
-    """Whether PART is a journal's and BLOCK has all of it from an entry log: so is nearly every record of a journal."""
+    """Whether a journal's part is completely covered by entry logs: nearly every record of a journal is."""
     header, run = block.header, part.run
     is_whole = (
         not header.flags & (SLOTS | FILES) and header.first_slot <= run.first_slot and run.last_slot <= block.last_slot
@@ -243,10 +243,10 @@ def _is_logged(block: Block, part: _Part, journals: frozenset[int]) -> bool:
 
 
 def _append(value: bytes, part: _Part) -> bytes | None:
-    """Return block VALUE with the records of PART behind its own; None unless that is all it takes.
+    """Return a block's value with the new records after its own; None unless appending is all that is needed.
 
-    This is what the end of every batch of a scan meets: the rest of a block whose beginning was in the batch before. Where many topics
-    take turns it is what nearly every record meets.
+    The end of every batch of a scan takes this path: the rest of a block that began in the batch before. Where many
+    topics take turns, nearly every record does.
     """
     run = part.run
     if run.others or run.has_holes or len(value) < BLOCK_HEADER.size:
@@ -263,8 +263,8 @@ def _append(value: bytes, part: _Part) -> bytes | None:
 
 
 def _joined(header: BlockHeader, run: Run, added: tuple[int, int, int, int, int]) -> BlockHeader:
-    """Return HEADER with the time bounds of RUN and what is ADDED: entries, messages, payload bytes, entries with a broker
-    time, entries without a message header."""
+    """Return a header with the time bounds of a run and added counts: entries, messages, payload bytes, entries with a
+    broker time, entries without a message header."""
     entries, messages, payload_bytes, broker_count, unframed = added
     return BlockHeader(
         header.entries + entries,
@@ -286,7 +286,7 @@ def _joined(header: BlockHeader, run: Run, added: tuple[int, int, int, int, int]
 
 
 def _wins(file_id: int, others: Array, journals: frozenset[int]) -> Array:
-    """Whether a record of file FILE_ID takes the place of one in each of the files OTHERS; rule: ``Indexer``."""
+    """Whether a record of one file replaces a record in each of the other files; rule: ``Indexer``."""
     is_journal: Array = np.isin(others, np.array(sorted(journals), "<u4"))
     if file_id in journals:
         return is_journal & (others > file_id)
@@ -294,7 +294,7 @@ def _wins(file_id: int, others: Array, journals: frozenset[int]) -> Array:
 
 
 def _iter_times(txn: Txn, seen: dict[int, tuple[int, int]]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the time rows of the ledgers in SEEN (``Indexer``) from their location blocks."""
+    """Yield the time rows of the seen ledgers, computed from their location blocks."""
     for ledger_id, (lac, number) in seen.items():
         key = ledger_key(ledger_id)
         before = txn.view("times", key)
@@ -312,7 +312,7 @@ def _iter_times(txn: Txn, seen: dict[int, tuple[int, int]]) -> Iterator[tuple[by
 
 
 def _times_row(blocks: list[tuple[int, Block]], lac: int) -> bytes:
-    """Return the time row of BLOCKS: (number, block) in ascending order."""
+    """Return the time row of a ledger's blocks, (number, block) in ascending order."""
     first_block, (last_block, last) = blocks[0][0], blocks[-1]
     headers = [block.header for _, block in blocks]
     total = _total(headers)
@@ -339,7 +339,7 @@ def _times_row(blocks: list[tuple[int, Block]], lac: int) -> bytes:
 
 
 def _total(headers: list[BlockHeader]) -> BlockHeader:
-    """Return the sums and time bounds of all HEADERS, in a copy of the first; most ledgers of a cluster have but one."""
+    """Return the sums and time bounds of several headers, in a copy of the first; most ledgers of a cluster have only one."""
     if len(headers) == 1:
         return headers[0]
     return headers[0]._replace(

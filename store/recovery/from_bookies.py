@@ -100,7 +100,7 @@ class NamedLedgers(Struct, frozen=True):
     given: GivenNames
 
     def name_of(self, group: LedgerGroup) -> TopicName:
-        """Return the name of GROUP: the operator's, what entries say, or one that says nothing."""
+        """Return the name of a group of ledgers: the operator's, the one that entries give, or a generated one."""
         return name_of(group, self.names, {*self.given.topics.values()})
 
 

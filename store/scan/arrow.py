@@ -15,9 +15,10 @@ from pulsar_admin.store.kernels.messages import gather
 
 
 def spans_array(data: Array, starts: Array, sizes: Array, kind: pa.DataType) -> pa.Array:
-    """Return the spans of DATA as an array of KIND (string or binary); a span of size −1 is null.
+    """Return spans of ``data`` as an array of strings or binaries; a span of size −1 is null.
 
-    One span that is most of DATA is not copied. Raises pyarrow's ArrowInvalid for a string that is not UTF-8.
+    If one span is most of ``data``, that span is not copied. Raises pyarrow's ArrowInvalid for a string that is not
+    UTF-8.
     """
     if len(starts) == 1 and 2 * sizes[0] > len(data):
         ends = np.array([starts[0], starts[0] + sizes[0]], np.int32)
@@ -38,17 +39,17 @@ def _checked(array: pa.Array) -> pa.Array:
 
 
 def bitmap(mask: Array) -> pa.Buffer:
-    """Return MASK as a validity bitmap."""
+    """Return a boolean mask as Arrow's validity bitmap."""
     return pa.py_buffer(np.packbits(mask, bitorder="little"))
 
 
 def column(values: Array) -> pa.Array:
-    """Return VALUES, numbers or truth values, none of them null."""
+    """Return numbers or booleans as a column without nulls."""
     return _numbers(values, None)
 
 
 def nullable(values: Array, present: Array) -> pa.Array:
-    """Return VALUES, null where PRESENT is false."""
+    """Return values as a column, null where ``present`` is false."""
     return _numbers(values, None if present.all() else bitmap(present))
 
 
@@ -58,17 +59,17 @@ def _numbers(values: Array, validity: pa.Buffer | None) -> pa.Array:
 
 
 def constant(value: int | None, kind: pa.DataType, length: int) -> pa.Array:
-    """Return LENGTH times VALUE, a number or truth value (None: null)."""
+    """Return a column that repeats a number or boolean (None: null) ``length`` times."""
     return pa.nulls(length, kind) if value is None else column(np.full(length, value, kind.to_pandas_dtype()))
 
 
 def scalar(value: int | str | None, kind: pa.DataType) -> pa.Scalar:
-    """Return VALUE, a number, a truth value or text (None: null)."""
+    """Return a number, boolean or text as an Arrow scalar (None: null)."""
     return (strings([value], kind) if isinstance(value, str) else constant(value, kind, 1))[0]
 
 
 def strings(values: Sequence[str | None], kind: pa.DataType) -> pa.Array:
-    """Return VALUES as an array of KIND, string or large string."""
+    """Return texts as an array of strings or large strings."""
     data = [b"" if value is None else value.encode() for value in values]
     offsets = np.zeros(len(data) + 1, np.int64)
     np.cumsum([len(each) for each in data], out=offsets[1:])
@@ -100,7 +101,7 @@ def bools_of(array: pa.Array) -> Array:
 
 
 def numbers_of(array: pa.Array) -> tuple[Array, Array]:
-    """Return the values of a column of numbers, and which of them are there; what is null has any value."""
+    """Return the values of a column of numbers, and a mask of the valid ones; nulls have arbitrary values."""
     validity, data = array.buffers()
     part = slice(array.offset, array.offset + len(array))
     values = np.frombuffer(data, array.type.to_pandas_dtype())[part]

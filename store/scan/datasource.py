@@ -128,7 +128,7 @@ class PulsarEntries(DataSource):
         return _in_one_line(_refuse_writing)
 
     def _read(self, schema: StructType) -> tuple[ReadEntries | ReadMessages, Files, dict[str, Any]]:
-        """Return what reads the columns of SCHEMA, the user's or ours, the files, and the options."""
+        """Return the operation that reads the columns of a schema (the user's or ours), its files, and the options."""
         values = read_options({**_kept_options(schema), **self.options}, KNOWN)
         refuse_stream_options(values)
         return self._asked(schema, values), _files(values), values
@@ -341,7 +341,7 @@ class FilteredEntries(PulsarEntries):
 
 class _FilteringReader(_Reader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Leave out entries that FILTERS on ledgers, topics and entries' times exclude; return those that Spark has to apply."""
+        """Narrow the read by filters on ledgers, topics and times of entries; return the filters that Spark must still apply."""
         done = {"ledger_id"}  # columns that are never null in what is read
         left = []
         for condition in filters:
@@ -354,7 +354,7 @@ class _FilteringReader(_Reader):
         return [one for one in left if type(one).__name__ != "IsNotNull" or _column_of(one) not in done]
 
     def _narrowed(self, column: str, kind: str, value: Any) -> ScanOptions | None:  # Any: a literal
-        """Return the options that read what VALUE compared with COLUMN is true for, and nothing else; None: it is Spark's to see."""
+        """Return options that read exactly the rows for which the comparison with a column is true; None if only Spark can apply it."""
         options = self._operation.options
         if value is not None and kind in ("EqualTo", "EqualNullSafe", "In"):
             wanted = set(value) if kind == "In" else {value}
@@ -388,20 +388,20 @@ def _column_of(condition: Filter) -> str:
 
 
 def _only(options: ScanOptions, ledgers: set[int]) -> ScanOptions:
-    """Return OPTIONS with those of its ledgers alone that are in LEDGERS."""
+    """Return the options restricted to these ledgers."""
     if options.ledgers or options.only_topics:
         ledgers &= set(options.ledgers or options.topics)
     return replace(options, ledgers=tuple(sorted(ledgers)) or _NO_LEDGER)
 
 
 def push_filters(session: SparkSession) -> None:
-    """Let SESSION push filters down to data sources of Python; where it may not set that, Spark applies them."""
+    """Switch on filter pushdown to Python data sources in a session; if the session refuses the setting, Spark applies the filters."""
     with suppress(PySparkException):
         session.conf.set(PUSHDOWN, "true")
 
 
 def register(session: SparkSession) -> None:
-    """Make ``pulsar_entries`` known to SESSION; filters are pushed down where it is set to (``PUSHDOWN``)."""
+    """Register ``pulsar_entries`` in a session; filters are pushed down if the session is set to (``PUSHDOWN``)."""
     pushed = session.conf.get(PUSHDOWN, "false") == "true" and hasattr(DataSourceReader, "pushFilters")
     base = FilteredEntries if pushed else PulsarEntries
     said = {
@@ -417,7 +417,7 @@ _T = TypeVar("_T")
 
 
 def stream_reader(operation: ReadEntries | ReadMessages, values: Mapping[str, Any]) -> _EntryStreamReader:
-    """Return the reader that the options VALUES ask for; raises InvalidValue."""
+    """Return the stream reader for the given options; raises InvalidValue."""
     files, size_bytes = values["maxFilesPerTrigger"], values["maxBytesPerTrigger"]
     if files and size_bytes:
         raise InvalidValue("maxFilesPerTrigger and maxBytesPerTrigger exclude each other", hint="give one of them")
@@ -442,7 +442,7 @@ def stream_reader(operation: ReadEntries | ReadMessages, values: Mapping[str, An
 
 
 class _RefusedStream(DataSourceStreamReader):
-    """Raises ERROR when it is first asked: what ``streamReader`` raises, Spark 4.3 tells as an UnboundLocalError of its own."""
+    """Raises its error when first asked: Spark 4.3 reports an error raised in ``streamReader`` as an UnboundLocalError of its own."""
 
     def __init__(self, error: StoreError) -> None:
         self._error = error
@@ -465,7 +465,7 @@ class _Task(InputPartition):
 
 
 class _EntryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what is FOLLOWED, in batches of LIMIT."""
+    """Reads followed files, in batches of a limited size."""
 
     def __init__(self, operation: ReadEntries | ReadMessages, followed: Followed, limit: ReadLimit) -> None:
         self._operation = operation
@@ -510,7 +510,7 @@ class _EntryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _log_damage(piece.path, problems)
 
     def _ask(self, question: Callable[[Follower], _T]) -> _T:
-        """Return the answer to QUESTION; what is asked of a file that is deleted meanwhile is asked once more."""
+        """Return the answer to a question; a question about a file that was deleted meanwhile is asked once more."""
         follower = self._follower = self._follower or Follower(self._followed)
         for _ in range(_TRIES):
             try:
@@ -529,7 +529,7 @@ _log = logging.getLogger("pulsar_entries")
 
 
 def _log_damage(path: str, problems: Sequence[Problem]) -> None:
-    """Say in the task's log which bytes of the file at PATH are no good records."""
+    """Write to the task's log which bytes of a file are not good records."""
     path = shown_path(path)
     for problem in problems[:_SHOWN]:
         _log.warning("%s @ %#x: %d bytes: %s", path, problem.offset, problem.length_bytes, problem.reason)
@@ -538,9 +538,9 @@ def _log_damage(path: str, problems: Sequence[Problem]) -> None:
 
 
 def _in_one_line(work: Callable[[], _T], *, passing: type[OSError] | tuple[()] = ()) -> _T:
-    """Return what WORK returns; what is wrong with an option or a file becomes one line of the error that Spark raises.
+    """Return the result of ``work``; errors of options and files become one line in the error that Spark raises.
 
-    PASSING: an error that the caller deals with.
+    ``passing``: an error class that the caller handles.
     """
     try:
         return work()

@@ -82,7 +82,7 @@ class EntryScan(Struct):
             self.reader.advance(places.bytes)
 
     def read_here(self, places: Places) -> Iterator[EntryBatch]:
-        """Yield the good entries at PLACES; where the reader lists what failed, without those in files that cannot be read."""
+        """Yield the good entries at these places; if the reader records failures, entries in unreadable files are skipped."""
         for batch, there in self._at_places().read_present(places):
             yield self.without_damaged(batch, there)
 
@@ -137,7 +137,7 @@ class EntryScan(Struct):
             yield Places.of_small(small)
 
     def read_places(self, places: Places) -> EntryBatch:
-        """Return the entries at PLACES as they are there, damaged ones too."""
+        """Return the entries at these places as they are on disk, damaged ones included."""
         return self._at_places().read_places(places)
 
     def _at_places(self) -> PlacesReader:
@@ -179,7 +179,7 @@ def window_ranks(topic: Topic, window: Window) -> tuple[int, int]:
 
 
 class WindowScan:
-    """One run over a window, or over PARTS instead of what lies between its positions.
+    """One run over a window, or over ``parts`` instead of everything between its positions.
 
     After ``batches`` the scan's counts of missing and damaged entries are complete.
     """
@@ -204,16 +204,16 @@ class WindowScan:
                 yield chosen
 
     def chosen(self, batch: EntryBatch) -> EntryBatch:
-        """Return the entries of BATCH whose time is in the window."""
+        """Return the entries of a batch whose time is in the window."""
         return batch if self.times is None else within(batch, self.times)
 
     @property
     def times(self) -> TimeRange | None:
-        """The clock and the times (half-open) that choose entries; None: all of them."""
+        """The clock, and the half-open range of times that selects entries; None: all."""
         return TimeRange(self._clock, *self._window.times) if self._window.is_timed else None
 
     def _pruned(self, reader: EntryReader, parts: Iterable[Part]) -> Iterator[Part]:
-        """Yield the blocks of PARTS that may hold an entry of the window; count what is in none."""
+        """Yield the blocks that may hold an entry of the window; count the entries that no file has."""
         start_ms, end_ms = self._window.times
         for ledger_id, first, last in parts:
             self._unlisted += last - first + 1
@@ -228,13 +228,13 @@ class WindowScan:
 
 
 def within(batch: EntryBatch, times: TimeRange) -> EntryBatch:
-    """Return the entries of BATCH whose time is one of TIMES."""
+    """Return the entries of a batch whose time is in one of the ranges."""
     found, known = entry_times(batch, times.clock)
     return batch.take(known & (found >= times.start_ms) & (found < times.end_ms))
 
 
 def entry_times(batch: EntryBatch, clock: Clock) -> tuple[Array, Array]:
-    """Return the times of a batch on CLOCK in ms, and which entries have one."""
+    """Return the times of a batch on a clock in ms, and a mask of the entries that have one."""
     rows = batch.rows
     stamped = rows["flags"] & HAS_BROKER_TIME != 0
     if clock == "broker":
@@ -244,7 +244,7 @@ def entry_times(batch: EntryBatch, clock: Clock) -> tuple[Array, Array]:
 
 
 def _runs(block: Block, low: int, high: int) -> Iterator[Part]:
-    """Yield the entries LOW to HIGH (excluded) of BLOCK as parts without gaps."""
+    """Yield the entries from ``low`` to ``high`` (excluded) of a block as parts without gaps."""
     ids = np.array([block.entry_id(index) for index in (low, high - 1)])
     if ids[1] - ids[0] == high - low - 1:
         yield block.ledger_id, int(ids[0]), int(ids[1])

@@ -62,16 +62,16 @@ class LedgerDigests(NamedTuple):
 
     @classmethod
     def of(cls, sizes: Mapping[int, int]) -> LedgerDigests:
-        """Return SIZES, ledger id → bytes of its digest, as a scan wants them."""
+        """Return ledger id → bytes of its digest in the form that a scan takes."""
         ids = np.array(sorted(sizes), np.int64)
         return cls(ids, np.array([sizes[ledger_id] for ledger_id in ids.tolist()], np.int16))
 
 
 class Slice(Struct, frozen=True):
-    """Bytes START to END of one file; a record belongs to the slice in which it begins.
+    """Bytes ``start`` to ``end`` of one file; a record belongs to the slice in which it begins.
 
-    ``seek``: START was cut anywhere in an entry log; the first record at or behind it is searched for. ``limit``: where the file
-    ends for this scan, though it may have grown since; −1: where it ends.
+    ``seek``: ``start`` is an arbitrary offset in an entry log; the scan searches for the first record at or after it.
+    ``limit``: the end of the file for this scan, even if it has grown since; −1: its actual end.
     """
 
     path: str
@@ -115,9 +115,9 @@ class FileScan(Struct):
     _ends: bool = False  # no record follows in a journal
 
     def batches(self) -> Iterator[Records]:
-        """Yield record arrays in file order; each is overwritten by the next: copy what is kept.
+        """Yield arrays of records in file order; each is overwritten by the next, so copy what is kept.
 
-        Raises SourceChanged when the file is gone or becomes shorter, EntryLogCorrupt when the disk cannot read it.
+        Raises SourceChanged if the file is gone or becomes shorter, EntryLogCorrupt if the disk cannot read it.
         """
         with _translated(self.slice.path), open_file(self.slice.path) as file:
             size = self._size_of(file)
@@ -240,7 +240,7 @@ class FileScan(Struct):
         self.problems.sort(key=lambda problem: problem.offset)
 
     def _log_places(self, whole: WholeFile, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield (offset, size) of the records of a log that begin before STOP, and note what lies between them."""
+        """Yield (offset, size) of the records of a log that begin before ``stop``, and note the bytes between records."""
         for item in iter_records(whole.data, self.slice.path, self.next_offset, proofs=whole.proofs):
             self.next_offset = item.offset
             if item.offset >= stop:
@@ -284,7 +284,7 @@ class FileScan(Struct):
         self._ends = True
 
     def _is_proved(self, entry: journal.JournalEntry, whole: WholeFile) -> bool:
-        """Whether the digest of ENTRY is right, or cannot be checked."""
+        """Whether the digest of an entry is correct, or cannot be checked."""
         known, kinds = self.ledgers
         at = int(np.searchsorted(known, entry.ledger_id))
         if not self.verify or (at < len(known) and known[at] == entry.ledger_id and kinds[at] in (0, 20)):
@@ -292,7 +292,7 @@ class FileScan(Struct):
         return whole.proofs.digest_type(entry.offset + 4, entry.offset + 4 + entry.size) is not None
 
     def _count(self, batch: Records, start: int, end: int) -> None:
-        """Count BATCH, which was read from START to END, and move ``resume_offset`` behind what is good of it."""
+        """Count a batch that was read from ``start`` to ``end``, and move ``resume_offset`` after its last good record."""
         self.records += len(batch)
         good = np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST == 0)
         # Nothing proves a journal's paddings: a scan of the grown file reads them again, from the last good entry on.
@@ -309,7 +309,7 @@ class FileScan(Struct):
             self._good_until(end)
 
     def _without_impossible(self, batch: Records) -> Records:
-        """Return BATCH without entry ids that no ledger reaches; an index row has a place for every 1,024 ids."""
+        """Return a batch without entry ids that no ledger reaches: an index row reserves a place for every 1,024 ids."""
         impossible = batch["entry_id"] >= ENTRY_ID_LIMIT
         if not impossible.any():
             return batch
@@ -337,7 +337,7 @@ class FileScan(Struct):
         return self.slice.kind == FileKind.JOURNAL and len(batch) > 0 and bool(batch[-1]["flags"] & kernel.BAD_DIGEST)
 
     def _ends_in_doubt(self, batch: Records, window: FileWindow) -> bool:
-        """Whether a slice of a log ends with a bad record that no record follows: its size may be what is wrong."""
+        """Whether a slice of a log ends with a bad record that no record follows: its size field may be the damaged part."""
         if self.slice.kind == FileKind.JOURNAL or not len(batch) or not batch[-1]["flags"] & kernel.BAD_DIGEST:
             return False
         if self.next_offset >= window.file_bytes:
@@ -351,7 +351,7 @@ class FileScan(Struct):
         )
 
     def _look_again(self, batch: Records) -> Records:
-        """Move back to the last record of BATCH, and leave it out, when its digest is bad: its size may be what is wrong."""
+        """Drop the last record of a batch and go back to its start if its digest is bad: its size field may be wrong."""
         if not len(batch) or not batch[-1]["flags"] & kernel.BAD_DIGEST:
             return batch
         self.vain_bytes += self.next_offset - int(batch[-1]["offset"])
@@ -463,7 +463,7 @@ class FileWindow:
     """A part of a file in memory: ``data`` are its bytes from ``base`` on; records that begin behind ``stop`` are not wanted."""
 
     def __init__(self, file: Any, stop: int, file_bytes: int, cold: ColdPages | None = None) -> None:
-        """COLD: what of the file is dropped from the page cache when the window moves on."""
+        """``cold``: which part of the file is dropped from the page cache as the window moves on."""
         self._cold = cold
         self.file = file
         self.stop = stop
@@ -474,18 +474,18 @@ class FileWindow:
         self.data = self._buffer[:0]
 
     def move_to(self, offset: int) -> None:
-        """Make OFFSET lie in the window, reading on unless it already does."""
+        """Move the window so that it contains ``offset``, unless it already does."""
         if not self.base <= offset < self.base + len(self.data):
             self._fill(offset)
 
     def widen(self, offset: int) -> None:
-        """Read from OFFSET on; a second time at the same place reads twice as much."""
+        """Read from ``offset`` on; a second call for the same offset reads twice as much."""
         if offset == self.base and len(self.data) == len(self._buffer):
             self._buffer = np.empty(2 * len(self._buffer), np.uint8)
         self._fill(offset)
 
     def cover(self, start: int, end: int) -> None:
-        """Make the bytes from START to END lie in the window."""
+        """Make the window contain the bytes from ``start`` to ``end``."""
         if self.base <= start and end <= self.base + len(self.data):
             return
         if end - start > len(self._buffer):
@@ -502,7 +502,7 @@ class FileWindow:
 
 
 def read_into(view: memoryview, file: Any, offset: int) -> None:
-    """Fill VIEW with the bytes of FILE from OFFSET on; raises SourceChanged when there are not so many any more."""
+    """Fill a view with the file's bytes from ``offset`` on; raises SourceChanged if the file no longer has that many."""
     got = 0
     while got < len(view):
         count = os.preadv(file.fileno(), [view[got : got + PACE.step_bytes]], offset + got)
@@ -516,7 +516,7 @@ def read_into(view: memoryview, file: Any, offset: int) -> None:
 
 
 def close_together(places: Iterator[tuple[int, int]], most: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield PLACES in lists of MOST at most that fit into a window, but for a record that is larger."""
+    """Yield places in lists of at most ``most`` that fit into one window, except for a single larger record."""
     found: list[tuple[int, int]] = []
     for offset, size in places:
         if found and (len(found) == most or offset + 4 + size > found[0][0] + WINDOW_BYTES):
@@ -540,11 +540,11 @@ _COUNTERS = struct.Struct(
 
 
 class FileBytes:
-    """The bytes of a file, ``store.codec.buffer.Bytes``: each page of it is read when it is first asked for, and once.
+    """The bytes of a file, ``store.codec.buffer.Bytes``: each page is read once, when first used.
 
-    Memory of ours, not a mapping: a file that is cut meanwhile would kill a process that has it mapped. What is looked at stays,
-    so the memory is PAGE_BYTES for each page looked at and never more than the file's size. Raises SourceChanged where the file
-    has less than FILE_BYTES by now.
+    Our own memory instead of a mapping: a file that is cut meanwhile would kill a process that has it mapped. Pages
+    that were read stay, so the memory is PAGE_BYTES per page read and at most the file's size. Raises SourceChanged if
+    the file has become shorter than ``file_bytes``.
     """
 
     def __init__(self, file: Any, file_bytes: int) -> None:
@@ -568,7 +568,7 @@ class FileBytes:
         return self._memory[key]
 
     def _read(self, first: int, last: int) -> None:
-        """Read those of the pages from FIRST to LAST that were not read yet."""
+        """Read those pages from ``first`` to ``last`` that were not read yet."""
         while (page := self._is_read.find(0, first, last)) >= 0:
             first = self._is_read.find(1, page, last)
             first = last if first < 0 else first
@@ -584,7 +584,7 @@ class WholeFile:
         self.proofs = Proofs(self.data)
 
     def find_journal_entry(self, start: int) -> int | None:
-        """Return the first place from START on of an entry that its digest proves."""
+        """Return the first offset from ``start`` on of an entry that its digest proves."""
         for offset in iter_candidates(self.data, start, len(self.data), self.proofs):
             end = offset + 4 + int.from_bytes(self.data[offset : offset + 4], "big")
             if end <= len(self.data) and self.proofs.digest_type(offset + 4, end):
@@ -598,7 +598,7 @@ class WholeFile:
         return item.offset + 4 + int.from_bytes(self.data[item.offset : item.offset + 4], "big")
 
     def is_no_entry(self, item: journal.JournalItem) -> bool:
-        """Whether ITEM would be an entry but for its counters."""
+        """Whether a record would be an entry except for its counters."""
         if not isinstance(item, journal.JournalEntry):
             return False
         start = item.offset + 20

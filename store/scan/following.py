@@ -73,7 +73,7 @@ class FoundFile(Struct, frozen=True):
 
     @property
     def path_in_folder(self) -> str:
-        """Its path without the query of a URL."""
+        """The path without the query of a URL."""
         return f"{self.folder}/{self.name}"
 
     @property
@@ -82,7 +82,8 @@ class FoundFile(Struct, frozen=True):
 
 
 class _Begun(Struct, frozen=True):
-    """The last batch that read of a file read bytes START to END; ``digest`` of its first bytes, up to END. How: see ``FilePart``."""
+    """The last batch that read from this file, and the bytes ``start`` to ``end`` that it read; ``digest`` of the
+    file's first bytes. See ``FilePart``."""
 
     start: int
     end: int
@@ -108,13 +109,13 @@ class _Folder(Struct):
     begun: dict[str, _Begun] = field(default_factory=dict)  # by name
 
     def is_done(self, file: FoundFile) -> bool:
-        """Whether FILE was read to its end."""
+        """Whether a file was read to its end."""
         at = bisect_right(self.done, (file.id, FAR))
         begun = self.begun.get(file.name)
         return (at > 0 and file.id <= self.done[at - 1][1]) or (begun is not None and begun.complete)
 
     def fold(self, there: Container[str]) -> None:
-        """Let the complete files be ids alone, and leave out what is not THERE any more."""
+        """Keep only the ids of complete files, and drop files that no longer exist."""
         ids = sorted([*self.done, *((_id_of(name),) * 2 for name, one in self.begun.items() if one.complete)])
         self.begun = {name: one for name, one in self.begun.items() if not one.complete and name in there}
         self.done = []
@@ -125,7 +126,7 @@ class _Folder(Struct):
                 self.done.append((first, last))
 
     def pass_before(self, file_id: int) -> None:
-        """Let what is older than FILE_ID be read: of journals before lastMark all is in logs."""
+        """Count files older than ``file_id`` as read: the entries of journals before lastMark are all in logs."""
         self.begun = {name: one for name, one in self.begun.items() if _id_of(name) >= file_id}
         self.done = [(0, file_id - 1), *self.done] if file_id > 0 else self.done
         self.fold(self.begun)
@@ -152,11 +153,11 @@ class Progress(Struct):
     recent: dict[str, Recent] = field(default_factory=dict)
 
     def of(self, file: FoundFile, owner: str = "") -> _Folder:
-        """Return the folder of FILE, a new one, of OWNER's, where nothing of it was read."""
+        """Return the folder of a file; a new one, with this owner, if nothing was read there."""
         return self.folders[file.kind].setdefault(file.folder, _Folder(owner))
 
     def journal_end(self, owner: str) -> Mark:
-        """Return the place in OWNER's journals up to which they were read."""
+        """Return the place up to which an owner's journals were read."""
         folders = [folder for folder in self.folders[FileKind.JOURNAL].values() if folder.owner == owner]
         return max(
             [(_id_of(name), one.end) for folder in folders for name, one in folder.begun.items()]
@@ -165,7 +166,7 @@ class Progress(Struct):
         )
 
     def newly_read(self, before: Progress) -> Iterator[tuple[str, _Begun]]:
-        """Yield path and bytes of what was read since BEFORE."""
+        """Yield the path and the byte range that were read since ``before``."""
         old = dict(before.each_begun())
         for path, begun in self.each_begun():
             if begun.end > begun.start and (path not in old or old[path].end != begun.end):
@@ -202,7 +203,7 @@ FIRST: Offset = Progress().encode()
 
 
 def _id_of(name: str) -> int:
-    """Return the id of the log or journal called NAME; raises ValueError."""
+    """Return the id in the name of a log or journal; raises ValueError."""
     found = journal_id_of(name) if name.endswith(".txn") else log_id_of(name)
     if found is None:
         raise ValueError(name)
@@ -256,7 +257,7 @@ class Recent(Struct):
         return Recent([replace(one) for one in self.given])
 
     def known(self, ids: Array) -> Array:
-        """Return which of IDS were given."""
+        """Return a mask of the ids that were delivered before."""
         found = np.zeros(len(ids), np.bool_)
         for one in self.given:
             at = np.minimum(np.searchsorted(one.ids, ids), len(one.ids) - 1)
@@ -264,7 +265,7 @@ class Recent(Struct):
         return found
 
     def add(self, folder: str, log_id: int, mark: Mark, behind: Mark, ids: Array) -> None:
-        """Remember IDS; see ``_Given``."""
+        """Remember delivered ids; see ``_Given``."""
         if not len(ids):
             return
         for one in self.given:
@@ -274,7 +275,7 @@ class Recent(Struct):
         self.given.append(_Given(folder, log_id, mark, behind, np.sort(ids)))
 
     def pass_by(self, folder: str, log_id: int, size_bytes: int, *, is_begun: bool) -> None:
-        """Note that SIZE_BYTES of a log of FOLDER were read, and drop what came too far in front of it to come again."""
+        """Note that a log was read up to ``size_bytes``, and drop ids so far before that point that they cannot be written again."""
         for one in self.given:
             if one.folder == folder and one.log_id < log_id:
                 one.later += is_begun
@@ -282,15 +283,15 @@ class Recent(Struct):
         self.given = [one for one in self.given if one.later <= KEPT_LOGS and one.later_bytes <= KEPT_BYTES]
 
     def forget(self, mark: Mark) -> None:
-        """Drop what cannot come again, now that lastMark was MARK and all that the logs held then was read.
+        """Drop the ids that cannot come again now that lastMark is ``mark`` and every log record of that time was read.
 
-        What came from a log may be on its way into the journal: that ends before lastMark has moved twice.
+        An entry read from a log may still be written to the journal: not any more once lastMark has moved twice.
         """
         before = max((one.mark for one in self.given if one.mark < mark), default=mark)
         self.given = [one for one in self.given if mark <= one.behind or (one.folder and one.mark >= before)]
 
     def encode(self) -> list[Any]:  # Any: JSON
-        """Return it as JSON."""
+        """Return the ids as JSON."""
         return [
             [one.folder, one.log_id, one.mark, one.behind, _pack_ids(one.ids), one.later, one.later_bytes]
             for one in self.given
@@ -298,7 +299,7 @@ class Recent(Struct):
 
     @staticmethod
     def decode(value: list[Any]) -> Recent:  # Any: JSON
-        """Return what ``encode`` made JSON of."""
+        """Return the ids from the JSON of ``encode``."""
         return Recent(
             [
                 _Given(folder, log_id, (mark[0], mark[1]), (behind[0], behind[1]), unpack_ids(packed), *later)
@@ -308,14 +309,14 @@ class Recent(Struct):
 
 
 def _as_ids(ledger_ids: Array, entry_ids: Array) -> Array:
-    """Return the two columns as one of IDS."""
+    """Return the ledger ids and entry ids as one array of pairs."""
     pairs = np.empty(len(ledger_ids), _PAIR)
     pairs["ledger_id"], pairs["entry_id"] = ledger_ids, entry_ids
     return pairs.view(IDS)
 
 
 def _pack_ids(ids: Array) -> str:
-    """Return sorted IDS as text: differences, compressed; entries in a row take nearly nothing."""
+    """Return sorted ids as text: differences, compressed; consecutive entries take almost no space."""
     pairs = ids.view(_PAIR)
     columns = [np.diff(pairs[name].astype(np.int64), prepend=0) for name in ("ledger_id", "entry_id")]
     return base64.b85encode(zlib.compress(np.concatenate(columns).tobytes(), 1)).decode()
@@ -358,13 +359,13 @@ class Looked(Struct, frozen=True):
     end: int
 
     def until(self, end: int) -> Looked:
-        """Return those that end before END or there."""
+        """Return the records that end at or before ``end``."""
         count = int(np.searchsorted(self.ends, end, "right"))
         return Looked(self.ids[:count], self.offsets[:count], self.ends[:count], end)
 
 
 def _pieces_of(file: FoundFile, start: int, end: int, slice_bytes: int) -> Iterator[FileRange]:
-    """Cut bytes START to END of FILE, where records begin and end, into slices; journals are not cut."""
+    """Cut bytes ``start`` to ``end`` of a file, which are record boundaries, into slices; journals stay whole."""
     count = 1 if file.kind == FileKind.JOURNAL else max(1, round((end - start) / slice_bytes))
     for index in range(count):
         first, last = (start + (end - start) * edge // count for edge in (index, index + 1))
@@ -373,7 +374,7 @@ def _pieces_of(file: FoundFile, start: int, end: int, slice_bytes: int) -> Itera
 
 
 def pieces_without(part: FilePart, looked: Looked, again: Array, slice_bytes: int) -> Tasks:
-    """Return the tasks of PART, but for the records AGAIN; small pieces share a task."""
+    """Return the tasks of a part without the records that were delivered before; small pieces share a task."""
     tasks: list[tuple[FileRange, ...]] = []
     held: list[FileRange] = []
     for start, end in _between(part, looked.offsets[again], looked.ends[again]):
@@ -389,7 +390,7 @@ def pieces_without(part: FilePart, looked: Looked, again: Array, slice_bytes: in
 
 
 def _between(part: FilePart, starts: Array, ends: Array) -> Iterator[tuple[int, int]]:
-    """Yield the bytes of PART between those from STARTS to ENDS."""
+    """Yield the byte ranges of a part that lie between the given ones."""
     breaks = np.flatnonzero(starts[1:] != ends[:-1]) + 1
     at = part.start
     for first, last in zip([0, *breaks.tolist()], [*(breaks - 1).tolist(), len(starts) - 1], strict=True):
@@ -412,7 +413,8 @@ class Limit(Struct, frozen=True):
 
 
 class Followed(Struct, frozen=True):
-    """What a stream follows, and how: it ``fails`` where bytes are lost; ``verify`` digests; ``needs_logs``: what is no log ends it."""
+    """The files that a stream follows, and the rules. ``fails``: lost bytes end the stream; ``verify``: check digests;
+    ``needs_logs``: a file that is not a log ends it."""
 
     paths: Sequence[str]
     fails: bool = True
@@ -439,7 +441,8 @@ class Follower:
         return list_files(self._followed.paths, recursive=self._followed.recursive)
 
     def latest(self, start: Offset, limit: Limit, listed: Sequence[FoundFile] | None = None) -> Offset:
-        """Return the offset behind the next batch; START itself when there is nothing. LISTED: as if only these were there."""
+        """Return the offset after the next batch; ``start`` itself if there is nothing to read. ``listed``: pretend
+        that only these files exist."""
         self._looked.clear()
         before = Progress.decode(start)
         marks, files = self._marks_and_files(before) if listed is None else (self._marks(listed, before), listed)
@@ -470,9 +473,9 @@ class Follower:
         return after.encode()
 
     def plan(self, start: Offset, end: Offset) -> Tasks:
-        """Return what the batch from START to END reads, a task each: the same pieces whenever it is asked for.
+        """Return the tasks that read the batch from ``start`` to ``end``: the same pieces on every call.
 
-        Raises SourceChanged for files that are gone, shorter or others than those that END knows.
+        Raises SourceChanged for files that are gone, shorter, or not those that ``end`` names.
         """
         before, after = Progress.decode(start), Progress.decode(end)
         begun_files = dict(after.newly_read(before))
@@ -486,7 +489,7 @@ class Follower:
         return self._plan(before, after, parts)[0]
 
     def is_lost(self, file: FoundFile | None, path: str, begun: _Begun) -> bool:
-        """Whether FILE is not the one that was BEGUN; raises SourceChanged for it unless the stream goes on then."""
+        """Whether a file is no longer the one that was begun; raises SourceChanged then, unless the stream tolerates losses."""
         if file is None:
             said = f"{path} is gone; the stream has read its first {begun.end} bytes"
         elif file.size_bytes < begun.end:
@@ -512,7 +515,7 @@ class Follower:
     # -- what is there -------------------------------------------------------------------------------------------------
 
     def owner(self, file: FoundFile, others: Sequence[FoundFile] = ()) -> str:
-        """Return whose disk FILE is on: the bookie's id; where no cookie says it, the folder, for journals the only one of logs."""
+        """Return whose disk a file is on: the bookie's id, without a cookie the folder, for journals the only folder of logs."""
         if file.folder not in self._owners:
             self._owners[file.folder] = bookie_of(file) or file.folder
         owner = self._owners[file.folder]
@@ -537,15 +540,16 @@ class Follower:
                 return marks, files
 
     def _those_at(self, paths: Collection[str]) -> dict[str, FoundFile]:
-        """Return the files that are there of PATHS, those in their folders: what else is there is not looked at."""
+        """Return the files that exist at these paths; other files in their folders are not looked at."""
         if any(map(is_url, paths)):
             return {one.path_in_folder: one for one in self.files()}
         return {path: _listed_at(path, os.stat(path).st_size) for path in paths if os.path.exists(path)}
 
     def _marks(self, files: Sequence[FoundFile], before: Progress) -> dict[str, Mark]:
-        """Return the lastMark of each bookie whose logs FILES are, that of BEFORE where it cannot be read now.
+        """Return the lastMark of each bookie of these logs, the earlier one if it cannot be read now.
 
-        BookKeeper cuts the file and writes it again (``Journal.LastLogMark.rollLog``); one that is not there is its beginning.
+        BookKeeper truncates the file and writes it anew (``Journal.LastLogMark.rollLog``); a bookie without the file
+        is at the beginning.
         """
         folders = {one.folder: one for one in reversed(files) if one.kind == FileKind.ENTRY_LOG}
         marks = dict(before.marks)
@@ -558,11 +562,11 @@ class Follower:
 
     @property
     def has_logs(self) -> bool:
-        """Whether the paths name logs, too."""
+        """Whether the paths include logs."""
         return any(not path.partition("?")[0].endswith(".txn") for path in self._followed.paths)
 
     def is_complete(self, file: FoundFile, newest: FoundFile) -> bool:
-        """Whether nothing is appended to FILE any more, of whose folder and kind NEWEST is the newest."""
+        """Whether a file will not grow any more; ``newest``: the newest of its kind in its folder."""
         if file.path not in self._complete:
             if file.kind == FileKind.JOURNAL:
                 found = file.id < newest.id
@@ -582,7 +586,7 @@ class Follower:
         return self._empty_behind[file.path]
 
     def look(self, file: FoundFile, start: int, *, complete: bool) -> Looked:
-        """Return the good records of FILE from START on, up to the end of the last one that may be read now."""
+        """Return the good records of a file from ``start`` on, up to the end of the last one that may be read now."""
         if self._waiting.get(file.path) == (start, file.size_bytes) and not complete:
             return Looked(np.zeros(0, IDS), np.zeros(0, np.int64), np.zeros(0, np.int64), start)
         found = self._look(file, start, complete)
@@ -617,7 +621,7 @@ class Follower:
         return Looked(ids, offsets, ends, file.size_bytes if complete else at)
 
     def _look_at(self, piece: FileRange, complete: bool) -> tuple[tuple[Array, Array, Array], int, bool]:
-        """Return the good records of PIECE, where to go on, and whether zeros stop there."""
+        """Return the good records of a piece, where to continue, and whether zeros stop the reading there."""
         found = [(np.zeros(0, IDS), np.zeros(0, np.int64), np.zeros(0, np.int64))]
         behind, stopped = piece.start, False
         with open_source(piece) as source:
@@ -640,7 +644,7 @@ class Follower:
         return (ids, offsets, ends), behind, stopped
 
     def boundary(self, file: FoundFile, near: int) -> int:
-        """Return where the first record at or behind NEAR begins in the log FILE; its end when none does."""
+        """Return where the first record at or after ``near`` begins in a log; the end of the log if none does."""
         piece = FileRange(file.path, file.kind, -1, near, file.size_bytes, seek=True, limit=file.size_bytes)
         with open_source(piece) as source:
             limit = -1 if is_url(file.path) else file.size_bytes
@@ -651,7 +655,7 @@ class Follower:
     # -- batches -------------------------------------------------------------------------------------------------------
 
     def _plan(self, before: Progress, after: Progress, parts: Sequence[FilePart]) -> tuple[Tasks, dict[str, Recent]]:
-        """Return the tasks of PARTS, without entries that came before, and what came lately behind them."""
+        """Return the tasks of the parts, without entries that were delivered before, and the ids to remember."""
         recent = {name: kept.copy() for name, kept in before.recent.items()}
         tasks: list[tuple[FileRange, ...]] = []
         for part in parts:
@@ -711,8 +715,8 @@ class _Taking:
             self.all_read = True
 
     def _may_come_again(self, file: FoundFile, newest: FoundFile) -> bool:
-        """Whether what the complete log FILE holds may be written once more: a bookie that was killed soon behind it did not finish
-        a log, or left the next one empty."""
+        """Whether the bookie may write the content of this complete log once more: a bookie that was killed soon after
+        it did not finish a log, or left the next one empty."""
         behind_bytes = 0
         for _ in range(KEPT_LOGS):
             later = self._following[file.path]
@@ -727,7 +731,7 @@ class _Taking:
         return False
 
     def _take_file(self, file: FoundFile, newest: FoundFile) -> bool:
-        """Take what is new of FILE; False: the batch is full."""
+        """Take the new records of a file into the batch; return False if the batch is full."""
         owner = self._follower.owner(file, self._files)
         folder = self._before.folders[file.kind].get(file.folder, _Folder(owner))
         if folder.is_done(file):
@@ -758,7 +762,8 @@ class _Taking:
         return cut == end
 
     def _journal_start(self, file: FoundFile, owner: str, start: int) -> int:
-        """Return where to go on in a journal that was read up to START, −1 for not at all: before lastMark all is in the logs."""
+        """Return where to continue in a journal that was read up to ``start``, −1 to skip it: entries before lastMark
+        are all in the logs."""
         mark = self._marks.get(owner, NO_MARK)
         if not self._follower.has_logs:
             raise InvalidValue(
@@ -775,7 +780,7 @@ class _Taking:
         return int(behind[0]) if len(behind) else looked.end
 
     def _cut(self, file: FoundFile, start: int, end: int, *, looked_at: bool) -> int:
-        """Return where to stop between START and END, at a record's end, so that the batch does not become too large."""
+        """Return the end of a record between ``start`` and ``end`` at which the batch does not become too large."""
         wanted = start + self._bytes_left
         if wanted >= end:
             return end
@@ -786,12 +791,12 @@ class _Taking:
 
 
 def _is_zero(path: str, offset: int) -> bool:
-    """Whether the size field at OFFSET is zero: nothing was written there yet, or pages were lost."""
+    """Whether the size field at ``offset`` is zero: nothing was written there yet, or pages were lost."""
     return not any(read_bytes(path, offset, 4))
 
 
 def _in_front_of_zeros(path: str, ends: Array, offsets: Array) -> int:
-    """Return how many of the records at OFFSETS lie before zeros; ENDS: of what is in front of each."""
+    """Return how many of the records at these offsets come before zeros; ``ends``: the end of the record before each."""
     apart = np.flatnonzero(offsets != ends[: len(offsets)]).tolist()
     return next((index for index in apart if _is_zero(path, int(ends[index]))), len(offsets))
 
@@ -807,7 +812,7 @@ _MAP_MAX_LEDGERS = 1 << 24
 
 
 def list_files(paths: Sequence[str], *, recursive: bool = False) -> list[FoundFile]:
-    """Return the logs and journals at PATHS that are not empty; raises SourceNotFound where there is not even a folder."""
+    """Return the logs and journals at these paths that are not empty; raises SourceNotFound if not even a folder exists."""
     found: dict[str, int] = {}
     for one in paths:
         try:
@@ -820,7 +825,7 @@ def list_files(paths: Sequence[str], *, recursive: bool = False) -> list[FoundFi
 
 
 def _listed_at(path: str, size_bytes: int) -> FoundFile:
-    """Return the file at PATH; raises InvalidValue for one that is no log by its name."""
+    """Return the file at a path; raises InvalidValue for a name that no log has."""
     folder, _, name = shown_path(path).partition("?")[0].rpartition("/")
     try:
         return FoundFile(path, folder, name, _id_of(name), size_bytes)
@@ -833,13 +838,13 @@ def _listed_at(path: str, size_bytes: int) -> FoundFile:
 
 
 def _first_digest(path: str, end: int) -> str:
-    """Return a digest of up to 2 KiB behind the header of a file that was read up to END: what follows may grow."""
+    """Return a digest of up to 2 KiB after the header of a file that was read up to ``end``: bytes after that may change."""
     count = max(min(end, HEADER_BYTES + _FIRST_BYTES) - HEADER_BYTES, 0)
     return sha256(read_bytes(path, HEADER_BYTES, count)).hexdigest()[:16]
 
 
 def _read_beside(file: FoundFile, name: str) -> bytes | None:
-    """Return a small file in the folder of FILE, None where there is none."""
+    """Return the content of a small file in the same folder, None if it does not exist."""
     base, mark, query = file.path.partition("?")
     try:
         return read_bytes(f"{base.rpartition('/')[0]}/{name}{mark}{query}", 0, 1 << 16)
@@ -848,13 +853,13 @@ def _read_beside(file: FoundFile, name: str) -> bytes | None:
 
 
 def bookie_of(file: FoundFile) -> str | None:
-    """Return the id of the bookie whose disk FILE is on, as the folder's cookie says it; raises MetadataCorrupt."""
+    """Return the id of the bookie whose disk the file is on, from the folder's cookie; raises MetadataCorrupt."""
     raw = _read_beside(file, COOKIE_FILE)
     return None if raw is None else decode_cookie(raw, f"{file.folder}/{COOKIE_FILE}").bookie_id
 
 
 def _has_map(file: FoundFile) -> bool:
-    """Whether the log FILE was sealed: its header names a ledgers map, and that is one."""
+    """Whether a log was sealed: its header points to a valid ledgers map."""
     try:
         header = decode_header(read_bytes(file.path, 0, HEADER_BYTES), file.path)
         offset, count = header.ledgers_map_offset, header.ledgers_count
@@ -870,5 +875,5 @@ def _has_map(file: FoundFile) -> bool:
 
 
 def is_stale(file: FoundFile, newest: FoundFile) -> bool:
-    """Whether FILE was last written an hour before the NEWEST log of its folder."""
+    """Whether a file was last written an hour before the newest log of its folder."""
     return file_info(newest.path)[1] - file_info(file.path)[1] >= STALE_S

@@ -27,7 +27,7 @@ Columns = tuple[Array, ...]  # of rows, all of one length
 
 
 def _grouped(rows: Rows, keys: int) -> Rows:
-    """Return ROWS in the order of their first KEYS columns, one for each different key, the other columns summed."""
+    """Return rows sorted by their first ``keys`` columns, one for each distinct key, the other columns summed."""
     if not len(rows):
         return rows
     rows = rows[np.lexsort(tuple(rows[:, column] for column in reversed(range(keys))))]
@@ -37,7 +37,7 @@ def _grouped(rows: Rows, keys: int) -> Rows:
 
 
 class Sums:
-    """Rows that are summed by their first KEYS columns as they come, in memory bounded by the number of different keys."""
+    """Rows that are summed by their first ``keys`` columns as they come, in memory bounded by the number of distinct keys."""
 
     def __init__(self, keys: int, columns: int) -> None:
         self._keys = keys
@@ -46,7 +46,7 @@ class Sums:
         self._pending_rows = 0
 
     def add(self, *columns: Rows | int) -> None:
-        """Add rows given as columns; a number stands for a column of it."""
+        """Add rows given as columns; a single number stands for a constant column."""
         rows: Rows = np.column_stack(np.broadcast_arrays(*(np.atleast_1d(np.asarray(c, np.int64)) for c in columns)))
         self._pending.append(rows)
         self._pending_rows += len(rows)
@@ -65,7 +65,7 @@ class Sums:
         return self._rows
 
     def replace(self, rows: Rows) -> None:
-        """Go on from ROWS, which need no order."""
+        """Continue from these rows, in any order, instead of the current ones."""
         self._rows, self._pending, self._pending_rows = _grouped(rows, self._keys), [], 0
 
 
@@ -77,7 +77,7 @@ _LEAST_READ_ROWS = 256  # of each run while runs are merged: of a thousand runs 
 
 
 class SortedRun(Struct, frozen=True):
-    """Rows in the order of their first column: in memory, or WIDTH columns of type KIND one behind the other in a file."""
+    """Rows in the order of their first column: in memory, or as ``width`` consecutive columns in a file."""
 
     rows: int
     held: Columns = ()
@@ -87,17 +87,17 @@ class SortedRun(Struct, frozen=True):
     kind: np.dtype[Any] = np.dtype(np.int64)
 
     def read(self, start: int, end: int) -> Columns:
-        """Return rows START to END (excluded)."""
+        """Return rows ``start`` to ``end`` (excluded)."""
         if self.held:
             return tuple(column[start:end] for column in self.held)
         return tuple(self._read(column, start, end) for column in range(self.width))
 
     def first_at(self, value: int) -> int:
-        """Return the first row whose first column is VALUE or more, the number of rows when none is."""
+        """Return the index of the first row whose first column is at least ``value``, the number of rows if none is."""
         return bisect_left(range(self.rows), value, key=self.first_of)
 
     def first_of(self, row: int) -> int:
-        """Return the first column of ROW."""
+        """Return the first column of a row."""
         return int(self.held[0][row] if self.held else self._read(0, row, row + 1)[0])
 
     def _read(self, column: int, start: int, end: int) -> Array:
@@ -106,7 +106,7 @@ class SortedRun(Struct, frozen=True):
 
 
 class RunFile:
-    """Keeps runs: HELD_ROWS of them in memory, the others in a temporary file without a name. Use in ``with``."""
+    """Keeps sorted runs: up to ``held_rows`` rows in memory, the others in an unnamed temporary file. Use in ``with``."""
 
     def __init__(self, held_rows: int = 0) -> None:
         self._room = held_rows
@@ -114,7 +114,7 @@ class RunFile:
         self._end = 0
 
     def keep(self, rows: int, columns: Iterable[Array]) -> SortedRun:
-        """Keep a run of ROWS, whose COLUMNS are of one type of 64 bits and in order by the first; raises DiskFull."""
+        """Keep a run of rows, whose columns have one 64-bit type and are sorted by the first; raises DiskFull."""
         if rows <= self._room:
             self._room -= rows
             return SortedRun(rows, tuple(columns))
@@ -148,9 +148,9 @@ class RunFile:
 def merged(
     runs: Sequence[SortedRun], keys: int, sort: Callable[[list[Columns]], Columns], held_rows: int
 ) -> Iterator[Columns]:
-    """Yield the rows of RUNS, no two with the same first KEYS columns, in the order of these, some at a time.
+    """Yield the rows of several runs in blocks, in the order of their first ``keys`` columns, one row for each distinct key.
 
-    SORT puts parts of several runs in that order. Of each run are as many rows in memory that all are about HELD_ROWS.
+    ``sort`` merges parts of several runs. The rows in memory are about ``held_rows`` over all runs.
     """
     fronts = [_Front(run, max(held_rows // len(runs), _LEAST_READ_ROWS)) for run in runs]
     while fronts := [front for front in fronts if front.fill()]:
@@ -162,7 +162,7 @@ def merged(
 
 
 class _Front:
-    """The rows of a run that are in memory, read ROWS at a time."""
+    """The rows of a run that are in memory; a fixed number is read at a time."""
 
     def __init__(self, run: SortedRun, rows: int) -> None:
         self._run = run
@@ -185,7 +185,7 @@ class _Front:
         return tuple(int(column[-1]) for column in self._held[:keys])
 
     def take(self, bound: tuple[int, ...] | None) -> Columns:
-        """Take the rows up to BOUND; None: all."""
+        """Take the rows up to ``bound``; None: all."""
         low, high = 0, len(self._held[0])
         for column, value in zip(self._held, bound or (), strict=False):
             part = column[low:high]
@@ -197,9 +197,9 @@ class _Front:
 
 
 class SortedSpill:
-    """Rows of WIDTH signed numbers, sorted by the first; those with the same first come in the order they were added.
+    """Rows of ``width`` signed numbers, sorted by the first; rows with equal first numbers keep the order in which they were added.
 
-    RUN_ROWS of them are in memory, the others in a temporary file. Use in ``with``.
+    ``run_rows`` of them are in memory, the others in a temporary file. Use in ``with``.
     """
 
     def __init__(self, width: int, run_rows: int = RUN_ROWS) -> None:

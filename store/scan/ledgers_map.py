@@ -32,7 +32,7 @@ _MAP_HEAD_BYTES = 4 + len(_MAP_IDS)
 
 
 def read_ledgers_map(path: Path) -> dict[int, int] | None:
-    """Return what the ledgers map of a log says, nothing for an empty file; None where there is none to believe."""
+    """Return the ledgers map of a log, empty for an empty file; None if the log has no credible map."""
     head = read_head(path)
     if not head:
         return {}
@@ -55,8 +55,8 @@ def read_head(path: Path) -> bytes:
 
 
 def read_map_bytes(path: Path, header: EntryLogHeader) -> memoryview:
-    """Return the bytes of a log, zeros in front of the ledgers map that HEADER names: memory of ours, read, not mapped, so that a
-    log that is cut meanwhile kills no process. What nobody touches of it costs nothing."""
+    """Return the bytes of a log, with zeros before its ledgers map: our own memory instead of a mapping, so that a log
+    that is cut meanwhile kills no process. Untouched pages cost no memory."""
     import mmap
 
     with open_file(path) as file:
@@ -72,9 +72,9 @@ def read_map_bytes(path: Path, header: EntryLogHeader) -> memoryview:
 
 
 def read_ledger_sizes(path: Path) -> dict[int, int]:
-    """Return ledger id → bytes of its records (with their size fields) in the entry log PATH.
+    """Return ledger id → bytes of its records (size fields included) in an entry log.
 
-    Believes the ledgers map of a sealed log; a log without a good one is scanned, and damaged records are not in it.
+    A sealed log's ledgers map is believed; a log without a good map is scanned, and damaged records are not counted.
     """
     sizes = read_ledgers_map(path)
     if sizes is None:
@@ -91,7 +91,7 @@ def read_ledger_sizes(path: Path) -> dict[int, int]:
 
 
 def ledger_sizes(batch: Array) -> tuple[Array, Array]:
-    """Return (ledgers, ascending; bytes of the records of each, with their size fields) of BATCH."""
+    """Return (ledger ids, ascending; bytes of the records of each, size fields included) of a batch."""
     import numpy as np
 
     ledgers, inverse = np.unique(batch["ledger_id"], return_inverse=True)
@@ -99,7 +99,7 @@ def ledger_sizes(batch: Array) -> tuple[Array, Array]:
 
 
 def add_sizes(sizes: dict[int, int], batch: Any) -> None:  # Any: numpy records, or sizes already
-    """Add what BATCH has of each ledger to SIZES."""
+    """Add the bytes per ledger of a batch to ``sizes``."""
     if not isinstance(batch, dict):
         ledgers, found = ledger_sizes(batch)
         batch = dict(zip(ledgers.tolist(), found.tolist(), strict=True))
@@ -112,9 +112,9 @@ Range = tuple[int, int]  # ms, both included
 
 
 def wanted_files(files: Files, options: ScanOptions, store: str = "") -> list[tuple[str, int, int]]:
-    """Return FILES without the entry logs in which no entry passes OPTIONS; STORE: the store that may know their times.
+    """Return the files without those entry logs in which no entry passes the options; ``store``: a store that may know their times.
 
-    Raises StoreError for a store that cannot be read.
+    Raises StoreError if the store cannot be read.
     """
     wanted = set(options.ledgers or options.topics) if options.ledgers or options.only_topics else None
     ranges = _ranges(options) if store else {}
@@ -144,7 +144,7 @@ def _may_hold(path: str, wanted: set[int] | None, times: _IndexedTimes | None) -
 
 
 def _ledgers_of(path: str) -> set[int] | None:
-    """Return the ledgers in the sealed entry log PATH; None where that is not proven."""
+    """Return the ledgers in a sealed entry log; None if that is not proven."""
     if is_url(path) or kind_of(path) != FileKind.ENTRY_LOG:
         return None
     try:

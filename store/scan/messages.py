@@ -83,13 +83,13 @@ _SCAN_FIELDS = (
 
 
 def message_schema(*, payload: bool, markers: bool = False) -> pa.Schema:
-    """Return the columns of messages, with or without their payloads; with those of MARKERS, which are rows only then."""
+    """Return the columns of messages, with or without payloads; with the columns of markers if these are rows as well."""
     hidden = {"payload": not payload, "markerType": not markers}
     return pa.schema([pa.field(*column) for column in _FIELDS if not hidden.get(column[0])])
 
 
 def schema_of(names: Collection[str]) -> pa.Schema:
-    """Return the columns NAMES, those of scans among them, in their usual order."""
+    """Return the named columns, including those of scans, in their usual order."""
     return pa.schema([pa.field(*column) for column in (*_FIELDS, *_SCAN_FIELDS) if column[0] in names])
 
 
@@ -101,7 +101,7 @@ class Keep(Protocol):
         """The columns to look at."""
 
     def mask(self, batch: pa.RecordBatch) -> Array:
-        """Return which rows of BATCH are wanted."""
+        """Return a mask of the wanted rows."""
 
 
 class MessageColumns:
@@ -122,7 +122,7 @@ class MessageColumns:
         self.schema = schema_of(names) if names else message_schema(payload=payload)
 
     def convert(self, entries: EntryBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of ENTRIES in order."""
+        """Yield the messages of entries in order."""
         for run, batch in message_runs(self.unwrap(entries), self.schema, self.keep):
             if batch is None:
                 ids = zip(entries.ledger_ids[run].tolist(), entries.entry_ids[run].tolist(), strict=True)
@@ -131,7 +131,7 @@ class MessageColumns:
                 yield batch
 
     def read_slowly(self, positions: Sequence[Position]) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of the entries at POSITIONS as the ordinary reader sees them."""
+        """Yield the messages of the entries at these positions as the ordinary reader decodes them."""
         found = list(self.reader.iter_messages(positions))
         if found:
             yield _slow_batch(found, self.schema)
@@ -140,10 +140,10 @@ class MessageColumns:
 def message_runs(
     entries: EntryBatch, schema: pa.Schema, keep: Keep | None = None
 ) -> Iterator[tuple[slice, pa.RecordBatch | None]]:
-    """Yield (entries, their messages) run by run; None for those that the ordinary reader has to read, all of them.
+    """Yield (entries, their messages) run by run; messages None: the ordinary reader must read these entries.
 
-    Of the others KEEP says which are wanted. Only what the columns of SCHEMA need is decompressed and decoded. Markers are
-    rows where it has their type.
+    ``keep`` selects the wanted entries. Only data that the schema's columns need is decompressed and decoded. Markers
+    are rows if the schema has their type.
     """
     heads = np.zeros(len(entries), HEAD)
     starts = entries.offsets + 4 + 32 + entries.rows["digest_bytes"]
@@ -175,7 +175,7 @@ def _part_runs(
 
 
 def _fast(part: _KernelRun, counts: tuple[int, int], schema: pa.Schema, keep: Keep | None) -> pa.RecordBatch | None:
-    """Return the messages of PART; None when a text in it is not UTF-8: the ordinary reader says which."""
+    """Return the messages of a part; None if a text is not UTF-8: the ordinary reader reports which."""
     messages, pairs = np.zeros(counts[0], MESSAGE), np.zeros(counts[1], PROPERTY)
     explode(part.data, part.heads, messages, pairs)
     try:
@@ -210,9 +210,9 @@ def _parts(heads: Array) -> Iterator[tuple[int, int]]:
 
 
 def _decompressed(entries: EntryBatch, heads: Array, *, bodies: bool) -> Array:
-    """Return the bytes of ENTRIES followed by the decompressed payloads, at which HEADS point then.
+    """Return the bytes of the entries followed by the decompressed payloads, to which ``heads`` point then.
 
-    Without BODIES, of batches alone: what is not a batch has then the size that its metadata says, and no bytes.
+    Without ``bodies`` only batches are decompressed; other entries get the size from their metadata, and no bytes.
     """
     is_compressed = (heads["compression"] != 0) & (heads["kind"] <= BATCHED)
     if not bodies:
@@ -375,10 +375,11 @@ _OPAQUE = UNFRAMED | COMPRESSED | ENCRYPTED | CHUNK | TRANSACTION
 
 
 class Match(Struct, frozen=True):
-    """What a message must be; all that is given must hold, of ``keys`` and ``texts`` one.
+    """What a message must match; all given conditions must hold, and one of ``keys`` and one of ``texts``.
 
-    ``properties``: (name, value or None for any value). ``texts`` and ``regex`` are looked for in the payload, with ``in_value``
-    in the decoded value's JSON, too. ``ignore_case`` is theirs. ``paths``: of the decoded value.
+    ``properties``: (name, value or None for any value). ``texts`` and ``regex`` are searched for in the payload, with
+    ``in_value`` also in the decoded value's JSON; ``ignore_case`` applies to both. ``paths``: tests on the decoded
+    value.
     """
 
     keys: tuple[str, ...] = ()
@@ -407,7 +408,7 @@ class Match(Struct, frozen=True):
         return self
 
     def _check_texts(self) -> None:
-        """Raise InvalidValue for an empty text, and for one that no key, name or decoded value can have: it is not UTF-8."""
+        """Raise InvalidValue for an empty text, and for one that is not UTF-8, which no key, name or value can contain."""
         for given in (*self.keys, *self.texts, self.key_prefix, self.regex):
             if given == "":
                 raise InvalidValue("an empty text is in every message", hint="leave the option out")
@@ -460,7 +461,7 @@ class Match(Struct, frozen=True):
         return tuple(map(_bytes, found)) if len(found) <= _NEEDLES else ()
 
     def screened(self, entries: EntryBatch) -> EntryBatch:
-        """Return ENTRIES without those whose bytes show that no match is in them."""
+        """Return the entries without those whose raw bytes already exclude a match."""
         if not self._needles or not len(entries):
             return entries
         hits = np.concatenate(
@@ -476,7 +477,7 @@ class Match(Struct, frozen=True):
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def mask(self, batch: pa.RecordBatch) -> Array:
-        """Return which messages of BATCH, which has the columns ``needs``, may be looked for, by all but their values."""
+        """Return a mask of the messages that may match, judged by everything but their values; the batch has the columns ``needs``."""
         sealed = bools_of(batch.column("sealedBatch"))
         of_entry = self._test(batch, "producer", self.producer)
         of_message = self._test(batch, "sequenceId", self.sequence_id)
@@ -499,9 +500,9 @@ class Match(Struct, frozen=True):
         return bools_of(pc.equal(found.cast(kind), wanted))
 
     def settle(self, batch: pa.RecordBatch, values: pa.Array | None, errors: pa.Array | None) -> tuple[Array, Array]:
-        """Return which messages of BATCH, whose ``mask`` is true, are looked for, and of which nobody can tell.
+        """Return masks of the messages that match, and of those that cannot be judged, among the ones whose ``mask`` is true.
 
-        VALUES and ERRORS: what their schemas make of them, where ``needs_value``.
+        ``values`` and ``errors``: the decoded values, if ``needs_value``.
         """
         sealed, encrypted = bools_of(batch.column("sealedBatch")), bools_of(batch.column("encrypted"))
         asks_content = self._has_text or bool(self.paths)
@@ -523,7 +524,7 @@ class Match(Struct, frozen=True):
         return bool(self.keys or self.key_prefix or self.properties or self.sequence_id is not None) or self._has_text
 
     def _holds(self, text: str | None, payload: pa.Scalar) -> bool:
-        """Whether the value of JSON TEXT, or without one the payload where it is JSON, passes every test of a path."""
+        """Whether the value's JSON text, or without one the payload if it is JSON, passes every test of a path."""
         try:
             value = json.loads(payload.as_py() if text is None else text)
         except (ValueError, RecursionError):
@@ -531,7 +532,7 @@ class Match(Struct, frozen=True):
         return all(test.holds(value) for test in self.paths)
 
     def _finds(self, column: pa.Array) -> Array:
-        """Return in which values of COLUMN, text or bytes, one of the texts, and the expression, is."""
+        """Return a mask of the texts or bytes in which one of the searched texts and the expression occur."""
         found = np.zeros(len(column), bool) if self.texts else np.ones(len(column), bool)
         for text in self.texts:
             if self.ignore_case:
@@ -556,7 +557,7 @@ class Match(Struct, frozen=True):
 
 
 def _bytes(text: str) -> bytes:
-    """Return TEXT as it was typed: what is not UTF-8 on a command line is a surrogate in Python."""
+    """Return a text as the bytes that were typed: bytes that are not UTF-8 on a command line are surrogates in Python."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -568,7 +569,7 @@ def _iter_places(data: bytes, needle: bytes) -> Iterator[int]:
 
 
 def _has_property(pairs: pa.MapArray, name: str, value: str | None) -> Array:
-    """Return which rows of PAIRS have the property."""
+    """Return a mask of the rows that have the property."""
     same = pc.equal(pairs.keys, scalar(name, pairs.keys.type))
     same = same if value is None else pc.and_(same, pc.equal(pairs.items, scalar(value, pairs.items.type)))
     before = np.append(0, np.cumsum(bools_of(same)))

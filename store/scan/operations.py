@@ -91,9 +91,9 @@ class ScanOptions(Struct, frozen=True):
 def _scan_records(
     piece: FileRange, options: ScanOptions, problems: list[Problem], source: SliceSource
 ) -> Iterator[Records]:
-    """Yield the records of a slice, whose bytes are SOURCE, that pass the filters; damage goes to PROBLEMS.
+    """Yield the records of a slice that pass the filters; damage is added to ``problems``.
 
-    Raises EntryLogCorrupt, Unsupported for a file that is no log, as the options say.
+    Raises EntryLogCorrupt or Unsupported for a file that is not a log, depending on the options.
     """
     limit = -1 if is_url(piece.path) else piece.limit  # of an object no more is fetched
     part = Slice(source.path, piece.kind, piece.start, min(piece.end, source.size_bytes), piece.seek, limit)
@@ -114,9 +114,9 @@ def _scan_records(
 
 
 def check_is_log(path: str, kind: FileKind, head: bytes) -> None:
-    """Raise EntryLogCorrupt or Unsupported where HEAD, the first bytes of a file without a record, is not what a log begins with.
+    """Raise EntryLogCorrupt or Unsupported if a file without records does not begin like a log.
 
-    Zeros, and a header that is cut, are those of a file that was just made.
+    Zeros, and a header that is cut, occur in a file that was just created.
     """
     is_journal = kind == FileKind.JOURNAL
     magic, what = (journal.MAGIC, "a journal") if is_journal else (entrylog.MAGIC, "an entry log")
@@ -186,7 +186,7 @@ class ReadEntries(Struct, frozen=True):
         return pa.schema([ENTRY_SCHEMA.field(name) for name in names])
 
     def run(self, piece: FileRange, damage: list[Problem] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the entries in file order; damage goes to DAMAGE."""
+        """Yield the entries in file order; damage is added to ``damage``."""
         schema = self.schema
         with open_source(piece) as source:
             for records in _scan_records(piece, self.options, [] if damage is None else damage, source):
@@ -207,7 +207,7 @@ class ReadEntries(Struct, frozen=True):
 
 
 def entry_column(name: str, records: Records) -> pa.Array:
-    """Return the column NAME of ENTRY_SCHEMA, one that RECORDS alone tell."""
+    """Return one column of ENTRY_SCHEMA that follows from the records alone."""
     if name in FLAGS:
         is_set = records["flags"] & FLAGS[name] != 0
         return column(~is_set if name in INVERTED else is_set)
@@ -249,9 +249,10 @@ _ON_DEMAND = ("payload", "value", "value_error")
 
 
 class ReadMessages(Struct, frozen=True):
-    """One row per message; ``columns`` prunes: what no column needs is neither decompressed nor decoded.
+    """One row per message; ``columns`` prunes: data that no column needs is neither decompressed nor decoded.
 
-    Without ``columns``: all, the payload with ``payload``, the value and why there is none with ``values``.
+    Without ``columns``: all, the payload if ``payload``, and the value, or the reason why it cannot be decoded, if
+    ``values``.
     """
 
     options: ScanOptions = field(default_factory=ScanOptions)
@@ -276,13 +277,13 @@ class ReadMessages(Struct, frozen=True):
         return pa.schema([field.with_type(kind) if field.name == "value" else field for field in fields])
 
     def run(self, piece: FileRange, damage: list[Problem] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the messages in file order; damage goes to DAMAGE."""
+        """Yield the messages in file order; damage is added to ``damage``."""
         with open_source(piece) as source, closing(PlainFiles({0: source.path})) as files:
             entries = self._entries(piece, source, files, [] if damage is None else damage)
             yield from self.rows(entries, shown_path(piece.path), [])
 
     def rows(self, batches: Iterable[EntryBatch], path: str, problems: list[StoreError]) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of entries in the file PATH; what cannot be taken apart is told to PROBLEMS."""
+        """Yield the messages of entries in a file; entries that cannot be decoded are added to ``problems``."""
         schema = self._plain_schema
         values = None
         names = {"ledgerId", *(_TIMES.get(name, _SOURCES.get(name, name)) for name in schema.names)}
@@ -356,7 +357,7 @@ class _Bodies(EntryReader):
         self._rows = {position: row for row, position in enumerate(ids)}
 
     def offsets(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return column ``offset`` of BATCH, messages; the ordinary reader left it out of what it read."""
+        """Return the column ``offset`` of a batch of messages, which the ordinary reader does not fill."""
         known = batch.column("offset")
         if not known.null_count:
             return known
@@ -404,7 +405,7 @@ _HIDE: Mapping[str, Callable[[Any], object]] = {  # Any: a value of the column
 
 
 def _redact_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of SCHEMA as they are redacted: what was binary is text."""
+    """Return the columns after redaction: binary ones become text."""
     binary = {field.name for field in schema if pa.types.is_binary(field.type) and field.name != "sha1"}
     return pa.schema(
         [field.with_type(pa.string()) if field.name in binary & _HIDE.keys() else field for field in schema],
@@ -413,7 +414,7 @@ def _redact_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def redact_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return BATCH, messages in the columns of a dump or of a scan, with SHA-256 and length in place of what is hidden."""
+    """Return a batch of messages, in the columns of a dump or a scan, with SHA-256 and length in the place of hidden data."""
     schema = _redact_schema(batch.schema)
     columns = [
         _hidden(field, batch.column(field.name)) if field.name in _HIDE else batch.column(field.name)
@@ -447,7 +448,7 @@ class PlainFiles:
         self._open: dict[int, int] = {}
 
     def read(self, file_id: int, offset: int, length: int) -> bytes:
-        """Return LENGTH bytes at OFFSET; raises SourceChanged for a file that is gone or cut."""
+        """Return ``length`` bytes at ``offset``; raises SourceChanged for a file that is gone or cut."""
         path = self._paths[file_id]
         try:
             if file_id not in self._open:
@@ -493,7 +494,7 @@ class PlacesOperation:
             yield packed_row(self.schema, *self.values(places, files))
 
     def values(self, places: Places, files: PlainFiles) -> Iterable[bytes]:
-        """Return the row of the entries at PLACES in FILES."""
+        """Return the row for the entries at these places."""
         raise AssertionError
 
 
@@ -528,7 +529,7 @@ def _heads_only(batch: EntryBatch) -> tuple[Array, ...]:
 
 
 def read_heads(engine: Engine, files: Any, groups: Iterable[Places]) -> Iterator[tuple[Places, EntryBatch | None]]:
-    """Yield (places, their entries up to the payload) in order; None for entries that ENGINE could not give."""
+    """Yield (places, their entries up to the payload) in order; None for entries that the engine could not read."""
     for places, row in run_places(engine, ReadHeads(), files, groups):
         yield places, None if row is None else _batch_of(places, row)
 
@@ -556,9 +557,10 @@ def run_places(
     weight: Callable[[Places], int] = len,
     piece_bytes: int = PIECE_BYTES,
 ) -> Iterator[tuple[Places, dict[str, bytes] | None]]:  # Any: EntryFiles, or what has its ``path_of``
-    """Yield (places, OPERATION's row for them) of every group, in order; None where the engine gave no result twice.
+    """Yield (places, the operation's row for them) of every group, in order; None if the engine failed twice.
 
-    WEIGHT: how many entries' heads a group's row takes on the driver, about. PIECE_BYTES: of entries in a slice.
+    ``weight``: about how many entries' heads a group's row takes on the driver. ``piece_bytes``: bytes of entries per
+    slice.
     """
     pieces: list[EntryPlaces] = []
     entries = 0
@@ -632,7 +634,8 @@ def _rows_of(table: pa.Table) -> Iterator[dict[str, bytes]]:
 class ReadDelays(Struct, PlacesOperation, frozen=True):
     """The delayed entries among those at given places, packed: one row per batch of places.
 
-    ``rows``: which of them (i32), ``due_ms``: their times (i64); ``doubtful``: which are to be read again by who has the store.
+    ``rows``: their indexes in the batch (i32); ``due_ms``: their delivery times (i64); ``doubtful``: those that the
+    process with the store must read again.
     """
 
     COLUMNS = ("rows", "due_ms", "doubtful")
@@ -655,7 +658,7 @@ Rows = list[tuple[int, int] | None]
 
 
 class EngineRows:
-    """The rows of the blocks of LEDGERS, in order; call it with each block in turn."""
+    """The rows of the blocks of these ledgers, in order; call it with each block in turn."""
 
     def __init__(self, engine: Engine, reader: EntryReader, ledgers: Sequence[int]) -> None:
         self._engine = engine
@@ -663,7 +666,7 @@ class EngineRows:
         self._rows = self._read_ahead(ledgers)
 
     def __call__(self, reader: EntryReader, ledger: Ledger, block: Block) -> Rows:
-        """Return the rows of BLOCK; None for what is to be read again, and explained, by the reader."""
+        """Return the rows of a block; None if the reader must read the block again, which explains the failure."""
         for key, rows in self._rows:
             if key == (ledger.ledger_id, block.entry_id(0)):
                 return rows
@@ -682,7 +685,7 @@ class EngineRows:
                 rows = []
 
     def _pieces(self, ledgers: Sequence[int], due: deque[tuple[tuple[int, int], int]]) -> Iterator[Places]:
-        """Yield the places of every block, by pieces where its entries are large; tell DUE of each block before."""
+        """Yield the places of every block, in pieces if its entries are large; each block is announced to ``due`` first."""
         for ledger_id in ledgers:
             for block in iter_blocks(self._reader.txn, ledger_id):
                 due.append(((ledger_id, block.entry_id(0)), len(block)))
@@ -713,7 +716,7 @@ def _known_digests(reader: EntryReader, ledgers: Sequence[int]) -> LedgerDigests
 def topics_option(store: Path | str, topics: Sequence[str] = (), *, pattern: str | None = None) -> str:
     """Return the option ``topics`` of ``pulsar_entries``: JSON, ledger id → topic.
 
-    Of the store at STORE all topics, or the TOPICS named, or those that match PATTERN. Raises StoreNotFound, TopicNotFound.
+    For all topics of a store, the named ones, or those that match a pattern. Raises StoreNotFound, TopicNotFound.
     """
     return json.dumps(read_topics(store, topics if pattern is None else (*topics, pattern))[0])
 
@@ -721,9 +724,10 @@ def topics_option(store: Path | str, topics: Sequence[str] = (), *, pattern: str
 def read_topics(
     store: Path | str, names: Sequence[str] = (), *, schemas: bool = False
 ) -> tuple[dict[int, str], dict[str, TopicSchemas]]:
-    """Return ledger id → topic, and with SCHEMAS topic → its schemas, of the store at STORE.
+    """Return ledger id → topic of a store, and with ``schemas`` topic → its schemas.
 
-    NAMES are topics, globs or namespaces; none are all topics but the system's. Raises StoreNotFound, TopicNotFound.
+    ``names`` are topics, globs or namespaces; empty: all topics but system topics. Raises StoreNotFound,
+    TopicNotFound.
     """
     with open_store(Path(store)) as opened, open_reader(opened) as reader:
         chosen = dict.fromkeys(topic for name in names or ("*",) for topic in named_topics(reader.txn, name))
@@ -732,7 +736,8 @@ def read_topics(
 
 
 def named_topics(txn: Txn, name: str) -> tuple[TopicName, ...]:
-    """Return the topics that NAME means: a topic, partitions of one, a glob, or a namespace. Raises TopicNotFound, InvalidValue."""
+    """Return the topics that a name means: a topic, its partitions, the matches of a glob, or a namespace. Raises
+    TopicNotFound, InvalidValue."""
     if name.removeprefix("persistent://").count("/") == 1:
         name = f"{name}/*"
     if any(sign in name for sign in "*?["):

@@ -38,9 +38,10 @@ _SMALL_ENTRIES, _SMALL_BYTES = 256, 1 << 20
 
 
 class EntryBatch(Struct):
-    """Entries in topic order. ``rows``: RECORD columns of each; ``data[offsets[i]:]`` begins with its size field.
+    """Entries in topic order. ``rows``: RECORD columns of each; ``data[offsets[i]:]`` begins with the size field.
 
-    With ``heads`` only the first bytes of large entries are in ``data``: their metadata is complete, their payload is not.
+    With ``heads`` only the first bytes of large entries are in ``data``: their metadata is complete, their payload is
+    not.
     """
 
     ledger_ids: Array  # i64
@@ -60,7 +61,7 @@ class EntryBatch(Struct):
         return np.maximum(sizes, 0)
 
     def take(self, mask: Array) -> EntryBatch:
-        """Return the entries where MASK is true; ``data`` is shared."""
+        """Return the entries where ``mask`` is true; ``data`` is shared."""
         return EntryBatch(
             self.ledger_ids[mask],
             self.entry_ids[mask],
@@ -79,7 +80,7 @@ class EntryBatch(Struct):
 
 
 def doubtful(batch: EntryBatch, places: Places) -> Array:
-    """Return which entries of BATCH are not proven to be what was imported."""
+    """Return a mask of the entries that are not proven to be those that were imported."""
     rows = batch.rows
     size_field = batch.data[batch.offsets[:, None] + np.arange(4)].view(">i4")[:, 0]
     wrong: Array = (rows["ledger_id"] != batch.ledger_ids) | (rows["entry_id"] != batch.entry_ids)
@@ -111,17 +112,17 @@ class Places(Struct):
         return int(self.sizes.sum(dtype=np.int64))
 
     def take(self, chosen: Any) -> Places:  # Any: what numpy takes as an index
-        """Return the places that CHOSEN (mask, slice or indexes) names."""
+        """Return the places that a mask, slice or array of indexes selects."""
         return Places(*(getattr(self, name)[chosen] for name in Places.__struct_fields__))
 
     @staticmethod
     def joined(parts: list[Places]) -> Places:
-        """Return the places of PARTS in their order."""
+        """Return the places of several parts in their order."""
         return Places(*(np.concatenate([getattr(part, name) for part in parts]) for name in Places.__struct_fields__))
 
     @staticmethod
     def of(block: Block, low: int, high: int) -> Places:
-        """Return the places of entries LOW to HIGH (excluded) of BLOCK, copied out of the map."""
+        """Return the places of entries ``low`` to ``high`` (excluded) of a block, copied out of LMDB's map."""
         count = high - low
         files = block.files()
         slots = np.asarray(block.slots()[low:high], np.int64)
@@ -156,13 +157,13 @@ class Places(Struct):
 
 
 def is_small_part(block: Block, low: int, high: int) -> bool:
-    """Whether ``Places.of_small`` takes entries LOW to HIGH (excluded) of BLOCK: few that follow each other in one file."""
+    """Whether ``Places.of_small`` can be used for entries ``low`` to ``high`` (excluded): few consecutive entries in one file."""
     is_plain = isinstance(block.files(), int) and isinstance(block.slots(), range)
     return is_plain and high - low <= _SMALL_ENTRIES and block.header.payload_bytes <= _SMALL_BYTES
 
 
 def _packed(column: Array) -> Any:  # Any: a column in the shortest of three forms
-    """Return COLUMN as (first, step, length, type) when it is a run of equal or consecutive numbers, else as it is."""
+    """Return a column as (first, step, length, type) if its numbers are equal or consecutive, else unchanged."""
     for step in (0, 1):
         if len(column) and (np.diff(column.astype(np.int64)) == step).all():
             return int(column[0]), step, len(column), column.dtype.str
@@ -178,7 +179,8 @@ def _unrolled(first: int, step: int, length: int, kind: str) -> Array:
 
 
 def split_places(places: Places, batch_bytes: int) -> Iterator[Places]:
-    """Cut one block's places where their entries pass BATCH_BYTES, and before one that does so alone: a block may hold gigabytes."""
+    """Cut one block's places so that each part's entries have at most ``batch_bytes``, except for one larger entry: a
+    block may hold gigabytes."""
     total = np.cumsum(places.sizes, dtype=np.int64)
     if int(total[-1]) <= 2 * batch_bytes:
         yield places
@@ -203,7 +205,7 @@ class PlacesReader(Struct, frozen=True):
     failed: list[FailedSlice] | None = None
 
     def read_present(self, places: Places) -> Iterator[tuple[EntryBatch, Places]]:
-        """Yield the entries at PLACES and where they lie, damaged ones too; raises or lists what cannot be read at all."""
+        """Yield the existing entries at these places with their places, damaged ones included; failures are raised or listed."""
         try:
             batch = self.read_places(places)
         except _UNREADABLE as error:
@@ -216,7 +218,7 @@ class PlacesReader(Struct, frozen=True):
             yield batch, places
 
     def _without_failed(self, places: Places, error: StoreError | MemoryError, failed: list[FailedSlice]) -> Places:
-        """Return PLACES without those in files that cannot be read, and list these; ERROR is why not all can be."""
+        """Return the places outside of unreadable files, and list the others as failed with this error."""
         files = np.unique(places.files).tolist()
         for file_id in files:
             part = places.take(places.files == file_id)
@@ -231,7 +233,7 @@ class PlacesReader(Struct, frozen=True):
         return places
 
     def read_places(self, places: Places) -> EntryBatch:
-        """Return the entries at PLACES as they are there, damaged ones too."""
+        """Return the entries at these places as they are on disk, damaged ones included."""
         batch = self._read_places(places)
         cut = (batch.rows["flags"] & UNFRAMED != 0) & (batch.held < places.sizes)
         if cut.any():
@@ -254,7 +256,7 @@ class PlacesReader(Struct, frozen=True):
         return EntryBatch(places.ledger_ids, places.entry_ids, data, offsets, held, rows)
 
     def _load(self, places: Places, held: Array) -> tuple[Array, Array]:
-        """Read the records' first 4 + HELD bytes; return (bytes, offset of each record in them)."""
+        """Read the first 4 + ``held`` bytes of the records; return (bytes, offset of each record in them)."""
         order = np.lexsort((places.offsets, places.files))
         files, starts = places.files[order], places.offsets[order].astype(np.int64)
         ends = starts + 4 + held[order]
@@ -279,7 +281,7 @@ class PlacesReader(Struct, frozen=True):
         return data, offsets
 
     def _read_whole(self, batch: EntryBatch, places: Places, indexes: Array) -> None:
-        """Replace the entries at INDEXES, of which too little was read, in BATCH."""
+        """Replace in a batch the entries at these indexes, of which too little was read."""
         whole = self._read_places(places.take(indexes), whole=True)
         batch.offsets[indexes] = whole.offsets + len(batch.data)
         batch.held[indexes] = whole.held
@@ -288,7 +290,7 @@ class PlacesReader(Struct, frozen=True):
 
 
 def note_failure(failed: list[FailedSlice], places: Places, error: StoreError | MemoryError) -> None:
-    """List the bytes of one file at PLACES as failed, joined to what failed in front of them."""
+    """List the places in one file as failed, joined to an adjacent earlier failure."""
     from pulsar_admin.store.engine.operation import FailedSlice
     from pulsar_admin.store.engine.slices import FileRange, kind_of
 

@@ -48,7 +48,7 @@ _DTYPES: tuple[Any, ...] = (RUN, "<u4", "<u4", "<u4", "<u2", "u1")  # of the col
 
 
 class Run(NamedTuple):
-    """A row of RUN."""
+    """A row of ``RUN``."""
 
     start: int
     end: int
@@ -98,7 +98,7 @@ class Runs:
         return sum(column.nbytes for column in self.columns())
 
     def columns(self) -> tuple[Array, ...]:
-        """Return the arrays in the order of COLUMNS; ``decode_runs`` makes the runs of their bytes again."""
+        """Return the arrays in the order of ``COLUMNS``; ``decode_runs`` is the inverse."""
         return tuple(getattr(self, name) for name in self.COLUMNS)
 
     def starts(self) -> list[tuple[int, int, int]]:
@@ -109,13 +109,13 @@ class Runs:
 
 
 def decode_runs(columns: list[Any]) -> Runs:  # Any: buffers
-    """Return the runs whose columns have the bytes COLUMNS, in the order of ``Runs.COLUMNS``."""
+    """Return runs from the bytes of their columns, in the order of ``Runs.COLUMNS``."""
     table, *rest = (np.frombuffer(data, dtype) for data, dtype in zip(columns, _DTYPES, strict=True))
     return Runs(table, tuple(rest))  # type: ignore[arg-type]  # five
 
 
 def pack_runs(records: Records, *, keep_first: bool) -> Runs:
-    """Return the runs of RECORDS, those with a bad digest left out; of records of one entry the first counts, or the last."""
+    """Return records as runs, without those whose digest is bad; of several records of one entry the first or the last counts."""
     table = _cut(records)
     if table is None:
         records = records[records["flags"] & BAD_DIGEST == 0]
@@ -137,9 +137,9 @@ def pack_runs(records: Records, *, keep_first: bool) -> Runs:
 
 
 def _cut(rows: Records) -> Array | None:
-    """Return the runs of ROWS, one for each block of BLOCK_ENTRIES ids in turn, as rows of RUN.
+    """Return sorted rows as runs, one for each block of BLOCK_ENTRIES ids.
 
-    None: a digest is bad, or they are not in strictly ascending order of (ledger, entry).
+    None: a digest is bad, or the rows are not strictly ascending by (ledger, entry).
     """
     count, flags, ledgers, entries = len(rows), rows["flags"], rows["ledger_id"], rows["entry_id"]
     same = ledgers[1:] == ledgers[:-1]
@@ -170,7 +170,7 @@ def _cut(rows: Records) -> Array | None:
 
 
 def _sorted(records: Records, *, keep_first: bool) -> Records:
-    """Return RECORDS by ledger and entry, one for each entry: the first or the last of it."""
+    """Return records sorted by ledger and entry, one for each entry: its first or its last record."""
     if not len(records):
         return records
     order = np.lexsort((np.arange(len(records)), records["entry_id"], records["ledger_id"]))
@@ -182,7 +182,7 @@ def _sorted(records: Records, *, keep_first: bool) -> Records:
 
 
 def _largest_lacs(records: Records) -> tuple[Array, Array]:
-    """Return (ledgers, ascending; the largest last-add-confirmed of each) of RECORDS."""
+    """Return (ledgers, ascending; the largest last-add-confirmed of each)."""
     ledgers, inverse = np.unique(records["ledger_id"], return_inverse=True)
     largest = np.full(len(ledgers), -1, np.int64)
     np.maximum.at(largest, inverse, records["lac"])
@@ -190,7 +190,7 @@ def _largest_lacs(records: Records) -> tuple[Array, Array]:
 
 
 def _needs(table: Array) -> tuple[Array, Array, Array]:
-    """Return which runs of TABLE need message counts, slots, kinds (bool each)."""
+    """Return masks of the runs that need message counts, slots, kinds (bool each)."""
     sizes = table["end"] - table["start"]
     broker, unframed = table["broker_count"], table["unframed"]
     mixed = ((broker > 0) & (broker < sizes)) | ((unframed > 0) & (unframed < sizes))
@@ -198,7 +198,7 @@ def _needs(table: Array) -> tuple[Array, Array, Array]:
 
 
 def _of(needed: Array, table: Array) -> Any:  # Any: what an array of records is indexed with
-    """Return which records belong to the NEEDED runs of TABLE."""
+    """Return a mask of the records that belong to the selected runs of a table."""
     return np.repeat(needed, table["end"] - table["start"]) if needed.any() else slice(0)
 
 

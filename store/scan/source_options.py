@@ -68,7 +68,7 @@ def _ledgers(text: str) -> tuple[int, ...]:
 
 
 def read_flag(text: str) -> bool:
-    """Return whether TEXT is true; raises InvalidValue."""
+    """Return the boolean that a text means; raises InvalidValue."""
     word = text.strip().lower()
     if word not in ("true", "false", "1", "0", "yes", "no"):
         raise InvalidValue("is neither true nor false", hint="write true or false")
@@ -86,7 +86,7 @@ def _chosen(words: tuple[str, ...], text: str) -> str:
 
 
 def _read_time_ms(text: str) -> int:
-    """Return a time as every command takes it (``2026-11-21``, ``@1795253000``; UTC), or epoch milliseconds, in ms."""
+    """Return a time in ms, from the forms of every command (``2026-11-21``, ``@1795253000``; UTC) or epoch milliseconds."""
     number = parse_integer(text.strip().removeprefix("-"))
     if number is not None:
         return -number if text.strip().startswith("-") else number
@@ -152,9 +152,9 @@ def refuse_stream_options(values: Mapping[str, Any]) -> None:
 
 
 def read_options(given: Mapping[str, str], known: Sequence[Option] = OPTIONS) -> dict[str, Any]:
-    """Return a value for each of the KNOWN options by its name, its default where it is not GIVEN; an empty text is not given.
+    """Return the value of each known option, its default if it is not given; an empty text counts as not given.
 
-    Raises InvalidValue, which names the option: there is none of that name, or its text is wrong.
+    Raises InvalidValue, which names the option: an unknown name, or a wrong text.
     """
     by_lower = {option.name.lower(): option for option in known}
     values = {option.name: option.default for option in known}
@@ -168,7 +168,7 @@ def read_options(given: Mapping[str, str], known: Sequence[Option] = OPTIONS) ->
 
 
 def _given(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options in GIVEN: of a table of the catalogue those that its ``OPTIONS`` named, else all."""
+    """Return the given options; for a table of the catalogue only those that its ``OPTIONS`` named."""
     lower = {name.lower(): text for name, text in given.items()}
     if _CATALOGUE not in lower:
         return lower
@@ -184,12 +184,12 @@ def _plain_path(path: str) -> str:
 
 
 def is_catalogue(given: Mapping[str, str]) -> bool:
-    """Whether GIVEN are the properties of a table that a catalogue is to keep."""
+    """Whether the given options are the properties of a table in a catalogue."""
     return _CATALOGUE in (name.lower() for name in given)
 
 
 def table_options(given: Mapping[str, str]) -> str:
-    """Return the options of a table that a catalogue is to keep, as JSON."""
+    """Return, as JSON, the options of a table that a catalogue stores."""
     return json.dumps(_given(given), sort_keys=True)
 
 
@@ -209,7 +209,7 @@ def _unknown(name: str, known: Iterable[str]) -> InvalidValue:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the one of KNOWN that NAME was most likely meant to be."""
+    """Return the known option name that was most likely meant."""
     from difflib import get_close_matches
 
     by_lower = {one.lower(): one for one in known}
@@ -273,13 +273,13 @@ Place = Position | int
 
 
 class TopicPlaces(Struct, frozen=True):
-    """Where topics begin, or end: one place for ALL of them, or each its own, by full name."""
+    """Where topics begin or end: one place for all, or one each, by full name."""
 
     all: Place | None = None
     each: Mapping[str, Place] | None = None
 
     def of(self, topic: TopicName) -> Place | None:
-        """Return the place of TOPIC, None where nothing is said of it."""
+        """Return the place of a topic, None if none is given."""
         return self.all if self.each is None else self.each.get(str(topic))
 
 
@@ -297,7 +297,7 @@ class ConnectorRead(Struct, frozen=True):
 
 
 def _offsets(unbounded: Mapping[str, Position], refused: str, text: str) -> TopicPlaces:
-    """Return ``earliest``, ``latest``, or JSON: topic → message id, as a list of bytes (the connector's) or ``ledger:entry``."""
+    """Return ``earliest``, ``latest``, or JSON: topic → message id, as a list of bytes (the connector's form) or ``ledger:entry``."""
     word = text.strip().lower()
     if word == refused:
         raise InvalidValue(f"can't be {refused}", hint="the connector also refuses it")
@@ -310,7 +310,7 @@ def _offsets(unbounded: Mapping[str, Position], refused: str, text: str) -> Topi
 
 
 def _message_id(value: object) -> Position:
-    """Return VALUE, a serialized ``MessageIdData``, as the position of its entry: the connector reads batches whole."""
+    """Return the position in a serialized ``MessageIdData``, without its batch index: the connector reads whole batches."""
     text = value if isinstance(value, str) else ""
     match = re.fullmatch(r"(-?\d{1,18}):(-?\d{1,18})(:-?\d{1,9})*", text)
     if match is not None:
@@ -326,7 +326,7 @@ def _message_id(value: object) -> Position:
 
 
 def _times(text: str) -> TopicPlaces:
-    """Return epoch milliseconds, one for all or JSON: topic → ms."""
+    """Return epoch milliseconds, one value for all topics or JSON: topic → ms."""
     if not text.strip().startswith("{"):
         return TopicPlaces(_time(text))
     return TopicPlaces(each=_by_topic({name: _time(str(value)) for name, value in _json_object(text).items()}))
@@ -385,12 +385,12 @@ CONNECTOR_OPTIONS = (
 
 
 def is_connector_read(given: Mapping[str, str]) -> bool:
-    """Whether GIVEN are options that the connector has and ``pulsar_entries`` has not, or ask for names that are known."""
+    """Whether the options include some that only the connector has, or ask for its column names."""
     return bool(connector_names(given))
 
 
 def connector_names(given: Mapping[str, str]) -> list[str]:
-    """Return the names of those options in GIVEN that say that it is a read with the connector's options."""
+    """Return the names of the given options that mark a read with the connector's options."""
     lower = {name.lower(): text for name, text in given.items()}
     found = [sign for sign in _SIGNS if sign.lower() in lower]
     return found + ["columns"] * (lower.get("columns", "").strip().lower() in PROFILES)
@@ -399,7 +399,8 @@ def connector_names(given: Mapping[str, str]) -> list[str]:
 def read_connector_options(
     given: Mapping[str, str], defaults: Mapping[str, str], *, warns: bool = True
 ) -> ConnectorRead:
-    """Return what the options GIVEN ask for, the session's DEFAULTS for those that are not; warns of those without a meaning here.
+    """Return the read that the connector's options describe; the session's defaults fill in, and options without a
+    meaning here are warned of.
 
     Raises InvalidValue.
     """
@@ -465,7 +466,7 @@ def _check_times(start: TopicPlaces | None, end: TopicPlaces | None) -> None:
 
 
 def pattern_topics(text: str, topics: Sequence[TopicName]) -> list[TopicName]:
-    """Return the TOPICS, partitions by the name of their topic, that a ``topicsPattern`` matches as a whole, scheme left out."""
+    """Return the topics, partitions under their topic's name, that a ``topicsPattern`` matches completely, without the scheme."""
     rest = text.partition("://")[2] or text
     rest = rest if "/" in rest else f"public/default/{rest}"
     try:

@@ -57,22 +57,22 @@ _CREDENTIALS = {
 
 
 def is_url(path: str) -> bool:
-    """Whether PATH is for pyarrow's file systems."""
+    """Whether a path is for pyarrow's file systems."""
     return "://" in path
 
 
 def plain_path(path: str) -> str:
-    """Return the path that ``file:/…`` or ``file:///…`` is a URL of, or PATH; nothing in it is decoded."""
+    """Return the local path of a ``file:/…`` or ``file:///…`` URL, other paths unchanged; escapes are not decoded."""
     return _FILE_URL.sub("", path)
 
 
 def absolute_path(path: str) -> str:
-    """Return PATH, a URL or of a file, so that a process with another working directory finds it, too."""
+    """Return a URL or path in a form that a process with another working directory also finds."""
     return path if is_url(path) else os.path.join(os.getcwd(), path)
 
 
 def shown_path(path: str) -> str:
-    """Return PATH as it is shown and kept: of a URL without user and password, and with *** for secrets in its query."""
+    """Return a path for display and storage: a URL without user and password, and with *** for secrets in its query."""
     if not is_url(path):
         return path
     base, mark, query = path.partition("?")
@@ -82,10 +82,10 @@ def shown_path(path: str) -> str:
 
 
 def source_files(paths: str | Sequence[str], *, recursive: bool = False) -> list[tuple[str, int, int]]:
-    """Return (path or URL, −1, bytes) of the files that PATHS mean, one or separated by commas, each once, empty ones left out.
+    """Return (path or URL, −1, bytes) of the files at one path or several separated by commas, each once, without empty ones.
 
-    RECURSIVE: a directory means the logs in the directories below it, too. Raises SourceNotFound, also where one of several
-    paths means no file.
+    ``recursive``: a directory includes the logs in its subdirectories. Raises SourceNotFound, also if only one of the
+    paths has no file.
     """
     parts = split_paths(paths) if isinstance(paths, str) else paths
     each = [
@@ -106,7 +106,7 @@ def source_files(paths: str | Sequence[str], *, recursive: bool = False) -> list
 
 
 def split_paths(text: str) -> list[str]:
-    """Return the paths that commas separate in TEXT; a comma in braces is the glob's."""
+    """Return the paths that commas separate; commas in braces belong to a glob."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter == "{") - (letter == "}")
@@ -118,7 +118,7 @@ def split_paths(text: str) -> list[str]:
 
 
 def alternatives(pattern: str) -> list[str]:
-    """Return the globs of Python that the glob PATTERN means: one for each of what its braces hold; raises InvalidValue."""
+    """Return the Python globs that a glob with braces means, one for each alternative; raises InvalidValue."""
     if os.path.exists(pattern):  # its name has braces
         return [pattern]
     found = [pattern.replace("[^", "[!")]
@@ -157,12 +157,12 @@ def _local_logs(folder: Path, recursive: bool) -> Iterator[str]:
 
 
 def _is_rocksdb(name: str) -> bool:
-    """Whether NAME is a file that lies in every RocksDB, whose write-ahead files are called as entry logs are."""
+    """Whether a file name occurs in every RocksDB, whose write-ahead logs have names like entry logs."""
     return name == "CURRENT"
 
 
 def _list_url(part: str, recursive: bool) -> list[tuple[str, int]]:
-    """Return the objects that a URL means: itself, the logs at a prefix, or what its last parts match."""
+    """Return the objects that a URL means: the object itself, the logs at a prefix, or the matches of its last parts."""
     from pyarrow import fs
 
     base, mark, query = part.partition("?")
@@ -182,7 +182,7 @@ def _list_url(part: str, recursive: bool) -> list[tuple[str, int]]:
 
 
 def _split_glob(base: str) -> tuple[str, list[str]]:
-    """Return BASE up to its first part with a sign of a glob, and the parts from there on."""
+    """Return a path up to its first part with glob characters, and the parts from there on."""
     scheme, _, rest = base.rstrip("/").partition("://")
     parts = rest.split("/")
     first = next(
@@ -199,7 +199,7 @@ def _list_at(system: Any, path: str, *, recursive: bool = False) -> list[Any]:  
 
 
 def _logs_at(system: Any, path: str, recursive: bool) -> Iterator[Any]:  # Any: pyarrow's
-    """Yield the entry logs at a prefix; RECURSIVE: those below it, too, but no files of a RocksDB."""
+    """Yield the entry logs at a prefix; ``recursive``: also those below it, without files of a RocksDB."""
     infos = [info for info in _list_at(system, path, recursive=recursive) if info.is_file]
     databases = {os.path.dirname(info.path) for info in infos if _is_rocksdb(info.base_name)}
     yield from (
@@ -209,7 +209,7 @@ def _logs_at(system: Any, path: str, recursive: bool) -> Iterator[Any]:  # Any: 
 
 @contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Say what is wrong with WHERE while it is read; raises SourceNotFound, Unsupported, MissingComponent, EntryLogCorrupt."""
+    """Turn errors of reading ``where`` into SourceNotFound, Unsupported, MissingComponent or EntryLogCorrupt."""
     from pyarrow import ArrowException
 
     try:
@@ -221,7 +221,7 @@ def translated(where: str) -> Iterator[None]:
 
 
 def _explained(where: str, text: str) -> StoreError:
-    """Return what is wrong with WHERE, of which a file system says TEXT: the cause in one line, and what to install or set."""
+    """Return a file system's error text as the cause in one line, with what to install or set."""
     scheme = where.partition("://")[0]
     said = " ".join(text.split())[:_TEXT_BYTES]
     if "Unrecognized filesystem type" in text:
@@ -237,7 +237,7 @@ def _explained(where: str, text: str) -> StoreError:
 
 
 def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
-    """Return the file system of URL and the path in it, as Hadoop takes it: a space stands for itself, and so does ``%20``."""
+    """Return the file system and the path in it for ``url``; escapes as Hadoop takes them: spaces and ``%20`` stand for themselves."""
     from pyarrow import fs
 
     base, mark, query = url.partition("?")
@@ -259,7 +259,7 @@ class ListedObject(NamedTuple):
 
 
 def list_prefix(url: str) -> list[ListedObject]:
-    """Return what lies directly below URL, or below ``current`` in it; raises SourceNotFound, and what else is wrong with it."""
+    """Return the objects directly below ``url``, or below its ``current``; raises SourceNotFound and as ``translated``."""
     from pyarrow import fs
 
     with translated(url):
@@ -272,7 +272,7 @@ def list_prefix(url: str) -> list[ListedObject]:
 
 
 def iter_object(url: str, path: str) -> Iterator[bytes]:
-    """Yield the bytes of the object at PATH, from ``list_prefix``, in the file system of URL, a request after the other."""
+    """Yield the bytes of an object from ``list_prefix``, one request after the other."""
     with translated(url):
         system, _ = file_system_of(url)
         stream = system.open_input_stream(path)
@@ -286,7 +286,7 @@ def iter_object(url: str, path: str) -> Iterator[bytes]:
 
 
 def read_bytes(path: str, start: int, count: int) -> bytes:
-    """Return up to COUNT bytes of the file or object at PATH from START on; raises StoreErrors for a URL, OSError for a file."""
+    """Return up to ``count`` bytes of a file or object from ``start`` on; raises StoreErrors for a URL, OSError for a file."""
     if not is_url(path):
         with open_file(path) as file:
             return os.pread(file.fileno(), count, start)
@@ -297,7 +297,7 @@ def read_bytes(path: str, start: int, count: int) -> bytes:
 
 
 def file_info(path: str) -> tuple[int, float]:
-    """Return size in bytes, and when it was written in seconds, of the file or object at PATH; raises as ``read_bytes`` does."""
+    """Return the size in bytes and the modification time in seconds of a file or object; raises as ``read_bytes``."""
     if not is_url(path):
         info = os.stat(path)
         return info.st_size, info.st_mtime
@@ -315,7 +315,7 @@ class SliceSource(Protocol):
     size_bytes: int
 
     def extend(self, end: int) -> None:
-        """Make it complete up to END."""
+        """Make the bytes complete up to ``end``."""
 
 
 class _LocalFile:
@@ -345,7 +345,7 @@ class _Fetched:
         self.extend(min(piece.end + READ_AHEAD_BYTES, size_bytes))
 
     def extend(self, end: int) -> None:
-        """Read on to END; raises SourceChanged for an object that is shorter than it said."""
+        """Read on to ``end``; raises SourceChanged for an object that is shorter than announced."""
         end = min(end, self.size_bytes)
         while self.end < end:
             with translated(self._url):
@@ -364,7 +364,7 @@ class _Fetched:
 
 @contextmanager
 def open_source(piece: FileRange) -> Iterator[SliceSource]:
-    """Open what a slice lies in: a local file, or the slice's bytes of a URL, read into memory.
+    """Open a slice's bytes: a local file, or the bytes of a URL, read into memory.
 
     Raises SourceChanged, SourceNotFound, EntryLogCorrupt; OSError for a local file.
     """

@@ -68,9 +68,10 @@ _HMAC_BYTES = DIGEST_SIZE[DigestType.HMAC]
 
 
 class TopicPiece(EntryPlaces, frozen=True, eq=False):
-    """Entries of TOPIC in order. ``before``: the nearest in front, where chunks may be; ``after``: the topic's others behind them.
+    """Entries of a topic in order. ``before``: the nearest entries before them, where chunks may be; ``after``: the
+    topic's later entries.
 
-    ``is_whole``: with ``after`` the ends of all transactions that wrote here are known.
+    ``is_whole``: with ``after``, the ends of all transactions that wrote here are known.
     """
 
     topic: str = ""
@@ -96,7 +97,7 @@ class ReadTopicPieces(Struct, frozen=True):
         yield from self.rows(piece, partial(_warn, piece.topic))
 
     def rows(self, piece: TopicPiece, pass_over: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of PIECE; PASS_OVER is told of entries that cannot be read."""
+        """Yield the messages of a piece; ``pass_over`` gets the entries that cannot be read."""
         known = self.columns[piece.topic]
         convert = known.converter()
         with closing(PlainFiles(piece.files)) as files:
@@ -145,7 +146,8 @@ def _warn(topic: str, entries: int) -> None:
 
 
 def _wrong(batch: EntryBatch, places: Places) -> Array:
-    """Return which entries are not proven to be what was imported; a MAC, for which no executor has the password, is believed."""
+    """Return a mask of the entries that are not proven to be those that were imported; a MAC, whose password no
+    executor has, is believed."""
     named = (batch.rows["ledger_id"] == batch.ledger_ids) & (batch.rows["entry_id"] == batch.entry_ids)
     wrong: Array = doubtful(batch, places) & ~(named & (places.digests == _HMAC_BYTES))
     return wrong
@@ -205,7 +207,7 @@ class _PieceMessages(MessageReader):
         return super()._join(header, position)
 
     def _earlier(self, uuid: str, count: int) -> list[tuple[EntryHeader, Position]]:
-        """Return COUNT chunks of message UUID from in front of the piece, the last one first; nothing when not all are there."""
+        """Return the ``count`` chunks of a message from before the piece, last one first; empty unless all exist."""
         found: list[tuple[EntryHeader, Position]] = []
         for position in reversed([*_positions(self._before)]):
             try:
@@ -229,7 +231,7 @@ def _positions(groups: Iterable[Places]) -> Iterator[Position]:
 
 
 def nearest(places: Sequence[Places], count: int) -> tuple[Places, ...]:
-    """Return the last COUNT entries of PLACES."""
+    """Return the last ``count`` places."""
     kept: list[Places] = []
     for group in reversed(places):
         kept.insert(0, group.take(np.s_[max(0, len(group) - count) :]))
@@ -253,7 +255,8 @@ def _opened(read: ConnectorRead) -> Iterator[EntryReader]:
 
 
 def topics_operation(read: ConnectorRead, only: tuple[str, ...] = ()) -> ReadTopicPieces:
-    """Return what reads the topics; ONLY: these columns. Raises InvalidValue for topics of unlike schemas, as the connector does."""
+    """Return the operation that reads the topics, restricted to the columns ``only``. Raises InvalidValue for topics
+    with different schemas, as the connector does."""
     with _opened(read) as reader:
         columns = {
             str(topic): KnownColumns(topic, read_schemas(reader, topic), read.raw, only)
@@ -276,7 +279,7 @@ def topics_operation(read: ConnectorRead, only: tuple[str, ...] = ()) -> ReadTop
 
 
 def plan_topic_pieces(read: ConnectorRead) -> list[TopicPiece]:
-    """Return the pieces of the topics; what is lost ends it (EntryNotFound, SourceChanged) or is warned of, as READ says."""
+    """Return the pieces of the topics; lost entries raise EntryNotFound or SourceChanged, or are warned of, as the read's options say."""
     with _opened(read) as reader:
         topics = _chosen(reader.txn, read)
         _check_named(read, topics)
@@ -324,14 +327,14 @@ def _check_named(read: ConnectorRead, topics: list[TopicName]) -> None:
 
 
 def has_transactions(txn: Txn, namespace: NamespaceName) -> bool:
-    """Whether a transaction may have written to topics of NAMESPACE."""
+    """Whether a transaction may have written to topics of a namespace."""
     return any(topic.local_name.startswith(_TRANSACTIONS) for topic in iter_topics(txn, namespace))
 
 
 def iter_pieces(
     reader: EntryReader, topic: Topic, read: ConnectorRead, *, whole: bool, lost: Callable[[int], None]
 ) -> Iterator[TopicPiece]:
-    """Yield the pieces of TOPIC; WHOLE: one, which knows what lies behind it. LOST is told of entries in no file."""
+    """Yield the pieces of a topic; ``whole``: a single one, which includes later entries. ``lost`` gets the entries that no file has."""
     low, high = _ranks(reader, topic, read)
     batch_bytes = min(read.slice_bytes // _BATCHES, BATCH_BYTES)
     scan = EntryScan(reader, iter_ledger_parts(topic, low, high), batch_bytes=batch_bytes)
@@ -383,7 +386,7 @@ class _Paths:
         self._known: dict[int, str | None] = {}
 
     def readable(self, places: Places) -> Places:
-        """Return those of PLACES whose files are there."""
+        """Return the places whose files exist."""
         ids = [file_id for file_id in np.unique(places.files).tolist() if self._path(file_id) is not None]
         mask = np.isin(places.files, ids)
         return places if mask.all() else places.take(mask)
@@ -447,7 +450,7 @@ def _ranks(reader: EntryReader, topic: Topic, read: ConnectorRead) -> tuple[int,
 
 
 def _rank(reader: EntryReader, topic: Topic, place: Place | None) -> int:
-    """Return the rank of the first entry at or behind PLACE."""
+    """Return the rank of the first entry at or after a place."""
     if place == LATEST:
         return max(topic.number_of_entries - 1, 0)
     if place == EARLIEST:

@@ -43,7 +43,7 @@ Convert = Callable[[Value], Value]
 
 
 class Shape(Struct, frozen=True):
-    """A column: its Arrow type, and what turns a decoded value, not null, into what pyarrow takes; raises DECODE_ERRORS."""
+    """A column: its Arrow type, and the function that converts a decoded value, not null, for pyarrow; it raises DECODE_ERRORS."""
 
     kind: pa.DataType
     convert: Convert
@@ -56,7 +56,7 @@ class TypedValues:
     """
 
     def __init__(self, newest: ValueSchema, shapes: type[Shapes] | None = None) -> None:
-        """SHAPES: which columns the parts of a value become; ``Shapes`` unless said."""
+        """``shapes``: the columns for the parts of a value; ``Shapes`` by default."""
         shapes = shapes or Shapes
         if newest.type_name == "KEY_VALUE":
             self._parts = [_SchemaValues(part, shapes) for part in newest.key_and_value]
@@ -68,7 +68,7 @@ class TypedValues:
         self._newest = newest
 
     def value(self, schema: ValueSchema, message: Encoded) -> Value:
-        """Return the value of MESSAGE, written with SCHEMA, as pyarrow takes it."""
+        """Return the value of a message written with this schema, as pyarrow takes it."""
         if schema.type_name != self._newest.type_name:
             raise ValueError(f"the newest version is {self._newest.type_name}")
         if schema.type_name != "KEY_VALUE":
@@ -79,9 +79,10 @@ class TypedValues:
 
 
 class VersionedValues:
-    """Values as a column of what all versions of a schema have: records of the fields of each, null where a version lacks one.
+    """Values as a column for all versions of a schema: records with the fields of every version, null where a version lacks one.
 
-    ``kind``: the column's type; None where no version has columns. Where versions disagree, the wider number, else JSON text.
+    ``kind``: the column's type; None if no version has columns. Where versions disagree, the wider number type, else
+    JSON text.
     """
 
     def __init__(self, schemas: TopicSchemas) -> None:
@@ -94,7 +95,7 @@ class VersionedValues:
                 self.kind = typed.kind if self.kind is None else _common(self.kind, typed.kind)
 
     def value(self, schema: ValueSchema, message: Encoded) -> Value:
-        """Return the value of MESSAGE, written with SCHEMA, as pyarrow takes it; raises StoreError, DECODE_ERRORS."""
+        """Return the value of a message written with this schema, as pyarrow takes it; raises StoreError, DECODE_ERRORS."""
         typed = next((typed for version, typed in self._versions if version is schema), None) or TypedValues(schema)
         return _fitted(typed.kind, self.kind, typed.value(schema, message))
 
@@ -118,7 +119,7 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _fitted(kind: pa.DataType, common: pa.DataType, value: Value) -> Value:
-    """Return VALUE, of a column of KIND, for a column of the type COMMON to several."""
+    """Return a value of type ``kind`` converted to the type common to all versions."""
     if value is None or kind == common:
         return value
     if pa.types.is_struct(common):
@@ -141,7 +142,7 @@ class _SchemaValues:
         self._decoders: dict[bytes, Decode] = {}
 
     def read(self, data: bytes, written: ValueSchema) -> Value:
-        """Return DATA, of a version WRITTEN of the schema, as pyarrow takes it."""
+        """Return data of one version of the schema, as pyarrow takes it."""
         if written.type_name != self._newest.type_name:
             raise ValueError(f"the newest version is {self._newest.type_name}")
         if written.definition not in self._decoders:
@@ -181,7 +182,7 @@ class Shapes:
         return _PRIMITIVES.get(type_name, Shape(pa.string(), _same))
 
     def of(self, schema: Schema, around: tuple[str, ...]) -> Shape:
-        """Return the shape of SCHEMA inside the records named AROUND; raises Unsupported where there are too many."""
+        """Return the shape of a schema inside the records named ``around``; raises Unsupported for too many nested ones."""
         self._columns += 1
         if self._columns > _MAX_COLUMNS:
             raise Unsupported(f"the schema makes more than {_MAX_COLUMNS} columns", hint="read its values as JSON")
@@ -204,11 +205,11 @@ class Shapes:
         return self._leaves[name] if name in self._leaves else self.of(schema["type"], around)
 
     def recursive(self, name: str) -> Shape:
-        """Return the shape of record NAME inside itself; raises Unsupported where it can have none."""
+        """Return the shape of a record inside itself; raises Unsupported if it cannot have one."""
         return _AS_JSON
 
     def union(self, held: list[Schema], around: tuple[str, ...]) -> Shape:
-        """Return the shape of a union of HELD, several types, null left out."""
+        """Return the shape of a union of several types, null not counted."""
         return _AS_JSON
 
     def _record(self, schema: Schema, around: tuple[str, ...]) -> Shape:
@@ -379,9 +380,9 @@ NEEDS = ("schemaVersion", "payload", "key", "keyEncoded", "nullValue", "encrypte
 
 
 class Values(Struct, frozen=True):
-    """What to decode with: topic → its schemas. ``typed``: as a column of their newest version's type, else as JSON text.
+    """What decoding needs: topic → its schemas. ``typed``: a column of the newest version's type, else JSON text.
 
-    ``shapes``: which columns the parts of a typed value become.
+    ``shapes``: the columns for the parts of a typed value.
     """
 
     schemas: Mapping[str, TopicSchemas] = field(default_factory=dict)
@@ -426,9 +427,9 @@ class ValueColumns:
         self._unknown = ValueReader(TopicSchemas(), PlainValues().text)
 
     def read(self, batch: pa.RecordBatch, topics: Sequence[str | None], *, whole: bool = False) -> dict[str, pa.Array]:
-        """Return the columns for BATCH, which has the columns NEEDS; TOPICS names the topic of each row.
+        """Return the value columns for a batch, which has the columns NEEDS; ``topics``: the topic of each row.
 
-        WHOLE: chunks are joined, else a row of several is one of them.
+        ``whole``: chunks are joined; otherwise a row of a message in several chunks is one chunk.
         """
         rows = zip(*(batch.column(name).to_pylist() for name in NEEDS), strict=True)
         found = [
@@ -470,7 +471,7 @@ class ConnectorShapes(Shapes):
 
     @classmethod
     def leaves(cls, *, is_json: bool) -> Mapping[str, Shape]:
-        """Return those of ``Shapes``, times as the numbers that AVRO has."""
+        """Return the leaves of ``Shapes``, but times as AVRO's numbers."""
         found = super().leaves(is_json=is_json)
         day = {f"time-{unit}": Shape(kind, partial(_of_day, per_us)) for unit, kind, per_us in _UNITS}
         local = {f"local-timestamp-{unit}": Shape(pa.int64(), partial(_of_epoch, per_us)) for unit, _, per_us in _UNITS}
@@ -478,7 +479,7 @@ class ConnectorShapes(Shapes):
 
     @classmethod
     def primitive(cls, type_name: str) -> Shape:
-        """Return that of ``Shapes``; a DATE is a day."""
+        """Return the primitive of ``Shapes``, but a DATE as a day."""
         found = super().primitive(type_name)
         if type_name != "DATE":
             return found
@@ -505,7 +506,7 @@ class ConnectorShapes(Shapes):
         return Shape(pa.struct([(f"member{index}", member.kind) for index, member in enumerate(members)]), convert)
 
     def _python_kinds(self, schema: Schema) -> tuple[type, ...]:
-        """Return what decoded values of SCHEMA are; nothing: a logical type's own."""
+        """Return the Python types of decoded values of a schema; empty for a logical type's own."""
         if isinstance(schema, str):
             return _KINDS[schema] if schema in _KINDS else self._python_kinds(self._named[schema])
         return () if "logicalType" in schema else self._python_kinds(schema["type"])
@@ -611,7 +612,7 @@ class KnownColumns(Struct, frozen=True):
         return {part.name: part.type for part in values.kind}
 
     def _read(self, batch: pa.RecordBatch, readers: ValueColumns | None) -> tuple[dict[str, pa.Array], pa.Array]:
-        """Return the columns of the values of BATCH, and why there are none."""
+        """Return the columns of a batch's values, and the reasons for those that cannot be decoded."""
         names = [*self._value_fields]
         if readers is None:
             nothing = pc.or_(batch.column("encrypted"), batch.column("nullValue"))
@@ -660,7 +661,7 @@ def message_ids(batch: pa.RecordBatch, partition: int) -> pa.Array:
 
 
 def _packed(fields: list[tuple[int, Array, Array]], count: int) -> pa.Array:
-    """Return the protobuf messages of COUNT rows: tag, values, and which rows have the field."""
+    """Return protobuf messages for ``count`` rows from each field's tag, values, and mask of rows that have it."""
     data: list[Array] = []
     kept: list[Array] = []
     for tag, values, present in fields:
@@ -694,7 +695,7 @@ def _nested(first: dict[str, int] | None, partition: int) -> bytes:
 
 
 def _stamps(name: str) -> Callable[[pa.RecordBatch, TopicName], pa.Array]:
-    """Return what makes times of the column NAME; 0 is no time."""
+    """Return the function that turns the named column into timestamps; 0 means no time."""
     return lambda batch, topic: pc.multiply(_times(batch.column(name)), 1000).cast(STAMP)
 
 

@@ -25,7 +25,7 @@ FIRST = 5
 
 
 class Delayed(Struct, frozen=True):
-    """A message that is to be delivered at DUE_MS."""
+    """A message that is to be delivered at ``due_ms``."""
 
     position: Position
     due_ms: int
@@ -40,14 +40,14 @@ class TooEarly(Struct, frozen=True):
 
 
 def dropped_before_due(reader: EntryReader, topic: Topic, dropped: Intervals, now_ms: int) -> TooEarly:
-    """Return which messages at the ranks DROPPED are due after NOW_MS; raises SourceChanged, EntryLogCorrupt."""
+    """Return the messages at these ranks that are due after ``now_ms``; raises SourceChanged, EntryLogCorrupt."""
     return _read(reader, topic, dropped, lambda due, born: due > now_ms)
 
 
 def expiring_before_due(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int) -> TooEarly:
-    """Return which messages of CURSOR's backlog a TTL drops before they are due; raises SourceChanged, EntryLogCorrupt.
+    """Return the messages of a cursor's backlog that a TTL drops before they are due; raises SourceChanged, EntryLogCorrupt.
 
-    An entry expires when its broker time, where it has none its publish time, is more than the TTL ago.
+    An entry expires when its broker time, or without one its publish time, is more than the TTL ago.
     """
     pending = pending_intervals(topic, cursor.state)
     # Not born + TTL: a due time near the end of 64 bits, or a TTL of centuries, must not wrap around.

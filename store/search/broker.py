@@ -32,10 +32,10 @@ SEARCH_FAILS = (LedgerNotFound, EntryNotFound, EntryCorrupt)
 
 
 class BrokerSearch(Struct):
-    """The broker's searches in one topic; ``probes`` lists what the last one looked at, ``pruned`` the range it kept.
+    """The broker's searches in one topic; ``probes`` lists the entries that the last search read, ``pruned`` the range it searched.
 
-    Each raises one of SEARCH_FAILS where the broker's fails, as it reads what is lost, and NotSeen where it reads what may be on a
-    bookie or in tiered storage that is not imported: what it finds there is not known.
+    A search raises one of SEARCH_FAILS if the broker's fails because it reads a lost entry, and NotSeen if it reads an
+    entry that may be on a bookie or in tiered storage that was not imported: its time is unknown.
     """
 
     reader: EntryReader
@@ -61,11 +61,11 @@ class BrokerSearch(Struct):
         return len(self.probes) + self.compacted_entries_read
 
     def time_at(self, position: Position) -> int | None:
-        """Return the time of POSITION where a search has looked at it."""
+        """Return the time of an entry that a search has read."""
         return self._times.get(position)
 
     def message_id_by_time(self, time_ms: int) -> Position:
-        """Return what GET messageid/{timestamp} answers; a position behind the last entry when nothing is late enough.
+        """Return the answer of GET messageid/{timestamp}; a position after the last entry if no entry is late enough.
 
         4.2 answers earliest (−1:−1) for time 0: without compacted entries its ``PulsarTopicCompactionService`` gives
         ``MessagePosition.EARLIEST``, published at 0, as the last compacted message.
@@ -142,7 +142,7 @@ class BrokerSearch(Struct):
         return self._find_newest((start_rank, size), condition, cursor) if size > 0 else None
 
     def _find_message(self, time_ms: int) -> Position | None:
-        """``PersistentMessageFinder.findMessages``: the newest entry it takes to be earlier than TIME_MS."""
+        """``PersistentMessageFinder.findMessages``: the newest entry that it takes to be earlier than ``time_ms``."""
         start, end = self.pruned = self._prune(time_ms)
         topic = self.topic
         first_rank = topic.rank(start) if start is not None else 0
@@ -195,7 +195,7 @@ class BrokerSearch(Struct):
     def _find_newest(
         self, search: tuple[int, int], condition: Callable[[int | None], bool], cursor: Cursor | None
     ) -> Position | None:
-        """OpFindNewest from rank START over N entries; with CURSOR it also gives up where that has nothing undeleted left."""
+        """Upstream's OpFindNewest over a range of ranks; with ``cursor`` it also gives up where that cursor has nothing undeleted left."""
         start, high = search
         low = 0
         if not self._has_more(start, cursor) or not self._probe(start, condition):
@@ -242,7 +242,7 @@ class BrokerSearch(Struct):
         return matches
 
     def _read_time(self, position: Position) -> int | None:
-        """Return the time of an entry, None where it is no message; raises SEARCH_FAILS, NotSeen."""
+        """Return the time of an entry, None if it is not a message; raises SEARCH_FAILS, NotSeen."""
         ledger = self.topic.ledger(position.ledger_id)
         offloaded = ledger is not None and ledger.info.offloaded
         if not offloaded and not self._is_known(position.ledger_id):
@@ -275,7 +275,7 @@ class BrokerSearch(Struct):
         return any(first <= entry_id <= last for first, last in outside)
 
     def _unread(self, position: Position, error: StoreError, *, offloaded: bool = False) -> StoreError:
-        """Return ERROR, as POSITION cannot be read, in words of the search; NotSeen where it may be what is not imported."""
+        """Return the error for a position that cannot be read, in the search's words; NotSeen if it may simply not be imported."""
         from pulsar_admin.store.model.coverage import iter_entry_gaps  # few probes meet an entry that is not here
 
         unseen = "it is in tiered storage" if offloaded else ""
@@ -308,7 +308,7 @@ class BrokerSearch(Struct):
         return None if time_ms > last_ms else self._bisect_compacted(view, time_ms)
 
     def _bisect_compacted(self, view: CompactedView, time_ms: int) -> Position | None:
-        """Return the first compacted entry published at or after TIME_MS as upstream's bisection finds it, or None."""
+        """Return the first compacted entry published at or after ``time_ms`` as upstream's bisection finds it, or None."""
         low, high, found = 0, view.last_entry_id, None
         while low <= high:
             middle = (low + high) // 2
@@ -330,5 +330,5 @@ class BrokerSearch(Struct):
 
 
 def _failed(what: str, error: StoreError, hint: str = "") -> StoreError:
-    """Return ERROR as one of WHAT a broker does."""
+    """Return an error as one of ``what``, the errors of a broker."""
     return type(error)(f"{what}: {error.message}", hint=hint or error.hint, **error.context)

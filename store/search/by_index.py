@@ -59,7 +59,7 @@ class _Covered(Struct, frozen=True):
 
 
 def find_by_index(reader: EntryReader, topic: Topic, index: int) -> IndexFound:
-    """Return the entry of TOPIC that covers the message INDEX."""
+    """Return the entry of a topic that covers a message index."""
     search = _Search(reader, topic)
     found = search.find(index)
     if found is not None:
@@ -83,7 +83,7 @@ class _Search:
         self.read = 0
 
     def find(self, index: int) -> _Covered | None:
-        """Return the entry that covers INDEX; None when this way does not come upon one."""
+        """Return the entry that covers an index; None if this method does not find one."""
         low, high = 0, self._topic.number_of_entries
         best = None
         while low < high:
@@ -98,7 +98,7 @@ class _Search:
         return best if best is not None and best.first <= index <= best.last else None
 
     def _covered_from(self, rank: int, end: int) -> tuple[int, _Covered] | None:
-        """Return (rank, what it covers) of the first entry from RANK on, before END, that carries an index."""
+        """Return (rank, covered indexes) of the first entry between ``rank`` and ``end`` (excluded) that carries an index."""
         for here in range(rank, end):
             self.read += 1
             position = self._topic.at_rank(here)

@@ -27,10 +27,10 @@ _READ_AHEAD_BYTES = 1 << 20
 
 
 class Found(NamedTuple):
-    """Where a time search ended. ``position`` None: nothing is at or after the time.
+    """The result of a time search. ``position`` None: nothing is at or after the time.
 
-    ``ledgers_without_index``: listed ledgers in front of it that have entries of which none is here (lost or offloaded), and
-    that are not stated to be earlier (PIP-345): the answer is exact for what is here only.
+    ``ledgers_without_index``: listed ledgers before it that have entries, none of them imported (lost or offloaded),
+    and that are not stated to be earlier (PIP-345): the answer is exact only for imported entries.
     """
 
     position: Position | None
@@ -43,7 +43,7 @@ class Found(NamedTuple):
 
 
 def find_first_at_or_after(reader: EntryReader, topic: Topic, time_ms: int, clock: Clock) -> Found:
-    """Return the first entry of TOPIC whose time is TIME_MS or later."""
+    """Return the first entry of a topic whose time is ``time_ms`` or later."""
     pruned, scanned, read, unreadable = 0, 0, 0, 0
     without: list[int] = []
     for ledger_id, ledger in zip(topic.ids, topic.ledgers, strict=True):
@@ -85,7 +85,7 @@ class _Look:
         self.unreadable = 0
 
     def into(self, block: Block, entries: int) -> tuple[Position, int] | None:
-        """Return the position and time of the first match in BLOCK among the ledger's first ENTRIES, or None."""
+        """Return the position and time of the first match in a block among the ledger's first ``entries``, or None."""
         time_ms, clock = self._question
         if block_max(block, clock) < time_ms:
             return None
@@ -108,9 +108,9 @@ class _Look:
 
 
 def find_by_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
-    """Return the first message of TOPIC whose event time is TIME_MS or later; reads messages from the start on.
+    """Return the first message of a topic whose event time is ``time_ms`` or later; reads messages from the start on.
 
-    Event times are the producers' own and not indexed. A message without one is passed over, an encrypted batch counts by
+    Event times are set by producers and not indexed. A message without one is skipped, an encrypted batch counts with
     its entry's event time.
     """
     from pulsar_admin.store.codec.buffer import signed
@@ -129,12 +129,12 @@ def find_by_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found
 
 
 def count_damaged(errors: Iterable[StoreError]) -> int:
-    """Return how many of ERRORS are of entries that are here: others are not, which the index tells."""
+    """Return how many of the errors concern imported entries; missing entries are counted from the index."""
     return sum(not isinstance(error, EntryNotFound | LedgerNotFound) for error in errors)
 
 
 def clock_time(publish_ms: int, broker_ms: int | None, clock: Clock) -> int | None:
-    """Return the time of an entry on CLOCK; None when it has none there."""
+    """Return the time of an entry on a clock; None if it has none there."""
     if clock == "publish":
         return publish_ms
     if clock == "broker":
@@ -163,7 +163,7 @@ def _iter_heads(reader: EntryReader, block: Block) -> Iterator[memoryview]:
 
 
 def _run_bytes(block: Block, index: int, wanted: int) -> int:
-    """Return how many bytes to read at the INDEX-th entry: the rest of the block when it is near, else one head."""
+    """Return how many bytes to read at a wanted entry: up to the end of the block if it is near, else one head."""
     file_id, offset, _ = block.place(index)
     last_file, last_offset, last_size = block.place(len(block) - 1)
     length = last_offset + 4 + last_size - offset
@@ -199,7 +199,7 @@ def read_entry_time(reader: EntryReader, position: Position, clock: Clock) -> in
 
 
 def texts_of_clock(reader: EntryReader, topic: Topic, clock: str) -> list[str]:
-    """Return what to know before TOPIC is asked by CLOCK: entries without a broker time, which clock ``broker`` passes over."""
+    """Return warnings for a search by this clock: entries without a broker time, which clock ``broker`` skips."""
     if clock != "broker":
         return []
     times = [found for ledger_id in topic.ids if (found := find_times(reader.txn, ledger_id)) is not None]

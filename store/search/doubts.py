@@ -29,10 +29,11 @@ _SHOWN = 3
 
 
 class Doubt(Struct, frozen=True):
-    """Entries of a ledger that its topic lists and no imported file holds, ``first`` to ``last`` with others between them.
+    """Entries of a listed ledger that no imported file has: ``first`` to ``last``, with others between them.
 
-    ``lost``: how many of them no bookie has; ``unseen``: how many may be on ``bookies`` or, with ``offloaded``, in tiered storage, which
-    are not imported. ``unseen_from``: an open ledger may have more entries on ``bookies`` from there on.
+    ``lost``: how many of them no bookie has; ``unseen``: how many may be on ``bookies`` or, with ``offloaded``, in
+    tiered storage, which were not imported. ``unseen_from``: an open ledger may have more entries on ``bookies`` from
+    there on.
     """
 
     ledger_id: int
@@ -66,7 +67,7 @@ class Doubt(Struct, frozen=True):
 
 
 def text_of_doubts(doubts: Sequence[Doubt]) -> str:
-    """Name the entries of DOUBTS, of the first few ledgers one by one."""
+    """Name the doubtful entries, those of the first few ledgers one by one."""
     texts = [doubt.text() for doubt in doubts[:_SHOWN]]
     more = len(doubts) - len(texts)
     return listed([*texts, counted(more, "more ledger")] if more else texts)
@@ -75,9 +76,10 @@ def text_of_doubts(doubts: Sequence[Doubt]) -> str:
 def find_doubts(
     txn: Txn, topic: Topic, answer: Position | None, time_ms: int, clock: str, scanned: Mapping[int, BitMap64]
 ) -> tuple[Doubt, ...]:
-    """Return what no file holds before ANSWER (None: anywhere) in TOPIC and could be at or after TIME_MS on CLOCK, by ledger.
+    """Return the entries, by ledger, that no file has before the answer (None: anywhere) and that could be at or after
+    ``time_ms`` on a clock.
 
-    SCANNED: the entries of ledgers that were looked for in the files, as the index does not know them.
+    ``scanned``: entries of unindexed ledgers that a scan of the files found.
     """
     found = []
     for ledger in topic.ledgers:
@@ -94,9 +96,10 @@ def find_doubts(
 
 
 def find_unseen(txn: Txn, topic: Topic, intervals: Intervals, limit_ms: int, clock: str) -> tuple[Doubt, ...]:
-    """Return what is not seen of INTERVALS of ranks in TOPIC and is not known to be older than LIMIT_MS, by ledger.
+    """Return, by ledger, the entries at these ranks that were not imported and are not known to be older than ``limit_ms``.
 
-    What is lost for good is left out. A ledger that a broker closed before LIMIT_MS has nothing that was appended later.
+    Entries that are lost for good are not included. A ledger that a broker closed before ``limit_ms`` has no later
+    entries.
     """
     from pulsar_admin.store.model.cursors import iter_ledger_parts  # what a cold question by time needs not
     from pulsar_admin.store.model.publish_times import is_stated_earlier
@@ -122,8 +125,8 @@ def find_doubt(
     first: int = 0,
     to_end: bool = False,
 ) -> Doubt | None:
-    """Return what no file holds of the entries FIRST to ENTRIES (excluded) of a ledger and, TO_END, what an open one may have after
-    them; None: nothing."""
+    """Return the entries ``first`` to ``entries`` (excluded) of a ledger that no file has, and with ``to_end`` what an
+    open ledger may have after them; None: nothing."""
     if not ledger.is_open and not ledger.info.offloaded and is_whole(txn, ledger):
         return None
     gaps = iter_gaps(txn, ledger.ledger_id, entries - 1) if scanned is None else _scan_gaps(scanned, entries)
@@ -153,7 +156,7 @@ def find_doubt(
 def _count_unseen(
     txn: Txn, ledger: TopicLedger, ranges: list[tuple[int, int]], missing: int
 ) -> tuple[int, tuple[str, ...]]:
-    """Return how many of the MISSING entries of RANGES may be where nothing was imported from, and on which bookies."""
+    """Return how many of the missing entries may be where nothing was imported from, and on which bookies."""
     if ledger.info.offloaded:
         return missing, ()
     found = None
@@ -166,7 +169,7 @@ def _count_unseen(
 
 
 def _scan_gaps(scanned: BitMap64, entries: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of entry ids below ENTRIES, both ends included, that SCANNED lacks."""
+    """Yield the ranges of entry ids below ``entries``, both ends included, that the scan did not find."""
     expected = 0
     for entry_id in scanned:
         if entry_id >= entries:

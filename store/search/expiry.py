@@ -33,9 +33,9 @@ FORECAST_INTERVALS = 24
 def expire_by_time(
     search: PendingSearch, cursor: Cursor, limit_ms: int, rule: ExpiryRule, broker: BrokerSetup = DEFAULT_BROKER
 ) -> Position | None:
-    """Return the last entry that RULE drops when everything older than LIMIT_MS is to go, None when nothing.
+    """Return the last entry that is dropped under a rule if everything older than ``limit_ms`` is to expire, None if nothing is.
 
-    BROKER is whom rule ``broker`` asks.
+    ``broker``: the release asked under rule ``broker``.
     """
     if rule == BROKER:
         return broker_through(search.reader, search.topic, cursor, limit_ms, broker)
@@ -51,9 +51,10 @@ def expire_by_time(
 def broker_through(
     reader: EntryReader, topic: Topic, cursor: Cursor, limit_ms: int, broker: BrokerSetup
 ) -> Position | None:
-    """Return the last entry that BROKER drops when everything older than LIMIT_MS is to go, None when nothing.
+    """Return the last entry that a broker drops if everything older than ``limit_ms`` is to expire, None if nothing is.
 
-    It computes limits as now − age in whole seconds; an age of one second at one second past the limit is the same.
+    Brokers compute limits as now − age in whole seconds; an age of one second at one second past the limit is the
+    same.
     """
     if not pending_intervals(topic, cursor.state):
         return None
@@ -61,10 +62,10 @@ def broker_through(
 
 
 def broker_through_position(topic: Topic, cursor: Cursor, position: Position) -> Position | None:
-    """Return the last entry a broker (4.0.8, 4.2.4) drops when asked to expire up to POSITION, None when nothing.
+    """Return the last entry a broker (4.0.8, 4.2.4) drops when asked to expire up to a position, None if nothing is.
 
-    An entry is taken as it is (a broker that loads the topic closes its last ledger first); else the newest entry that is not behind
-    POSITION counts. Raises Refused as upstream does for a position behind the last entry.
+    An existing entry counts itself (a broker that loads the topic closes its last ledger first); otherwise the newest
+    entry at or before the position counts. Raises Refused, as upstream, for a position after the last entry.
     """
     if topic.is_entry(position):
         return position if position > cursor.mark_delete else None
@@ -86,7 +87,7 @@ def broker_through_position(topic: Topic, cursor: Cursor, position: Position) ->
 
 
 class ForecastQuestion(Struct, frozen=True):
-    """A TTL from NOW_MS on: HORIZON_MS cut into intervals of INTERVAL_MS."""
+    """A TTL from ``now_ms`` on: ``horizon_ms`` cut into intervals of ``interval_ms``."""
 
     now_ms: int
     ttl_ms: int
@@ -106,7 +107,7 @@ class ForecastQuestion(Struct, frozen=True):
 
 
 class ForecastRow(Struct, frozen=True):
-    """What goes between two times. FROM None: what is overdue already; TO None: what is left after the forecast."""
+    """What expires between two times. ``from_ms`` None: already overdue; ``to_ms`` None: what remains after the forecast."""
 
     from_ms: int | None
     to_ms: int | None
@@ -117,7 +118,7 @@ class ForecastRow(Struct, frozen=True):
 def iter_forecast(
     reader: EntryReader, topic: Topic, cursor: Cursor, question: ForecastQuestion
 ) -> Iterator[ForecastRow]:
-    """Yield what the TTL drops from CURSOR's backlog, interval by interval; together the rows are the whole backlog."""
+    """Yield what the TTL drops from a cursor's backlog, interval by interval; together the rows are the whole backlog."""
     pending = pending_intervals(topic, cursor.state)
     done = pending[0][0] if pending else 0
     from_ms: int | None = None
@@ -141,5 +142,5 @@ def _boundaries(question: ForecastQuestion) -> Iterator[int]:
 
 
 def _clip(intervals: Intervals, start: int, end: int) -> Intervals:
-    """Return the ranks of INTERVALS from START to END (excluded)."""
+    """Return the part of some ranks from ``start`` to ``end`` (excluded)."""
     return tuple((max(low, start), min(high, end)) for low, high in intervals if low < end and high > start)

@@ -54,7 +54,7 @@ class LeftOut(Struct, frozen=True):
 
 
 class Neighbour(Struct, frozen=True):
-    """One entry around the answer; ``backwards``: its time is before that of the entry in front of it."""
+    """One entry around the answer; ``backwards``: its time is before that of the entry before it."""
 
     position: Position
     time_ms: int | None
@@ -65,10 +65,10 @@ class Neighbour(Struct, frozen=True):
 
 
 class BrokerAnswer(Struct, frozen=True):
-    """What the broker would say. ``position`` may name an entry that does not exist yet (after the last one); None: it fails, or what
-    it answers is not known, and then ``agrees`` is None, too.
+    """A broker's answer. ``position`` may name an entry that does not exist yet (after the last one); None: it fails,
+    or its answer is not known, and then ``agrees`` is None as well.
 
-    ``version``: the release whose rules these are; ``exact``: the first entry at or after the time.
+    ``version``: the release whose rules apply; ``exact``: the first entry at or after the time.
     """
 
     position: Position | None
@@ -104,7 +104,7 @@ def explain(
     found: Position | None,
     broker: BrokerSetup = DEFAULT_BROKER,
 ) -> Explanation:
-    """Return why FOUND is the first entry at or after TIME_MS on CLOCK, and the answer of BROKER."""
+    """Return why the found entry is the first at or after ``time_ms`` on a clock, and the broker's answer."""
     verdicts = _ledger_verdicts(reader, topic, time_ms, clock, found)
     shown = _shown(verdicts)
     return Explanation(
@@ -201,7 +201,7 @@ def _neighbours(reader: EntryReader, topic: Topic, clock: Clock, answer: Positio
 def _broker_answer(
     reader: EntryReader, topic: Topic, time_ms: int, clock: Clock, found: Position | None, broker: BrokerSetup
 ) -> BrokerAnswer:
-    """Return BROKER's answer to the question and, where it is not FOUND's, what misled it."""
+    """Return the broker's answer to the question and, if it differs from the found entry, the entries that misled it."""
     search = BrokerSearch(reader, topic, broker)
     exact = None if found is None else found.entry
     position: Position | None = None

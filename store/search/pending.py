@@ -38,8 +38,9 @@ class Dated(Struct, frozen=True):
 class PendingSearch(Struct):
     """Searches the pending entries of one cursor by time.
 
-    ``unreadable`` counts late entries whose digest is wrong: nobody can be given them, they hold nothing back.
-    ``ledgers_without_index``: ledgers with pending entries of which no byte is here; their times are unknown.
+    ``unreadable`` counts late entries whose digest is wrong: they can be delivered to nobody, so they hold nothing
+    back. ``ledgers_without_index``: ledgers with pending entries of which no byte was imported; their times are
+    unknown.
     """
 
     reader: EntryReader
@@ -55,7 +56,7 @@ class PendingSearch(Struct):
         return pending_intervals(self.topic, self.state)
 
     def find_first(self, time_ms: int) -> Dated | None:
-        """Return the first pending entry whose time is TIME_MS or later."""
+        """Return the first pending entry whose time is ``time_ms`` or later."""
         for dated in self.iter_late(time_ms):
             try:
                 self.reader.read(dated.position.ledger_id, dated.position.entry_id)
@@ -66,7 +67,7 @@ class PendingSearch(Struct):
         return None
 
     def iter_late(self, time_ms: int) -> Iterator[Dated]:
-        """Yield the pending entries whose time is TIME_MS or later, in topic order; reads headers, not digests."""
+        """Yield the pending entries whose time is ``time_ms`` or later, in topic order; reads headers, not digests."""
         intervals = self.intervals
         if not intervals:
             return
@@ -81,7 +82,7 @@ class PendingSearch(Struct):
                     yield Dated(Position(block.ledger_id, entry_id), entry_ms, block.messages(place))
 
     def _iter_blocks(self, intervals: Intervals, time_ms: int) -> Iterator[tuple[Block, range]]:
-        """Yield the blocks that hold an entry at TIME_MS or later, with the ranks of their ledger's entries."""
+        """Yield the blocks that hold an entry at ``time_ms`` or later, with the ranks of their ledger's entries."""
         parts = iter_ledger_parts(self.topic, intervals[0][0], intervals[-1][1])
         for ledger_id, first, last in parts:
             times = find_times(self.reader.txn, ledger_id)
@@ -100,7 +101,7 @@ class PendingSearch(Struct):
 
 
 class FutureDated(Struct):
-    """Pending entries dated after now, which no age reaches: how much, the first and its time, the latest time, and who sent them.
+    """Pending entries dated after now, which no TTL reaches: their number, the first with its time, the latest time, and the producers.
 
     ``producers``: those of the first PRODUCERS_SAMPLE entries.
     """
@@ -114,7 +115,7 @@ class FutureDated(Struct):
 
 
 def read_future_dated(search: PendingSearch, now_ms: int) -> FutureDated:
-    """Return the pending entries dated after NOW_MS."""
+    """Return the pending entries dated after ``now_ms``."""
     found = FutureDated()
     for dated in search.iter_late(now_ms + 1):
         if found.entries < PRODUCERS_SAMPLE:

@@ -33,7 +33,7 @@ _NONE = LONG_MIN
 
 
 class SkewOptions(Struct, frozen=True):
-    """The clock that inversions are counted on; how far off counts as wrong; what is the future where no broker stamped."""
+    """The clock for inversions, the tolerance for wrong times, and what counts as the future if no broker stamped the entries."""
 
     clock: Clock = "publish"
     tolerance_ms: int = 1000
@@ -41,11 +41,11 @@ class SkewOptions(Struct, frozen=True):
 
 
 class ProducerSkew(Struct, frozen=True):
-    """One producer of a topic. Offsets: publish minus broker time in ms, None when no entry of it has a broker time.
+    """One producer of a topic. Offsets: publish minus broker time in ms, None if no entry of the producer has a broker time.
 
-    ``future`` and ``late``: entries whose publish time is off by more than the tolerance. With any it is ``blamed``; of producers whose
-    entries no broker stamped, the one with most of them alone.
-    ``max_backwards_ms``: the farthest an entry of it is behind the latest time before it.
+    ``future`` and ``late``: entries whose publish time is off by more than the tolerance. A producer with any is
+    ``blamed``; of those without broker stamps, only the one with the most. ``max_backwards_ms``: how far an entry is
+    at most before the latest earlier time.
     """
 
     producer: str
@@ -68,9 +68,9 @@ class ProducerSkew(Struct, frozen=True):
 
 
 class TopicSkew(Answer, frozen=True):
-    """A topic's clocks. ``blame``: the producer with most entries that are off, None when there is none.
+    """A topic's clocks. ``blame``: the producer with the most wrong entries, None if there is none.
 
-    ``inversions`` and ``max_backwards_ms`` are those of times on ``clock``.
+    ``inversions`` and ``max_backwards_ms`` are for times on ``clock``.
     """
 
     topic: str
@@ -91,7 +91,7 @@ class TopicSkew(Answer, frozen=True):
 
 
 def read_skew(reader: EntryReader, topic: Topic, options: SkewOptions) -> TopicSkew:
-    """Return the clocks of TOPIC and of every producer in it, the most wrong one first; reads the entries' headers."""
+    """Return the clocks of a topic and of each of its producers, the most wrong one first; reads the entries' headers."""
     tally = _Tally(options)
     scan = EntryScan(reader, iter_ledger_parts(topic, 0, topic.number_of_entries), heads=True)
     for batch in scan.batches():
@@ -186,7 +186,7 @@ class _Tally:
             self._judge_window()
 
     def _judge_window(self) -> None:
-        """Count which entries without a broker's stamp are too early or too late for where they stand."""
+        """Count the entries without a broker's stamp that are too early or too late for their place in the topic."""
         producers = np.concatenate([window[0] for window in self._window] or [np.zeros(0, np.int64)])
         times = np.concatenate([window[1] for window in self._window] or [np.zeros(0, np.int64)])
         self._window, self._window_entries = [], 0
@@ -243,10 +243,11 @@ class _Tally:
 
 
 def misplaced(times: Array, tolerance_ms: int) -> tuple[Array, Array]:
-    """Return which entries (their TIMES in topic order) are from the future and which are late, as two masks.
+    """Return two masks of the entries (``times`` in topic order): those from the future, and those that are late.
 
-    An entry is from the future when it is among the fewest that must go for the clock to run forward, and its time is more than
-    the tolerance after the next entry that stays; late when more than the tolerance before the one that stays in front of it.
+    An entry is from the future if it is among the fewest that must be removed for the clock to run forward, and its
+    time is more than the tolerance after the next entry that stays; it is late if its time is more than the tolerance
+    before the entry before it that stays.
     """
     count = len(times)
     kept = np.zeros(count, bool)

@@ -38,9 +38,9 @@ class ScanFound(Struct, frozen=True):
 def find_unindexed(
     engine: Engine, txn: Txn, advance: Advance, ledgers: Sequence[int], time_ms: int, clock: Clock
 ) -> ScanFound:
-    """Scan every catalogued file, as long as it is now, for entries of LEDGERS; raises SliceFailed: nothing is sure then.
+    """Scan every catalogued file, at its present length, for entries of these ledgers; raises SliceFailed: nothing is certain then.
 
-    ADVANCE is told bytes as they are scanned.
+    ``advance`` gets bytes as they are scanned.
     """
     paths = [str(log.locate(txn.store.path).absolute()) for log in iter_logs(txn)]
     files = list(local_files(paths))

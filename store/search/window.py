@@ -30,7 +30,7 @@ SMALL_MESSAGES, SMALL_BYTES, SMALL_HEADS = 4096, 16 << 20, 1 << 14
 
 
 def is_small(txn: Txn, topic: Topic, window: Window, limit: int | None) -> bool:
-    """Return whether at most LIMIT messages of WINDOW are so few that they are read one by one."""
+    """Whether at most ``limit`` messages of a window are so few that they are read one by one."""
     if window.is_timed:
         return _is_small_timed(txn, topic, window, limit)
     if limit is not None and limit <= SMALL_MESSAGES and not window.chooses:
@@ -41,7 +41,7 @@ def is_small(txn: Txn, topic: Topic, window: Window, limit: int | None) -> bool:
 
 
 def is_few(extent: Extent, limit: int | None) -> bool:
-    """Return whether EXTENT, or at most LIMIT messages from its beginning, is so little that it is read one by one."""
+    """Whether an extent, or at most ``limit`` messages from its beginning, is so small that it is read one by one."""
     if limit is not None and limit <= SMALL_MESSAGES:
         return True
     return extent.messages <= SMALL_MESSAGES and extent.bytes <= SMALL_BYTES
@@ -67,7 +67,7 @@ def _is_small_timed(txn: Txn, topic: Topic, window: Window, limit: int | None) -
 
 
 def _iter_all_blocks(txn: Txn, topic: Topic, window: Window) -> Iterator[Block]:
-    """Yield the blocks of TOPIC that may hold an entry of the window."""
+    """Yield the blocks of a topic that may hold an entry of the window."""
     for ledger in _listed(topic, window):
         times = find_times(txn, ledger.ledger_id)
         if times is not None:
@@ -89,9 +89,9 @@ def iter_window(
     options: ReadOptions,
     problems: list[StoreError],
 ) -> Iterator[Message]:
-    """Yield the messages of TOPIC in WINDOW, in topic order; what could not be read is added to PROBLEMS as it comes up.
+    """Yield the messages of a topic in a window, in topic order; failures are added to ``problems`` as they occur.
 
-    The reader is told what it reads: bytes of payloads or, of a window of times, of what it looks for times in.
+    The reader's progress gets the bytes of payloads read or, in a window of times, the bytes searched for times.
     """
     first = topic.last_confirmed if window.first == LATEST else window.first
     options = replace(options, whole=first.entry == EARLIEST and not window.is_timed)
@@ -127,7 +127,7 @@ def _iter_timed(reader: EntryReader, topic: Topic, window: Window, problems: lis
 
 
 def _iter_times(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> Iterator[tuple[int, int | None]]:
-    """Yield (entry id, time) of the entries of BLOCKS; what lies in a file that cannot be read is listed as failed."""
+    """Yield (entry id, time) of the entries of some blocks; entries in an unreadable file are listed as failed."""
     for block in blocks:
         try:
             yield from iter_block_times(reader, block, clock)
@@ -160,7 +160,7 @@ def _in_window(
 
 
 def _iter_blocks(txn: Txn, ledger: TopicLedger, times: LedgerTimes, window: Window) -> Iterator[Block]:
-    """Yield the blocks of LEDGER that may hold an entry of the window."""
+    """Yield the blocks of a ledger that may hold an entry of the window."""
     clock = check_clock(window.clock)
     start_ms, end_ms = window.times
     first = first_candidate(times, start_ms, clock)
