@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.api import pending as asking
 from pulsar_admin.cli import run
 from pulsar_admin.store.changes.log_writer import LogWriter, WrittenLedgers
 from pulsar_admin.store.check import Finding, check_store
@@ -35,16 +34,16 @@ STEPS = [
     (WrittenLedgers, "index", 1, False, 0),
     (building, "put_index", 1, False, 0),
     (WrittenLedgers, "index", 2, True, 1),
-    (asking, "apply_draft", 2, False, 2),
+    (building, "apply_draft", 2, False, 2),
 ]
 """What ends the process: whose function, at which call, before it or behind it; how many indexes are made by then."""
 MORE_STEPS = [
-    (asking, "read_drafts", 1, True, 0),
-    (asking, "finish_draft", 2, False, 0),
+    (building, "read_drafts", 1, True, 0),
+    (building, "finish_draft", 2, False, 0),
     (LogWriter, "_append", 1, True, 0),
     (LogWriter, "_seal", 1, False, 0),
     (building, "put_index", 1, True, 0),
-    (asking, "apply_draft", 1, False, 1),
+    (building, "apply_draft", 1, False, 1),
     (building, "put_index", 2, False, 1),
 ]
 Step = tuple[Any, str, int, bool, int]
