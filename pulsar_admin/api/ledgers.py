@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from pulsar_admin.api.plan import Plan, Planner, plan_of
 from pulsar_admin.api.session import (
-    Caller,
     Session,
     Time,
     checked,
@@ -272,7 +271,7 @@ def preflight(
     """
     _check_topics(metadata is None, brokers or broker_conf is not None)
     return forecast_of(
-        Caller(), parts_given(metadata, bookies, client, wanted_of(chroot, ledgers_root)), brokers, broker_conf
+        Session(), parts_given(metadata, bookies, client, wanted_of(chroot, ledgers_root)), brokers, broker_conf
     )
 
 
@@ -301,12 +300,12 @@ def parts_given(
     return read_parts(*given_parts(metadata, bookies, client, wanted))
 
 
-def forecast_of(caller: Caller, parts: ClusterParts, brokers: bool, broker_conf: Path | str | None) -> Preflight:
+def forecast_of(session: Session, parts: ClusterParts, brokers: bool, broker_conf: Path | str | None) -> Preflight:
     """Return what PARTS would delete; without bookies, what brokers would."""
     from pulsar_admin.store.recovery.preflight import read_preflight
 
     found = read_preflight(parts.known, parts.bookies)
-    with caller.warnings() as warn:
+    with session.warnings() as warn:
         for text in (*parts.known.problems, *(text for one in found.bookies for text in one.problems)):
             warn(text)
         if parts.blank:
@@ -320,12 +319,11 @@ def forecast_of(caller: Caller, parts: ClusterParts, brokers: bool, broker_conf:
     defaults = BrokerDefaults() if broker_conf is None else read_broker_conf(given_path("broker_conf", broker_conf))
     with ExitStack() as stack:
         if parts.source is None:
-            assert isinstance(caller, Session)  # an empty metadata store was refused
-            reader = stack.enter_context(caller.reader())
+            reader = stack.enter_context(session.reader())
         else:
-            store = stack.enter_context(open_metadata_alone(parts.source, caller.clock_ms))
+            store = stack.enter_context(open_metadata_alone(parts.source, session.clock_ms))
             reader = stack.enter_context(open_reader(store))
-        return replace(found, brokers=read_broker_forecast(reader, caller.clock_ms, defaults))
+        return replace(found, brokers=read_broker_forecast(reader, session.clock_ms, defaults))
 
 
 def _read_past(reader: EntryReader, zookeeper: Sequence[str], keep: Keep, *, by_evidence: bool = False) -> Past:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import replace
 
 from pulsar_admin.api.session import (
-    Caller,
     Checked,
     Session,
     Time,
@@ -83,11 +82,11 @@ def import_standalone(
     """
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
-    caller = Caller(now, jobs=jobs, spark=spark)
+    session = Session(now=now, jobs=jobs, spark=spark)
     layout = read_standalone_layout(Path(source), wanted_of(chroot, ledgers_root))
     place = Path(path)
     with PACE.limited(given_rate(max_rate)):
-        return import_parts(caller, layout, place, mode=mode, verify=verify, index=index, at=at)
+        return import_parts(session, layout, place, mode=mode, verify=verify, index=index, at=at)
 
 
 @checked
@@ -118,10 +117,10 @@ def import_cluster(
     metadata names. The rest is as of ``import_standalone``. Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's
     disks, too.
     """
-    place, caller = Path(path), Caller(now, jobs=jobs, spark=spark)
+    place, session = Path(path), Session(now=now, jobs=jobs, spark=spark)
     layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
     with PACE.limited(given_rate(max_rate)):
-        return import_parts(caller, layout, place, mode=mode, verify=verify, index=index, at=at)
+        return import_parts(session, layout, place, mode=mode, verify=verify, index=index, at=at)
 
 
 @checked
@@ -132,22 +131,22 @@ def import_tables(place: Path | str, path: Path | str, *, cluster: str | None = 
     result: why the metadata of the tables was not whole. Raises SourceNotFound, NotFound, InvalidValue, Unsupported (a table is missing,
     or of an earlier version), SourceChanged, Corrupt, AlreadyExists, DiskFull, NotWritable.
     """
-    return load_tables(Caller(None), str(place), Path(path), cluster)
+    return load_tables(Session(), str(place), Path(path), cluster)
 
 
-def load_tables(caller: Caller, place: str, path: Path, cluster: str | None) -> TablesImported:
-    """Make the store for CALLER; the rest is as of ``import_tables``."""
+def load_tables(session: Session, place: str, path: Path, cluster: str | None) -> TablesImported:
+    """Make the store for SESSION; the rest is as of ``import_tables``."""
     from pulsar_admin.store.tables.importing import find_tables
     from pulsar_admin.store.tables.importing import import_tables as load
 
     check_new_store(path)
     found = find_tables(place, cluster)
-    with caller.progress(found.rows, "rows", "import") as advance:
+    with session.progress(found.rows, "rows", "import") as advance:
         return load(found, path, advance)
 
 
 def import_parts(
-    caller: Caller,
+    session: Session,
     layout: Layout,
     path: Path,
     *,
@@ -156,27 +155,27 @@ def import_parts(
     index: bool = True,
     at: Time | Moment | None = None,
 ) -> ImportResult:
-    """Import LAYOUT for CALLER; the rest is as of ``import_cluster``."""
+    """Import LAYOUT for SESSION; the rest is as of ``import_cluster``."""
     from pulsar_admin.store.db.files import FileMode
     from pulsar_admin.store.sources.roots import roots_text
     from pulsar_admin.store.transfer.imports import ImportOptions, import_layout, layout_bytes
 
     check_choice("mode", mode, Mode)
-    layout = layout_then(caller, layout, at)
+    layout = layout_then(session, layout, at)
     size_bytes = layout_bytes(layout) if index else 0
     with (
-        caller.warnings() as warn,
-        caller.engine([], size_bytes) as engine,
-        caller.progress(size_bytes, "bytes", "import", resumes=True) as advance,
+        session.warnings() as warn,
+        session.engine([], size_bytes) as engine,
+        session.progress(size_bytes, "bytes", "import", resumes=True) as advance,
     ):
-        options = ImportOptions(FileMode(mode), verify, caller.clock_ms, engine, caller.wait_ms, index)
+        options = ImportOptions(FileMode(mode), verify, session.clock_ms, engine, session.wait_ms, index)
         result = import_layout(layout, path, options, advance, warn)
     if layout.metadata is not None and not layout.metadata.roots.is_whole:
-        caller.tell(roots_text(layout.metadata.roots))
+        session.tell(roots_text(layout.metadata.roots))
     return result
 
 
-def layout_then(caller: Caller, layout: Layout, at: Time | Moment | None) -> Layout:
+def layout_then(session: Session, layout: Layout, at: Time | Moment | None) -> Layout:
     """Return LAYOUT with its metadata as of AT, None: as it is; raises Refused for what keeps no history, NothingMatches."""
     if at is None:
         return layout
@@ -184,8 +183,8 @@ def layout_then(caller: Caller, layout: Layout, at: Time | Moment | None) -> Lay
 
     problems: list[str] = []
     found = past_metadata(layout.metadata, moment_of(at), problems)
-    caller.partial(problems)
-    caller.tell(f"the metadata is as of transaction {found.as_of:#x}; entries are the current ones")
+    session.partial(problems)
+    session.tell(f"the metadata is as of transaction {found.as_of:#x}; entries are the current ones")
     return replace(layout, metadata=found)
 
 
@@ -270,14 +269,14 @@ def preview_import(source: Path | str, path: Path | str) -> ImportPreview:
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
     layout = read_standalone_layout(Path(source), wanted_of(None, None))
-    return preview_parts(Caller(), layout, Path(path))
+    return preview_parts(Session(), layout, Path(path))
 
 
-def preview_parts(caller: Caller, layout: Layout, path: Path, at: Time | Moment | None = None) -> ImportPreview:
+def preview_parts(session: Session, layout: Layout, path: Path, at: Time | Moment | None = None) -> ImportPreview:
     """Return what ``import_parts`` would read."""
     from pulsar_admin.store.transfer.imports import preview_import
 
-    return preview_import(layout_then(caller, layout, at), path)
+    return preview_import(layout_then(session, layout, at), path)
 
 
 @checked
@@ -287,7 +286,7 @@ def create_store(path: Path | str) -> None:
 
     place = Path(path)
     check_new_store(place)
-    create(place, now_ms=Caller().clock_ms)
+    create(place, now_ms=Session().clock_ms)
 
 
 Json = dict[str, Any]  # Any: JSON values
@@ -312,15 +311,15 @@ def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None
     needs no bookies' files.
     Raises SourceNotFound, AlreadyExists, MetadataCorrupt, Unsupported, DiskFull, NotWritable.
     """
-    return store_of_bundle(Caller(now), Path(file), Path(path))
+    return store_of_bundle(Session(now=now), Path(file), Path(path))
 
 
-def store_of_bundle(caller: Caller, file: Path, path: Path) -> Json:
-    """Make a store at PATH of the bundle FILE for CALLER."""
+def store_of_bundle(session: Session, file: Path, path: Path) -> Json:
+    """Make a store at PATH of the bundle FILE for SESSION."""
     from pulsar_admin.store.db.environment import open_store
     from pulsar_admin.store.transfer.bundle import import_bundle as import_file
 
-    result, header = import_file(file, path, caller.clock_ms)
+    result, header = import_file(file, path, session.clock_ms)
     with open_store(path) as store:  # what it checks may be damaged
         same = _of_bundles(_findings(store)) == _of_bundles(header.get("findings") or [])
     told = {key: header.get(key) for key in ("toolkit", "created", "findings")}
