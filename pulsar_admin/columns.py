@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -63,6 +64,7 @@ class Column(Struct, frozen=True):
     its sign; ``time`` (epoch ms), ISO 8601 in the zone of ``times_shown_in``. ``drop``: a narrow terminal leaves out the column
     with the lowest number first; 0: never. ``tone``: the key of ``TONES`` that a value has. ``sums``: values add up to what
     ``--total`` shows. ``padded``: in a pipe, the other rows are not padded to a cell that is wider than this; None: to any.
+    ``is_rendered``: the values are cells already.
     """
 
     header: str
@@ -72,6 +74,7 @@ class Column(Struct, frozen=True):
     tone: Callable[[Any], str] | None = None  # Any: the column's own values
     sums: bool = False
     padded: int | None = None
+    is_rendered: bool = False
 
     def value(self, record: object) -> object:
         """Return the column's value of RECORD; None where the record has no such key."""
@@ -85,6 +88,14 @@ class Column(Struct, frozen=True):
             return own_text(record, getter) if getter in OWN_TEXT else value
         document = to_json(record)
         return document.get(self.getter) if isinstance(document, dict) else document
+
+    def values(self, records: Sequence[object]) -> list[object]:
+        """Return the column's value of each of RECORDS, which are no dicts: of many at half the cost."""
+        getter = self.getter
+        if isinstance(getter, str) and getter.isidentifier() and getter not in OWN_TEXT:
+            with suppress(AttributeError):
+                return [*map(attrgetter(getter), records)]
+        return [self.value(record) for record in records]
 
     @property
     def is_right(self) -> bool:
@@ -102,6 +113,8 @@ class Column(Struct, frozen=True):
         return "" if self.tone is None else self.tone(self.value(record))
 
     def cell(self, record: object, *, bare: bool = False) -> str:
+        if self.is_rendered and not isinstance(self.getter, str):
+            return self.getter(record)  # type: ignore[return-value]
         return render_cell(self.value(record), self.kind, bare=bare)
 
 

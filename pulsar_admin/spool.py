@@ -60,7 +60,7 @@ class CellSpool:
         """Take RECORDS. Raises DiskFull."""
         columns, bare, rest = self._columns, self.bare, iter(records)
         while found := [*islice(rest, _PAGE_ROWS)]:  # a column at a time takes half of what a row at a time does
-            values = [[column.value(record) for record in found] for column in columns]
+            values = [column.values(found) for column in columns]
             self._silent = [index for index in self._silent if all(value in _NOTHING for value in values[index])]
             cells = [
                 [render_cell(value, column.kind, bare=bare) for value in each]
@@ -108,7 +108,7 @@ class CellSpool:
     def telling(self) -> tuple[Column, ...]:
         """Return the columns of ``rows`` that say something of any, as ``pulsar_admin.columns.telling`` does; their values are cells."""
         return tuple(
-            replace(column, getter=itemgetter(index))
+            replace(column, getter=itemgetter(index), is_rendered=True)
             for index, column in enumerate(self._columns)
             if not self.count or index not in self._silent
         )

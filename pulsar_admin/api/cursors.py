@@ -17,6 +17,7 @@ from pulsar_admin.api.session import (
     given_text,
     position_of,
 )
+from pulsar_admin.later import later
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import InvalidValue, NothingMatches, SubscriptionNotFound, check_choice
@@ -39,6 +40,9 @@ from pulsar_admin.store.wording import Answer, counted, plural
 
 if TYPE_CHECKING:
     from pulsar_admin.api.pending import CursorTransactions, Nacks
+    from pulsar_admin.store.changes import cursors as cursor_moves
+    from pulsar_admin.store.changes import resets as resetting
+    from pulsar_admin.store.changes import subscriptions as subscription_changes
     from pulsar_admin.store.changes.resets import Reset, ResetRequest, ResetRule
     from pulsar_admin.store.codec.cursor import CursorState
     from pulsar_admin.store.delayed.expiries import Forecast
@@ -47,6 +51,10 @@ if TYPE_CHECKING:
     from pulsar_admin.store.search.broker_setup import BrokerSetup, BrokerVersion
     from pulsar_admin.store.search.expiry import ExpiryRule
     from pulsar_admin.store.why.subscription import Why
+else:
+    cursor_moves = later("pulsar_admin.store.changes.cursors")
+    resetting = later("pulsar_admin.store.changes.resets")
+    subscription_changes = later("pulsar_admin.store.changes.subscriptions")
 
 
 Moved = Callable[[TopicModel, "CursorState"], "CursorState"]
@@ -94,20 +102,18 @@ class Cursors(Planner):
 
     def properties(self) -> Mapping[str, str]:
         """Return the properties of the subscription, of several topics together."""
-        from pulsar_admin.store.changes.subscriptions import shown_properties
-
         found: dict[str, str] = {}
         with self._session.reader() as reader:
             for _, cursor in self._cursors(reader):
-                found |= shown_properties(cursor.info.cursor_properties)
+                found |= subscription_changes.shown_properties(cursor.info.cursor_properties)
         return found
 
     def replicated(self) -> Mapping[str, bool]:
         """Return by topic whether clusters share the position."""
-        from pulsar_admin.store.changes.subscriptions import is_replicated
-
         with self._session.reader() as reader:
-            return {str(topic.name): is_replicated(cursor) for topic, cursor in self._cursors(reader)}
+            return {
+                str(topic.name): subscription_changes.is_replicated(cursor) for topic, cursor in self._cursors(reader)
+            }
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 
@@ -139,8 +145,6 @@ class Cursors(Planner):
         one of the five is given, LedgerNotFound, EntryNotFound, NothingMatches (a topic has no entries; nothing is at or after TIME, so
         that it would skip everything: FORCE does; or nothing is known of AS_OF), Refused (unsure).
         """
-        from pulsar_admin.store.changes.resets import reset_target, resets_to
-
         if sum(given is not None for given in (to, time, shift_by, like, as_of)) != 1:
             raise InvalidValue("give exactly one of to, time, shift_by, like and as_of")
         if as_of is not None:
@@ -148,7 +152,7 @@ class Cursors(Planner):
                 raise InvalidValue("as_of says where to: leave out exclude")
             return self._back_to(as_of, if_unsure, zookeeper, force=force)
         request = reset_request(self._session, rule, clock, broker_version, max_clock_skew, force=force)
-        target = reset_target(
+        target = resetting.reset_target(
             time_ms=None if time is None else self._session.time_ms(time, changes=True),
             position=None if to is None else position_of(to),
             shift_by=shift_by,
@@ -157,22 +161,18 @@ class Cursors(Planner):
         )
         with self._session.reader() as reader:
             cursors = self._cursors(reader, by_time=time is not None, is_replaced=force and to is not None)
-            resets = resets_to(target, cursors)
-            return resets_plan(self._session, reader, resets, request)
+            found = resetting.resets_to(target, cursors)
+            return resets_plan(self._session, reader, found, request)
 
     def skip(self, count: int, *, force: bool = False) -> Plan:
         """Plan skipping the next COUNT entries of each topic or partition; acknowledged ones do not count, a batch is one."""
-        from pulsar_admin.store.changes.cursors import skipped
-
         if count < 0:
             raise InvalidValue(f"skip {count}: a number of entries is 0 or more")
-        return self._plan("topics skip", lambda topic, state: skipped(topic, state, count), force=force)
+        return self._plan("topics skip", lambda topic, state: cursor_moves.skipped(topic, state, count), force=force)
 
     def clear(self, *, force: bool = False) -> Plan:
         """Plan skipping the whole backlog."""
-        from pulsar_admin.store.changes.cursors import cleared
-
-        return self._plan("topics clear-backlog", cleared, force=force)
+        return self._plan("topics clear-backlog", cursor_moves.cleared, force=force)
 
     def expire(
         self,
@@ -194,18 +194,17 @@ class Cursors(Planner):
         no TTL, a topic has no entries, or nothing is older than BEFORE, or BEFORE is counted from now and the whole copy is older; the
         latter two not with FORCE.
         """
-        from pulsar_admin.store.changes.resets import Before, ByTtl, ExpiryRequest, Limit, UpTo
         from pulsar_admin.store.delayed.expiries import plan_expiries
 
         if (before is not None) + (to is not None) + by_ttl != 1:
             raise InvalidValue("give exactly one of before, to and by_ttl")
-        limit: Limit = ByTtl()
+        limit: resetting.Limit = resetting.ByTtl()
         if to is not None:
-            limit = UpTo(position_of(to), exclude)
+            limit = resetting.UpTo(position_of(to), exclude)
         elif before is not None:
-            limit = Before(self._session.time_ms(before, changes=True))
+            limit = resetting.Before(self._session.time_ms(before, changes=True))
         broker = _broker(broker_version, max_clock_skew, self._session.clock_ms)
-        request = ExpiryRequest(self._session.clock_ms, limit, rule, check_clock(clock), broker, force)
+        request = resetting.ExpiryRequest(self._session.clock_ms, limit, rule, check_clock(clock), broker, force)
         command = "topics expire-all-subscriptions" if self._means_all else "topics expire"
         with self._session.scan() as reader:
             cursors = self._cursors(reader, by_time=to is None, verb="expire")
@@ -230,13 +229,12 @@ class Cursors(Planner):
         Times in ms: the first row is overdue already (``from_ms`` None), the last is left after it (``to_ms`` None). Raises InvalidValue,
         NothingMatches (no TTL at all), TopicNotFound, SubscriptionNotFound.
         """
-        from pulsar_admin.store.changes.resets import Before, ByTtl, ExpiryRequest
         from pulsar_admin.store.delayed.expiries import forecast_expiries
 
         ahead_ms, now_ms = duration_ms(ahead), self._session.now_ms
         interval_ms = None if interval is None else duration_ms(interval)
-        limit = ByTtl() if ttl is None else Before(now_ms - duration_ms(ttl))
-        request = ExpiryRequest(
+        limit = resetting.ByTtl() if ttl is None else resetting.Before(now_ms - duration_ms(ttl))
+        request = resetting.ExpiryRequest(
             now_ms, limit, rule, check_clock(clock), _broker(broker_version, max_clock_skew, now_ms)
         )
         with self._session.scan() as reader:
@@ -250,9 +248,6 @@ class Cursors(Planner):
         self, *, start: Place = LATEST, replicated: bool = False, properties: Mapping[str, str] | None = None
     ) -> Plan:
         """Plan making the subscription at START in all of the topics; raises AlreadyExists, LedgerNotFound, EntryNotFound, InvalidValue."""
-        from pulsar_admin.store.changes.resets import check_position
-        from pulsar_admin.store.changes.subscriptions import NewSubscription, plan_create
-
         first = position_of(start)
         self._check_named()
         with self._session.reader() as reader:
@@ -260,37 +255,36 @@ class Cursors(Planner):
             if first not in (EARLIEST, LATEST) and len(topics) > 1:
                 raise InvalidValue(f"position {first} is in one of {len(topics)} topics", hint="use earliest or latest")
             for topic in topics:
-                check_position(topic, first, "")
-            made = NewSubscription(self._name, first, replicated, properties or {})
-            return plan_of(plan_create(reader, topics, made, self._session.clock_ms), reader.txn)
+                resetting.check_position(topic, first, "")
+            made = subscription_changes.NewSubscription(self._name, first, replicated, properties or {})
+            return plan_of(subscription_changes.plan_create(reader, topics, made, self._session.clock_ms), reader.txn)
 
     def delete(self, *, force: bool = False) -> Plan:
         """Plan removing the subscription, from all partitions."""
-        from pulsar_admin.store.changes.subscriptions import plan_unsubscribe
-
         return self._planned(
-            lambda reader, now_ms: plan_unsubscribe(
+            lambda reader, now_ms: subscription_changes.plan_unsubscribe(
                 reader, "topics unsubscribe", self._cursors(reader, is_replaced=force), now_ms, force=force
             )
         )
 
     def set_properties(self, properties: Mapping[str, str]) -> Plan:
         """Plan setting the properties of the subscription in place of those it has; raises InvalidValue."""
-        from pulsar_admin.store.changes.subscriptions import plan_subscription_properties
-
         found = properties
         return self._planned(
-            lambda reader, now_ms: plan_subscription_properties(reader, self._cursors(reader), found, now_ms)
+            lambda reader, now_ms: subscription_changes.plan_subscription_properties(
+                reader, self._cursors(reader), found, now_ms
+            )
         )
 
     def set_replicated(self, replicated: bool) -> Plan:
         """Plan letting clusters share the position, or not."""
-        from pulsar_admin.store.changes.subscriptions import plan_replicated
-
-        return self._planned(lambda reader, now_ms: plan_replicated(reader, self._cursors(reader), replicated, now_ms))
+        return self._planned(
+            lambda reader, now_ms: subscription_changes.plan_replicated(
+                reader, self._cursors(reader), replicated, now_ms
+            )
+        )
 
     def _back_to(self, as_of: Time, if_unsure: IfUnsure, zookeeper: Sequence[str], *, force: bool) -> Plan:
-        from pulsar_admin.store.changes.resets import check_now_is_meant
         from pulsar_admin.store.recovery.acks import IfUnsure, WantedState, is_state_name, plan_as_of
 
         check_choice("if_unsure", if_unsure, IfUnsure)
@@ -298,7 +292,7 @@ class Cursors(Planner):
         time_ms = None if name else self._session.time_ms(as_of, changes=True)
         with self._session.reader() as reader:
             if time_ms is not None and not force:
-                check_now_is_meant(reader, time_ms, self._session.clock_ms)
+                resetting.check_now_is_meant(reader, time_ms, self._session.clock_ms)
             cursors = self._cursors(reader)
             wanted = WantedState(
                 time_ms, name, if_unsure, self._past((topic for topic, _ in cursors), zookeeper), force
@@ -318,13 +312,12 @@ class Cursors(Planner):
         return found
 
     def _plan(self, command: str, moved: Moved, *, force: bool) -> Plan:
-        from pulsar_admin.store.changes.cursors import CursorMove, plan_moves
 
         moves = []
         with self._session.reader() as reader:
             for topic, cursor in self._cursors(reader):
-                moves.append(CursorMove(topic, cursor, moved(topic, cursor.state), force=force))
-            return plan_of(plan_moves(reader, command, moves, self._session.clock_ms), reader.txn)
+                moves.append(cursor_moves.CursorMove(topic, cursor, moved(topic, cursor.state), force=force))
+            return plan_of(cursor_moves.plan_moves(reader, command, moves, self._session.clock_ms), reader.txn)
 
     def _cursors(
         self, reader: EntryReader, *, by_time: bool = False, is_replaced: bool = False, verb: str = "move"
@@ -389,16 +382,16 @@ def reset_request(
     max_clock_skew: Duration,
     *,
     force: bool,
-) -> ResetRequest:
+) -> resetting.ResetRequest:
     """Return how to reset, with the arguments of ``Cursors.reset``; raises InvalidValue."""
-    from pulsar_admin.store.changes.resets import ResetRequest
 
-    return ResetRequest(session.clock_ms, rule, clock, _broker(broker_version, max_clock_skew, session.clock_ms), force)
+    return resetting.ResetRequest(
+        session.clock_ms, rule, clock, _broker(broker_version, max_clock_skew, session.clock_ms), force
+    )
 
 
 def resets_plan(session: Session, reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> Plan:
     """Return the plan of RESETS; warns where entries are not on the clock that decides. Raises as ``plan_resets``."""
-    from pulsar_admin.store.changes.resets import plan_resets
     from pulsar_admin.store.search.by_time import texts_of_clock
 
     def warned() -> Iterator[Reset]:
@@ -407,7 +400,7 @@ def resets_plan(session: Session, reader: EntryReader, resets: Iterable[Reset], 
                 session.warn(texts_of_clock(reader, reset.topic, request.clock))
             yield reset
 
-    return plan_of(plan_resets(reader, "topics reset-cursor", warned(), request), reader.txn)
+    return plan_of(resetting.plan_resets(reader, "topics reset-cursor", warned(), request), reader.txn)
 
 
 class CursorPlace(Answer, frozen=True):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
 from pulsar_admin.api.session import (
-    Caller,
     Session,
     Time,
     check_keywords,
@@ -86,7 +85,7 @@ def history(
     problems: list[str] = []
     span = Span(*(None if one is None else moment_of(one) for one in (since, until)))
     servers = find_servers((), given_places("zookeeper", zookeeper), wanted_of(chroot, None).chroot)
-    for item in iter_history(Caller(), servers, parse_question(what), span):
+    for item in iter_history(Session(), servers, parse_question(what), span):
         if not isinstance(item, Event):
             problems.append(item.text)
             continue
@@ -97,13 +96,13 @@ def history(
 
 
 def iter_history(
-    caller: Caller, servers: Sequence[ServerFiles], question: Question, span: Span
+    session: Session, servers: Sequence[ServerFiles], question: Question, span: Span
 ) -> Iterator[Event | Gap | Flaw]:
     """Yield the changes that QUESTION asks for within SPAN, and what SERVERS lack."""
     from pulsar_admin.store.history.events import iter_events
     from pulsar_admin.store.history.versions import log_bytes
 
-    with caller.progress(log_bytes(servers), "bytes", "history") as advance:
+    with session.progress(log_bytes(servers), "bytes", "history") as advance:
         yield from iter_events(servers, question, span, advance)
 
 
@@ -125,7 +124,7 @@ def diff(
 
     last = None if until is None else moment_of(until)
     return diff_of(
-        Caller(),
+        Session(),
         find_servers((), given_places("zookeeper", zookeeper), wanted_of(chroot, None).chroot),
         moment_of(since),
         last,
@@ -134,14 +133,14 @@ def diff(
 
 
 def diff_of(
-    caller: Caller, servers: Sequence[ServerFiles], since: Moment, until: Moment | None, *, passing: bool
+    session: Session, servers: Sequence[ServerFiles], since: Moment, until: Moment | None, *, passing: bool
 ) -> tuple[Changed, ...]:
     """Return what ``diff`` returns of SERVERS."""
     from pulsar_admin.store.history.stores import compare_moments
 
     problems: list[str] = []
     found = tuple(compare_moments(servers, since, until, problems, passing=passing))
-    caller.partial(dict.fromkeys(problems))
+    session.partial(dict.fromkeys(problems))
     return found
 
 
@@ -199,15 +198,15 @@ def reclaim(
     check_keywords(options, ReclaimOptions)
     if not isinstance(metadata, Store):
         given_path("metadata", metadata)
-    caller, place = (metadata._session, None) if isinstance(metadata, Store) else (Caller(), metadata)
-    plan = reclaim_plan(caller, bookie, place, options)
-    return plan if dry_run else reclaimed(caller, plan, options)
+    session, place = (metadata._session, None) if isinstance(metadata, Store) else (Session(), metadata)
+    plan = reclaim_plan(session, bookie, place, options)
+    return plan if dry_run else reclaimed(session, plan, options)
 
 
 def reclaim_plan(
-    caller: Caller, bookie: str | GivenBookie, place: Path | str | None, options: ReclaimOptions
+    session: Session, bookie: str | GivenBookie, place: Path | str | None, options: ReclaimOptions
 ) -> ReclaimPlan:
-    """Plan it by the metadata at PLACE, None: of the CALLER's store."""
+    """Plan it by the metadata at PLACE, None: of the session's store."""
     from pulsar_admin.store.disks.reclaim import check_scratch, plan_reclaim
     from pulsar_admin.store.disks.trust import nodes_of, read_stored, stored_nodes
     from pulsar_admin.store.recovery.preflight import read_source
@@ -224,8 +223,7 @@ def reclaim_plan(
     nodes: Nodes
     with ExitStack() as stack:
         if source is None:
-            assert isinstance(caller, Session)
-            store = stack.enter_context(caller.opened())
+            store = stack.enter_context(session.opened())
             known, nodes = read_stored(store), partial(stored_nodes, store)
         else:
             known, nodes = read_source(source), partial(nodes_of, source)
@@ -234,12 +232,12 @@ def reclaim_plan(
     return plan
 
 
-def reclaimed(caller: Caller, plan: ReclaimPlan, options: ReclaimOptions) -> ReclaimResult:
-    """Do what PLAN says once the CALLER agrees."""
+def reclaimed(session: Session, plan: ReclaimPlan, options: ReclaimOptions) -> ReclaimResult:
+    """Do what PLAN says once the session agrees."""
     from pulsar_admin.store.disks.reclaim import apply_reclaim
 
-    caller.confirm(plan)
-    with caller.warnings() as warn, caller.progress(plan.reads_bytes, "bytes", "reclaim", resumes=True) as tell:
+    session.confirm(plan)
+    with session.warnings() as warn, session.progress(plan.reads_bytes, "bytes", "reclaim", resumes=True) as tell:
         return apply_reclaim(plan, _scratch(options), tell, warn)
 
 
@@ -266,7 +264,7 @@ def log_records(
     VERIFY: their digests. JOBS and SPARK: as of ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt, InvalidValue.
     """
 
-    return records_of(Caller(jobs=jobs, spark=spark), Path(path), verify=verify)
+    return records_of(Session(jobs=jobs, spark=spark), Path(path), verify=verify)
 
 
 @checked
@@ -276,21 +274,21 @@ def verify_logs(path: Path | str, *, jobs: int = 1, spark: SparkSession | None =
     JOBS and SPARK: as of ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt, InvalidValue.
     """
 
-    return tuple(verdicts_of(Caller(jobs=jobs, spark=spark), Path(path)))
+    return tuple(verdicts_of(Session(jobs=jobs, spark=spark), Path(path)))
 
 
-def records_of(caller: Caller, path: Path, *, verify: bool) -> Iterator[LogRecord]:
-    """Yield the records of the logs at PATH for CALLER."""
+def records_of(session: Session, path: Path, *, verify: bool) -> Iterator[LogRecord]:
+    """Yield the records of the logs at PATH for SESSION."""
     for file in log_paths(path):
-        with caller.engine([], _size_of(file)) as engine:
+        with session.engine([], _size_of(file)) as engine:
             yield from iter_log_records(file, verify=verify, engine=engine)
 
 
-def verdicts_of(caller: Caller, path: Path) -> Iterator[LogVerdict]:
-    """Yield what is wrong with each of the logs at PATH, and with indexes beside them, for CALLER."""
+def verdicts_of(session: Session, path: Path) -> Iterator[LogVerdict]:
+    """Yield what is wrong with each of the logs at PATH, and with indexes beside them, for SESSION."""
     files = log_paths(path)
     total = sum(map(_size_of, files))
-    with caller.engine([], total) as engine, caller.progress(total, "bytes", "verify") as advance:
+    with session.engine([], total) as engine, session.progress(total, "bytes", "verify") as advance:
         yield from (verify_log(file, advance, engine) for file in files)
         yield from verify_indexes(path)
 

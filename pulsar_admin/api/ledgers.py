@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from pulsar_admin.api.plan import Plan, Planner, plan_of
 from pulsar_admin.api.session import (
-    Caller,
     Session,
     Time,
     checked,
@@ -24,14 +23,18 @@ from pulsar_admin.api.session import (
     whole_number,
 )
 from pulsar_admin.api.transfers import given_parts
+from pulsar_admin.later import later
 from pulsar_admin.store.errors import InvalidValue, Refused, TopicNotFound
 from pulsar_admin.store.names import LONG_MAX, parse_namespace, parse_topic
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
+    from pulsar_admin.store.changes import mending as mending
     from pulsar_admin.store.history.differences import Changed
     from pulsar_admin.store.model.ledger_owners import LedgerOwners
     from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.recovery import ledgers as lost_ledgers
+    from pulsar_admin.store.recovery import preflight as preflights
     from pulsar_admin.store.recovery.missing_topics import GoneTopic
     from pulsar_admin.store.recovery.past import Keep, Past
     from pulsar_admin.store.recovery.preflight import ClusterParts, Preflight
@@ -39,6 +42,10 @@ if TYPE_CHECKING:
     from pulsar_admin.store.reports.verify import EntryRow, LedgerVerdict
     from pulsar_admin.store.sources.given import GivenBookie
     from pulsar_admin.store.sources.roots import Wanted
+else:
+    mending = later("pulsar_admin.store.changes.mending")
+    lost_ledgers = later("pulsar_admin.store.recovery.ledgers")
+    preflights = later("pulsar_admin.store.recovery.preflight")
 
 
 RecoveryLevel = Literal["A", "B", "C"]
@@ -185,12 +192,10 @@ class Recoveries(Planner):
         ACCEPT_UNKNOWN_TREE: as of ``recover``. Raises LedgerNotFound, and Refused where nothing references one or, without FORCE, nothing
         of it is lost.
         """
-        from pulsar_admin.store.changes.mending import plan_forget
-
         given, accepted = given_ledgers(ledgers), accept_unknown_tree
         with self._session.reader() as reader:
             return plan_of(
-                plan_forget(reader, given, self._session.clock_ms, force=force, accepted=accepted), reader.txn
+                mending.plan_forget(reader, given, self._session.clock_ms, force=force, accepted=accepted), reader.txn
             )
 
     def unmark_ledgers(self, *ledgers: int, force: bool = False) -> Plan:
@@ -198,11 +203,9 @@ class Recoveries(Planner):
 
         Raises NotFound for a ledger without a mark, and without FORCE Refused for one that lacks copies or that nobody can judge.
         """
-        from pulsar_admin.store.changes.mending import plan_unmark
-
         given = given_ledgers(ledgers) if ledgers else ()
         with self._session.read() as txn:
-            return plan_of(plan_unmark(txn, given, force=force), txn)
+            return plan_of(mending.plan_unmark(txn, given, force=force), txn)
 
     def restore_ledgers(self, *ledgers: int) -> Plan:
         """Plan the lost metadata of LEDGERS made again from their entries, the bookies that hold them, and what references them.
@@ -215,32 +218,28 @@ class Recoveries(Planner):
 
     def extend_ledgers(self, *ledgers: int) -> Plan:
         """Plan that closed LEDGERS, or all, end after the last entry that was acknowledged; raises LedgerNotFound, Refused."""
-        from pulsar_admin.store.recovery.ledgers import plan_extend
-
-        return self._planned(plan_extend, given_ledgers(ledgers))
+        return self._planned(lost_ledgers.plan_extend, given_ledgers(ledgers))
 
     def repoint_ledgers(self, *ledgers: int) -> Plan:
         """Plan that LEDGERS, or all that need it, name the bookies that are here and have their entries.
 
         One that nobody can close, as its bookies are gone, is closed at its last entry. Raises LedgerNotFound, Refused.
         """
-        from pulsar_admin.store.recovery.ledgers import plan_repoint
-
-        return self._planned(plan_repoint, given_ledgers(ledgers))
+        return self._planned(lost_ledgers.plan_repoint, given_ledgers(ledgers))
 
     def undelete_ledgers(self, *ledgers: int, zookeeper: Sequence[str] = (), with_gaps: bool = False) -> Plan:
         """Plan the last metadata of LEDGERS that a broker deleted, or of all that have entries here, so that bookies keep these.
 
         No topic lists them. ZOOKEEPER, WITH_GAPS: as of ``undelete``. Raises LedgerNotFound, Refused, SourceNotFound.
         """
-        from pulsar_admin.store.recovery.ledgers import plan_restore_deleted
         from pulsar_admin.store.recovery.past import is_ledger
 
         given = given_ledgers(ledgers)
         with self._session.reader() as reader:
             past = _read_past(reader, zookeeper, lambda path, _: is_ledger(path))
             return plan_of(
-                plan_restore_deleted(reader, given, past, self._session.clock_ms, with_gaps=with_gaps), reader.txn
+                lost_ledgers.plan_restore_deleted(reader, given, past, self._session.clock_ms, with_gaps=with_gaps),
+                reader.txn,
             )
 
     def delete_ledgers(self, *ledgers: int, force: bool = False, accept_unknown_tree: Sequence[str] = ()) -> Plan:
@@ -248,11 +247,9 @@ class Recoveries(Planner):
 
         ACCEPT_UNKNOWN_TREE: as of ``recover``. Raises LedgerNotFound, and Refused where something references one or, without FORCE, might.
         """
-        from pulsar_admin.store.changes.mending import plan_delete_orphans
-
         given, accepted = given_ledgers(ledgers), accept_unknown_tree
         with self._session.reader() as reader:
-            return plan_of(plan_delete_orphans(reader, given, force=force, accepted=accepted), reader.txn)
+            return plan_of(mending.plan_delete_orphans(reader, given, force=force, accepted=accepted), reader.txn)
 
 
 @checked
@@ -272,7 +269,7 @@ def preflight(
     """
     _check_topics(metadata is None, brokers or broker_conf is not None)
     return forecast_of(
-        Caller(), parts_given(metadata, bookies, client, wanted_of(chroot, ledgers_root)), brokers, broker_conf
+        Session(), parts_given(metadata, bookies, client, wanted_of(chroot, ledgers_root)), brokers, broker_conf
     )
 
 
@@ -283,10 +280,9 @@ def _check_topics(empty: bool, asked: object) -> None:
 
 def parts_of_store(session: Session, *, empty: bool = False) -> ClusterParts:
     """Return what a forecast is made on: the store's metadata, or an EMPTY one, and its bookies."""
-    from pulsar_admin.store.recovery.preflight import read_store_parts
 
     with session.opened() as store, session.read() as txn:
-        return read_store_parts(store, txn, empty=empty)
+        return preflights.read_store_parts(store, txn, empty=empty)
 
 
 def parts_given(
@@ -296,17 +292,15 @@ def parts_given(
     wanted: Wanted | None = None,
 ) -> ClusterParts:
     """Return METADATA, None: an empty one, and BOOKIES as parts that a forecast is made on."""
-    from pulsar_admin.store.recovery.preflight import read_parts
 
-    return read_parts(*given_parts(metadata, bookies, client, wanted))
+    return preflights.read_parts(*given_parts(metadata, bookies, client, wanted))
 
 
-def forecast_of(caller: Caller, parts: ClusterParts, brokers: bool, broker_conf: Path | str | None) -> Preflight:
+def forecast_of(session: Session, parts: ClusterParts, brokers: bool, broker_conf: Path | str | None) -> Preflight:
     """Return what PARTS would delete; without bookies, what brokers would."""
-    from pulsar_admin.store.recovery.preflight import read_preflight
 
-    found = read_preflight(parts.known, parts.bookies)
-    with caller.warnings() as warn:
+    found = preflights.read_preflight(parts.known, parts.bookies)
+    with session.warnings() as warn:
         for text in (*parts.known.problems, *(text for one in found.bookies for text in one.problems)):
             warn(text)
         if parts.blank:
@@ -315,17 +309,15 @@ def forecast_of(caller: Caller, parts: ClusterParts, brokers: bool, broker_conf:
         return found
     from pulsar_admin.store.model.reader import open_reader
     from pulsar_admin.store.recovery.broker_forecast import BrokerDefaults, read_broker_conf, read_broker_forecast
-    from pulsar_admin.store.recovery.preflight import open_metadata_alone
 
     defaults = BrokerDefaults() if broker_conf is None else read_broker_conf(given_path("broker_conf", broker_conf))
     with ExitStack() as stack:
         if parts.source is None:
-            assert isinstance(caller, Session)  # an empty metadata store was refused
-            reader = stack.enter_context(caller.reader())
+            reader = stack.enter_context(session.reader())
         else:
-            store = stack.enter_context(open_metadata_alone(parts.source, caller.clock_ms))
+            store = stack.enter_context(preflights.open_metadata_alone(parts.source, session.clock_ms))
             reader = stack.enter_context(open_reader(store))
-        return replace(found, brokers=read_broker_forecast(reader, caller.clock_ms, defaults))
+        return replace(found, brokers=read_broker_forecast(reader, session.clock_ms, defaults))
 
 
 def _read_past(reader: EntryReader, zookeeper: Sequence[str], keep: Keep, *, by_evidence: bool = False) -> Past:

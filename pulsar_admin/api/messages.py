@@ -36,7 +36,7 @@ from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.dump.messages import EntryMessage, TopicMessages, ViewMessages
 from pulsar_admin.store.dump.options import DumpOptions
-from pulsar_admin.store.errors import InvalidValue, StoreError, check_choice
+from pulsar_admin.store.errors import InvalidValue, Refused, StoreError, check_choice
 from pulsar_admin.store.model.cursors import Intervals, iter_backlog, pending_intervals, read_cursor
 from pulsar_admin.store.model.messages import (
     EVENT,
@@ -49,11 +49,11 @@ from pulsar_admin.store.model.messages import (
     as_admin_shows,
 )
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.schemas import parse_path_test
+from pulsar_admin.store.model.schemas import parse_path_test, read_schemas
 from pulsar_admin.store.model.topics import Topic, read_topic
-from pulsar_admin.store.names import EARLIEST, LONG_MAX, Position, TopicName, parse_topics
+from pulsar_admin.store.names import EARLIEST, LONG_MAX, Position, Profile, TopicName, parse_topics
 from pulsar_admin.store.timespec import moment
-from pulsar_admin.store.wording import camel_case, line_of, listed
+from pulsar_admin.store.wording import camel_case, counted, line_of, listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,11 +61,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pulsar_admin.store.dump.job import DumpReport, DumpSize
-    from pulsar_admin.store.dump.options import DumpOptions
-    from pulsar_admin.store.errors import StoreError
-    from pulsar_admin.store.model.reader import EntryReader
-    from pulsar_admin.store.model.topics import Topic
-    from pulsar_admin.store.names import Profile
     from pulsar_admin.store.reports.timeline import Timeline, TimelineOptions
     from pulsar_admin.store.scan.messages import Match
     from pulsar_admin.store.tables.sql import Database
@@ -401,7 +396,6 @@ class Messages(Batches):
         """Return the type of values, that of the schema that all topics share; None: they are JSON text."""
         if "value" not in self._query.columns:
             return None
-        from pulsar_admin.store.model.schemas import read_schemas
         from pulsar_admin.store.scan.typed_values import VersionedValues
 
         paths = {name.schema_path: name for name in self._names(reader.txn)}  # partitions share one
@@ -631,7 +625,6 @@ def timeline_table(
 
     from pulsar_admin.store.reports.timeline import TimelineOptions, choose_bucket_ms
     from pulsar_admin.store.scan.operations import timestamps
-    from pulsar_admin.store.wording import counted
 
     if width_ms is None:
         width_ms = choose_bucket_ms(*(usual_times(session, [name], clock) or (0, 0)))
@@ -647,14 +640,12 @@ def timeline_table(
 
 def missing_texts(name: TopicName, missing: int) -> list[str]:
     """Return what to say of MISSING entries of the topic NAME; nothing where there are none."""
-    from pulsar_admin.store.wording import counted
 
     return [f"{name}: {counted(missing, 'entry is', 'entries are')} in no imported file"] if missing else []
 
 
 def damaged_texts(name: TopicName, damaged: int) -> list[str]:
     """Return what to say of DAMAGED entries of the topic NAME; nothing where there are none."""
-    from pulsar_admin.store.wording import counted
 
     return [f"{name}: {counted(damaged, 'entry is', 'entries are')} damaged and skipped"] if damaged else []
 
@@ -685,7 +676,6 @@ class Columns(Checked):
 
 def table_of(session: Session, name: str) -> Batches:
     """Return the table NAME; raises InvalidValue."""
-    from pulsar_admin.store.errors import InvalidValue
     from pulsar_admin.store.tables.rows import SMALL_TABLES, find_cluster_name, iter_table
     from pulsar_admin.store.tables.schemas import TABLES
 
@@ -700,7 +690,6 @@ def table_of(session: Session, name: str) -> Batches:
 
 def rows_of(session: Session, statement: str) -> Batches:
     """Return the rows of one SELECT; raises BadSql, Refused, MissingComponent."""
-    from pulsar_admin.store.errors import InvalidValue
     from pulsar_admin.store.extras import require
 
     require("duckdb", "sql")
@@ -747,7 +736,6 @@ def register(spark: SparkSession) -> None:
     """
     from pulsar_admin.store.engine.spark import probe_worker
     from pulsar_admin.store.engine.spark_session import has_executors, is_stopped, ship_code
-    from pulsar_admin.store.errors import Refused
     from pulsar_admin.store.scan import datasource
 
     given_spark("spark", spark)
@@ -900,9 +888,6 @@ class Dumps(Checked):
 
 
 def _options(session: Session, wanted: DumpWanted) -> DumpOptions:
-    from pulsar_admin.store.db.clocks import check_clock
-    from pulsar_admin.store.dump.options import DumpOptions
-    from pulsar_admin.store.names import Profile
 
     check_keywords(wanted, DumpWanted)
     level, profile, redact = wanted.get("level", "messages"), wanted.get("columns"), wanted.get("redact", False)

@@ -20,29 +20,64 @@ from pulsar_admin.api.session import (
     whole_number,
 )
 from pulsar_admin.api.topics import PolicyPlans, policy_named
+from pulsar_admin.later import later
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model.resources import (
+    BOOKIE_RACK,
+    BUNDLE_QUOTA,
+    CLUSTER,
+    DOMAIN,
+    DYNAMIC_SETTINGS,
+    ISOLATION_POLICY,
+    MIGRATION,
+    RESOURCE_GROUP,
+    TENANT,
+    as_set,
+    broker_isolation,
     bundle_range,
     bundle_topics,
+    check_cluster,
+    current_cluster,
     find_local_policies,
+    list_bookies,
+    list_clusters,
+    list_resource_groups,
+    list_tenants,
     parse_bundle,
     read_bundle,
+    read_bundle_quota,
     read_bundles,
+    read_cluster,
+    read_configuration,
+    read_domain,
+    read_domains,
+    read_isolation,
+    read_isolation_policy,
+    read_migration,
     read_policies,
+    read_rack,
+    read_racks,
+    read_resource_group,
+    read_tenant,
     topic_hash,
 )
-from pulsar_admin.store.model.topics import Topic, check_namespace, iter_partitioned, iter_topic_texts
+from pulsar_admin.store.model.topics import Topic, check_namespace, iter_namespaces, iter_partitioned, iter_topic_texts
 from pulsar_admin.store.names import NamespaceName, parse_namespace, parse_topic
 from pulsar_admin.store.timespec import format_duration_ms
 from pulsar_admin.store.wording import Answer
 
 if TYPE_CHECKING:
+    from pulsar_admin.store.changes import policies as policy_changes
+    from pulsar_admin.store.changes import resources as resource_changes
     from pulsar_admin.store.changes.plan import Plan as StorePlan
-    from pulsar_admin.store.changes.policies import DelayedPolicy, PolicyJob
+    from pulsar_admin.store.changes.policies import PolicyJob
     from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.model.cursors import Cursor
     from pulsar_admin.store.model.reader import EntryReader
     from pulsar_admin.store.model.resources import Bundle
+else:
+    policy_changes = later("pulsar_admin.store.changes.policies")
+    resource_changes = later("pulsar_admin.store.changes.resources")
 
 
 _RATES = {
@@ -63,24 +98,18 @@ class Resources(Planner):
 
     def tenants(self) -> tuple[str, ...]:
         """Return the names of the tenants."""
-        from pulsar_admin.store.model.resources import list_tenants
-
         return tuple(self._session.ask(list_tenants))
 
     def tenant(self, name: str) -> Json:
         """Return the ``adminRoles`` and ``allowedClusters`` of a tenant; raises TenantNotFound."""
-        from pulsar_admin.store.model.resources import TENANT, read_tenant
-
         return TENANT.show(self._session.ask(read_tenant, name))
 
     def create_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
     ) -> Plan:
         """Plan making a tenant that may use ALLOWED_CLUSTERS, default: all; raises AlreadyExists, InvalidValue, Refused."""
-        from pulsar_admin.store.changes.resources import plan_create_tenant
-
         roles, clusters = admin_roles, allowed_clusters
-        return self._planned_rows(plan_create_tenant, name, roles, clusters)
+        return self._planned_rows(resource_changes.plan_create_tenant, name, roles, clusters)
 
     def update_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
@@ -89,10 +118,8 @@ class Resources(Planner):
 
         Raises TenantNotFound, InvalidValue, Refused.
         """
-        from pulsar_admin.store.changes.resources import plan_update_tenant
-
         roles, clusters = admin_roles, allowed_clusters
-        return self._planned_rows(plan_update_tenant, name, roles, clusters)
+        return self._planned_rows(resource_changes.plan_update_tenant, name, roles, clusters)
 
     def delete_tenant(self, name: str, *, force: bool = False) -> Plan:
         """Plan deleting a tenant, with FORCE also its namespaces and their topics; raises TenantNotFound, Refused."""
@@ -104,14 +131,10 @@ class Resources(Planner):
 
     def clusters(self) -> tuple[str, ...]:
         """Return the names of the clusters, also of those that only have a migration."""
-        from pulsar_admin.store.model.resources import list_clusters
-
         return tuple(self._session.ask(list_clusters))
 
     def current_cluster(self) -> str | None:
         """Return the cluster that the metadata are of: the only one of ``pulsar/system`` or ``public/default``, which it made."""
-        from pulsar_admin.store.model.resources import current_cluster
-
         return self._session.ask(current_cluster)
 
     def cluster(self, name: str) -> Cluster:
@@ -120,22 +143,16 @@ class Resources(Planner):
 
     def create_cluster(self, name: str, settings: Json, *, file: Path | str | None = None) -> Plan:
         """Plan a cluster of SETTINGS, see ``Cluster.settings``, and what FILE says beside; raises InvalidValue, AlreadyExists."""
-        from pulsar_admin.store.changes.resources import plan_create_cluster
-
-        return self._planned_rows(plan_create_cluster, name, given_settings(settings, file))
+        return self._planned_rows(resource_changes.plan_create_cluster, name, given_settings(settings, file))
 
     # -- bookies ------------------------------------------------------------------------------------------------------
 
     def bookies(self) -> tuple[str, ...]:
         """Return the bookies that have a cookie, whether they run or not."""
-        from pulsar_admin.store.model.resources import list_bookies
-
         return tuple(self._session.ask(list_bookies))
 
     def bookie_racks(self) -> Mapping[str, Mapping[str, Json]]:
         """Return by group and bookie its ``rack`` and ``hostname``."""
-        from pulsar_admin.store.model.resources import BOOKIE_RACK, read_racks
-
         with self._session.read() as txn:
             return {
                 group: {name: BOOKIE_RACK.show(one) for name, one in found.items()}
@@ -144,63 +161,45 @@ class Resources(Planner):
 
     def bookie_rack(self, bookie: str) -> Json:
         """Return ``rack`` and ``hostname`` of a bookie; raises ResourceNotFound."""
-        from pulsar_admin.store.model.resources import BOOKIE_RACK, read_rack
-
         return BOOKIE_RACK.show(self._session.ask(read_rack, bookie))
 
     def set_bookie_rack(self, bookie: str, rack: str, *, group: str = "default", hostname: str | None = None) -> Plan:
         """Plan that BOOKIE, ``host:port``, is in RACK, and of a GROUP; raises InvalidValue."""
-        from pulsar_admin.store.changes.resources import plan_set_rack
-
         host = hostname
         place = {"rack": rack, "hostname": host}
-        return self._planned_rows(plan_set_rack, bookie, group, place)
+        return self._planned_rows(resource_changes.plan_set_rack, bookie, group, place)
 
     def delete_bookie_rack(self, bookie: str) -> Plan:
         """Plan that BOOKIE is in no rack; raises ResourceNotFound."""
-        from pulsar_admin.store.changes.resources import plan_delete_rack
-
-        return self._planned_rows(plan_delete_rack, bookie)
+        return self._planned_rows(resource_changes.plan_delete_rack, bookie)
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 
     def dynamic_settings(self) -> Mapping[str, str]:
         """Return the settings of all brokers that were changed while they ran, by name."""
-        from pulsar_admin.store.model.resources import read_configuration
-
         return self._session.ask(read_configuration)
 
     def dynamic_setting_names(self) -> tuple[str, ...]:
         """Return the names of the settings of Pulsar 4.0.8 that may change while brokers run."""
-        from pulsar_admin.store.model.resources import DYNAMIC_SETTINGS
-
         return tuple(DYNAMIC_SETTINGS)
 
     def set_dynamic_setting(self, name: str, value: str) -> Plan:
         """Plan setting NAME to VALUE for all brokers; raises Refused (it is none of Pulsar 4.0.8), InvalidValue."""
-        from pulsar_admin.store.changes.resources import plan_set_setting
-
-        return self._planned_rows(plan_set_setting, name, value)
+        return self._planned_rows(resource_changes.plan_set_setting, name, value)
 
     def delete_dynamic_setting(self, name: str) -> Plan:
         """Plan that brokers' configuration files say NAME again; raises Refused."""
-        from pulsar_admin.store.changes.resources import plan_delete_setting
-
-        return self._planned_rows(plan_delete_setting, name)
+        return self._planned_rows(resource_changes.plan_delete_setting, name)
 
     # -- resource groups and quotas -----------------------------------------------------------------------------------
 
     def resource_groups(self) -> tuple[str, ...]:
         """Return the names of the resource groups."""
 
-        from pulsar_admin.store.model.resources import list_resource_groups
-
         return tuple(self._session.ask(list_resource_groups))
 
     def resource_group(self, name: str) -> Json:
         """Return the rates of a resource group, −1: any; raises ResourceNotFound."""
-        from pulsar_admin.store.model.resources import RESOURCE_GROUP, read_resource_group
-
         return RESOURCE_GROUP.show(self._session.ask(read_resource_group, name))
 
     def create_resource_group(self, name: str, **rates: int | None) -> Plan:
@@ -215,28 +214,23 @@ class Resources(Planner):
         return self._plan_group("resourcegroups update", name, rates)
 
     def _plan_group(self, command: str, name: str, rates: Mapping[str, int | None]) -> Plan:
-        from pulsar_admin.store.changes.resources import plan_group
 
         if unknown := rates.keys() - _RATES.keys():
             raise InvalidValue(
                 f"a resource group has no {', '.join(sorted(unknown))}", hint=f"rates: {', '.join(_RATES)}"
             )
         given = {_RATES[key]: None if rate is None else whole_number(key, rate) for key, rate in rates.items()}
-        return self._planned_rows(plan_group, command, given_text("resource group", name), given)
+        return self._planned_rows(resource_changes.plan_group, command, given_text("resource group", name), given)
 
     def delete_resource_group(self, name: str) -> Plan:
         """Plan deleting a resource group; raises ResourceNotFound, Refused while namespaces are in it."""
-        from pulsar_admin.store.changes.resources import plan_delete_group
-
-        return self._planned_rows(plan_delete_group, name)
+        return self._planned_rows(resource_changes.plan_delete_group, name)
 
     def bundle_quota(self, namespace: str | None = None, bundle: str | None = None) -> Json:
         """Return the quota in force for a BUNDLE, ``0xLOW_0xHIGH``, of a NAMESPACE, without them the default one.
 
         Raises InvalidValue, NamespaceNotFound.
         """
-        from pulsar_admin.store.model.resources import BUNDLE_QUOTA, read_bundle_quota
-
         with self._session.read() as txn:
             return BUNDLE_QUOTA.show(read_bundle_quota(txn, _bundle(txn, namespace, bundle)))
 
@@ -254,25 +248,23 @@ class Resources(Planner):
 
         DYNAMIC: a broker may calculate it anew. Raises InvalidValue, NamespaceNotFound.
         """
-        from pulsar_admin.store.changes.resources import plan_quota
-
         keys = ("msgRateIn", "msgRateOut", "bandwidthIn", "bandwidthOut", "memory")
         amounts = [*_pair("messages", messages), *_pair("bandwidth", bandwidth), memory_mb]
         quota: dict[str, float | bool] = dict(zip(keys, amounts, strict=True))
         quota["dynamic"] = dynamic
-        return self._planned_rows(lambda txn, now_ms: plan_quota(txn, _bundle(txn, namespace, bundle), quota, now_ms))
+        return self._planned_rows(
+            lambda txn, now_ms: resource_changes.plan_quota(txn, _bundle(txn, namespace, bundle), quota, now_ms)
+        )
 
     def reset_bundle_quota(self, namespace: str, bundle: str) -> Plan:
         """Plan that the default quota counts for a bundle; raises ResourceNotFound (it has none of its own), and as ``bundle_quota``."""
-        from pulsar_admin.store.changes.resources import plan_reset_quota
-        from pulsar_admin.store.model.resources import read_bundle
-
         name = parse_namespace(namespace)
-        return self._planned_rows(lambda txn, now_ms: plan_reset_quota(txn, read_bundle(txn, name, bundle), now_ms))
+        return self._planned_rows(
+            lambda txn, now_ms: resource_changes.plan_reset_quota(txn, read_bundle(txn, name, bundle), now_ms)
+        )
 
 
 def _bundle(txn: Txn, namespace: str | None, bundle: str | None) -> Bundle | None:
-    from pulsar_admin.store.model.resources import read_bundle
 
     if namespace is None and bundle is None:
         return None
@@ -305,69 +297,52 @@ class Cluster(Planner):
 
     def settings(self) -> Json:
         """Return its URLs and what clients of it need: ``serviceUrl``, ``brokerServiceUrl`` …"""
-        from pulsar_admin.store.model.resources import CLUSTER, read_cluster
-
         return CLUSTER.show(self._session.ask(read_cluster, self._name))
 
     def update(self, settings: Json, *, file: Path | str | None = None) -> Plan:
         """Plan SETTINGS, and what FILE says beside, in place of all that it has, its peers too; raises InvalidValue."""
-        from pulsar_admin.store.changes.resources import plan_update_cluster
-
-        return self._planned_rows(plan_update_cluster, self._name, given_settings(settings, file))
+        return self._planned_rows(resource_changes.plan_update_cluster, self._name, given_settings(settings, file))
 
     def delete(self, *, everything: bool = False) -> Plan:
         """Plan deleting it, with EVERYTHING also every tenant, namespace and topic; raises Refused."""
         from pulsar_admin.store.changes.ending import plan_delete_all
-        from pulsar_admin.store.changes.resources import plan_delete_cluster
 
         if everything:
             return self._planned(plan_delete_all, self._name)
-        return self._planned_rows(plan_delete_cluster, self._name)
+        return self._planned_rows(resource_changes.plan_delete_cluster, self._name)
 
     # -- peers and migration ------------------------------------------------------------------------------------------
 
     def peers(self) -> Sequence[str] | None:
         """Return its peers; None: it has none."""
-        from pulsar_admin.store.model.resources import as_set, read_cluster
-
         with self._session.read() as txn:
             found: Sequence[str] | None = as_set(read_cluster(txn, self._name).get("peerClusterNames"))
             return found
 
     def set_peers(self, peers: Sequence[str]) -> Plan:
         """Plan its PEERS; raises Refused for one that is not there."""
-        from pulsar_admin.store.changes.resources import plan_peers
-
-        return self._planned_rows(plan_peers, self._name, peers)
+        return self._planned_rows(resource_changes.plan_peers, self._name, peers)
 
     def migration(self) -> Json:
         """Return whether it is ``migrated``, and to where (``migratedClusterUrl``); ResourceNotFound: that was never set."""
-        from pulsar_admin.store.model.resources import MIGRATION, read_migration
-
         return MIGRATION.show(self._session.ask(read_migration, self._name))
 
     def set_migration(self, *, migrated: bool, urls: Mapping[str, str | None]) -> Plan:
         """Plan whether it is MIGRATED, and to where: URLS by the keys of ``settings``. It need not be there. Raises InvalidValue."""
-        from pulsar_admin.store.changes.resources import plan_migration
-
         given = given_properties(
             "urls", {key: url for key, url in given_mapping("urls", urls).items() if url is not None}
         )
-        return self._planned_rows(plan_migration, self._name, migrated, given)
+        return self._planned_rows(resource_changes.plan_migration, self._name, migrated, given)
 
     # -- failure domains ----------------------------------------------------------------------------------------------
 
     def failure_domains(self) -> Mapping[str, Json]:
         """Return its failure domains by name, each with its ``brokers``."""
-        from pulsar_admin.store.model.resources import DOMAIN, read_domains
-
         with self._session.read() as txn:
             return {name: DOMAIN.show(found) for name, found in read_domains(txn, self._name).items()}
 
     def failure_domain(self, name: str) -> Json:
         """Return one failure domain; raises ResourceNotFound."""
-        from pulsar_admin.store.model.resources import DOMAIN, read_domain
-
         return DOMAIN.show(self._session.ask(read_domain, self._name, name))
 
     def create_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
@@ -379,24 +354,18 @@ class Cluster(Planner):
         return self._plan_domain("clusters update-failure-domain", name, brokers)
 
     def _plan_domain(self, command: str, name: str, brokers: Sequence[str]) -> Plan:
-        from pulsar_admin.store.changes.resources import plan_domain
 
         given = given_text("domain", name), given_texts("brokers", brokers)
-        return self._planned_rows(plan_domain, command, self._name, *given)
+        return self._planned_rows(resource_changes.plan_domain, command, self._name, *given)
 
     def delete_failure_domain(self, name: str) -> Plan:
         """Plan deleting a failure domain; raises ResourceNotFound."""
-        from pulsar_admin.store.changes.resources import plan_delete_domain
-
-        return self._planned_rows(plan_delete_domain, self._name, name)
+        return self._planned_rows(resource_changes.plan_delete_domain, self._name, name)
 
     # -- namespaces ---------------------------------------------------------------------------------------------------
 
     def namespaces(self, tenant: str) -> tuple[str, ...]:
         """Return the namespaces of TENANT with the cluster in their names, as before Pulsar 2.0."""
-        from pulsar_admin.store.model.resources import read_cluster
-        from pulsar_admin.store.model.topics import iter_namespaces
-
         with self._session.read() as txn:
             read_cluster(txn, self._name)
             found = iter_namespaces(txn, tenant)
@@ -404,9 +373,6 @@ class Cluster(Planner):
 
     def anti_affinity_namespaces(self, tenant: str, group: str) -> tuple[str, ...]:
         """Return the namespaces of TENANT that are in the anti-affinity GROUP."""
-        from pulsar_admin.store.model.resources import check_cluster, find_local_policies
-        from pulsar_admin.store.model.topics import iter_namespaces
-
         wanted = group
         with self._session.read() as txn:
             check_cluster(txn, self._name)
@@ -420,21 +386,15 @@ class Cluster(Planner):
 
     def isolation_policies(self) -> Mapping[str, Json]:
         """Return by name which ``namespaces`` only its ``primary`` and ``secondary`` brokers serve; ResourceNotFound: never set."""
-        from pulsar_admin.store.model.resources import ISOLATION_POLICY, read_isolation
-
         with self._session.read() as txn:
             return {name: ISOLATION_POLICY.show(policy) for name, policy in read_isolation(txn, self._name).items()}
 
     def isolation_policy(self, name: str) -> Json:
         """Return one isolation policy; raises ResourceNotFound."""
-        from pulsar_admin.store.model.resources import ISOLATION_POLICY, read_isolation_policy
-
         return ISOLATION_POLICY.show(self._session.ask(read_isolation_policy, self._name, name))
 
     def broker_isolation(self, broker: str) -> Json:
         """Return what isolation policies say of BROKER, whether there is such a one or not."""
-        from pulsar_admin.store.model.resources import broker_isolation
-
         return self._session.ask(broker_isolation, self._name, broker)
 
     def set_isolation_policy(
@@ -452,27 +412,21 @@ class Cluster(Planner):
 
         FAILOVER: ``min_limit`` and ``usage_threshold``, as texts; UNLOAD_SCOPE: what brokers unload for it. Raises InvalidValue.
         """
-        from pulsar_admin.store.changes.resources import isolation_of, plan_set_isolation
-
         lists = {"namespaces": namespaces, "primary": primary, "secondary": secondary}
-        policy = isolation_of(
+        policy = resource_changes.isolation_of(
             {key: given_texts(key, one) for key, one in lists.items()}, failover_type, failover, unload_scope
         )
-        return self._planned_rows(plan_set_isolation, self._name, name, policy)
+        return self._planned_rows(resource_changes.plan_set_isolation, self._name, name, policy)
 
     def delete_isolation_policy(self, name: str) -> Plan:
         """Plan deleting an isolation policy, of a name that there need not be."""
-        from pulsar_admin.store.changes.resources import plan_delete_isolation
-
-        return self._planned_rows(plan_delete_isolation, self._name, name)
+        return self._planned_rows(resource_changes.plan_delete_isolation, self._name, name)
 
 
 def given_settings(settings: Json, file: Path | str | None) -> dict[str, Any]:  # Any: JSON values
     """Return SETTINGS of a cluster over what FILE, JSON or lines of ``key: value``, says; raises InvalidValue."""
-    from pulsar_admin.store.changes.resources import read_cluster_file
-    from pulsar_admin.store.model.resources import CLUSTER
 
-    found = {} if file is None else read_cluster_file(given_path("file", file))
+    found = {} if file is None else resource_changes.read_cluster_file(given_path("file", file))
     for key, value in given_mapping("settings", settings).items():
         if key not in CLUSTER.defaults:
             raise InvalidValue(f"a cluster has no setting {key!r}", hint=f"there are {', '.join(CLUSTER.defaults)}")
@@ -522,8 +476,6 @@ class NamespaceResources(Planner):
         ALGORITHM: also ``topic_count_equally_divide``, and ``specified_positions_divide`` at BOUNDARIES, hashes. Raises InvalidValue,
         NeedsBroker (what only load decides).
         """
-        from pulsar_admin.store.changes.resources import choose_bundle, plan_split
-
         text, kind = (
             None if one is None else given_text(what, one)
             for what, one in (("bundle", bundle), ("bundle_type", bundle_type))
@@ -531,9 +483,9 @@ class NamespaceResources(Planner):
         name = algorithm
 
         def make(txn: Txn, now_ms: int) -> StorePlan:
-            chosen = choose_bundle(txn, self._name, text, kind)
+            chosen = resource_changes.choose_bundle(txn, self._name, text, kind)
             places = [whole_number("boundary", one) for one in given_items("boundaries", boundaries)]
-            return plan_split(txn, self._name, chosen, name, places, now_ms)
+            return resource_changes.plan_split(txn, self._name, chosen, name, places, now_ms)
 
         return self._planned_rows(make)
 
@@ -579,51 +531,38 @@ class NamespaceResources(Planner):
         return self._plan_properties("clear-properties", lambda found: {})
 
     def _plan_properties(self, command: str, change: Callable[[dict[str, str]], dict[str, str]]) -> Plan:
-        from pulsar_admin.store.changes.resources import plan_properties
 
-        return self._planned_rows(plan_properties, f"namespaces {command}", self._name, change)
+        return self._planned_rows(resource_changes.plan_properties, f"namespaces {command}", self._name, change)
 
     # -- permissions --------------------------------------------------------------------------------------------------
 
     def permissions(self) -> Mapping[str, Sequence[str]]:
         """Return what each role may do on it."""
-        from pulsar_admin.store.changes.resources import read_permissions
-
-        return read_permissions(self._session.ask(read_policies, self._name))
+        return resource_changes.read_permissions(self._session.ask(read_policies, self._name))
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
-        from pulsar_admin.store.changes.resources import Grant, check_actions, plan_permission
-
-        grant = Grant(role, check_actions(actions))
-        return self._planned_rows(plan_permission, "namespaces grant-permission", self._name, grant)
+        grant = resource_changes.Grant(role, resource_changes.check_actions(actions))
+        return self._planned_rows(resource_changes.plan_permission, "namespaces grant-permission", self._name, grant)
 
     def revoke_permission(self, role: str) -> Plan:
         """Plan revoking the permissions of ROLE on it."""
-        from pulsar_admin.store.changes.resources import Grant, plan_permission
-
-        grant = Grant(role)
-        return self._planned_rows(plan_permission, "namespaces revoke-permission", self._name, grant)
+        grant = resource_changes.Grant(role)
+        return self._planned_rows(resource_changes.plan_permission, "namespaces revoke-permission", self._name, grant)
 
     def subscription_permissions(self) -> Mapping[str, Sequence[str]]:
         """Return the roles of each subscription that only some may use."""
-        from pulsar_admin.store.changes.resources import read_subscription_permissions
-
-        return read_subscription_permissions(self._session.ask(read_policies, self._name))
+        return resource_changes.read_subscription_permissions(self._session.ask(read_policies, self._name))
 
     def grant_subscription_permission(self, subscription: str, roles: Sequence[str]) -> Plan:
         """Plan that ROLES alone may use subscriptions with this name."""
-        from pulsar_admin.store.changes.resources import plan_grant_subscription
-
         name, given = subscription, roles
-        return self._planned_rows(plan_grant_subscription, self._name, name, given)
+        return self._planned_rows(resource_changes.plan_grant_subscription, self._name, name, given)
 
     def revoke_subscription_permission(self, subscription: str, role: str) -> Plan:
         """Plan taking a subscription from ROLE; raises ResourceNotFound where nobody has it."""
-        from pulsar_admin.store.changes.resources import plan_revoke_subscription
-
         given = subscription, role
-        return self._planned_rows(plan_revoke_subscription, self._name, *given)
+        return self._planned_rows(resource_changes.plan_revoke_subscription, self._name, *given)
 
     # -- clusters and affinity ----------------------------------------------------------------------------------------
 
@@ -635,9 +574,7 @@ class NamespaceResources(Planner):
 
     def set_allowed_clusters(self, clusters: Sequence[str]) -> Plan:
         """Plan the CLUSTERS that it may replicate to; raises Refused."""
-        from pulsar_admin.store.changes.resources import plan_allowed_clusters
-
-        return self._planned_rows(plan_allowed_clusters, self._name, clusters)
+        return self._planned_rows(resource_changes.plan_allowed_clusters, self._name, clusters)
 
     def anti_affinity_group(self) -> str | None:
         """Return the group whose members brokers keep apart, None: it is in none."""
@@ -681,12 +618,16 @@ class NamespaceResources(Planner):
 
     def _plan_local(self, command: str, key: str, value: object, *, error: str | None = None) -> Plan:
         """Plan VALUE of KEY, of a namespace with policies where ERROR says what is wrong with any other."""
-        from pulsar_admin.store.changes.resources import JsonJob, plan_local_json, put
 
         def make(txn: Txn, now_ms: int) -> StorePlan:
             if error is not None:
                 read_policies(txn, self._name, error)
-            return plan_local_json(txn, self._name, JsonJob(f"namespaces {command}", put(key, value), [key]), now_ms)
+            return resource_changes.plan_local_json(
+                txn,
+                self._name,
+                resource_changes.JsonJob(f"namespaces {command}", resource_changes.put(key, value), [key]),
+                now_ms,
+            )
 
         return self._planned_rows(make)
 
@@ -740,18 +681,14 @@ class Namespace(NamespaceResources, PolicyPlans):
 
         What they do not say, a broker's configuration does. Raises NamespaceNotFound where the namespace has topics alone, MetadataCorrupt.
         """
-        from pulsar_admin.store.changes.policies import read_policies_json
+        return self._session.ask(policy_changes.read_policies_json, self._name)
 
-        return self._session.ask(read_policies_json, self._name)
-
-    def delayed_policy(self) -> DelayedPolicy:
+    def delayed_policy(self) -> policy_changes.DelayedPolicy:
         """Return what it says about delayed messages: ``delivery`` (Pulsar's policy), ``rules`` (widths of the index); None: unset."""
-        from pulsar_admin.store.changes.policies import DelayedPolicy, find_policies, find_rules
-
         with self._session.read() as txn:
-            policies = find_policies(txn, self._name)
+            policies = policy_changes.find_policies(txn, self._name)
             delivery = None if policies is None else policies.delayed_delivery
-            return DelayedPolicy(delivery, find_rules(txn, self._name))
+            return policy_changes.DelayedPolicy(delivery, policy_changes.find_rules(txn, self._name))
 
     def policy(self, name: str) -> Any:  # Any: JSON
         """Return the policy NAME (``max-producers``: as commands call it) as stored, None: unset. Raises InvalidValue."""
@@ -813,7 +750,6 @@ class Namespace(NamespaceResources, PolicyPlans):
         SPLIT cuts the partitions of indexes anew where the granularity shrinks. Raises InvalidValue, and without it Refused then. A
         PartialData warning says where the tick that fits is longer than 1s.
         """
-        from pulsar_admin.store.changes.policies import plan_enable
         from pulsar_admin.store.db.delayed import iter_wide
         from pulsar_admin.store.db.delayed_rules import DEFAULT_RULES, SLOTS_MAX, IndexRules, default_tick_ms
 
@@ -823,7 +759,7 @@ class Namespace(NamespaceResources, PolicyPlans):
             text = f"the tick is {format_duration_ms(rules.tick_ms)}: a partition has at most {SLOTS_MAX:,} of them"
             self._session.warn([text])
         with self._session.opened() as store, self._session.read() as txn:
-            plan = plan_enable(txn, self._name, rules, now_ms, split=split)
+            plan = policy_changes.plan_enable(txn, self._name, rules, now_ms, split=split)
             if not split or not any(True for _ in iter_wide(txn, self._name, rules)):
                 return plan_of(plan, txn)
             from pulsar_admin.store.delayed.build import plan_split
@@ -832,14 +768,11 @@ class Namespace(NamespaceResources, PolicyPlans):
 
     def disable_delayed(self) -> Plan:
         """Plan delivering everything at once; the widths of the index stay."""
-        from pulsar_admin.store.changes.policies import plan_disable
-
-        return self._planned_rows(plan_disable, self._name)
+        return self._planned_rows(policy_changes.plan_disable, self._name)
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
-        from pulsar_admin.store.changes.resources import plan_job
 
-        return self._planned_rows(plan_job, self._name, job)
+        return self._planned_rows(resource_changes.plan_job, self._name, job)
 
 
 def _width_ms(value: Width) -> int:

@@ -29,7 +29,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import InvalidValue, SubscriptionNotFound
 from pulsar_admin.store.model.cursors import is_consumed, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
-from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.model.topics import Topic, expand_topic, read_topic
 from pulsar_admin.store.model.transactions import (
     coordinator_ids,
     log_topic,
@@ -37,7 +37,7 @@ from pulsar_admin.store.model.transactions import (
     read_coordinator,
     read_transaction,
 )
-from pulsar_admin.store.nacks.buckets import DEFAULT_PRECISION_BITS
+from pulsar_admin.store.nacks.buckets import DEFAULT_PRECISION_BITS, due_time, iter_position_rows
 from pulsar_admin.store.nacks.kept import KeptGroup, KeptStats, iter_due, iter_trackers, read_stats
 from pulsar_admin.store.names import INT_MAX, INT_MIN, LONG_MAX, Position, TopicName, TopicSelection
 from pulsar_admin.store.reports import transactions as reports
@@ -391,7 +391,6 @@ class Nacks(KeptNacks):
         One of a pair has a delay of its own. FORCE: also what the store does not know. Raises SubscriptionNotFound, EntryNotFound,
         InvalidValue, Refused (another precision while some wait).
         """
-        from pulsar_admin.store.nacks.buckets import due_time
         from pulsar_admin.store.nacks.holes import NackedEntries
 
         usual_ms, now_ms = due_time(delay_ms(delay), self._session.clock_ms), self._session.clock_ms
@@ -417,8 +416,6 @@ class Nacks(KeptNacks):
 
         SOURCE: what errors call LINES. Raises as ``add``.
         """
-        from pulsar_admin.store.nacks.buckets import iter_position_rows
-
         texts = (given_text("line", line) for line in given_items("lines", lines))
         rows = iter_position_rows(texts, source, self._name)
         positions = (
@@ -428,8 +425,6 @@ class Nacks(KeptNacks):
 
     def add_holes(self, delay: Delay, *, precision_bits: int | None = None) -> Plan:
         """Plan tracking the subscription's own acknowledgement holes: what comes before individually deleted entries."""
-        from pulsar_admin.store.model.cursors import read_cursor
-        from pulsar_admin.store.nacks.buckets import due_time
         from pulsar_admin.store.nacks.holes import NackedEntries, hole_intervals
 
         due_ms = due_time(delay_ms(delay), self._session.clock_ms)
@@ -442,8 +437,6 @@ class Nacks(KeptNacks):
             return self._plan(reader, found, precision_bits)
 
     def _read_topics(self, reader: EntryReader, *, known: bool = True) -> list[Topic]:
-        from pulsar_admin.store.model.cursors import read_cursor
-        from pulsar_admin.store.model.topics import expand_topic, read_topic
 
         topics = [read_topic(reader.txn, name) for name in expand_topic(reader.txn, self._name)]
         for topic in topics if known else ():

@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.api.session import Checked, Given, Moment, Session, checked
+from pulsar_admin.later import later
 from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
 from pulsar_admin.store.names import (
     LONG_MAX,
@@ -33,12 +34,15 @@ from pulsar_admin.store.names import (
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import ChangeReport
+    from pulsar_admin.store.changes import plan as store_plans
     from pulsar_admin.store.changes.plan import ChangeReport as Report
     from pulsar_admin.store.changes.plan import Plan as StorePlan
     from pulsar_admin.store.changes.plan import PlanFile, WritingPlan
     from pulsar_admin.store.db.environment import Store as StoreFile
     from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.model.reader import EntryReader
+else:
+    store_plans = later("pulsar_admin.store.changes.plan")
 
 
 CLASSES = {
@@ -100,9 +104,8 @@ class Plan(Struct, frozen=True):
 
     def __repr__(self) -> str:
         from pulsar_admin.changes import change_words
-        from pulsar_admin.store.changes.plan import Plan as StorePlan
 
-        if not isinstance(self._plan, StorePlan):  # what it would do may take long to find
+        if not isinstance(self._plan, store_plans.Plan):  # what it would do may take long to find
             return f"<plan: {self.command}>"
         return f"<plan: {change_words(self._plan.preview())}>"
 
@@ -114,9 +117,7 @@ class Plan(Struct, frozen=True):
     @property
     def changes_nothing(self) -> bool:
         """Whether everything is as wanted already; applying it writes nothing. False where only applying it shows that."""
-        from pulsar_admin.store.changes.plan import Plan as StorePlan
-
-        return isinstance(self._plan, StorePlan) and not self._plan.steps
+        return isinstance(self._plan, store_plans.Plan) and not self._plan.steps
 
     @property
     def loses(self) -> str:
@@ -135,7 +136,6 @@ class Plan(Struct, frozen=True):
 
         Raises AlreadyExists, and Refused for a plan of a stream, which nothing can read again.
         """
-
         save_plan(self, shown_by(self), Path(path))
 
     def __str__(self) -> str:
@@ -144,9 +144,8 @@ class Plan(Struct, frozen=True):
 
 def plan_of(plan: StorePlan | WritingPlan, txn: Txn) -> Plan:
     """Return PLAN, made on TXN, as callers see it."""
-    from pulsar_admin.store.changes.plan import state_of
 
-    return Plan(plan, state_of(txn))
+    return Plan(plan, store_plans.state_of(txn))
 
 
 def steps_of(plan: Plan) -> StorePlan | WritingPlan:
@@ -162,9 +161,8 @@ def shown_by(plan: Plan) -> tuple[Report, ...]:
 
 def check_planned_on(plan: Plan, store: StoreFile) -> None:
     """Raise StalePlan unless STORE is the one that PLAN, which has no steps yet, was made on, in that state."""
-    from pulsar_admin.store.changes.plan import check_state
 
-    check_state(store, plan._plan.txn_id, plan._state)
+    store_plans.check_state(store, plan._plan.txn_id, plan._state)
 
 
 # -- plan files -------------------------------------------------------------------------------------------------------
@@ -183,10 +181,9 @@ def save_plan(plan: Plan, reports: tuple[Report, ...], path: Path) -> None:
 
 def file_of(plan: Plan, reports: tuple[Report, ...]) -> PlanFile:
     """Return what a file keeps of PLAN, which shows REPORTS; raises ValueError for an open stream."""
-    from pulsar_admin.store.changes.plan import plan_file
 
     assert plan._request is not None  # each method that plans notes its call
-    return plan_file(plan._plan, plan._state, reports, plan._request.as_json())
+    return store_plans.plan_file(plan._plan, plan._state, reports, plan._request.as_json())
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
@@ -375,9 +372,8 @@ def _tuple(value: object) -> tuple[Any, ...]:  # Any: as above
 
 def read_again(session: Session, path: Path) -> Plan:
     """Return the plan of the file PATH, made again on SESSION; raises NotFound, InvalidValue, and StalePlan where it is another one now."""
-    from pulsar_admin.store.changes.plan import WritingPlan, read_plan
 
-    kept = read_plan(path)
+    kept = store_plans.read_plan(path)
     with session.opened() as store:
         kept.check_store(store)
     plan = call_again(session, kept.request, as_then=kept.steps is not None)
@@ -386,4 +382,8 @@ def read_again(session: Session, path: Path) -> Plan:
     reports = shown_by(plan)
     kept.check(file_of(plan, reports))
     steps = plan._plan
-    return replace(plan, _plan=replace(steps, shown=lambda: reports)) if isinstance(steps, WritingPlan) else plan
+    return (
+        replace(plan, _plan=replace(steps, shown=lambda: reports))
+        if isinstance(steps, store_plans.WritingPlan)
+        else plan
+    )

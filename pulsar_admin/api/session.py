@@ -355,18 +355,37 @@ def open_engine(jobs: int, spark: SparkSession | None, problems: list[StoreError
     warn_partial(problems)
 
 
-class Caller:
-    """Who asks: "now" (NOW fixed, None: see ``now_ms`` and ``clock_ms``), what scans run on (JOBS, SPARK: see ``open_engine``), and how
-    it hears of progress and of what answers lack. A command is one of its own."""
+class Session:
+    """Who asks, and the open store that is asked, None where none is needed: "now" (NOW fixed, None: see ``now_ms`` and ``clock_ms``), what
+    scans run on (JOBS, SPARK: see ``open_engine``), and how it hears of progress and of what answers lack. A command has one of its own.
+
+    A snapshot that is read, by an iteration in progress, keeps the map open: reading it after the file has shrunk kills the process.
+    So ``close`` refuses new work, and the last reader closes.
+    """
 
     wait_ms = 0
     """How long to wait while another process writes."""
+    keys: PrivateKeys | None = None
+    """What opens encrypted payloads."""
+    memory_bytes: int | None = None
+    """What a process may take; None: the usual."""
 
-    def __init__(self, now: Time | None = None, *, jobs: int = 1, spark: SparkSession | None = None) -> None:
+    def __init__(
+        self,
+        store: StoreFile | None = None,
+        now: Time | None = None,
+        *,
+        jobs: int = 1,
+        spark: SparkSession | None = None,
+    ) -> None:
         check_engine(jobs, spark)
+        self._store = store
         self._jobs = jobs
         self._spark = spark
         self._now_ms = None if now is None else int(time_ms_of(now, int(time.time() * 1000)))
+        self._lock = Lock()
+        self._users = 0
+        self._closed = False
 
     @property
     def processes(self) -> int:
@@ -405,11 +424,6 @@ class Caller:
             yield
         finally:
             _AT.reset(token)
-
-    @property
-    def now_ms(self) -> int:
-        """Now for what reads, in epoch milliseconds: as given, else the time that a store is a copy of, else the clock."""
-        return self.clock_ms
 
     def partial(self, problems: Iterable[StoreError | str]) -> None:
         """Report what the answer of a method lacks."""
@@ -475,26 +489,7 @@ class Caller:
             raise
         return found if changes and self._given_ms is None else int(found)
 
-
-class Session(Caller):
-    """One open store, and who asks it.
-
-    A snapshot that is read, by an iteration in progress, keeps the map open: reading it after the file has shrunk kills the process.
-    So ``close`` refuses new work, and the last reader closes.
-    """
-
-    def __init__(
-        self, store: StoreFile, now: Time | None = None, *, jobs: int = 1, spark: SparkSession | None = None
-    ) -> None:
-        super().__init__(now, jobs=jobs, spark=spark)
-        self._file = store
-        self._lock = Lock()
-        self._users = 0
-        self._closed = False
-        self.keys: PrivateKeys | None = None
-        """What opens encrypted payloads."""
-        self.memory_bytes: int | None = None
-        """What a process may take; None: the usual."""
+    # -- the open store -------------------------------------------------------------------------------------------------
 
     @property
     def path(self) -> Path:
@@ -502,8 +497,14 @@ class Session(Caller):
         return self._file.path
 
     @property
+    def _file(self) -> StoreFile:
+        assert self._store is not None  # who has none asks nothing of it
+        return self._store
+
+    @property
     def now_ms(self) -> int:
-        return self.now.time_ms
+        """Now for what reads, in epoch milliseconds: as given, else the time that a store is a copy of, else the clock."""
+        return self.clock_ms if self._store is None else self.now.time_ms
 
     @property
     def now(self) -> Now:

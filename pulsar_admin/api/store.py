@@ -14,9 +14,9 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Unpack
 
 from msgspec.structs import replace
 
-from pulsar_admin.api.ledgers import Recoveries
-from pulsar_admin.api.messages import Columns, Dumps
-from pulsar_admin.api.namespaces import Resources
+from pulsar_admin.api.ledgers import Ledger, Recoveries, verdicts_of
+from pulsar_admin.api.messages import COLUMNS, Columns, Dumps, search_of
+from pulsar_admin.api.namespaces import Namespace, Resources
 from pulsar_admin.api.plan import Plan, Planner, check_planned_on, plan_of, read_again, steps_of
 from pulsar_admin.api.session import (
     Clock,
@@ -36,19 +36,21 @@ from pulsar_admin.api.session import (
     warn_partial,
     whole_number,
 )
-from pulsar_admin.api.topics import Topic
+from pulsar_admin.api.topics import Topic, TopicPolicies
 from pulsar_admin.api.transfers import Transfers
 from pulsar_admin.incomplete import incomplete_text
 from pulsar_admin.jsonify import to_json
+from pulsar_admin.later import later
 from pulsar_admin.store.db.environment import open_store as open_store_file
 from pulsar_admin.store.db.tree import Node, iter_children, read_node
-from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, check_choice
+from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, StoreError, check_choice
 from pulsar_admin.store.model.topics import (
     check_namespace,
     count_topics,
     expand_topic,
     iter_all_namespaces,
     iter_topic_texts,
+    read_topic,
     select_topics,
 )
 from pulsar_admin.store.names import INT_MAX, INT_MIN, TopicSelection, parse_namespace, parse_topic, parse_topics
@@ -59,17 +61,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pulsar_admin.api.cursors import Cursors
-    from pulsar_admin.api.ledgers import Ledger
     from pulsar_admin.api.messages import Messages, WantedMessages
-    from pulsar_admin.api.namespaces import Namespace
     from pulsar_admin.api.pending import KeptNacks, Transactions
     from pulsar_admin.api.reports import Change, ChangeReport
-    from pulsar_admin.api.topics import TopicPolicies
+    from pulsar_admin.store.changes import plan as store_plans
+    from pulsar_admin.store.changes import topics as topic_changes
     from pulsar_admin.store.changes.plan import ChangeReport as Report
     from pulsar_admin.store.changes.resets import ResetRule
     from pulsar_admin.store.codec.encryption import PrivateKeys
     from pulsar_admin.store.db.environment import Store as StoreFile
-    from pulsar_admin.store.db.tree import Node
     from pulsar_admin.store.doctor import DoctorOptions
     from pulsar_admin.store.doctor.since import FindingComparison
     from pulsar_admin.store.engine.operation import Engine
@@ -88,6 +88,9 @@ if TYPE_CHECKING:
     from pulsar_admin.store.rules.finding import Finding
     from pulsar_admin.store.search.broker_setup import BrokerVersion
     from pulsar_admin.store.why.disk import WhyBytes
+else:
+    store_plans = later("pulsar_admin.store.changes.plan")
+    topic_changes = later("pulsar_admin.store.changes.topics")
 
 
 class Changes(Planner):
@@ -102,19 +105,18 @@ class Changes(Planner):
         plan was made, NotWritable when it was opened for reading.
         """
         from pulsar_admin.api.reports import report_of
-        from pulsar_admin.store.changes.plan import WritingPlan, apply_plan, check_current
 
         steps = steps_of(given_object("plan", plan, Plan))
-        if isinstance(steps, WritingPlan):
+        if isinstance(steps, store_plans.WritingPlan):
             with self._session.writing() as store:
                 check_planned_on(plan, store)
                 return report_of(steps.made(store)[0], self._session.path)
         with self._session.opened() as store:
             if plan.changes_nothing:
-                check_current(store, steps)
+                store_plans.check_current(store, steps)
                 return report_of(steps.unchanged())
             self._session.check_writable()
-            return report_of(apply_plan(store, steps, self._session.clock_ms), self._session.path)
+            return report_of(store_plans.apply_plan(store, steps, self._session.clock_ms), self._session.path)
 
     def load(
         self,
@@ -130,7 +132,6 @@ class Changes(Planner):
         Entries keep their bytes, unless INTERCEPTORS (``timestamp,index``) put broker metadata in front as a broker with these would.
         Raises NotFound, InvalidValue, Corrupt, Refused; applying it also DiskFull.
         """
-        from pulsar_admin.store.changes.plan import WritingPlan
         from pulsar_admin.store.codec.interceptors import parse_interceptors
         from pulsar_admin.store.dump.load import COMMAND, LoadOptions, apply_load, preview_load
         from pulsar_admin.store.dump.source import EntryDump
@@ -154,7 +155,7 @@ class Changes(Planner):
                 return (apply_load(store, source, options, advance),)
 
         with self._session.read() as txn:
-            return plan_of(WritingPlan(COMMAND, txn.id, shown, made, digest=source.digest), txn)
+            return plan_of(store_plans.WritingPlan(COMMAND, txn.id, shown, made, digest=source.digest), txn)
 
     def copy(self, *topics: str, source: Path | str, to: str | None = None) -> Plan:
         """Plan copying TOPICS whole from the store SOURCE, one of them under the name TO: with subscriptions, partitions and schema.
@@ -194,23 +195,19 @@ class Changes(Planner):
 
         Raises AlreadyExists, NamespaceNotFound, InvalidValue.
         """
-        from pulsar_admin.store.changes.topics import plan_topic
-
         topic, given = parse_topic(name), properties or {}
         if partitions is not None:
             whole_number("partitions", partitions, INT_MIN, INT_MAX)
         command = "topics create" if partitions is None else "topics create-partitioned-topic"
-        return self._planned_rows(plan_topic, command, topic, partitions, given)
+        return self._planned_rows(topic_changes.plan_topic, command, topic, partitions, given)
 
     def create_shadow_topic(self, name: str, source: str, *, properties: Mapping[str, str] | None = None) -> Plan:
         """Plan making a topic that shows the entries of SOURCE and has subscriptions of its own (PIP-180).
 
         Raises TopicNotFound, AlreadyExists, NamespaceNotFound, InvalidValue.
         """
-        from pulsar_admin.store.changes.topics import plan_shadow
-
         topic, of = parse_topic(name), parse_topic(source)
-        return self._planned_rows(plan_shadow, topic, of, properties or {})
+        return self._planned_rows(topic_changes.plan_shadow, topic, of, properties or {})
 
     def delete_topics(self, *topics: str, partitioned: bool = False, force: bool = False) -> Plan:
         """Plan deleting TOPICS, or PARTITIONED ones with their partitions: subscriptions, ledgers, schemas and policies go, too.
@@ -261,19 +258,16 @@ class Changes(Planner):
         PATTERN: of topics that match this glob. Later searches know the times without the entries. Raises InvalidValue, TopicNotFound,
         MetadataCorrupt, IndexCorrupt.
         """
-        from pulsar_admin.store.changes.topics import plan_annotate
         from pulsar_admin.store.model.publish_times import Form
 
         check_choice("form", form, Form)
         with self._session.read() as txn:
             names = select_topics(txn, parse_topics(topics, pattern))
-            return plan_of(plan_annotate(txn, names, form, self._session.clock_ms), txn)
+            return plan_of(topic_changes.plan_annotate(txn, names, form, self._session.clock_ms), txn)
 
     def plan_undo(self, number: int) -> Plan:
         """Plan bringing back the exact bytes from before the change NUMBER; raises ChangeNotFound, UndoConflict, Refused."""
-        from pulsar_admin.store.changes.plan import plan_undo
-
-        return self._planned(lambda reader, now_ms: plan_undo(reader.txn, number))
+        return self._planned(lambda reader, now_ms: store_plans.plan_undo(reader.txn, number))
 
     def undo(self, number: int) -> ChangeReport:
         """Undo the change NUMBER, as a change that can be undone itself; raises as ``plan_undo`` and ``apply``."""
@@ -290,18 +284,17 @@ class Changes(Planner):
     def change_log(self, *numbers: int) -> Iterator[Change]:
         """Yield the audit log, oldest first, or the changes NUMBERS: raises ChangeNotFound, IndexCorrupt of a damaged record."""
         from pulsar_admin.api.reports import change_of
-        from pulsar_admin.store.changes.plan import change_numbers, read_change
 
         with self._session.read() as txn:
-            whole = change_numbers(txn)
+            whole = store_plans.change_numbers(txn)
             asked = [whole_number("change", number) for number in numbers] or whole
             undone: dict[int, int] = {}
             for number in whole:
                 with suppress(IndexCorrupt):  # told where it is listed
-                    row = read_change(txn, number)
+                    row = store_plans.read_change(txn, number)
                     if row.undoes is not None:
                         undone[row.undoes] = row.change
-            for row in self._session.each(asked, lambda number: read_change(txn, number)):
+            for row in self._session.each(asked, lambda number: store_plans.read_change(txn, number)):
                 yield change_of(row, undone)
 
 
@@ -426,8 +419,6 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def topic_policies(self, *topics: str, pattern: str | None = None) -> TopicPolicies:
         """Return the policies of TOPICS, changed as one; default: of all topics, or of those of PATTERN, a glob. Raises InvalidValue."""
-        from pulsar_admin.api.topics import TopicPolicies
-
         return TopicPolicies(self._session, parse_topics(topics, pattern))
 
     def namespaces(self, tenant: str | None = None) -> tuple[str, ...]:
@@ -441,8 +432,6 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def namespace(self, name: str) -> Namespace:
         """Return the namespace NAME, ``tenant/namespace``; raises NamespaceNotFound, InvalidValue."""
-        from pulsar_admin.api.namespaces import Namespace
-
         parsed = parse_namespace(name)
         with self._session.read() as txn:
             check_namespace(txn, parsed)
@@ -494,8 +483,6 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def verify_ledgers(self, *ledgers: int) -> Iterator[LedgerVerdict]:
         """Yield what is wrong with each of LEDGERS, or of all, every entry read: see ``Ledger.verify``; raises LedgerNotFound."""
-        from pulsar_admin.api.ledgers import verdicts_of
-
         return verdicts_of(self._session, given_ledgers(ledgers))
 
     def underreplicated(self) -> tuple[UnderReplicated, ...]:
@@ -514,8 +501,6 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
     def ledger(self, ledger_id: int) -> Ledger:
         """Return the ledger with this id; whether it is there is seen when it is used: LedgerNotFound."""
-        from pulsar_admin.api.ledgers import Ledger
-
         return Ledger(self._session, ledger_id)
 
     def nodes(self, path: str = "/") -> tuple[str, ...]:
@@ -671,8 +656,6 @@ class Store(Changes, Transfers, Recoveries, Resources, Columns, Dumps):
 
         The column ``topic`` says whose each is, where no columns are named. Raises InvalidValue, and read TopicNotFound.
         """
-        from pulsar_admin.api.messages import COLUMNS, search_of
-
         wanted.setdefault("columns", ("topic", *COLUMNS))
         return search_of(self._session, lambda txn: select_topics(txn, parse_topics(topics)), wanted)
 
@@ -724,13 +707,12 @@ def compare_findings(
 
 def _findings_of(path: Path, session: Session, options: DoctorOptions, engine: Engine | None) -> list[Finding]:
     """Return what is wrong with the store at PATH, as of its own time, or where nothing tells that, as of that of SESSION."""
-    from pulsar_admin.store.db.environment import open_store
     from pulsar_admin.store.db.storeinfo import check_pages
     from pulsar_admin.store.doctor import diagnose
     from pulsar_admin.store.model.copy_age import find_as_of
 
     walked = check_pages(path)  # before LMDB reads them: it dies of damage
-    with open_store(path) as store:
+    with open_store_file(path) as store:
         store.walked = walked
         with store.read() as txn:
             as_of = find_as_of(txn)
@@ -761,7 +743,6 @@ def _looking(session: Session, label: str, *, deep: bool) -> Iterator[tuple[Engi
 
 def decoded_node(session: Session, path: str) -> dict[str, Any]:  # Any: JSON
     """Return what ``Store.decoded`` returns."""
-    from pulsar_admin.store.db.tree import read_node
     from pulsar_admin.store.model.nodes import decode_structure
 
     with session.reader() as reader:
@@ -783,7 +764,6 @@ def decoded_node(session: Session, path: str) -> dict[str, Any]:  # Any: JSON
 
 def readable_node(path: str, value: bytes | None) -> dict[str, Any] | None:  # Any: JSON
     """Return what VALUE of the node at PATH is, decoded, with secrets hidden; in hexadecimal where it cannot be read; None for none."""
-    from pulsar_admin.store.errors import StoreError
     from pulsar_admin.store.model.nodes import decode_structure
     from pulsar_admin.store.model.redaction import hide_secrets_in
 
@@ -817,10 +797,8 @@ def _readable(value: object) -> object:
 
 def _truth(session: Session, reader: EntryReader, node: Node) -> dict[str, Any] | None:  # Any: JSON
     """Return where the cursor really stands, or None (and a warning) when that cannot be read."""
-    from pulsar_admin.store.errors import StoreError
     from pulsar_admin.store.model.cursors import range_text, read_cursor
     from pulsar_admin.store.model.nodes import managed_node
-    from pulsar_admin.store.model.topics import read_topic
 
     found = managed_node(node.path, node.value)
     assert found is not None

@@ -24,8 +24,9 @@ from pulsar_admin.api.session import (
     position_of,
     whole_number,
 )
+from pulsar_admin.later import later
 from pulsar_admin.store.db.tree import read_node
-from pulsar_admin.store.errors import InvalidValue, NothingMatches, StoreError
+from pulsar_admin.store.errors import InvalidValue, NothingMatches, StoreError, reason_of
 from pulsar_admin.store.model.topics import (
     check_partitioned,
     existing_partitions,
@@ -45,6 +46,11 @@ if TYPE_CHECKING:
     from pulsar_admin.api.cursors import Cursor
     from pulsar_admin.api.messages import Messages, Most, WantedMessages
     from pulsar_admin.api.pending import Delayed, TopicTransactions
+    from pulsar_admin.store.changes import ending as endings
+    from pulsar_admin.store.changes import policies as policy_changes
+    from pulsar_admin.store.changes import resources as resource_changes
+    from pulsar_admin.store.changes import schemas as schema_changes
+    from pulsar_admin.store.changes import topics as topic_changes
     from pulsar_admin.store.changes.plan import ChangeReport
     from pulsar_admin.store.changes.policies import PolicyJob
     from pulsar_admin.store.changes.resources import Grant
@@ -64,6 +70,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.reader import EntryReader
     from pulsar_admin.store.model.topics import Topic as TopicModel
     from pulsar_admin.store.nacks.holes import TopicNacks
+    from pulsar_admin.store.policies import values as policy_values
     from pulsar_admin.store.policies.in_force import PoliciesInForce
     from pulsar_admin.store.policies.places import Options
     from pulsar_admin.store.policies.table import Policy
@@ -76,6 +83,13 @@ if TYPE_CHECKING:
     from pulsar_admin.store.search.broker_setup import BrokerVersion
     from pulsar_admin.store.search.by_index import IndexFound
     from pulsar_admin.store.search.skew import TopicSkew
+else:
+    endings = later("pulsar_admin.store.changes.ending")
+    policy_changes = later("pulsar_admin.store.changes.policies")
+    resource_changes = later("pulsar_admin.store.changes.resources")
+    schema_changes = later("pulsar_admin.store.changes.schemas")
+    topic_changes = later("pulsar_admin.store.changes.topics")
+    policy_values = later("pulsar_admin.store.policies.values")
 
 
 QuotaKind = Literal["destination_storage", "message_age"]
@@ -93,15 +107,11 @@ class PolicyPlans(Planner, ABC):
 
     def set_policy(self, name: str, value: Any) -> Plan:  # Any: JSON
         """Plan setting the policy NAME to VALUE, JSON as upstream stores it; raises InvalidValue for what upstream refuses."""
-        from pulsar_admin.store.changes.policies import PolicyJob
-
-        return self._plan_policy(PolicyJob(f"{self._group} set-{name}", policy_named(name), value))
+        return self._plan_policy(policy_changes.PolicyJob(f"{self._group} set-{name}", policy_named(name), value))
 
     def remove_policy(self, name: str) -> Plan:
         """Plan removing the policy ``name``: the namespace's or the broker's applies again. Raises InvalidValue."""
-        from pulsar_admin.store.changes.policies import PolicyJob
-
-        return self._plan_policy(PolicyJob(f"{self._group} remove-{name}", policy_named(name)))
+        return self._plan_policy(policy_changes.PolicyJob(f"{self._group} remove-{name}", policy_named(name)))
 
     def set_message_ttl(self, ttl: Duration | None) -> Plan:
         """Plan setting how long messages live, in whole seconds, 0: for ever; or with None removing that. Raises InvalidValue."""
@@ -154,12 +164,10 @@ class PolicyPlans(Planner, ABC):
 
         They are upstream's by their longest names in snake case, times in ms and sizes in bytes. Raises InvalidValue.
         """
-        from pulsar_admin.store.changes.policies import policy_job
-
         policy_named(name)
         _check_options(command, options)
         try:
-            job = policy_job(command, name, options)
+            job = policy_changes.policy_job(command, name, options)
         except (
             AttributeError,
             LookupError,
@@ -172,9 +180,8 @@ class PolicyPlans(Planner, ABC):
         return self._plan_policy(job)
 
     def _set(self, name: str, options: Options) -> Plan:
-        from pulsar_admin.store.changes.policies import policy_job
 
-        return self._plan_policy(policy_job(f"{self._group} set-{name}", name, options))
+        return self._plan_policy(policy_changes.policy_job(f"{self._group} set-{name}", name, options))
 
 
 _KINDS: Mapping[str, tuple[type, ...]] = {
@@ -248,19 +255,17 @@ class TopicPolicies(PolicyPlans):
 
         ``subscription``: of this one alone; ``global_=True``: own policies that all clusters share. Raises InvalidValue.
         """
-        from pulsar_admin.store.policies.values import sourced_value
-
         policy = policy_named(name)
         with self._session.read() as txn:
             names = self._names(txn)
-            return tuple(PolicyValue(str(one), name, *sourced_value(txn, one, policy, options)) for one in names)
+            return tuple(
+                PolicyValue(str(one), name, *policy_values.sourced_value(txn, one, policy, options)) for one in names
+            )
 
     def answers(self, name: str, **options: Any) -> tuple[Any, ...]:
         """Return the ``values`` alone; ``applied=True``: as upstream's brokers answer, which know no policies of all clusters."""
-        from pulsar_admin.store.policies.values import applied_value, own_value
-
         policy = policy_named(name)
-        read = applied_value if options.get("applied") else own_value
+        read = policy_values.applied_value if options.get("applied") else policy_values.own_value
         with self._session.read() as txn:
             return tuple(read(txn, one, policy, options) for one in self._names(txn))
 
@@ -300,16 +305,15 @@ class TopicPlans(PolicyPlans):
 
         ``after`` of the plan's parts has where they end, ``terminatedPosition``.
         """
-        from pulsar_admin.store.changes.ending import plan_terminate
-
         with self._session.reader() as reader:
             if not partitioned:
                 return plan_of(
-                    plan_terminate(reader, "topics terminate", [self._name], self._session.clock_ms), reader.txn
+                    endings.plan_terminate(reader, "topics terminate", [self._name], self._session.clock_ms), reader.txn
                 )
             names = existing_partitions(reader.txn, check_partitioned(reader.txn, self._name))
             return plan_of(
-                plan_terminate(reader, "topics partitioned-terminate", names, self._session.clock_ms), reader.txn
+                endings.plan_terminate(reader, "topics partitioned-terminate", names, self._session.clock_ms),
+                reader.txn,
             )
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
@@ -317,30 +321,28 @@ class TopicPlans(PolicyPlans):
 
     def trim(self) -> Plan:
         """Plan deleting the ledgers, but the last, that every subscription has consumed and retention does not keep."""
-        from pulsar_admin.store.changes.ending import plan_trim
-
-        return self._planned(lambda reader, now_ms: plan_trim(reader, expand_topic(reader.txn, self._name), now_ms))
+        return self._planned(
+            lambda reader, now_ms: endings.plan_trim(reader, expand_topic(reader.txn, self._name), now_ms)
+        )
 
     def truncate(self) -> Plan:
         """Plan moving every subscription to the end, and deleting all ledgers but the last, whatever retention keeps."""
-        from pulsar_admin.store.changes.ending import plan_truncate
-
-        return self._planned(lambda reader, now_ms: plan_truncate(reader, expand_topic(reader.txn, self._name), now_ms))
+        return self._planned(
+            lambda reader, now_ms: endings.plan_truncate(reader, expand_topic(reader.txn, self._name), now_ms)
+        )
 
     def set_partitions(self, partitions: int) -> Plan:
         """Plan giving a partitioned topic more PARTITIONS, with the subscriptions of the first one at their end.
 
         Keys map to other partitions from then on. Raises InvalidValue, Refused (fewer, or not partitioned).
         """
-        from pulsar_admin.store.changes.topics import plan_partitions
-
-        return self._planned(plan_partitions, self._name, whole_number("partitions", partitions, INT_MIN, INT_MAX))
+        return self._planned(
+            topic_changes.plan_partitions, self._name, whole_number("partitions", partitions, INT_MIN, INT_MAX)
+        )
 
     def create_missed_partitions(self) -> Plan:
         """Plan making the partitions of a partitioned topic that are not there."""
-        from pulsar_admin.store.changes.topics import plan_missing_partitions
-
-        return self._planned_rows(plan_missing_partitions, self._name)
+        return self._planned_rows(topic_changes.plan_missing_partitions, self._name)
 
     # -- the managed ledger -------------------------------------------------------------------------------------------
 
@@ -366,39 +368,31 @@ class TopicPlans(PolicyPlans):
 
     def check_schema(self, schema: Mapping[str, Any] | Path | str) -> None:  # Any: JSON
         """Raise Refused unless SCHEMA, as of ``upload_schema``, may follow the versions that it has."""
-        from pulsar_admin.store.changes.schemas import check_compatible
-
         with self._session.reader() as reader:
-            check_compatible(reader, self._name, given_schema(schema))
+            schema_changes.check_compatible(reader, self._name, given_schema(schema))
 
     def upload_schema(self, schema: Mapping[str, Any] | Path | str) -> Plan:  # Any: JSON
         """Plan a new version of its schema: ``{"type": "AVRO", "schema": "{…}", "properties": {}}``, or a file with that.
 
         One that it has already changes nothing. Raises InvalidValue, NamespaceNotFound, Refused (it is not compatible).
         """
-        from pulsar_admin.store.changes.schemas import plan_upload
-
-        return self._planned(plan_upload, self._name, given_schema(schema))
+        return self._planned(schema_changes.plan_upload, self._name, given_schema(schema))
 
     def delete_schema(self, *, force: bool = False) -> Plan:
         """Plan a version that says that the schema is deleted, with FORCE the removal of all of them.
 
         Raises MetadataCorrupt, and Refused where a topic of a newer Pulsar has the same schema.
         """
-        from pulsar_admin.store.changes.schemas import plan_delete_schema
-
         everything = force
         return self._planned_rows(
-            lambda txn, now_ms: plan_delete_schema(txn, self._name, force=everything, now_ms=now_ms)
+            lambda txn, now_ms: schema_changes.plan_delete_schema(txn, self._name, force=everything, now_ms=now_ms)
         )
 
     # -- properties and permissions -----------------------------------------------------------------------------------
 
     def properties(self) -> Mapping[str, str]:
         """Return its properties in a broker's order; raises TopicNotFound."""
-        from pulsar_admin.store.changes.topics import read_properties
-
-        return self._session.ask(read_properties, self._name)
+        return self._session.ask(topic_changes.read_properties, self._name)
 
     def set_properties(self, properties: Mapping[str, str]) -> Plan:
         """Plan setting PROPERTIES and keeping the others; raises MetadataCorrupt."""
@@ -409,35 +403,29 @@ class TopicPlans(PolicyPlans):
         return self._plan_properties("topics remove-properties", {}, keys)
 
     def _plan_properties(self, command: str, given: Mapping[str, str], removed: Sequence[str]) -> Plan:
-        from pulsar_admin.store.changes.topics import plan_properties
 
         def change(found: dict[str, str]) -> dict[str, str]:
             return {key: value for key, value in {**found, **given}.items() if key not in removed}
 
-        return self._planned_rows(plan_properties, command, self._name, change)
+        return self._planned_rows(topic_changes.plan_properties, command, self._name, change)
 
     def permissions(self) -> Mapping[str, Sequence[str]]:
         """Return what each role may do: its own permissions and those of its namespace. Raises NamespaceNotFound, MetadataCorrupt."""
-        from pulsar_admin.store.changes.resources import read_topic_permissions
-
-        return self._session.ask(read_topic_permissions, self._name)
+        return self._session.ask(resource_changes.read_topic_permissions, self._name)
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
-        from pulsar_admin.store.changes.resources import Grant, check_actions
-
-        return self._plan_grant("topics grant-permission", Grant(role, check_actions(actions)))
+        return self._plan_grant(
+            "topics grant-permission", resource_changes.Grant(role, resource_changes.check_actions(actions))
+        )
 
     def revoke_permission(self, role: str) -> Plan:
         """Plan revoking the permissions of ROLE on the topic; those on the namespace stay."""
-        from pulsar_admin.store.changes.resources import Grant
-
-        return self._plan_grant("topics revoke-permission", Grant(role))
+        return self._plan_grant("topics revoke-permission", resource_changes.Grant(role))
 
     def _plan_grant(self, command: str, grant: Grant) -> Plan:
-        from pulsar_admin.store.changes.resources import plan_topic_permission
 
-        return self._planned_rows(plan_topic_permission, command, self._name, grant)
+        return self._planned_rows(resource_changes.plan_topic_permission, command, self._name, grant)
 
 
 class Topic(TopicPlans):
@@ -470,9 +458,7 @@ class Topic(TopicPlans):
 
     def shadow_source(self) -> str | None:
         """Return the topic whose entries it shows, None: it is no shadow topic. Raises TopicNotFound."""
-        from pulsar_admin.store.changes.topics import SHADOW_SOURCE
-
-        return self.properties().get(SHADOW_SOURCE)
+        return self.properties().get(topic_changes.SHADOW_SOURCE)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -815,9 +801,7 @@ class Topic(TopicPlans):
 
     def policy(self, name: str) -> Any:  # Any: JSON
         """Return the topic's own policy NAME (``max-producers``: as commands call it), None: unset. Raises InvalidValue."""
-        from pulsar_admin.store.policies.values import own_value
-
-        return self._session.ask(own_value, self._name, policy_named(name), {})
+        return self._session.ask(policy_values.own_value, self._name, policy_named(name), {})
 
     # -- cursors ------------------------------------------------------------------------------------------------------
 
@@ -896,17 +880,15 @@ def read_versions(session: Session, name: TopicName) -> tuple[SchemaVersion, ...
 
 def given_schema(schema: Mapping[str, Any] | Path | str) -> NewSchema:  # Any: JSON
     """Return SCHEMA, upstream's ``PostSchemaPayload`` or the path of a file that has one; raises InvalidValue."""
-    from pulsar_admin.store.changes.schemas import parse_schema
-    from pulsar_admin.store.errors import reason_of
     from pulsar_admin.store.files import read_file
 
     if isinstance(schema, Mapping):
-        return parse_schema(
+        return schema_changes.parse_schema(
             {**schema, "properties": given_properties("properties", schema.get("properties") or {})}, "schema"
         )
     path = given_path("schema", schema)
     try:
-        return parse_schema(read_file(path), str(schema))
+        return schema_changes.parse_schema(read_file(path), str(schema))
     except FileNotFoundError as error:
         raise InvalidValue(f"Schema file {schema} is not found.", path=str(schema)) from error
     except OSError as error:
@@ -1081,7 +1063,6 @@ class Compactions(Planner):
         everything: bool = False,
     ) -> Plan:
         """Plan what COMMAND does: see ``CompactionJob``. Raises InvalidValue."""
-        from pulsar_admin.api.plan import plan_of
         from pulsar_admin.store.changes.plan import WritingPlan
         from pulsar_admin.store.compaction.forms import CompactionJob
 

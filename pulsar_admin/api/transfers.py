@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import replace
 
 from pulsar_admin.api.session import (
-    Caller,
     Checked,
     Session,
     Time,
@@ -26,9 +25,10 @@ from pulsar_admin.api.session import (
     whole_number,
 )
 from pulsar_admin.jsonify import to_json
+from pulsar_admin.later import later
 from pulsar_admin.store.db.storeinfo import check_new_store
 from pulsar_admin.store.errors import InvalidValue, StoreError, check_choice
-from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.names import Profile, parse_topic
 from pulsar_admin.store.pace import PACE
 
 if TYPE_CHECKING:
@@ -39,19 +39,27 @@ if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.history.as_of import Moment
     from pulsar_admin.store.model.publish_times import Form
-    from pulsar_admin.store.names import Profile
+    from pulsar_admin.store.sources import cluster as clusters
+    from pulsar_admin.store.sources import given as given_bookies
     from pulsar_admin.store.sources.given import GivenBookie
     from pulsar_admin.store.sources.layout import Layout
     from pulsar_admin.store.sources.nodes import Source
     from pulsar_admin.store.sources.roots import Wanted
     from pulsar_admin.store.tables.export import TablesReport
     from pulsar_admin.store.tables.importing import TablesImported
+    from pulsar_admin.store.transfer import imports as importing
+    from pulsar_admin.store.transfer import refresh as refreshing
     from pulsar_admin.store.transfer.bookie_export import BookieExportPlan
     from pulsar_admin.store.transfer.ensemble_export import EnsemblePlan
     from pulsar_admin.store.transfer.exports import ExportPlan
     from pulsar_admin.store.transfer.imports import ImportPreview, ImportResult
     from pulsar_admin.store.transfer.offloads import OffloadResult
     from pulsar_admin.store.transfer.refresh import RefreshPreview, RefreshResult
+else:
+    clusters = later("pulsar_admin.store.sources.cluster")
+    given_bookies = later("pulsar_admin.store.sources.given")
+    importing = later("pulsar_admin.store.transfer.imports")
+    refreshing = later("pulsar_admin.store.transfer.refresh")
 
 
 Mode = Literal["referenced", "copied", "linked"]
@@ -83,11 +91,11 @@ def import_standalone(
     """
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
-    caller = Caller(now, jobs=jobs, spark=spark)
+    session = Session(now=now, jobs=jobs, spark=spark)
     layout = read_standalone_layout(Path(source), wanted_of(chroot, ledgers_root))
     place = Path(path)
     with PACE.limited(given_rate(max_rate)):
-        return import_parts(caller, layout, place, mode=mode, verify=verify, index=index, at=at)
+        return import_parts(session, layout, place, mode=mode, verify=verify, index=index, at=at)
 
 
 @checked
@@ -118,10 +126,10 @@ def import_cluster(
     metadata names. The rest is as of ``import_standalone``. Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's
     disks, too.
     """
-    place, caller = Path(path), Caller(now, jobs=jobs, spark=spark)
+    place, session = Path(path), Session(now=now, jobs=jobs, spark=spark)
     layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
     with PACE.limited(given_rate(max_rate)):
-        return import_parts(caller, layout, place, mode=mode, verify=verify, index=index, at=at)
+        return import_parts(session, layout, place, mode=mode, verify=verify, index=index, at=at)
 
 
 @checked
@@ -132,22 +140,22 @@ def import_tables(place: Path | str, path: Path | str, *, cluster: str | None = 
     result: why the metadata of the tables was not whole. Raises SourceNotFound, NotFound, InvalidValue, Unsupported (a table is missing,
     or of an earlier version), SourceChanged, Corrupt, AlreadyExists, DiskFull, NotWritable.
     """
-    return load_tables(Caller(None), str(place), Path(path), cluster)
+    return load_tables(Session(), str(place), Path(path), cluster)
 
 
-def load_tables(caller: Caller, place: str, path: Path, cluster: str | None) -> TablesImported:
-    """Make the store for CALLER; the rest is as of ``import_tables``."""
+def load_tables(session: Session, place: str, path: Path, cluster: str | None) -> TablesImported:
+    """Make the store for SESSION; the rest is as of ``import_tables``."""
     from pulsar_admin.store.tables.importing import find_tables
     from pulsar_admin.store.tables.importing import import_tables as load
 
     check_new_store(path)
     found = find_tables(place, cluster)
-    with caller.progress(found.rows, "rows", "import") as advance:
+    with session.progress(found.rows, "rows", "import") as advance:
         return load(found, path, advance)
 
 
 def import_parts(
-    caller: Caller,
+    session: Session,
     layout: Layout,
     path: Path,
     *,
@@ -156,27 +164,26 @@ def import_parts(
     index: bool = True,
     at: Time | Moment | None = None,
 ) -> ImportResult:
-    """Import LAYOUT for CALLER; the rest is as of ``import_cluster``."""
+    """Import LAYOUT for SESSION; the rest is as of ``import_cluster``."""
     from pulsar_admin.store.db.files import FileMode
     from pulsar_admin.store.sources.roots import roots_text
-    from pulsar_admin.store.transfer.imports import ImportOptions, import_layout, layout_bytes
 
     check_choice("mode", mode, Mode)
-    layout = layout_then(caller, layout, at)
-    size_bytes = layout_bytes(layout) if index else 0
+    layout = layout_then(session, layout, at)
+    size_bytes = importing.layout_bytes(layout) if index else 0
     with (
-        caller.warnings() as warn,
-        caller.engine([], size_bytes) as engine,
-        caller.progress(size_bytes, "bytes", "import", resumes=True) as advance,
+        session.warnings() as warn,
+        session.engine([], size_bytes) as engine,
+        session.progress(size_bytes, "bytes", "import", resumes=True) as advance,
     ):
-        options = ImportOptions(FileMode(mode), verify, caller.clock_ms, engine, caller.wait_ms, index)
-        result = import_layout(layout, path, options, advance, warn)
+        options = importing.ImportOptions(FileMode(mode), verify, session.clock_ms, engine, session.wait_ms, index)
+        result = importing.import_layout(layout, path, options, advance, warn)
     if layout.metadata is not None and not layout.metadata.roots.is_whole:
-        caller.tell(roots_text(layout.metadata.roots))
+        session.tell(roots_text(layout.metadata.roots))
     return result
 
 
-def layout_then(caller: Caller, layout: Layout, at: Time | Moment | None) -> Layout:
+def layout_then(session: Session, layout: Layout, at: Time | Moment | None) -> Layout:
     """Return LAYOUT with its metadata as of AT, None: as it is; raises Refused for what keeps no history, NothingMatches."""
     if at is None:
         return layout
@@ -184,8 +191,8 @@ def layout_then(caller: Caller, layout: Layout, at: Time | Moment | None) -> Lay
 
     problems: list[str] = []
     found = past_metadata(layout.metadata, moment_of(at), problems)
-    caller.partial(problems)
-    caller.tell(f"the metadata is as of transaction {found.as_of:#x}; entries are the current ones")
+    session.partial(problems)
+    session.tell(f"the metadata is as of transaction {found.as_of:#x}; entries are the current ones")
     return replace(layout, metadata=found)
 
 
@@ -196,9 +203,8 @@ def layout_of(
     wanted: Wanted | None = None,
 ) -> Layout:
     """Return the parts of a cluster that are named; raises InvalidValue where none is."""
-    from pulsar_admin.store.sources.cluster import make_layout
 
-    return make_layout(*given_parts(metadata, bookies, client, wanted))
+    return clusters.make_layout(*given_parts(metadata, bookies, client, wanted))
 
 
 def given_parts(
@@ -221,25 +227,27 @@ def source_of(
     bookies: Iterable[GivenBookie] = (),
 ) -> Source | None:
     """Return the METADATA that are named, None for none; raises SourceNotFound. BOOKIES may say which cluster of a ZooKeeper it is."""
-    from pulsar_admin.store.sources.cluster import open_metadata
     from pulsar_admin.store.sources.roots import Wanted
 
     if metadata is None:
         return None
     wanted = wanted or Wanted()
     hints = dict.fromkeys(bookie.metadata_root for bookie in bookies if bookie.metadata_root)
-    return open_metadata(
+    return clusters.open_metadata(
         str(given_path("metadata", metadata)),
         None if client is None else given_path("client", client),
         Wanted(wanted.chroot, wanted.ledgers, (*hints,)),
     )
 
 
-def given_bookie(bookie: str | GivenBookie) -> GivenBookie:
+def given_bookie(bookie: str | given_bookies.GivenBookie) -> given_bookies.GivenBookie:
     """Return the bookie that a text names; raises InvalidValue."""
-    from pulsar_admin.store.sources.given import GivenBookie, parse_bookie
 
-    return parse_bookie(bookie) if isinstance(bookie, str) else given_object("bookie", bookie, GivenBookie)
+    return (
+        given_bookies.parse_bookie(bookie)
+        if isinstance(bookie, str)
+        else given_object("bookie", bookie, given_bookies.GivenBookie)
+    )
 
 
 @checked
@@ -270,14 +278,13 @@ def preview_import(source: Path | str, path: Path | str) -> ImportPreview:
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
     layout = read_standalone_layout(Path(source), wanted_of(None, None))
-    return preview_parts(Caller(), layout, Path(path))
+    return preview_parts(Session(), layout, Path(path))
 
 
-def preview_parts(caller: Caller, layout: Layout, path: Path, at: Time | Moment | None = None) -> ImportPreview:
+def preview_parts(session: Session, layout: Layout, path: Path, at: Time | Moment | None = None) -> ImportPreview:
     """Return what ``import_parts`` would read."""
-    from pulsar_admin.store.transfer.imports import preview_import
 
-    return preview_import(layout_then(caller, layout, at), path)
+    return importing.preview_import(layout_then(session, layout, at), path)
 
 
 @checked
@@ -287,7 +294,7 @@ def create_store(path: Path | str) -> None:
 
     place = Path(path)
     check_new_store(place)
-    create(place, now_ms=Caller().clock_ms)
+    create(place, now_ms=Session().clock_ms)
 
 
 Json = dict[str, Any]  # Any: JSON values
@@ -312,15 +319,15 @@ def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None
     needs no bookies' files.
     Raises SourceNotFound, AlreadyExists, MetadataCorrupt, Unsupported, DiskFull, NotWritable.
     """
-    return store_of_bundle(Caller(now), Path(file), Path(path))
+    return store_of_bundle(Session(now=now), Path(file), Path(path))
 
 
-def store_of_bundle(caller: Caller, file: Path, path: Path) -> Json:
-    """Make a store at PATH of the bundle FILE for CALLER."""
+def store_of_bundle(session: Session, file: Path, path: Path) -> Json:
+    """Make a store at PATH of the bundle FILE for SESSION."""
     from pulsar_admin.store.db.environment import open_store
     from pulsar_admin.store.transfer.bundle import import_bundle as import_file
 
-    result, header = import_file(file, path, caller.clock_ms)
+    result, header = import_file(file, path, session.clock_ms)
     with open_store(path) as store:  # what it checks may be damaged
         same = _of_bundles(_findings(store)) == _of_bundles(header.get("findings") or [])
     told = {key: header.get(key) for key in ("toolkit", "created", "findings")}
@@ -370,10 +377,8 @@ class Transfers(Checked):
 
     def preview_refresh(self) -> RefreshPreview:
         """Return what ``refresh`` would read; raises Refused (it was not imported), SourceNotFound."""
-        from pulsar_admin.store.transfer.refresh import preview_refresh
-
         with self._session.opened() as store:
-            return preview_refresh(store)
+            return refreshing.preview_refresh(store)
 
     def refresh(self, *, forget: bool = False, verify: bool = True) -> RefreshResult:
         """Bring the store up to date with the directory it was imported from: reads what is new, takes metadata over.
@@ -381,16 +386,14 @@ class Transfers(Checked):
         What was changed in the store stays. FORGET: entries of files that are gone leave the index; VERIFY: digests. ``problems``
         counts what a person has to look at. Raises NotWritable, Refused, SourceNotFound, SourceChanged, DiskFull.
         """
-        from pulsar_admin.store.sources.cluster import read_stored_layout
         from pulsar_admin.store.transfer.cataloguing import survey_files
-        from pulsar_admin.store.transfer.refresh import RefreshOptions, refresh_store
 
         with self._session.writing() as store:
             store.add_digests()  # also where the source is gone
-            size_bytes = survey_files(store, read_stored_layout(store.info)).bytes()
+            size_bytes = survey_files(store, clusters.read_stored_layout(store.info)).bytes()
             with self._bringing(size_bytes, "refresh") as (engine, advance, warn):
-                options = RefreshOptions(verify, forget, self._session.clock_ms, engine)
-                return refresh_store(store, options, advance, warn)
+                options = refreshing.RefreshOptions(verify, forget, self._session.clock_ms, engine)
+                return refreshing.refresh_store(store, options, advance, warn)
 
     def preview_parts(
         self,
@@ -402,11 +405,9 @@ class Transfers(Checked):
         ledgers_root: str | None = None,
     ) -> ImportPreview:
         """Return what ``add_parts`` would read: metadata nodes, files, bytes; raises what it raises before it writes."""
-        from pulsar_admin.store.transfer.refresh import preview_add
-
         layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
         with self._session.opened() as store:
-            return preview_add(store, layout)
+            return refreshing.preview_add(store, layout)
 
     def add_parts(
         self,
@@ -424,13 +425,14 @@ class Transfers(Checked):
         One that was stopped goes on when it is called again, or with ``refresh``. Raises what ``import_cluster`` and ``refresh`` raise.
         """
         from pulsar_admin.store.db.files import FileMode
-        from pulsar_admin.store.transfer.imports import ImportOptions, layout_bytes
-        from pulsar_admin.store.transfer.refresh import add_sources
 
         layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
-        with self._session.writing() as store, self._bringing(layout_bytes(layout), "add") as (engine, advance, warn):
-            options = ImportOptions(FileMode(mode), verify, self._session.clock_ms, engine)
-            return add_sources(store, layout, options, advance, warn)
+        with (
+            self._session.writing() as store,
+            self._bringing(importing.layout_bytes(layout), "add") as (engine, advance, warn),
+        ):
+            options = importing.ImportOptions(FileMode(mode), verify, self._session.clock_ms, engine)
+            return refreshing.add_sources(store, layout, options, advance, warn)
 
     @contextmanager
     def _bringing(
@@ -563,10 +565,9 @@ class Transfers(Checked):
         Raises InvalidValue, Refused (of another cluster), SourceNotFound, SourceBusy, Unsupported, StalePlan, NotWritable, DiskFull.
         """
         from pulsar_admin.store.disks.salvage import apply_salvage, plan_salvage
-        from pulsar_admin.store.sources.given import find_bookie
 
         with self._session.opened() as store:
-            plan = plan_salvage(store, find_bookie(given_bookie(bookie)))
+            plan = plan_salvage(store, given_bookies.find_bookie(given_bookie(bookie)))
             if dry_run:
                 return plan.report(dry_run=True)
             self._session.confirm(plan)
@@ -595,13 +596,12 @@ class Transfers(Checked):
         DRY_RUN: only plan it. Returns the ledgers, their bookies and what was written where; ``export_zookeeper`` carries the metadata.
         Raises InvalidValue, Refused, NotFound, SourceNotFound, SourceBusy, StalePlan.
         """
-        from pulsar_admin.store.sources.given import check_apart, find_bookie
         from pulsar_admin.store.transfer.bookie_export import apply_bookie_export, plan_bookie_export
 
-        found = [find_bookie(given_bookie(one)) for one in bookies]
+        found = [given_bookies.find_bookie(given_bookie(one)) for one in bookies]
         if not found:
             raise InvalidValue("no bookie is named", hint="name each as ID=DIR,DIR")
-        check_apart(found)
+        given_bookies.check_apart(found)
         with self._session.opened() as store:
             plan = plan_bookie_export(store, found, self._session.clock_ms)
         return self._export(plan, lambda store: apply_bookie_export(store, plan, self._session.clock_ms), dry_run)
@@ -626,7 +626,6 @@ class Transfers(Checked):
         What cannot be read of metadata is left out with a PartialData warning. Raises InvalidValue, Refused, StalePlan, StoreBusy,
         SourceNotFound, SliceFailed, DiskFull, NotWritable; the tables are as before then.
         """
-        from pulsar_admin.store.names import Profile
         from pulsar_admin.store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
 
         chosen = given_texts("only", only)

@@ -99,7 +99,7 @@ def find_usual_ledgers(value: bytes) -> UsualLedgers | None:
             return None
         if message.properties:
             properties_of(message.properties, "", MetadataCorrupt)
-        plain = _plain(message)
+        plain = _plain(message, is_known=True)
         if plain is not None:
             return UsualLedgers([one[0] for one in plain], plain)
         infos = list(message.ledgerInfo)
@@ -123,15 +123,18 @@ def find_plain_ledgers(value: bytes) -> list[PlainLedger] | None:
             properties_of(message.properties, "", MetadataCorrupt)
     except StoreError:
         return None
-    return None if any(len(UnknownFieldSet(info)) for info in message.ledgerInfo) else _plain(message)
+    return _plain(message)
 
 
-def _plain(message: managed_ledger_pb2.ManagedLedgerInfo) -> list[PlainLedger] | None:
+def _plain(message: managed_ledger_pb2.ManagedLedgerInfo, *, is_known: bool = False) -> list[PlainLedger] | None:
+    """Return what ``find_plain_ledgers`` does of MESSAGE; IS_KNOWN: it has no unknown fields."""
     if message.HasField("terminatedPosition"):
         return None
     found, last = [], -1
     for info in message.ledgerInfo:
         if info.ledgerId <= last or info.HasField("offloadContext") or info.properties:
+            return None
+        if not is_known and len(UnknownFieldSet(info)):
             return None
         last = info.ledgerId
         found.append((last, info.entries, info.size, info.timestamp))
