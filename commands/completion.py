@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pulsar_admin.completing import SCRIPTS, script
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.store.errors import InvalidValue
 
@@ -19,10 +19,10 @@ from pulsar_admin.store.errors import InvalidValue
 )
 @click.argument("shell", type=click.Choice([*SCRIPTS]))
 @pass_app
-def completion(app: App, shell: str) -> None:
+def completion(app: App, shell: str) -> Result:
     """Print the script that completes commands, options and names in a shell.
 
     Topics, subscriptions, namespaces, tenants and ledgers are completed from the store that the command line or the
     settings name. A topic is completed in steps: tenant, namespace, name.
     """
-    app.emit(script(shell, click.get_current_context().find_root().info_name or "pulsar-admin").strip())
+    return Result(script(shell, click.get_current_context().find_root().info_name or "pulsar-admin").strip())

@@ -12,13 +12,12 @@ import click
 from msgspec import Struct
 
 from pulsar_admin.columns import Column, alarm, caution, time_text, zone_name
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import NUMBER
 from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, gather, pass_app, topics_argument
 from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.progress import Progress
-from pulsar_admin.results import Result
 from pulsar_admin.store.errors import (
     AlreadyExists,
     DiskFull,
@@ -103,7 +102,7 @@ class BuildOptions(Struct, frozen=True):
 @click.option("--rebuild", is_flag=True, help="Rebuild the index from scratch.")
 @gather(BuildOptions)
 @pass_app
-def build(app: App, selection: TopicSelection, options: BuildOptions) -> None:
+def build(app: App, selection: TopicSelection, options: BuildOptions) -> Result:
     """Build or update the index of delayed messages.
 
     Every durable subscription except the broker's own gets an index: the disk does not record whether it is Shared, and
@@ -115,7 +114,7 @@ def build(app: App, selection: TopicSelection, options: BuildOptions) -> None:
     found = app.session.delayed(selection, options.subscription).build(rebuild=options.rebuild, dry_run=dry)
     rows = [{**to_json(result), "dryRun": dry} for result in found]
     app.note(UNKNOWN_TYPE)
-    app.emit_rows(rows, _COLUMNS)
+    return Result(rows=rows, columns=_COLUMNS)
 
 
 Json = dict[str, Any]  # Any: JSON values
@@ -325,14 +324,14 @@ class ReplayOptions(Struct, frozen=True):
 @click.option("--speed", type=NUMBER, help="Seconds of due time per second; 1 is real time [no pacing].")
 @gather(ReplayOptions)
 @pass_app
-def replay(app: App, selection: TopicSelection, options: ReplayOptions) -> None:
+def replay(app: App, selection: TopicSelection, options: ReplayOptions) -> Result:
     """Replay delayed messages in the order in which a broker would dispatch them and, with --speed, at its pace.
 
     At most two partitions per subscription are in memory. Ctrl-C stops between two ticks and prints how to continue.
     """
     if options.speed is not None and not 0 < options.speed < float("inf"):
         raise InvalidValue(f"--speed {options.speed} must be above 0", hint="1 is real time; without it all at once")
-    app.emit_rows(_rows(app, selection, options), REPLAY_COLUMNS)
+    return Result(rows=_rows(app, selection, options), columns=REPLAY_COLUMNS)
 
 
 def _rows(app: App, selection: TopicSelection, options: ReplayOptions) -> Iterator[dict[str, Any]]:  # Any: JSON
@@ -423,7 +422,7 @@ _VERIFY_COLUMNS = (
 )
 @delaying
 @pass_app
-def status(app: App, selection: TopicSelection, subscription: str | None) -> None:
+def status(app: App, selection: TopicSelection, subscription: str | None) -> Result:
     """Show the delayed backlog of subscriptions, its cost, and what a TTL or quota drops before it is due.
 
     Memory and rebuild time of the brokers' trackers are estimates; docs/howto/delayed-messages.md explains them.
@@ -441,7 +440,7 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Non
             if found.subscription or found.messages:
                 rows.append(found)
     app.note(UNKNOWN_TYPE)
-    app.emit_rows(rows, _STATUS_COLUMNS)
+    return Result(rows=rows, columns=_STATUS_COLUMNS)
 
 
 @command(
@@ -453,7 +452,7 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Non
 )
 @delaying
 @pass_app
-def verify(app: App, selection: TopicSelection, subscription: str | None) -> None:
+def verify(app: App, selection: TopicSelection, subscription: str | None) -> Result:
     """Compare a broker's bucket snapshots and our index with the topic's entries and acknowledgements.
 
     A message in no bucket is only a note: the bucket of the newest ledgers exists only in the broker's memory, and
@@ -471,4 +470,4 @@ def verify(app: App, selection: TopicSelection, subscription: str | None) -> Non
             say = app.warn if finding.severity == "problem" else app.note
             say(f"{row.topic} {row.subscription}: {finding.message}")
         app.problems(row.problems)
-    app.emit_rows(rows, _VERIFY_COLUMNS)
+    return Result(rows=rows, columns=_VERIFY_COLUMNS)

@@ -10,10 +10,9 @@ import click
 from msgspec.structs import replace
 
 from pulsar_admin.columns import Column, size_text
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
-from pulsar_admin.results import Result
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, StoreNotFound
 from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text

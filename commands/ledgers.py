@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.columns import Column, alarm, caution
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.cures import cure_lines
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
-from pulsar_admin.results import Result
 from pulsar_admin.store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreNotFound
 from pulsar_admin.store.model.ledger_owners import custom_text
 from pulsar_admin.store.wording import counted
@@ -61,7 +60,7 @@ _LIST_COLUMNS = (
 )
 @click.option("--topic", "word", metavar="TEXT", help="Only ledgers whose owner's name contains TEXT.")
 @pass_app
-def list_ledgers(app: App, word: str | None) -> None:
+def list_ledgers(app: App, word: str | None) -> Result:
     """List every ledger of the metadata and of the entry logs.
 
     States of entries without metadata: DELETED, not garbage-collected yet; GONE, deleted by a broker, or lost: `ledgers
@@ -70,7 +69,7 @@ def list_ledgers(app: App, word: str | None) -> None:
     unknown to brokers. UNREADABLE: its metadata is damaged. MISSING counts the entries before the ledger's end that are
     in no file.
     """
-    app.emit_rows(app.session.api.ledger_rows(word or ""), _LIST_COLUMNS)
+    return Result(rows=app.session.api.ledger_rows(word or ""), columns=_LIST_COLUMNS)
 
 
 # -- info -------------------------------------------------------------------------------------------------------------
@@ -191,13 +190,13 @@ _ENTRY_COLUMNS = (
 @click.option("--to", "last", type=whole(), help="Last entry id.")
 @click.option("--limit", type=whole(1), help="At most this many rows.")
 @pass_app
-def entries(app: App, ledger: int, first: int, last: int | None, limit: int | None) -> None:
+def entries(app: App, ledger: int, first: int, last: int | None, limit: int | None) -> Result:
     """List the entries of a ledger, each read and its digest verified.
 
     STATE is `ok`, `missing` (no file holds it), or what is wrong with it.
     """
     rows = app.session.ledger(ledger).entries(first, last)
-    app.emit_rows(_counted(app, islice(rows, limit)), _ENTRY_COLUMNS)
+    return Result(rows=_counted(app, islice(rows, limit)), columns=_ENTRY_COLUMNS)
 
 
 def _counted(app: App, rows: Iterable[EntryRow]) -> Iterator[EntryRow]:
@@ -224,7 +223,7 @@ _ORPHAN_COLUMNS = (
     errors=[StoreNotFound, IndexCorrupt],
 )
 @pass_app
-def orphans(app: App) -> None:
+def orphans(app: App) -> Result:
     """List ledgers that no topic, cursor, schema, compaction or delayed index references.
 
     `unreferenced` ledgers have metadata: they were created but never listed, or their list was lost. `unknown`
@@ -235,7 +234,7 @@ def orphans(app: App) -> None:
     metadata is incomplete, or does not say which ids it gave. `leaked-index` ones belonged to a delayed message index
     that was rebuilt or undone.
     """
-    app.emit_rows(app.session.api.orphans(), _ORPHAN_COLUMNS)
+    return Result(rows=app.session.api.orphans(), columns=_ORPHAN_COLUMNS)
 
 
 _MISSING_COLUMNS = (
@@ -369,9 +368,9 @@ _VERDICT_COLUMNS = (
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
 @pass_app
-def verify(app: App, ledgers: tuple[int, ...]) -> None:
+def verify(app: App, ledgers: tuple[int, ...]) -> Result:
     """Read every entry of the ledgers named, or of all, and check digests, ids and lengths."""
-    app.emit_rows(_with_problems(app, app.session.api.verify_ledgers(*ledgers)), _VERDICT_COLUMNS)
+    return Result(rows=_with_problems(app, app.session.api.verify_ledgers(*ledgers)), columns=_VERDICT_COLUMNS)
 
 
 def _with_problems(app: App, verdicts: Iterable[LedgerVerdict]) -> Iterator[LedgerVerdict]:

@@ -9,7 +9,7 @@ import click
 
 from pulsar_admin.api.files import log_files, records_of, verdicts_of
 from pulsar_admin.columns import Column
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound
@@ -36,9 +36,9 @@ _LIST_COLUMNS = (
 )
 @click.argument("path", type=_PATH)
 @pass_app
-def list_logs(app: App, path: Path) -> None:
+def list_logs(app: App, path: Path) -> Result:
     """List the entry logs and journals of a bookie directory."""
-    app.emit_rows(log_files(path), _LIST_COLUMNS)
+    return Result(rows=log_files(path), columns=_LIST_COLUMNS)
 
 
 _DUMP_COLUMNS = (
@@ -68,7 +68,7 @@ _DUMP_COLUMNS = (
 @click.option("--ledger", type=whole(), help="Only records of this ledger (and damaged bytes).")
 @click.option("--no-checksums", is_flag=True, help="Do not verify digests.")
 @pass_app
-def dump(app: App, path: Path, ledger: int | None, no_checksums: bool) -> None:
+def dump(app: App, path: Path, ledger: int | None, no_checksums: bool) -> Result:
     """List the records of one entry log or journal.
 
     STATE is `ok`, `bad` (wrong digest), `unverified`, or a description of bytes that are not a record. OFFSET is that
@@ -79,7 +79,7 @@ def dump(app: App, path: Path, ledger: int | None, no_checksums: bool) -> None:
             f"{path} is a directory", hint=f"name one of its files: pulsar-admin logs list {shell_word(path)}"
         )
     records = records_of(app.session, path, verify=not no_checksums)
-    app.emit_rows(_records(app, records, ledger), _DUMP_COLUMNS)
+    return Result(rows=_records(app, records, ledger), columns=_DUMP_COLUMNS)
 
 
 def _records(app: App, records: Iterable[LogRecord], ledger: int | None) -> Iterator[LogRecord]:
@@ -112,12 +112,12 @@ _VERIFY_COLUMNS = (
 )
 @click.argument("path", metavar="FILE|DIRECTORY", type=_PATH)
 @pass_app
-def verify(app: App, path: Path) -> None:
+def verify(app: App, path: Path) -> Result:
     """Verify whole entry logs and journals: framing, every digest, the ledgers map.
 
     In a directory, `.idx` files are verified too: every position in them must hold the record of that entry.
     """
-    app.emit_rows(_counted(app, verdicts_of(app.session, path)), _VERIFY_COLUMNS)
+    return Result(rows=_counted(app, verdicts_of(app.session, path)), columns=_VERIFY_COLUMNS)
 
 
 def _counted(app: App, verdicts: Iterable[LogVerdict]) -> Iterator[LogVerdict]:

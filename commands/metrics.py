@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.store.errors import AlreadyExists, DiskFull, IndexCorrupt, NotWritable, StoreNotFound
@@ -41,7 +41,7 @@ _ALL_MAY_READ = 0o644  # node_exporter runs as another user
 @click.option("--delayed", is_flag=True, help="Also count delayed entries: reads the headers of these backlogs.")
 @click.option("--check/--no-check", default=None, help="Count findings of `doctor` [unless the store is large].")
 @pass_app
-def metrics(app: App, out: Path | None, **asked: Any) -> None:  # Any: of Store.metrics
+def metrics(app: App, out: Path | None, **asked: Any) -> Result:  # Any: of Store.metrics
     """Write a store's backlogs, ages, sizes, dead bytes and findings as metrics for Prometheus.
 
     With --out FILE.prom in the directory that node_exporter's textfile collector reads.
@@ -50,12 +50,11 @@ def metrics(app: App, out: Path | None, **asked: Any) -> None:  # Any: of Store.
         _check_replaceable(out)
     found = app.session.api.metrics(**asked)
     if out is None:
-        app.emit({"metrics": found}, plain=lambda document: render_metrics(found))
-        return
+        return Result({"metrics": found}, plain=lambda document: render_metrics(found))
     replace_file(out, render_metrics(found).encode(), mode=_ALL_MAY_READ)
     if out.suffix != ".prom":
         app.warn(f"{out}: node_exporter reads files that end in .prom")
-    app.emit({"out": str(out), "metrics": len(found), "samples": sum(len(metric.samples) for metric in found)})
+    return Result({"out": str(out), "metrics": len(found), "samples": sum(len(metric.samples) for metric in found)})
 
 
 def _check_replaceable(out: Path) -> None:

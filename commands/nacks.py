@@ -13,13 +13,12 @@ from msgspec import Struct
 from pulsar_admin.api.pending import Nacks
 from pulsar_admin.columns import Column, size_text
 from pulsar_admin.commands.topics.moving import read_lines, shown_path
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result, Table
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import INTEGER, NUMBER, whole
 from pulsar_admin.options import DURATION, POSITION, SIZE, TOPIC, command, gather, pass_app, subscription_option
 from pulsar_admin.pictures import picture_option, require_plot
 from pulsar_admin.plot import Chart, line_chart, save_chart
-from pulsar_admin.results import Result, Table
 from pulsar_admin.store.errors import (
     AlreadyExists,
     ChangeNotFound,
@@ -223,9 +222,9 @@ def _emit_due(app: App, groups: Iterable[KeptGroup], change: int | None = None) 
 @click.argument("topics", type=TOPIC, nargs=-1)
 @click.option("-s", "--subscription", help="Only this subscription.")
 @pass_app
-def stats(app: App, topics: tuple[TopicName, ...], subscription: str | None) -> None:
+def stats(app: App, topics: tuple[TopicName, ...], subscription: str | None) -> Result:
     """Count the negative acks kept for each subscription."""
-    app.emit_rows(app.session.nacks(topics, subscription).stats(), STATS_COLUMNS)
+    return Result(rows=app.session.nacks(topics, subscription).stats(), columns=STATS_COLUMNS)
 
 
 Json = dict[str, Any]  # Any: JSON values

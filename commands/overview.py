@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 
 from pulsar_admin.columns import age_text, size_text, time_text
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.store.errors import IndexCorrupt, StoreNotFound
@@ -41,13 +41,13 @@ Cells = Sequence[str]
 @click.option("--top", type=whole(1, 10_000), metavar="N", help="Rows of each list [what fits the terminal, else 5].")
 @click.option("--check/--no-check", default=None, help="Count findings of `doctor` [unless the store is large].")
 @pass_app
-def overview(app: App, top: int | None, check: bool | None) -> None:
+def overview(app: App, top: int | None, check: bool | None) -> Result:
     """Show the whole store on one screen: age, sizes, worst backlogs, disk usage, findings, and what to run next.
 
     `pulsar-admin` without a command does the same if there is a store.
     """
     found = app.session.api.overview(top=top or TOP, check=check)
-    app.emit(found, plain=lambda document: render_overview(document, top))
+    return Result(found, plain=lambda document: render_overview(document, top))
 
 
 class Screen(Struct, frozen=True):

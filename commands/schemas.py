@@ -5,9 +5,8 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.gson import gson_text
-from pulsar_admin.results import Result
 from pulsar_admin.store.codec.javamap import in_hash_map_order
 from pulsar_admin.store.errors import (
     InvalidValue,

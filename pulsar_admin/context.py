@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from pulsar_admin.results import Result as Result
+from pulsar_admin.results import Table as Table
 from pulsar_admin.running import Running
 
 if TYPE_CHECKING:

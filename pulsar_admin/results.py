@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 _WIDTH = 100
 """The most columns that a line of sentences takes."""
 
-BUT_CSV = (None, "plain", "json", "jsonl", "table")
-"""The formats that have one object as it is: CSV knows nothing but rows."""
-
 
 class Table(Struct, frozen=True):
     """A table that is a part of a screen."""
@@ -40,7 +37,7 @@ class Result(Struct, frozen=True):
     The formats in ``documents`` have ``value``, those in ``texts`` the ``screen`` (texts and tables, made for lines of so many columns),
     all others ``rows``, which a screen gives way to where something is asked of rows, as by --where. Without rows ``columns`` are the
     value's; ``csv``: those of CSV, where they are others. Functions are called once it is known that what they return is written.
-    ``live``: see ``output.Style``.
+    ``live``: see ``output.Style``; ``plain``: the text of the value, or what makes one of it.
     """
 
     value: object = None
@@ -51,6 +48,7 @@ class Result(Struct, frozen=True):
     texts: Collection[str | None] = (None, "plain")
     csv: Sequence[Column] = ()
     live: bool = False
+    plain: Plain | None = None
 
 
 class Results:
@@ -79,7 +77,11 @@ class Results:
                 else:
                     self.writer.write(part)
         elif rows is None or (result.value is not None and form in result.documents):
-            self.emit(result.value() if callable(result.value) else result.value, columns if rows is None else ())
+            self.emit(
+                result.value() if callable(result.value) else result.value,
+                columns if rows is None else (),
+                result.plain,
+            )
         else:
             self.emit_rows(rows() if callable(rows) else rows, columns, live=result.live)
 

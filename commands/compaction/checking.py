@@ -8,10 +8,9 @@ import click
 
 from pulsar_admin.columns import Column
 from pulsar_admin.commands.topics.answers import one_or_rows, selected
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import position_json, to_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from pulsar_admin.results import Result
 from pulsar_admin.store.compaction.forms import RULE_4_0, RULE_4_2
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
 from pulsar_admin.store.model.topics import topics_bytes

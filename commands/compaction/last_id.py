@@ -8,10 +8,9 @@ import click
 
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.commands.topics.answers import answer_each
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from pulsar_admin.results import Result
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
 
 if TYPE_CHECKING:

@@ -11,11 +11,10 @@ from pulsar_admin.api.messages import MessageQuery, messages_of
 from pulsar_admin.columns import Column, alarm
 from pulsar_admin.commands.topics.answers import answer_each, selected
 from pulsar_admin.commands.topics.printout import emit_messages, message_columns, redact_option, value_option
-from pulsar_admin.context import FEW_MESSAGES, App
+from pulsar_admin.context import FEW_MESSAGES, App, Result
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
-from pulsar_admin.results import Result
 from pulsar_admin.store.compaction.reading import FoundInView, views_bytes
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
 from pulsar_admin.store.names import parse_topic, shell_word

@@ -11,7 +11,7 @@ import click
 from pulsar_admin.columns import Column, caution, size_text
 from pulsar_admin.commands.mending import accept_option
 from pulsar_admin.commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import PERCENT
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.store.errors import (
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 @click.argument("bookie", nargs=-1, metavar="[[ID=]DIR[,DIR]]")
 @conf_options
 @pass_app
-def salvage(app: App, bookie: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> None:
+def salvage(app: App, bookie: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> Result:
     """Rebuild the index of a stopped bookie, and truncate a journal that prevents it from starting.
 
     Name all directories of the bookie (DbLedgerStorage), including journals and indexes; metadata and other bookies'
@@ -62,7 +62,7 @@ def salvage(app: App, bookie: tuple[str, ...], confs: tuple[Path, ...], roots: t
     given = bookies_of(bookie, confs, roots)
     if len(given) != 1:
         raise click.UsageError("name one bookie by its directories, [ID=]DIR,DIR, or by --bookie-conf FILE")
-    app.emit(app.session.api.salvage(given[0], dry_run=app.settings.dry_run), plain=_render)
+    return Result(app.session.api.salvage(given[0], dry_run=app.settings.dry_run), plain=_render)
 
 
 def _render(result: Any) -> str:  # Any: JSON
@@ -189,7 +189,7 @@ def reclaim(
     zookeeper: str | None,
     metadata: Path | None,
     **options: Unpack[ReclaimOptions],
-) -> None:
+) -> Result:
     """Free the disks of a stopped, full bookie: garbage collection and compaction of its entry logs.
 
     Ledgers that the metadata does not list are deleted, as the bookie itself would do; the metadata is the store's
@@ -204,11 +204,10 @@ def reclaim(
         raise click.UsageError("name one bookie, DIR[,DIR…] or --bookie-conf FILE, and one metadata store at most")
     plan = reclaim_plan(app.session, given[0], metadata or zookeeper, options)
     if app.settings.dry_run:
-        app.emit(plan.report(), plain=lambda _: render_forecast(plan))
-        return
+        return Result(plan.report(), plain=lambda _: render_forecast(plan))
     result = reclaimed(app.session, plan, options)
     app.problems(len(result.passed_over) + len(result.left))
-    app.emit(result, plain=render_result)
+    return Result(result, plain=render_result)
 
 
 def render_forecast(plan: ReclaimPlan) -> str:

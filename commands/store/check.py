@@ -8,7 +8,7 @@ import click
 from msgspec import Struct
 
 from pulsar_admin.columns import Column, severity_tone
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.options import command, max_rate, pass_app
 from pulsar_admin.store.errors import StoreError, StoreNotFound
 from pulsar_admin.store.wording import counted
@@ -32,14 +32,14 @@ _COLUMNS = (
 @click.option("--deep", is_flag=True, help="Read every byte: all checksums, index and metadata against the data.")
 @max_rate
 @pass_app
-def check(app: App, deep: bool) -> None:
+def check(app: App, deep: bool) -> Result:
     """Check the store: files, index, owners, audit log, and whether metadata, ledgers and cursors agree.
 
     With --tables DIR: the files of exported tables, each against its SHA-256 in tables.json.
 
     Read-only. Findings of severity `note` are not problems. `store index --rebuild` repairs problems in derived rows.
     """
-    app.emit_rows(_findings(app, deep) if app.settings.tables is None else _of_tables(app), _COLUMNS)
+    return Result(rows=_findings(app, deep) if app.settings.tables is None else _of_tables(app), columns=_COLUMNS)
 
 
 def _of_tables(app: App) -> Iterator[CheckRow]:

@@ -16,7 +16,7 @@ from pulsar_admin.commands.store.importing import (
     render_refresh,
     text_rows,
 )
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.options import command, max_rate, pass_app
 from pulsar_admin.store.errors import (
     AlreadyExists,
@@ -252,7 +252,7 @@ def add_zookeeper(app: App, place: str, client: Path | None, chroot: str | None,
 @click.argument("bookies", nargs=-1, metavar="[[ID=]DIR[,DIR]]...")
 @conf_options
 @pass_app
-def export_bookie(app: App, bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> None:
+def export_bookie(app: App, bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> Result:
     """Write the ledgers created here (compaction, load, policies) to bookies of the cluster, which must be stopped.
 
     Each ledger is written whole to as many bookies as the ledgers of its topic have copies, with its index rows, into
@@ -263,7 +263,7 @@ def export_bookie(app: App, bookies: tuple[str, ...], confs: tuple[Path, ...], r
     given = bookies_of(bookies, confs, roots)
     if not given:
         raise click.UsageError("name the bookies' directories: ID=DIR[,DIR…], or --bookie-conf FILE")
-    app.emit(app.session.api.export_bookies(given))
+    return Result(app.session.api.export_bookies(given))
 
 
 def bookies_of(bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> list[str | GivenBookie]:
@@ -307,7 +307,7 @@ def _add(app: App, *, mode: Mode = "referenced", verify: bool = True, **parts: A
 )
 @click.argument("place", metavar="DIR|URL")
 @pass_app
-def add_offload(app: App, place: str) -> None:
+def add_offload(app: App, place: str) -> Result:
     """Add ledgers that were offloaded to tiered storage to the store.
 
     Reads the ledgers that topics name and the store lacks: objects of the jcloud offloader (a directory of them, or the
@@ -316,7 +316,7 @@ def add_offload(app: App, place: str) -> None:
     """
     result = app.session.api.add_offload(place, dry_run=app.settings.dry_run)
     app.problems(len(result.absent))
-    app.emit(result, plain=render)
+    return Result(result, plain=render)
 
 
 def render(result: OffloadResult) -> str:

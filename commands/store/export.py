@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TOPIC, command, pass_app
 from pulsar_admin.store.errors import (
@@ -59,7 +59,7 @@ client_option = click.option(
     help="Write the first and last publish time of ledgers as ledger properties, or as the proposal's fields.",
 )
 @pass_app
-def standalone(app: App, directory: Path, in_place: bool, annotate: Form | None) -> None:
+def standalone(app: App, directory: Path, in_place: bool, annotate: Form | None) -> Result:
     """Write the store's changes into a Pulsar data directory.
 
     DIRECTORY becomes a copy of the imported one with the changes applied. With --in-place they are written into
@@ -67,7 +67,7 @@ def standalone(app: App, directory: Path, in_place: bool, annotate: Form | None)
     a bookie's cookie contains its path. --annotate adds beginPublishTimestamp and endPublishTimestamp (PIP-345) to
     closed ledgers of the copy; with --in-place it first changes the store, as `store annotate` does.
     """
-    app.emit(app.session.api.export(directory, in_place=in_place, annotate=annotate))
+    return Result(app.session.api.export(directory, in_place=in_place, annotate=annotate))
 
 
 @command(
@@ -92,14 +92,14 @@ def standalone(app: App, directory: Path, in_place: bool, annotate: Form | None)
     help="Largest request in bytes that the servers accept.",
 )
 @pass_app
-def zookeeper(app: App, ensemble: str, zookeeper_client: Path | None, jute_maxbuffer: int) -> None:
+def zookeeper(app: App, ensemble: str, zookeeper_client: Path | None, jute_maxbuffer: int) -> Result:
     """Write the store's changes into a live ZooKeeper ensemble.
 
     They are one transaction that checks the version of every node: if one is no longer what was imported, nothing is
     written. No broker may serve the topics: stop the brokers, or unload the namespaces with their clients stopped.
     """
     api = app.session.api
-    app.emit(api.export_zookeeper(ensemble, client=zookeeper_client, jute_maxbuffer=jute_maxbuffer))
+    return Result(api.export_zookeeper(ensemble, client=zookeeper_client, jute_maxbuffer=jute_maxbuffer))
 
 
 @command(
@@ -114,14 +114,14 @@ def zookeeper(app: App, ensemble: str, zookeeper_client: Path | None, jute_maxbu
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Write the snapshot even if some nodes could not be imported.")
 @pass_app
-def zookeeper_snapshot(app: App, directory: Path, force: bool) -> None:
+def zookeeper_snapshot(app: App, directory: Path, force: bool) -> Result:
     """Write the store's metadata as a snapshot that a ZooKeeper server can start from.
 
     DIRECTORY, which must not exist, becomes the server's dataDir: its `version-2` contains one snapshot of the current
     tree, including the changes made here, even if it was imported from RocksDB. A store has no ACLs: every node is open
     to all. New ledger ids continue above all known ones.
     """
-    app.emit(app.session.api.export_snapshot(directory, force=force))
+    return Result(app.session.api.export_snapshot(directory, force=force))
 
 
 @command(
@@ -141,7 +141,7 @@ def zookeeper_snapshot(app: App, directory: Path, force: bool) -> None:
 @click.option("--cluster", default="", metavar="NAME[=NEW]", help="The name of this cluster, also in the clone.")
 @click.option("--bookie-id", default="127.0.0.1:3181", show_default=True, metavar="HOST:PORT", help="The bookie's id.")
 @pass_app
-def clone(app: App, directory: Path, topics: tuple[TopicName, ...], **where: Any) -> None:  # Any: the options above
+def clone(app: App, directory: Path, topics: tuple[TopicName, ...], **where: Any) -> Result:  # Any: the options above
     """Write the store's cluster as one standalone directory that can be started.
 
     All entries are on one bookie, which is the ensemble of every ledger; cookies, instance id and bookie are new, and
@@ -149,7 +149,7 @@ def clone(app: App, directory: Path, topics: tuple[TopicName, ...], **where: Any
     (by default DIRECTORY). With --topic, only that topic is cloned, with its schema, its namespace's policies and the
     system topics. The original is not changed.
     """
-    app.emit(app.session.api.clone(directory, topics=[*map(str, topics)], **where))
+    return Result(app.session.api.clone(directory, topics=[*map(str, topics)], **where))
 
 
 _PATH = click.Path(path_type=Path)
@@ -166,14 +166,14 @@ _PATH = click.Path(path_type=Path)
 @click.argument("file", type=_PATH)
 @click.option("--names", "names_file", type=_PATH, metavar="FILE", help="The file of names [FILE.names.json].")
 @pass_app
-def bundle(app: App, file: Path, names_file: Path | None) -> None:
+def bundle(app: App, file: Path, names_file: Path | None) -> Result:
     """Write metadata, index and findings into FILE, to share with others.
 
     Names of tenants, namespaces, topics, subscriptions, producers, roles, clusters, bookies, hosts and directories, and
     property values, are replaced by pseudonyms; payloads and keys of messages are never included. The file of names
     maps them back: keep it. With the file of an earlier bundle, names get the same pseudonyms again.
     """
-    app.emit(app.session.api.write_bundle(file, names=names_file))
+    return Result(app.session.api.write_bundle(file, names=names_file))
 
 
 @command(
@@ -186,7 +186,7 @@ def bundle(app: App, file: Path, names_file: Path | None) -> None:
 )
 @click.argument("file", type=_PATH)
 @pass_app
-def import_bundle(app: App, file: Path) -> None:
+def import_bundle(app: App, file: Path) -> Result:
     """Create a store from the incident bundle FILE.
 
     It answers every question that needs only metadata and the index. Entries cannot be read: their files are empty,
@@ -196,4 +196,4 @@ def import_bundle(app: App, file: Path) -> None:
 
     done = store_of_bundle(app.session, file, app.store_path)
     app.problems(not done["sameFindings"])
-    app.emit(done)
+    return Result(done)

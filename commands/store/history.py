@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.columns import Column
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TopicSelection, command, pass_app, redact_properties_option, topics_argument
 from pulsar_admin.store.errors import (
@@ -49,12 +49,12 @@ _COLUMNS = (
 @click.option("--steps", is_flag=True, help="Also the rows written: database, key, bytes before and after (hex).")
 @redact_properties_option
 @pass_app
-def log(app: App, changes: tuple[int, ...], steps: bool, redact: bool) -> None:
+def log(app: App, changes: tuple[int, ...], steps: bool, redact: bool) -> Result:
     """List the changes made to this store, or the CHANGEs named."""
     if redact and steps:
         raise click.UsageError("--redact: --steps are exact bytes")
     rows = (_row(change, steps) for change in app.session.api.change_log(*changes))
-    app.emit_rows(map(_hidden, rows) if redact else rows, _COLUMNS)
+    return Result(rows=map(_hidden, rows) if redact else rows, columns=_COLUMNS)
 
 
 def _hidden(row: dict[str, Any]) -> Any:  # Any: JSON

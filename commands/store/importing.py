@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.options import MOMENT, command, max_rate, pass_app
 from pulsar_admin.store.db.environment import create_store
 from pulsar_admin.store.db.storeinfo import FORMAT_VERSION, check_new_store
@@ -52,7 +52,7 @@ at_option = click.option(
     uses=["dry_run"],
 )
 @pass_app
-def init(app: App) -> None:
+def init(app: App) -> Result:
     """Create an empty store.
 
     The directory given with --store must not exist, or must be empty. `store import` creates its own store.
@@ -62,7 +62,7 @@ def init(app: App) -> None:
     if not app.settings.dry_run:
         create_store(path, now_ms=app.clock_ms)
     made = {"store": str(path), "formatVersion": FORMAT_VERSION, "dryRun": app.settings.dry_run}
-    app.emit(made, plain=_render_init)
+    return Result(made, plain=_render_init)
 
 
 def _render_init(made: dict[str, Any]) -> str:  # Any: JSON
@@ -181,7 +181,7 @@ def text_rows(rows: list[tuple[str, str]]) -> str:
 @click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
 @max_rate
 @pass_app
-def refresh(app: App, forget: bool, no_checksums: bool) -> None:
+def refresh(app: App, forget: bool, no_checksums: bool) -> Result:
     """Bring the store up to date with the directory it was imported from.
 
     Reads only what is new: logs are append-only. Metadata changed in the store is kept. Missing files are reported, and
@@ -190,11 +190,10 @@ def refresh(app: App, forget: bool, no_checksums: bool) -> None:
     """
     api = app.session.api
     if app.settings.dry_run:
-        app.emit(api.preview_refresh(), plain=render_refresh)
-        return
+        return Result(api.preview_refresh(), plain=render_refresh)
     result = api.refresh(forget=forget, verify=not no_checksums)
     app.problems(result.problems)
-    app.emit(result, plain=render_refresh)
+    return Result(result, plain=render_refresh)
 
 
 _WHAT = (
@@ -243,7 +242,7 @@ def render_refresh(result: object) -> str:
 @click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
 @max_rate
 @pass_app
-def index(app: App, rebuild: bool, no_checksums: bool) -> None:
+def index(app: App, rebuild: bool, no_checksums: bool) -> Result:
     """Rebuild the location and time index from the files and compare it with the existing one.
 
     Without --rebuild the store is not changed; exit code 1 if the two differ. A rebuild that was stopped, even by kill
@@ -253,7 +252,7 @@ def index(app: App, rebuild: bool, no_checksums: bool) -> None:
     api = app.session.api
     result = (api.rebuild_index if writes else api.compare_index)(verify=not no_checksums)
     app.problems(0 if rebuild else result.changed_rows)
-    app.emit(result, plain=_render_index)
+    return Result(result, plain=_render_index)
 
 
 def _render_index(result: RebuildResult) -> str:

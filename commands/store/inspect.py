@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.columns import Column, render_cell
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app, redact_properties_option
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     errors=[StoreNotFound],
 )
 @pass_app
-def info(app: App) -> None:
+def info(app: App) -> Result:
     """Show what the store contains and where it came from.
 
     A file's state is `same`, `grown`, `missing`, `changed` (a different file, or shorter) or `unreadable`. The position
     of a cursor comes from its metadata, from its cursor ledger, or (metadata-fallback) from an old snapshot because its
     ledger is lost.
     """
-    app.emit(app.session.api.summary(), plain=_render_info)
+    return Result(app.session.api.summary(), plain=_render_info)
 
 
 def _source_text(source: Mapping[str, Any]) -> str:  # Any: JSON

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.columns import Column
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.options import MOMENT, command, pass_app
 from pulsar_admin.store.errors import (
     InvalidValue,
@@ -196,7 +196,7 @@ def diff(
     passing: bool,
     places: tuple[str, ...],
     chroot: str | None,
-) -> None:
+) -> Result:
     """Show the differences between the metadata of two stores, or of two moments, by topic.
 
     For two stores, subscriptions are compared at their real positions, including cursor ledgers; for two moments, only
@@ -213,7 +213,7 @@ def diff(
     else:
         with open_store(stores[0]) as first, open_store(stores[1]) as second:
             found = first.diff(second, passing=passing)
-    app.emit_rows((_changed_row(app, one) for one in found), _DIFF_COLUMNS)
+    return Result(rows=(_changed_row(app, one) for one in found), columns=_DIFF_COLUMNS)
 
 
 def _changed_row(app: App, found: Changed) -> dict[str, Any]:  # Any: JSON

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.options import ColumnsOf, command, pass_app
 from pulsar_admin.store.errors import (
     AlreadyExists,
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     help="The Iceberg catalogue: http://…, sqlite:///…, or one of pyiceberg's configuration [catalog.db in DIRECTORY].",
 )
 @pass_app
-def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, **given: Any) -> None:  # Any: options
+def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, **given: Any) -> Result:  # Any: options
     """Write what the store knows as Parquet tables: topics, ledgers, cursors, entries and more.
 
     Files are in TABLE/cluster=NAME/ and listed in tables.json. Exporting a cluster again replaces its tables; those of
@@ -92,7 +92,7 @@ def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, *
     """
     names = [name.strip() for name in only.split(",") if name.strip()]
     _check(given, messages=messages or "messages" in names, iceberg=iceberg)
-    app.emit(app.session.api.export_tables(directory, only=names, messages=messages, iceberg=iceberg, **given))
+    return Result(app.session.api.export_tables(directory, only=names, messages=messages, iceberg=iceberg, **given))
 
 
 def _check(given: Mapping[str, Any], *, messages: bool, iceberg: bool) -> None:  # Any: options

@@ -9,9 +9,8 @@ import click
 
 from pulsar_admin.columns import Column, caution
 from pulsar_admin.commands.topics.why import disk_result
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.options import command, pass_app
-from pulsar_admin.results import Result
 from pulsar_admin.store.errors import IndexCorrupt, StoreNotFound
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pulsar_admin.columns import Column
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection
-from pulsar_admin.results import BUT_CSV, Result
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.topics import (
     check_partitioned,
@@ -22,7 +21,6 @@ from pulsar_admin.store.model.topics import (
     select_topics,
 )
 from pulsar_admin.store.names import TopicName
-from pulsar_admin.visible import clean_document
 
 if TYPE_CHECKING:
     from pulsar_admin.api.topics import Topic
@@ -30,6 +28,8 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.reader import EntryReader
 
 TOPIC_COLUMN = Column("TOPIC", "topic")
+_BUT_CSV = (None, "plain", "json", "jsonl", "table")
+"""The formats that have one object as it is: CSV knows nothing but rows."""
 
 Found = TypeVar("Found")
 Work = Callable[["Topic"], object]
@@ -166,10 +166,9 @@ def one_or_rows(
     alone: bool,
 ) -> Result:
     """Return an object (as a table: of the columns ONE) with the text PLAIN where it stands ALONE, else ROWS of COLUMNS."""
-    if not (alone and rows):
-        return Result(rows=rows, columns=columns)
-    screen = None if plain is None else lambda _: [f"{plain(clean_document(rows[0]))}\n"]
-    return Result(rows[0], columns=one, screen=screen)
+    if alone and rows:
+        return Result(rows[0], columns=one, plain=plain)
+    return Result(rows=rows, columns=columns)
 
 
 @contextmanager
@@ -199,7 +198,7 @@ def answers_of(
     if several:
         return Result(rows=rows, columns=columns)
     value = found[0][1] if found else None
-    return Result(value, rows=rows if columns else None, columns=columns, documents=BUT_CSV)
+    return Result(value, rows=rows if columns else None, columns=columns, documents=_BUT_CSV)
 
 
 def _members(value: object) -> dict[str, object]:

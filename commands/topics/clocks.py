@@ -12,11 +12,10 @@ from msgspec import Struct
 
 from pulsar_admin.columns import Column, time_text, zone_name
 from pulsar_admin.commands.topics.answers import selected, size_of
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import DURATION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from pulsar_admin.pictures import picture_option, require_plot
-from pulsar_admin.results import Result
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, TopicNotFound
 from pulsar_admin.store.names import TopicName

@@ -12,7 +12,7 @@ import click
 from msgspec import Struct
 
 from pulsar_admin.commands.topics.printout import open_with, private_key_option, redact_option
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import (
     POSITION,
@@ -25,7 +25,6 @@ from pulsar_admin.options import (
     pass_app,
     topics_argument,
 )
-from pulsar_admin.results import Result
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
 from pulsar_admin.store.names import PROFILES, Position, Profile, TopicName

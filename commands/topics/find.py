@@ -11,10 +11,9 @@ import click
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.commands.topics.answers import answer_each, bulk_on, size_of
 from pulsar_admin.commands.topics.broker import BROKER_VERSION
-from pulsar_admin.context import FEW_MESSAGES, App
+from pulsar_admin.context import FEW_MESSAGES, App, Result
 from pulsar_admin.jsonify import partition_json
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, pass_app, topics_argument
-from pulsar_admin.results import Result
 from pulsar_admin.store.dump.finding import BEFORE, BROKER, EVENT, FIRST
 from pulsar_admin.store.errors import NothingMatches, TopicNotFound
 from pulsar_admin.store.names import TopicName, parse_topic

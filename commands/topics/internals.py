@@ -6,9 +6,8 @@ import click
 
 from pulsar_admin.columns import Column
 from pulsar_admin.commands.topics.answers import answer, answer_partitioned
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from pulsar_admin.results import Result
 from pulsar_admin.store.errors import MetadataCorrupt, TopicNotFound
 
 _STATS_COLUMNS = (

@@ -12,10 +12,9 @@ from msgspec import Struct
 
 from pulsar_admin.columns import Column, render_cell, size_text, telling, times_shown_in
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answers_of, choose, entry_bytes, size_of
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result, Table
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
-from pulsar_admin.results import Result, Table
 from pulsar_admin.spool import CellSpool, PackedCells
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, StoreError, TopicNotFound
 from pulsar_admin.store.model.cursors import is_subscription, iter_cursor_names

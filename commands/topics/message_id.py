@@ -8,11 +8,10 @@ import click
 
 from pulsar_admin.columns import Column
 from pulsar_admin.commands.topics.answers import answer_each, bulk_on
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import message_id_json, partition_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TOPIC, TopicSelection, command, pass_app, topics_argument
-from pulsar_admin.results import Result
 from pulsar_admin.store.errors import InvalidValue, NothingMatches, TopicNotFound
 from pulsar_admin.store.names import TopicName, parse_topic
 from pulsar_admin.store.timespec import parse_time_point

@@ -28,7 +28,7 @@ from pulsar_admin.commands.topics.printout import (
     value_line,
     value_option,
 )
-from pulsar_admin.context import FEW_MESSAGES, App
+from pulsar_admin.context import FEW_MESSAGES, App, Result
 from pulsar_admin.numbers import INTEGER, whole
 from pulsar_admin.options import (
     POSITION,
@@ -41,7 +41,6 @@ from pulsar_admin.options import (
     subscription_option,
     topics_argument,
 )
-from pulsar_admin.results import Result
 from pulsar_admin.store.errors import (
     EntryCorrupt,
     EntryNotFound,

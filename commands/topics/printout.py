@@ -11,9 +11,8 @@ from msgspec import Struct
 
 from pulsar_admin.api.messages import COLUMNS, Messages
 from pulsar_admin.columns import Column, time_text
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import dump_json
-from pulsar_admin.results import Result
 from pulsar_admin.store.model.messages import Message, marker_name, redacted
 from pulsar_admin.store.model.redaction import redact, redact_value
 from pulsar_admin.visible import clean_text

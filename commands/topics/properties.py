@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.store.codec.java import java_text
 from pulsar_admin.store.errors import (
@@ -68,10 +68,10 @@ def remove(app: App, topic: TopicName, key: str | None) -> None:
     errors=[TopicNotFound, SubscriptionNotFound],
     helps=_SUBSCRIPTION,
 )
-def get_of_subscription(app: App, topic: TopicName, subscription: str) -> None:
+def get_of_subscription(app: App, topic: TopicName, subscription: str) -> Result:
     """Show the properties of a subscription."""
     found = app.session.topic(topic).cursor(subscription).properties()
-    app.emit(found, plain=dump_json(found, pretty=False) + "\n")
+    return Result(found, plain=dump_json(found, pretty=False) + "\n")
 
 
 @mirrored(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pulsar_admin.columns import Column, caution
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answer, answer_partitioned, answers_of, choose
 from pulsar_admin.commands.topics.internals import explain_option
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import dump_gson
 from pulsar_admin.options import (
     POSITION,
@@ -21,7 +21,6 @@ from pulsar_admin.options import (
     subscription_option,
     topics_argument,
 )
-from pulsar_admin.results import Result
 from pulsar_admin.store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
 from pulsar_admin.store.names import Position
 

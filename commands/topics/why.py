@@ -8,10 +8,9 @@ import click
 
 from pulsar_admin.columns import Column, size_text
 from pulsar_admin.commands.topics.answers import choose, size_of
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result, Table
 from pulsar_admin.cures import cure_lines
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from pulsar_admin.results import Result, Table
 from pulsar_admin.store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
 from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
