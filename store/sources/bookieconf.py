@@ -20,7 +20,8 @@ _URI = re.compile(r"(?:metadata-store:)?zk(?:\+\w+)?:(?://)?[^/]+(/.*)")
 
 
 def read_bookie_conf(file: Path, root: Path | None = None) -> GivenBookie:
-    """Return the bookie that FILE, its bookkeeper.conf, configures; ROOT: where its disks were copied to, with their paths below it.
+    """Return the bookie that a bookkeeper.conf configures; ``root``: the directory that its disks were copied to, with
+    their paths below it.
 
     Raises SourceNotFound, InvalidValue.
     """

@@ -44,7 +44,7 @@ class BookieFile(NamedTuple):
 class BookieDirectory(Struct, frozen=True):
     """One ``current`` directory of a bookie: entry logs with their log ids, journals, both in write order.
 
-    ``others``: what has the name of one and is no file, such as a FIFO, or a link that leads nowhere.
+    ``others``: entries with the name of a log or journal that are not files, such as a FIFO or a dangling link.
     """
 
     path: Path
@@ -62,9 +62,9 @@ def _journal_id(name: str) -> int | None:
 
 
 def read_bookie_directory(current: Path) -> BookieDirectory:
-    """List the logs and journals directly in CURRENT; never looks into the RocksDB directories below it.
+    """List the logs and journals directly in a ``current`` directory; never looks into the RocksDB directories below it.
 
-    A running bookie may delete what is listed here.
+    A running bookie may delete files listed here.
     """
     logs, journals, others = [], [], []
     for entry in sorted(current.iterdir()):
@@ -100,7 +100,7 @@ def iter_no_files(bookies: Iterable[Bookie]) -> Iterator[str]:
 
 
 def size_of(file: Path) -> int:
-    """Return the size of FILE, 0 where it is gone: a running bookie deletes journals and entry logs that it needs no more."""
+    """Return the size of a file, 0 if it is gone: a running bookie deletes journals and entry logs that it no longer needs."""
     try:
         return file.stat().st_size
     except FileNotFoundError:
@@ -108,10 +108,10 @@ def size_of(file: Path) -> int:
 
 
 def group_directories(currents: Iterable[Path]) -> tuple[Bookie, ...]:
-    """Return the bookies of the directories CURRENTS by their cookies, in order.
+    """Return the bookies to which these ``current`` directories belong by their cookies, in order.
 
-    One without a cookie is a bookie of its own, without an id; so are those of a bookie id that different cookies have, or one that names
-    fewer directories: they cannot all be that bookie's.
+    A directory without a cookie is a bookie of its own, without an id; so are directories whose cookies have one
+    bookie id but differ, or name fewer directories: they cannot all belong to that bookie.
     """
     cookies = {path: read_cookie(path) for path in currents}
     groups: dict[str, list[Path]] = {}
@@ -128,7 +128,7 @@ def group_directories(currents: Iterable[Path]) -> tuple[Bookie, ...]:
 
 
 def _are_one(cookies: Sequence[Cookie]) -> bool:
-    """Whether COOKIES, one a directory, can be those of one bookie."""
+    """Whether the cookies of several directories can be those of one bookie."""
     places = {*cookies[0].journal_dirs, *cookies[0].ledger_dirs, *(cookies[0].index_dirs or ())}
     return len({identity_of(cookie) for cookie in cookies}) == 1 and len(cookies) <= len(places)
 
@@ -142,16 +142,16 @@ class Stranger(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What is said of it."""
+        """Return the sentence about this bookie."""
         rest = "it is not read" if self.is_foreign else "of its entries none takes the place of another bookie's"
         return f"{self.reason}; {rest}"
 
 
 def find_strangers(txn: Txn, bookies: Sequence[Bookie]) -> list[Stranger]:
-    """Return those of BOOKIES whose cookie is not one of the metadata in TXN.
+    """Return the bookies whose cookie does not match the metadata.
 
-    A bookie without a cookie says nothing. One of another instance id, or that is neither registered nor in any ensemble, is foreign
-    where another bookie is known: where none is, it is the metadata that was made anew.
+    A bookie without a cookie proves nothing. One with another instance id, or that is neither registered nor in any
+    ensemble, is foreign if some other bookie is known; if none is, the metadata itself was created anew.
     """
     node = find_node(txn, INSTANCE_ID)
     instance_id = "" if node is None else node.value.decode("utf-8", "replace").strip()
@@ -176,7 +176,7 @@ def find_strangers(txn: Txn, bookies: Sequence[Bookie]) -> list[Stranger]:
 
 
 def foreign_ids(txn: Txn, bookies: Iterable[Bookie]) -> frozenset[str]:
-    """Return the ids of those of BOOKIES that are left out as another cluster's."""
+    """Return the ids of the bookies that are not read because they belong to another cluster."""
     return frozenset(stranger.bookie.bookie_id for stranger in find_strangers(txn, [*bookies]) if stranger.is_foreign)
 
 
@@ -215,19 +215,19 @@ def identity_of(cookie: Cookie | None) -> tuple[object, ...] | None:
 
 
 def read_cookie(current: Path) -> Cookie | None:
-    """Return the cookie in the directory CURRENT, None where there is none that can be read."""
+    """Return the cookie in a directory, None if it has no readable one."""
     file = current / COOKIE_FILE
     return find_cookie(file.read_bytes(), str(file)) if file.is_file() else None
 
 
 def read_bookie_cookie(bookie: Bookie) -> Cookie | None:
-    """Return the cookie of BOOKIE, None where no directory has one that can be read."""
+    """Return a bookie's cookie, None if no directory has a readable one."""
     cookies = (read_cookie(path) for path in bookie.directories)
     return next((cookie for cookie in cookies if cookie is not None), None)
 
 
 def find_cookie(data: bytes, where: str) -> Cookie | None:
-    """Return the cookie in DATA, None where it cannot be read: that proves nothing."""
+    """Return the cookie in some bytes, None if it cannot be decoded: that proves nothing."""
     try:
         return decode_cookie(data, where)
     except (MetadataCorrupt, Unsupported):
@@ -235,10 +235,11 @@ def find_cookie(data: bytes, where: str) -> Cookie | None:
 
 
 def read_marks(bookie: Bookie, problems: list[str]) -> dict[Path, LogMark]:
-    """Return each journal directory of BOOKIE, in the order in which BookKeeper numbers them, and where a start begins to read it.
+    """Return each journal directory of a bookie, in BookKeeper's order, with the position at which a start begins to read it.
 
-    Upstream ``Journal.readLog`` (4.17): the greatest of the marks that the ledger directories have; one that cannot be read is passed over,
-    and PROBLEMS gets it. Where more directories are given than the cookie names, those without a journal are none.
+    Upstream ``Journal.readLog`` (4.17): the greatest of the marks in the ledger directories; an unreadable mark is
+    skipped and added to ``problems``. If more directories are given than the cookie names, those without a journal do
+    not count.
     """
     cookie = read_bookie_cookie(bookie)
     named = [] if cookie is None else list(dict.fromkeys(cookie.journal_dirs))
@@ -255,7 +256,7 @@ def read_marks(bookie: Bookie, problems: list[str]) -> dict[Path, LogMark]:
 
 
 def journal_marks(bookies: Iterable[Bookie]) -> dict[str, tuple[int, int]]:
-    """Return the same of all BOOKIES as ``store.db.unserved`` keeps it, by the directories' resolved paths."""
+    """Return the marks of all bookies in the form of ``store.db.unserved``, by the directories' resolved paths."""
     found = (pair for bookie in bookies for pair in read_marks(bookie, []).items())
     return {str(path.resolve()): (mark.journal_id, mark.offset) for path, mark in found}
 
@@ -271,14 +272,14 @@ def _read_mark(bookie: Bookie, name: str, problems: list[str]) -> LogMark:
 
 
 def files_of(bookies: Iterable[Bookie], strangers: Sequence[Stranger] = ()) -> Iterator[BookieFile]:
-    """Yield the entry logs bookie by bookie in write order, then the journals. STRANGERS come last, foreign ones not at all.
+    """Yield the entry logs bookie by bookie in write order, then the journals. Strangers come last, foreign bookies not at all.
 
-    DbLedgerStorage numbers logs in each ledger directory, and a ledger is in one of them; InterleavedLedgerStorage numbers all of a
-    bookie's: in either the order of the numbers is that of writing.
+    DbLedgerStorage numbers logs in each ledger directory, and a ledger is in one of them; InterleavedLedgerStorage
+    numbers all of a bookie's logs: in either the numbers follow the order of writing.
 
-    Of a bookie that runs every entry acknowledged so far is in one of the files: journals are listed first, and one that is deleted
-    by then is so because its entries are in entry logs; logs are listed twice, as compaction may write one where a listing has passed
-    and delete another that it has yet to reach.
+    For a running bookie, every entry acknowledged so far is in one of the files: journals are listed first, and one
+    that is deleted by then has its entries in entry logs; logs are listed twice, as compaction may write one where a
+    listing has passed and delete another that the listing has yet to reach.
     """
     foreign = {stranger.bookie for stranger in strangers if stranger.is_foreign}
     doubtful = {stranger.bookie for stranger in strangers}

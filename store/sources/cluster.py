@@ -22,7 +22,7 @@ from pulsar_admin.store.sources.roots import ANY, Wanted, roots_of_row
 
 
 def make_layout(metadata: Source | None, given: Iterable[GivenBookie]) -> Layout:
-    """Return the layout of METADATA and the bookies GIVEN; raises what ``find_bookie`` and ``check_apart`` raise."""
+    """Return the layout of the given metadata and bookies; raises as ``find_bookie`` and ``check_apart``."""
     bookies = tuple(find_bookie(one) for one in given)
     check_apart(bookies)
     return Layout(_name(metadata, bookies), metadata, bookies)
@@ -34,10 +34,10 @@ def _name(metadata: Source | None, bookies: Iterable[Bookie]) -> str:
 
 
 def open_metadata(place: str, client: Path | None = None, wanted: Wanted = ANY) -> Source:
-    """Return the metadata store at PLACE; raises SourceNotFound, Refused where ZooKeeper has several clusters.
+    """Return the metadata store at a place; raises SourceNotFound, and Refused if ZooKeeper has several clusters.
 
-    A directory, ZooKeeper's dataDir and dataLogDir with a comma between, or the address of an ensemble (CLIENT: how to log in).
-    WANTED: which cluster of a ZooKeeper.
+    ``place``: a directory, ZooKeeper's dataDir and dataLogDir separated by a comma, or the address of an ensemble
+    (``client``: how to log in). ``wanted``: which cluster of a ZooKeeper.
     """
     path = Path(place)
     parts = [path] if path.exists() else [Path(part) for part in place.split(",")]
@@ -58,7 +58,7 @@ def open_metadata(place: str, client: Path | None = None, wanted: Wanted = ANY) 
 
 
 def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ()) -> Layout:  # Any: JSON
-    """Return the sources of a store as they are now, and those ADDED to it; raises Refused where there is none, SourceNotFound."""
+    """Return a store's sources as they are now, with the added ones; raises Refused for a store without sources, SourceNotFound."""
     metadata: Source | None = None
     bookies: list[Bookie] = []
     roots: list[Path] = []
@@ -95,7 +95,7 @@ def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ())
 
 
 def without_known(info: StoreInfo, layout: Layout) -> Layout:
-    """Return LAYOUT without directories that a store has of the same bookie; a bookie with no other ones stays whole."""
+    """Return a layout without directories that the store already has for the same bookie; a bookie without new ones stays complete."""
     known = {
         (bookie.bookie_id, path.resolve())
         for bookie in iter_imported_bookies(info, whole=True)
@@ -126,7 +126,7 @@ def _stored_metadata(source: Mapping[str, Any]) -> Source:  # Any: JSON
 
 
 def with_history(metadata: Source | None) -> MetadataDirectory:
-    """Return METADATA, which has ZooKeeper's files; raises Refused for what keeps no history."""
+    """Return metadata that is in ZooKeeper's files; raises Refused for a kind that keeps no history."""
     if isinstance(metadata, MetadataDirectory) and not is_rocksdb(metadata.path):
         return metadata
     name = "no metadata" if metadata is None else metadata.name
@@ -153,7 +153,7 @@ def _places(bookie: Bookie) -> set[Path]:
 
 
 def check_addable(info: StoreInfo, layout: Layout) -> None:
-    """Raise Refused when parts of LAYOUT cannot be added to the sources of a store: they are there already, or of another cluster."""
+    """Raise Refused if parts of a layout cannot be added to a store: they are already in it, or belong to another cluster."""
     there = read_stored_layout(info) if info.sources else Layout("", None, ())
     if layout.metadata is not None and there.metadata is not None:
         raise Refused(
@@ -175,7 +175,7 @@ def check_addable(info: StoreInfo, layout: Layout) -> None:
 
 
 def check_instance(layout: Layout, nodes: Iterable[Node]) -> None:
-    """Raise Refused when the metadata, whose instance id is the value of NODES, is of another cluster than the bookies of LAYOUT."""
+    """Raise Refused if the metadata's instance id belongs to another cluster than the bookies."""
     for node in nodes:
         instance_id = node.value.decode("utf-8", "replace").strip()
         for bookie in layout.bookies:
@@ -189,7 +189,7 @@ def check_instance(layout: Layout, nodes: Iterable[Node]) -> None:
 
 
 def check_known(strangers: Iterable[Stranger], added: Iterable[Mapping[str, Any]]) -> None:  # Any: JSON
-    """Raise Refused when a bookie of the sources ADDED is a foreign one: it would be a source for ever, and nothing of it is read."""
+    """Raise Refused if an added bookie is foreign: it would stay a source forever, and nothing of it would be read."""
     ids = {decode_bookie(row).bookie_id for source in added for row in source.get("bookies", ())}
     for stranger in strangers:
         if stranger.is_foreign and stranger.bookie.bookie_id in ids:

@@ -82,9 +82,9 @@ Answer = TypeVar("Answer")
 
 
 class Address(Struct, frozen=True):
-    """Where an ensemble is: ``HOST:PORT,HOST:PORT`` and the path that is its root, "" for the whole tree.
+    """The address of an ensemble: ``HOST:PORT,HOST:PORT`` and the path that is its root, "" for the whole tree.
 
-    ``ledgers``: the whole path of BookKeeper's root, "" where it is ``/ledgers`` below the chroot; ``shared``: as of
+    ``ledgers``: the whole path of BookKeeper's root, "" if it is ``/ledgers`` below the chroot; ``shared``: as in
     ``Roots``.
     """
 
@@ -102,21 +102,21 @@ class Address(Struct, frozen=True):
         return Roots(self.chroot, self.ledgers or self.chroot + LEDGERS_ROOT, self.shared)
 
     def at(self, roots: Roots) -> Address:
-        """Return the same ensemble with the cluster at ROOTS."""
+        """Return the same ensemble with the cluster at these roots."""
         return Address(self.hosts, roots.chroot, roots.ledgers if roots.is_apart else "", roots.shared)
 
     def full(self, path: str) -> str:
-        """Return the path in the ensemble of the node PATH of the cluster."""
+        """Return the path in the ensemble of a node of the cluster."""
         return self.chroot or path if path == "/" else self.roots.outer(path)
 
 
 def is_address(text: str) -> bool:
-    """Whether TEXT names an ensemble and no directory: every host has a port."""
+    """Whether a text names an ensemble rather than a directory: every host has a port."""
     return _ADDRESS.fullmatch(text) is not None
 
 
 def parse_address(text: str) -> Address:
-    """Return the ensemble that TEXT names, also as Pulsar's ``metadataStoreUrl`` does (``zk:…``); raises InvalidValue."""
+    """Return the ensemble in a text, also in the form of Pulsar's ``metadataStoreUrl`` (``zk:…``); raises InvalidValue."""
     found = _ADDRESS.fullmatch(text)
     if found is None or any(int(host.rpartition(":")[2]) > 65_535 for host in re.split("[,;]", found[1])):
         raise InvalidValue(f"{text!r} names no ensemble", hint="write HOST:PORT[,HOST:PORT][/CHROOT]", value=text)
@@ -124,7 +124,7 @@ def parse_address(text: str) -> Address:
 
 
 class Client(Struct, frozen=True):
-    """How to log in. ``scheme``: "digest", "sasl" (DIGEST-MD5) or "gssapi" (the ticket of this process); "": not at all."""
+    """How to log in. ``scheme``: "digest", "sasl" (DIGEST-MD5), "gssapi" (the ticket of this process), or "" for no login."""
 
     scheme: str = ""
     user: str = ""
@@ -138,7 +138,7 @@ class Client(Struct, frozen=True):
 
 
 def read_client(file: Path | None) -> Client:
-    """Return how the TOML FILE says to log in to an ensemble; raises InvalidValue, SourceNotFound."""
+    """Return the login that a TOML file describes; raises InvalidValue, SourceNotFound."""
     if file is None:
         return Client()
     import tomllib
@@ -163,7 +163,7 @@ def read_client(file: Path | None) -> Client:
 
 
 def read_client_secret(file: Path) -> str:
-    """Return the password in FILE, without the end of its line."""
+    """Return the password in a file, without the newline at its end."""
     try:
         return read_file(file).decode().rstrip("\r\n")
     except (OSError, ValueError) as error:
@@ -191,7 +191,7 @@ class _AddWatch(Struct, frozen=True):
 
 
 class _MultiRead(Struct, frozen=True):
-    """The request ``multiRead``, which kazoo lacks, too: READS of one request."""
+    """The request ``multiRead``, which kazoo lacks: several reads in one request."""
 
     reads: tuple[Read, ...]
     type: ClassVar[int] = MULTI_READ
@@ -226,7 +226,7 @@ class _Events(dict[str, set[Callable[..., None]]]):
 
 
 class Session:
-    """A connection to the ensemble at ADDRESS. One that was lost stays lost: what was read before belongs to no later moment."""
+    """A connection to an ensemble. A lost one is not renewed: nodes read before and after would belong to different moments."""
 
     def __init__(self, address: Address, client: Any, timeout_seconds: int) -> None:  # Any: a KazooClient
         self.address = address
@@ -239,34 +239,34 @@ class Session:
         return int(self.client.last_zxid)
 
     def send(self, request: _AddWatch | _MultiRead) -> Any:  # Any: a result of kazoo
-        """Send a REQUEST that kazoo has no method for."""
+        """Send a request for which kazoo has no method."""
         result = self.client.handler.async_result()
         self.client._call(request, result)
         return result
 
     def answer(self, result: Any) -> Any:  # Any: of kazoo
-        """Return the answer that RESULT waits for; raises StoreError, and NoNodeError of kazoo."""
+        """Return the answer to a sent request; raises StoreError, and kazoo's NoNodeError."""
         return self.told(lambda: result.get(timeout=self._timeout_seconds))
 
     def answers(self, reads: Sequence[Read]) -> Iterator[Data | list[str] | Failed]:
-        """Yield the answers to READS, in their order."""
+        """Yield the answers to reads, in their order."""
         for start in range(0, len(reads), _BATCH):
             yield from self.answer(self.send(_MultiRead(tuple(reads[start : start + _BATCH]))))
 
     def find_nodes(self, paths: Iterable[str]) -> dict[str, Node]:
-        """Return the nodes that there are at PATHS; raises Refused for one that may not be read."""
+        """Return the existing nodes among ``paths``; raises Refused for one that may not be read."""
         asked = list(paths)
         reads = [Read(GET_DATA, self.address.full(path)) for path in asked]
         found = {path: self.data(path, answer) for path, answer in zip(asked, self.answers(reads), strict=True)}
         return {path: node_of(path, data) for path, data in found.items() if data is not None}
 
     def list_children(self, path: str) -> list[str]:
-        """Return the names below PATH, none where there is no such node."""
+        """Return the names of a node's children, empty if the node does not exist."""
         (found,) = self.answers([Read(GET_CHILDREN, self.address.full(path))])
         return found if isinstance(found, list) else []
 
     def data(self, path: str, found: Data | list[str] | Failed) -> Data | None:
-        """Return FOUND at PATH, None where there is no such node now; raises Refused, SourceNotFound."""
+        """Return the data of a node, None if it no longer exists; raises Refused, SourceNotFound."""
         if isinstance(found, Data):
             return found
         assert isinstance(found, Failed)
@@ -281,7 +281,7 @@ class Session:
         return None
 
     def told(self, ask: Callable[[], Answer]) -> Answer:
-        """Return what ASK returns; what kazoo raises but for a missing node is told as a StoreError."""
+        """Return the result of ``ask``; kazoo's errors, except a missing node, become StoreErrors."""
         from kazoo.exceptions import KazooException, NoNodeError
         from kazoo.handlers.threading import KazooTimeoutError
 
@@ -314,7 +314,7 @@ class Session:
 
 @contextmanager
 def open_session(address: Address, login: Client) -> Iterator[Session]:
-    """Connect to the ensemble at ADDRESS; raises SourceNotFound when nobody answers there, Refused for a wrong password."""
+    """Connect to an ensemble; raises SourceNotFound if nobody answers, Refused for a wrong password."""
     from kazoo.client import KazooClient  # 60 ms, and few commands talk to an ensemble
     from kazoo.handlers.threading import KazooTimeoutError
     from kazoo.retry import KazooRetry
@@ -366,10 +366,10 @@ def _login_arguments(login: Client) -> Mapping[str, Any]:  # Any: arguments of K
 
 
 class LiveEnsemble:
-    """The metadata of the ensemble at ADDRESS as a source. ``zxid``: of the moment that its nodes were read of, 0 before.
+    """The metadata of a running ensemble as a source. ``zxid``: the transaction as of which its nodes were read, 0 before.
 
-    Of an address without a chroot the root is meant, as to every client, or where no cluster is there the one that is WANTED, or the
-    only one; ``address`` names it once the nodes were read.
+    An address without a chroot means the root, as for every client; if no cluster is there, the wanted one, or the
+    only one. ``address`` names it once the nodes were read.
     """
 
     def __init__(self, address: Address, login: Client, login_file: Path | None = None, wanted: Wanted = ANY) -> None:
@@ -393,7 +393,7 @@ class LiveEnsemble:
         return self.address.roots
 
     def row(self) -> dict[str, Any]:  # Any: JSON
-        """Return what ``store.json`` has of it: where its login is, never a password, and the moment it was read of."""
+        """Return its row in ``store.json``: where its login file is, never a password, and the moment at which it was read."""
         login = {} if self.login_file is None else {"client": str(self.login_file.resolve())}
         read = {"zxid": self.zxid} if self.zxid else {}
         return {"kind": "ensemble", "path": self.name} | login | read | self.roots.row()
@@ -438,7 +438,7 @@ class LiveEnsemble:
             yield reading
 
     def _choose_roots(self, reading: _Reading) -> Roots:
-        """Return where in what READING read the cluster is; raises SourceNotFound, Refused."""
+        """Return the roots of the cluster among the nodes read; raises SourceNotFound, Refused."""
         marks = Marks()
         for node in reading.nodes():
             marks.see(node.path, node.value)
@@ -464,9 +464,9 @@ class _Asked(NamedTuple):
 
 
 class _Reading:
-    """Reads all nodes at and below PLACES into a SPOOL, with their whole paths, and what moved since into memory.
+    """Reads all nodes at and below some places into a spool, with their whole paths, and nodes that changed meanwhile into memory.
 
-    The first of PLACES has to be there.
+    The first place must exist.
     """
 
     def __init__(self, session: Session, spool: IO[bytes], places: Sequence[str]) -> None:
@@ -535,7 +535,7 @@ class _Reading:
 
 
 def node_of(path: str, data: Data) -> Node:
-    """Return DATA of the ensemble as a node of a store's tree."""
+    """Return a node of the ensemble as a node of a store's tree."""
     return Node(path, NodeStat(data.version, 0, data.created_ms, data.modified_ms, False), data.value)
 
 

@@ -17,7 +17,7 @@ _IDS_AT_ONCE = 1_000
 
 
 class Write(Struct, frozen=True):
-    """One operation of a transaction on the node at PATH: ``value`` None deletes it, ``version`` None creates it."""
+    """One operation of a transaction on a node: ``value`` None deletes it, ``version`` None creates it."""
 
     path: str
     value: bytes | None
@@ -25,7 +25,7 @@ class Write(Struct, frozen=True):
 
 
 class Conflict(Exception):
-    """The ensemble did not take a transaction: WRITE did not fit. Nothing was written."""
+    """The ensemble refused a transaction because one write did not fit. Nothing was written."""
 
     def __init__(self, write: Write, reason: str) -> None:
         super().__init__(reason)
@@ -34,9 +34,9 @@ class Conflict(Exception):
 
 
 class Transaction:
-    """WRITES as one transaction of SESSION, in their order; a new node gets the ACL of the nearest one above that there is.
+    """Writes as one transaction of a session, in their order; a new node gets the ACL of its nearest existing ancestor.
 
-    Raises StalePlan where the one right above, which was there when it was planned, is gone.
+    Raises StalePlan if the parent, which existed when the transaction was planned, is gone.
     """
 
     def __init__(self, session: Session, writes: Sequence[Write]) -> None:

@@ -37,7 +37,7 @@ class GivenBookie(Answer, frozen=True):
 
 
 def parse_bookie(text: str) -> GivenBookie:
-    """Return the bookie that TEXT names: ``ID=DIR,DIR`` or ``DIR,DIR``; raises InvalidValue."""
+    """Return the bookie that a text describes: ``ID=DIR,DIR`` or ``DIR,DIR``; raises InvalidValue."""
     head, equals, rest = text.partition("=")
     bookie_id, paths = (head, rest) if equals and "/" not in head else ("", text)
     directories = tuple(Path(part) for part in paths.split(",") if part)
@@ -47,9 +47,10 @@ def parse_bookie(text: str) -> GivenBookie:
 
 
 def find_bookie(given: GivenBookie) -> Bookie:
-    """Return the bookie GIVEN with each directory's ``current``.
+    """Return the given bookie with the ``current`` of each directory.
 
-    Raises SourceNotFound, InvalidValue, Refused, Unsupported, MetadataCorrupt for what cannot be one bookie's disks.
+    Raises SourceNotFound, InvalidValue, Refused, Unsupported, MetadataCorrupt for directories that cannot be one
+    bookie's disks.
     """
     directories, ledgers, journals, indexes = (
         _currents(given, paths)
@@ -84,9 +85,10 @@ def find_bookie(given: GivenBookie) -> Bookie:
 
 
 def _in_order(paths: tuple[Path, ...], named: Sequence[str]) -> tuple[Path, ...]:
-    """Return PATHS in the order of the directories that the cookie has NAMED, as far as their last names tell which is which.
+    """Return paths in the order of the directories in the cookie, as far as their last components decide it.
 
-    DbLedgerStorage puts a ledger into the directory of the number ``ledger id modulo directories`` (``getLedgerStorage``).
+    DbLedgerStorage puts a ledger into the directory of the number ``ledger id modulo directories``
+    (``getLedgerStorage``).
     """
 
     def place(path: Path) -> int:
@@ -131,7 +133,7 @@ def _current(path: Path, given: GivenBookie) -> Path:
 
 
 def _said_in(given: GivenBookie, path: Path) -> str:
-    """Return which option or file names PATH, "" when it names nothing else."""
+    """Return which option or file names a path, "" if the path needs no explanation."""
     return "" if Path(given.where) == path else f"{given.where}: "
 
 
@@ -158,7 +160,7 @@ def _by_content(given: GivenBookie, directories: Iterable[Path]) -> Bookie:
 
 
 def _inside(path: Path) -> str:
-    """Return what is said of a bookie's directories directly below PATH, "" where there are none."""
+    """Return a hint about a bookie's directories directly below a path, "" if there are none."""
     found = [
         child
         for child in sorted(path.iterdir())
@@ -187,7 +189,7 @@ def _check_roles(given: GivenBookie, bookie: Bookie) -> None:
 
 
 def read_given_cookie(current: Path) -> Cookie | None:
-    """Return the cookie of the directory CURRENT, None where it has none; raises Unsupported, MetadataCorrupt."""
+    """Return the cookie of a directory, None if it has none; raises Unsupported, MetadataCorrupt."""
     file = current / COOKIE_FILE
     return decode_cookie(read_file(file), str(file)) if file.is_file() else None
 
@@ -235,7 +237,7 @@ def _check_count(given: GivenBookie, bookie_id: str, bookie: Bookie, cookie: Coo
 
 
 def join_bookies(one: Bookie, other: Bookie) -> Bookie:
-    """Return ONE with the directories of OTHER; raises Refused when they cannot be those of one bookie, Unsupported, MetadataCorrupt."""
+    """Return one bookie with the directories of both; raises Refused if they cannot be one bookie's, Unsupported, MetadataCorrupt."""
     joined = merge_bookies((one, other))[0]
     given = GivenBookie(other.name, "", ())
     cookies = {path: cookie for path in joined.directories if (cookie := read_given_cookie(path)) is not None}
@@ -246,7 +248,7 @@ def join_bookies(one: Bookie, other: Bookie) -> Bookie:
 
 
 def missing_directories(bookie: Bookie) -> list[str]:
-    """Return what is said of directories that the cookie of BOOKIE names more of than are given."""
+    """Return warnings about directories that the cookie names and that were not given."""
     cookie = next((cookie for path in bookie.directories if (cookie := read_given_cookie(path)) is not None), None)
     return [
         f"bookie {bookie.bookie_id}: {len(found)} of {len(set(named))} {what} directories given; by its cookie they are"
@@ -262,7 +264,7 @@ def _roles(bookie: Bookie, cookie: Cookie) -> list[tuple[str, tuple[Path, ...], 
 
 
 def check_apart(bookies: Sequence[Bookie]) -> None:
-    """Raise Refused when two of BOOKIES have one id or one directory, or are of different clusters by their cookies."""
+    """Raise Refused if two bookies have the same id or directory, or belong to different clusters by their cookies."""
     ids: dict[str, Bookie] = {}
     places: dict[Path, str] = {}
     for bookie in bookies:

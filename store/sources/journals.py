@@ -26,7 +26,7 @@ _IDS = struct.Struct(">qq")
 
 
 def iter_replayed_ledgers(bookie: Bookie, problems: list[str]) -> Iterator[int]:
-    """Yield the ledgers whose master keys the journals of BOOKIE have behind their marks; what cannot be read goes into PROBLEMS."""
+    """Yield the ledgers whose master keys are in a bookie's journals after their marks; unreadable parts are added to ``problems``."""
     for directory, mark in read_marks(bookie, problems).items():
         for journal_id, path in read_bookie_directory(directory).journals:
             if journal_id >= mark.journal_id:
@@ -34,7 +34,7 @@ def iter_replayed_ledgers(bookie: Bookie, problems: list[str]) -> Iterator[int]:
 
 
 def read_replayed_entries(bookie: Bookie, ledgers: Collection[int], problems: list[str]) -> dict[int, BitMap64]:
-    """Return the entries of LEDGERS that a start of BOOKIE reads of its journals; what cannot be read goes into PROBLEMS."""
+    """Return the entries of some ledgers that a start of the bookie reads from its journals; unreadable parts are added to ``problems``."""
     from pyroaring import BitMap64
 
     found = {ledger_id: BitMap64() for ledger_id in ledgers}
@@ -60,7 +60,7 @@ def _iter_keyed(path: Path, offset: int, problems: list[str]) -> Iterator[int]:
 
 
 def iter_entry_ids(path: Path, offset: int) -> Iterator[tuple[int, int]]:
-    """Yield ledger and entry of each entry that a start which begins at OFFSET reads in the journal PATH; raises OSError, StoreError."""
+    """Yield (ledger, entry) of each entry that a start beginning at ``offset`` reads in a journal; raises OSError, StoreError."""
     return ((ledger_id, entry_id) for ledger_id, entry_id in _iter_records(path, offset) if entry_id >= 0)
 
 

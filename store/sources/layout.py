@@ -16,7 +16,8 @@ from pulsar_admin.store.sources.suggest import suggest_import
 
 
 class Layout(Struct, frozen=True):
-    """The parts of a source. ``name``: what messages call it; ``metadata`` None: bookies only; ``root``: what all of it lies in."""
+    """The parts of a source. ``name``: its name in messages; ``metadata`` None: bookies only; ``root``: the directory
+    that holds everything."""
 
     name: str
     metadata: Source | None
@@ -40,7 +41,7 @@ class StandaloneDirectory(Struct, frozen=True):
 
 
 def _nearest_hint(root: Path) -> str:
-    """Return what to name instead of ROOT: a directory below it that is one, where there is one."""
+    """Return a hint naming a data directory below ``root``, "" if there is none."""
     inside = [below.name for below in sorted(root.iterdir()) if is_rocksdb(below / "metadata")]
     if inside:
         return f"name one of the directories in it that are: {', '.join(inside[:3])}"
@@ -48,15 +49,15 @@ def _nearest_hint(root: Path) -> str:
 
 
 def _cluster_hint(root: Path) -> str:
-    """Return the command line for what below ROOT is of a cluster, "" where nothing is."""
+    """Return the command line that imports the parts of a cluster below ``root``, "" if there are none."""
     words = suggest_import(root)
     return f"for the disks of a cluster's bookies: {words}" if words else ""
 
 
 def read_standalone_layout(root: Path, wanted: Wanted | None = None) -> Layout:
-    """Find metadata and bookies below ROOT; raises SourceNotFound naming what is missing.
+    """Return metadata and bookies below ``root``; raises SourceNotFound naming the missing part.
 
-    With WANTED the metadata is the cluster's that it names, see ``MetadataDirectory.rooted``.
+    ``wanted``: the cluster whose metadata is meant, see ``MetadataDirectory.rooted``.
     """
     found = find_standalone(root)
     metadata = MetadataDirectory(found.metadata)
@@ -65,7 +66,7 @@ def read_standalone_layout(root: Path, wanted: Wanted | None = None) -> Layout:
 
 
 def find_standalone(root: Path) -> StandaloneDirectory:
-    """Find the directories below ROOT; raises SourceNotFound naming what is missing."""
+    """Return the directories below ``root``; raises SourceNotFound naming the missing one."""
     if not root.is_dir():
         raise SourceNotFound(f"{root} is not a directory", hint="name Pulsar's data directory", path=str(root))
     metadata = find_metadata(root)

@@ -38,7 +38,8 @@ def is_written(directories: Iterable[Path]) -> bool:
 
 
 def _writes(process: str, inside: tuple[str, ...]) -> bool:
-    """Whether PROCESS, a directory, has a file open for writing that lies INSIDE. In strings: a machine has thousands of descriptors."""
+    """Whether a process (its directory in /proc) has a file inside these directories open for writing. Paths are
+    compared as strings: a machine has thousands of descriptors."""
     with suppress(OSError):  # it ended, or is another user's
         for descriptor in os.listdir(f"{process}/fd"):
             with suppress(OSError):

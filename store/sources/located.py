@@ -33,11 +33,12 @@ _IN_MEMORY = ("active-mem-table", "imm-mem-tables")
 
 
 def read_located(bookie: Bookie, ledgers: Iterable[int], records: int) -> dict[int, BitMap64] | None:
-    """Return of each of LEDGERS the entries that BOOKIE's index leads to.
+    """Return, for each ledger, the entries that the bookie's index points to.
 
-    None where nothing is to be told: the index is not here or not whole, or it got as many rows as its entry logs have RECORDS and none
-    was ever deleted, so that no key need be read. A database that is lost leads to nothing: a bookie that starts makes an empty one in
-    its place (``KeyValueStorageRocksDB``). Raises StoreError, OSError where it cannot be read.
+    None if the answer would be useless: the index is not imported or incomplete, or it got as many rows as its entry
+    logs have ``records`` and no row was ever deleted, so that no key need be read. A lost database has no rows: a
+    bookie that starts creates an empty one in its place (``KeyValueStorageRocksDB``). Raises StoreError, OSError if it
+    cannot be read.
     """
     indexes = bookie.index_dirs or bookie.ledger_dirs
     databases = [path for index in indexes if is_rocksdb(path := index / LOCATIONS)]
@@ -90,7 +91,7 @@ def _index_files(indexes: Iterable[Path]) -> list[Path]:
 
 
 def _read_keys(opened: Any, found: dict[int, BitMap64]) -> bool:  # Any: rocksdict has no stubs
-    """Put the entries of the keys of an open database into FOUND; return whether all keys were there to be read."""
+    """Add the entries in the keys of an open database to ``found``; return whether every key could be read."""
     import numpy as np
 
     keys, last = iter(opened.keys()), b""
@@ -116,7 +117,7 @@ def _read_keys(opened: Any, found: dict[int, BitMap64]) -> bool:  # Any: rocksdi
 
 
 def index_state(bookie: Bookie) -> str:
-    """Return what is another one once the index of BOOKIE was written: of its files' names, sizes and times."""
+    """Return a value that changes whenever the bookie's index is written: names, sizes and times of its files."""
     indexes, digest = bookie.index_dirs or bookie.ledger_dirs, blake2b(digest_size=8)
     databases = (path for index in indexes if is_rocksdb(index / LOCATIONS) for path in (index / LOCATIONS).iterdir())
     for path in sorted([*databases, *_index_files(indexes)]):

@@ -42,7 +42,7 @@ _FULL_RECORD = 1
 
 
 class Locations:
-    """Collects rows in fixed memory and writes them; the end of the ``with`` block makes the database in DIRECTORY."""
+    """Collects rows in fixed memory and writes them; the end of the ``with`` block creates the database in a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -60,7 +60,7 @@ class Locations:
         self._file = self._stack.enter_context(create_file(self._log, durable=False))
 
     def add(self, ledger_ids: Array | int, entry_ids: Array, locations: Array) -> None:
-        """Add rows; LOCATIONS: log id << 32 | position. Of several rows of an entry the one added last stays."""
+        """Add rows; ``locations``: log id << 32 | position. Of several rows for an entry, the one added last stays."""
         done = 0
         while done < len(locations):
             count = min(len(locations) - done, len(self._rows) - self._used)
@@ -88,7 +88,7 @@ class Locations:
         self._seal(whole, rest)
 
     def _seal(self, whole: int, rest: int) -> None:
-        """Fill in lengths and checksums of WHOLE records and one of REST puts; write them."""
+        """Fill in lengths and checksums of complete records and of a last one with ``rest`` puts, and write them."""
         raw = memoryview(self._blocks.view(np.uint8).data)
         end = 0
         for number in range(whole + bool(rest)):

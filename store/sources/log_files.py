@@ -29,9 +29,9 @@ from pulsar_admin.store.files import create_file, remove_file, rename, replace_l
 
 
 def put_log(bodies: Iterable[bytes | memoryview], current: Path) -> int:
-    """Write one entry log with the entries BODIES and return its id; that of a log with exactly these bytes where there is one.
+    """Write one entry log with these entries and return its id; if a log with exactly these bytes exists, return that one's.
 
-    Until it is whole it has a name that bookies pass over, and that their compaction removes.
+    Until it is complete the log has a name that bookies skip, and that their compaction removes.
     """
     log_id = newest_log_id(current) + 1
     unfinished = current / f"{log_file_name(log_id)}.compacting"
@@ -56,7 +56,7 @@ class LoggedEntries(Struct):
     def taken(
         self, bodies: Iterator[bytes | memoryview], left: list[bytes | memoryview]
     ) -> Iterator[bytes | memoryview]:
-        """Yield those of BODIES that fit into one log; LEFT gets the first that does not."""
+        """Yield the bodies that fit into one log; the first one that does not is put into ``left``."""
         position = HEADER_BYTES
         for body in bodies:
             if self.positions and position + SIZE_BYTES + len(body) > LOG_LIMIT_BYTES:
@@ -70,7 +70,7 @@ class LoggedEntries(Struct):
 
 
 def put_logs(bodies: Iterator[bytes | memoryview], current: Path) -> Iterator[LoggedEntries]:
-    """Write the entries BODIES into logs as ``put_log`` does, and yield what is in each; ``lastId`` is raised behind the last."""
+    """Write entries into logs as ``put_log`` does, and yield the content of each; ``lastId`` is raised to the last one."""
     left: list[bytes | memoryview] = []
     logged = None
     while first := left or [*islice(bodies, 1)]:
@@ -82,7 +82,7 @@ def put_logs(bodies: Iterator[bytes | memoryview], current: Path) -> Iterator[Lo
 
 
 def raise_last_id(current: Path, log_id: int = -1) -> None:
-    """Let the bookie give ids above those of all its logs, and above LOG_ID."""
+    """Make the bookie use log ids above those of all its logs, and above ``log_id``."""
     newest, path = max(log_id, newest_log_id(current)), current / LAST_ID_FILE
     if newest > _last_id(current):
         if not path.exists():

@@ -35,9 +35,9 @@ Logs = Mapping[int, Path]
 
 
 def read_misled(bookie: Bookie, ledgers: Collection[int]) -> dict[int, BitMap64]:
-    """Return of each of LEDGERS the entries that BOOKIE's index leads to something else in a log that is there; of others nothing.
+    """Return, per ledger, the entries for which the bookie's index points to something else in an existing log.
 
-    Raises StoreError, OSError where the disks are not at hand, or the index cannot be read.
+    Raises StoreError, OSError if the disks are not available, or the index cannot be read.
     """
     from pyroaring import BitMap64
 
@@ -76,7 +76,7 @@ def _iter_rows(bookie: Bookie) -> Iterator[tuple[Logs, Array]]:
 
 
 def _wrong_rows(logs: Logs, rows: Array) -> Array:
-    """Return those of ROWS at whose place in one of LOGS there is no record of their entry."""
+    """Return the rows at whose place in an existing log there is no record of their entry."""
     import numpy as np
 
     ids = rows[:, 2] >> 32

@@ -39,9 +39,10 @@ class MissingLog(Struct, frozen=True):
 
 
 def read_missing_logs(bookie: Bookie, ledgers: Collection[int]) -> list[MissingLog]:
-    """Return the logs that the index of BOOKIE names for entries of LEDGERS and that are not there, by number.
+    """Return, by number, the logs that a bookie's index names for entries of these ledgers and that do not exist.
 
-    Raises SourceNotFound, InvalidValue, MetadataCorrupt, OSError for disks that are not at hand, or an index that cannot be read.
+    Raises SourceNotFound, InvalidValue, MetadataCorrupt, OSError for disks that are not available, or an index that
+    cannot be read.
     """
     from pyroaring import BitMap64
 
@@ -52,7 +53,7 @@ def read_missing_logs(bookie: Bookie, ledgers: Collection[int]) -> list[MissingL
 
 
 def has_database(bookie: Bookie) -> bool:
-    """Whether the index of BOOKIE is DbLedgerStorage's."""
+    """Whether a bookie's index is that of DbLedgerStorage."""
     return any(map(is_of_database, bookie.index_dirs or bookie.ledger_dirs))
 
 

@@ -33,22 +33,22 @@ class Source(Protocol):
         """What messages and ``store.json`` call it: a path, or the address of servers."""
 
     def row(self) -> dict[str, Any]:  # Any: JSON
-        """Return what ``store.json`` has of it: ``kind``, ``path`` and what else it is found again by."""
+        """Return its row in ``store.json``: ``kind``, ``path``, and what else finds it again."""
 
     @property
     def roots(self) -> Roots:
         """Where in ZooKeeper's tree the cluster is; of running servers once its nodes were read."""
 
     def nodes(self, problems: list[str], notes: Notes | None = None) -> Iterator[Node | Row | Damage | NextLedgerId]:
-        """Yield its nodes, or their rows where these cost less, and a Damage (of METADATA_FILE_ID) for what is not a node; where it is
-        known, which ledger id it gives next.
+        """Yield the source's nodes (or their rows, where these cost less), a Damage (of METADATA_FILE_ID) for each
+        unreadable node, and, if known, the next ledger id.
 
-        What leaves the tree incomplete goes into PROBLEMS before the first node is yielded, what does not, as far as is known, into
-        NOTES. Ephemeral nodes are left out.
+        Problems that leave the tree incomplete are added to ``problems`` before the first node, harmless ones to
+        ``notes``. Ephemeral nodes are skipped.
         """
 
     def whole_nodes(self, problems: list[str]) -> Iterator[Node | Row | Damage | NextLedgerId]:
-        """Yield as ``nodes`` all there is, with the whole paths: also what is not the cluster's."""
+        """Yield all nodes as ``nodes`` does, but with whole paths, and those outside of the cluster as well."""
 
     def next_ledger_id(self) -> int | None:
         """Return the ledger id that it gives next by now, None where that is not known."""
@@ -81,7 +81,7 @@ class MetadataDirectory(Struct, frozen=True):
         return ServerFiles(self.path, self.logs or self.path, self.roots)
 
     def rooted(self, wanted: Wanted) -> MetadataDirectory:
-        """Return the same files with the cluster that is WANTED of ZooKeeper's; raises as ``store.sources.zookeeper_roots.find_roots``."""
+        """Return the same files with the wanted cluster of ZooKeeper's; raises as ``store.sources.zookeeper_roots.find_roots``."""
         if not is_rocksdb(self.path):
             return replace(self, roots=read_again(lambda: find_roots((self.server,), wanted), self.path))
         if wanted.chroot or wanted.ledgers:
@@ -91,7 +91,7 @@ class MetadataDirectory(Struct, frozen=True):
         return self
 
     def row(self) -> dict[str, Any]:  # Any: JSON
-        """Return what ``store.json`` has of it."""
+        """Return its row in ``store.json``."""
         kind = "rocksdb" if is_rocksdb(self.path) else "zookeeper"
         logs = {} if self.logs is None else {"logs": str(self.logs.resolve())}
         as_of = {} if self.as_of is None else {"asOf": self.as_of}
@@ -110,7 +110,7 @@ class MetadataDirectory(Struct, frozen=True):
         return replace(self, roots=WHOLE).nodes(problems)
 
     def next_ledger_id(self) -> int | None:
-        """Read all of it again for that."""
+        """Return the next ledger id, for which all metadata is read again."""
         found: list[int] = []
         for _ in iter_source_rows(self, found.append):
             pass
@@ -133,7 +133,7 @@ class _Kind(NamedTuple):
 
 
 def find_metadata(root: Path) -> Path | None:
-    """Return the directory of the metadata store below ROOT, or None. RocksDB is looked for first."""
+    """Return the directory of the metadata store below ``root``, or None. RocksDB is looked for first."""
     places = ((kind, root / place) for kind in _KINDS for place in kind.places)
     return next((path for kind, path in places if path.is_dir() and kind.holds(path)), None)
 
@@ -141,12 +141,12 @@ def find_metadata(root: Path) -> Path | None:
 def iter_source_rows(
     metadata: Source | None, tell_next_id: Callable[[int], None] = lambda next_id: None
 ) -> Iterator[Row | Damage]:
-    """Yield a row for each node of METADATA, and a Damage (of METADATA_FILE_ID) for what is not a node.
+    """Yield a row for each node, and a Damage (of METADATA_FILE_ID) for each unreadable one.
 
-    Damage that leaves the tree incomplete comes before the nodes, and so do the notes; that of a table which shows only when
-    others were read comes last. Ephemeral nodes (live brokers, bookies)
-    and RocksDB's two counters are left out. TELL_NEXT_ID gets the ledger id that METADATA gives next, where it says so. Raises
-    SourceNotFound, MetadataCorrupt where there is nothing of a cluster.
+    Damage that leaves the tree incomplete, and notes, come before the nodes; a damaged table that shows only after
+    others were read comes last. Ephemeral nodes (live brokers, bookies) and RocksDB's two counters are skipped.
+    ``tell_next_id`` gets the next ledger id, if the metadata has it. Raises SourceNotFound, MetadataCorrupt if there
+    is nothing of a cluster.
     """
     if metadata is None:
         return
@@ -184,7 +184,7 @@ def _rows_of(
 
 
 def no_cluster(name: str, problems: Sequence[str]) -> SourceNotFound | MetadataCorrupt:
-    """Return the error for the metadata NAME without a node of a cluster; PROBLEMS: what could not be read of it."""
+    """Return the error for metadata without a node of a cluster; ``problems``: its unreadable parts."""
     if problems:
         return MetadataCorrupt(
             f"nothing of a cluster can be read: {problems[0]}", hint="provide an intact copy", path=name
@@ -252,7 +252,7 @@ def _rocksdb_rows(metadata: Path, problems: list[str], notes: Notes) -> Iterator
 def _rows_of_pairs(
     items: Iterator[tuple[bytes, bytes]], metadata: Path, reached: list[bytes]
 ) -> Iterator[Row | Damage | NextLedgerId]:
-    """Yield the rows of ITEMS; REACHED gets the last key when they end, also by an error."""
+    """Yield the rows of key-value pairs; ``reached`` gets the last key when they end, also by an error."""
     key = b""
     try:
         for number, (key, raw) in enumerate(items):
@@ -278,7 +278,7 @@ def _rows_of_pairs(
 
 
 def _counter_item(number: int, raw: bytes, where: str) -> NextLedgerId | Damage:
-    """Return what RAW, the counter of sequential nodes, says: ledgers share it with others, so no ledger has its number yet."""
+    """Return the next ledger id from the counter of sequential nodes: other nodes share the counter, so no ledger has that number yet."""
     try:
         return NextLedgerId(decode_counter(raw, f"{where} {COUNTER_KEYS[1].decode()}"))
     except MetadataCorrupt as error:

@@ -34,7 +34,7 @@ class Objects(Protocol):
         """Return how many bytes the object has."""
 
     def read(self, path: str, offset: int, size_bytes: int) -> bytes:
-        """Return the bytes from OFFSET on, fewer at the end."""
+        """Return the bytes from ``offset`` on, fewer at the end."""
 
 
 class Directory:
@@ -57,7 +57,7 @@ class Directory:
 
 
 class Bucket:
-    """Objects of a store behind a URL."""
+    """The objects of an object store, by URL."""
 
     def __init__(self, url: str) -> None:
         from pyarrow import fs
@@ -83,7 +83,7 @@ class Bucket:
 
 
 def open_objects(place: str) -> Objects:
-    """Return what lies at PLACE, a directory or a URL; raises SourceNotFound."""
+    """Return the objects in a directory or at a URL; raises SourceNotFound."""
     if "://" in place:
         return Bucket(place)
     if not Path(place).is_dir():
@@ -94,7 +94,7 @@ def open_objects(place: str) -> Objects:
 
 
 def find_offloaded(objects: Objects) -> dict[tuple[int, str], OffloadedLedger]:
-    """Return (ledger id, UUID) → what holds the ledger, of everything whose name is an offloader's."""
+    """Return (ledger id, UUID) → the object that holds the ledger, for every object with an offloader's name."""
     paths = set(objects.paths())
     found = {}
     for path in paths:

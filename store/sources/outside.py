@@ -14,9 +14,9 @@ _SEQUENTIAL = re.compile(r".*?(\d{10})", re.DOTALL)
 
 
 def iter_outside(metadata: Source, problems: list[str]) -> Iterator[Node]:
-    """Yield the persistent nodes of METADATA, of ZooKeeper, that are not the cluster's, with their whole paths.
+    """Yield the persistent nodes of a ZooKeeper that do not belong to the cluster, with their whole paths.
 
-    What could not be read goes into PROBLEMS before the first. Raises as the reading of METADATA.
+    Unreadable parts are added to ``problems`` before the first node. Raises as reading the metadata.
     """
     for row in metadata.whole_nodes(problems):
         if not isinstance(row, Damage | NextLedgerId):
@@ -26,6 +26,6 @@ def iter_outside(metadata: Source, problems: list[str]) -> Iterator[Node]:
 
 
 def next_number(name: str) -> int:
-    """Return the number that a sequential node made behind NAME may have, 0 where NAME is not of one."""
+    """Return the next number of a sequential node with this name's prefix, 0 if the name has no number."""
     found = _SEQUENTIAL.fullmatch(name)
     return int(found[1]) + 1 if found else 0

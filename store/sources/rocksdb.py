@@ -56,12 +56,12 @@ _BATCH_ROWS = 10_000
 
 
 def is_rocksdb(directory: Path) -> bool:
-    """Whether DIRECTORY is a RocksDB."""
+    """Whether a directory is a RocksDB."""
     return (directory / "CURRENT").is_file()
 
 
 def locked_by(directory: Path) -> int | None:
-    """Return the process id that holds the RocksDB LOCK of DIRECTORY, or None. Opens the file for reading only."""
+    """Return the process id that holds a RocksDB's LOCK, or None. Opens the file for reading only."""
     try:
         descriptor = open_regular(directory / "LOCK")
     except OSError:
@@ -79,7 +79,7 @@ def locked_by(directory: Path) -> int | None:
 
 
 def check_unlocked(directory: Path) -> None:
-    """Raise SourceBusy when a process holds the RocksDB LOCK of DIRECTORY."""
+    """Raise SourceBusy if a process holds a RocksDB's LOCK."""
     holder = locked_by(directory)
     if holder is not None:
         raise SourceBusy(
@@ -91,9 +91,10 @@ def check_unlocked(directory: Path) -> None:
 
 @contextmanager
 def lock_database(directory: Path) -> Iterator[None]:
-    """Hold the lock that RocksDB itself takes, so that no broker or bookie starts on DIRECTORY; raises SourceBusy, NotWritable.
+    """Hold the lock that RocksDB itself takes, so that no broker or bookie starts on the directory; raises SourceBusy, NotWritable.
 
-    Locks of fcntl go with any descriptor that is closed: nothing within the block may open and close the file LOCK.
+    Locks of fcntl are released when any descriptor of the file is closed: nothing within the block may open and close
+    the file LOCK.
     """
     check_unlocked(directory)
     if not os.access(directory, os.W_OK):
@@ -110,7 +111,7 @@ def lock_database(directory: Path) -> Iterator[None]:
 
 
 def take_lock(take: Callable[[int, int], object], descriptor: int, path: Path) -> None:
-    """Have TAKE, of fcntl, lock the open file PATH; raises SourceBusy. A file system without locks goes without."""
+    """Lock an open file with ``take``, a function of fcntl; raises SourceBusy. A file system without locks is used without."""
     try:
         take(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -127,10 +128,10 @@ def take_lock(take: Callable[[int, int], object], descriptor: int, path: Path) -
 
 @contextmanager
 def open_for_reading(directory: Path, problems: list[str] | None = None) -> Iterator[Iterator[tuple[bytes, bytes]]]:
-    """Open the RocksDB in DIRECTORY and hand out its (key, value) pairs in key order; nothing is written there.
+    """Open a RocksDB and return its (key, value) pairs in key order; nothing is written in its directory.
 
-    What can be read of a write-ahead log that is cut or damaged is read, and goes into PROBLEMS; a damaged or missing table raises
-    MetadataCorrupt. (A secondary instance would take a missing table for an empty database.)
+    A write-ahead log that is cut or damaged is read as far as possible and added to ``problems``; a damaged or missing
+    table raises MetadataCorrupt. (A secondary instance would take a missing table for an empty database.)
     """
     with open_links(directory, [] if problems is None else problems) as database:
         yield iter_pairs(database)
@@ -140,7 +141,7 @@ def open_for_reading(directory: Path, problems: list[str] | None = None) -> Iter
 
 
 def read_values(directory: Path, keys: list[bytes]) -> dict[bytes, bytes]:
-    """Return the values of KEYS that exist in the RocksDB of DIRECTORY."""
+    """Return the values of those keys that exist in a RocksDB."""
     wanted = set(keys)
     with open_for_reading(directory) as items:
         return {key: value for key, value in items if key in wanted}
@@ -148,17 +149,18 @@ def read_values(directory: Path, keys: list[bytes]) -> dict[bytes, bytes]:
 
 @contextmanager
 def open_ranges(directory: Path, problems: list[str]) -> Iterator[Callable[[bytes, bytes], Pairs]]:
-    """Open the RocksDB in DIRECTORY and hand out a function that gives the pairs from a key up to another, which is left out."""
+    """Open a RocksDB and return a function that gives the pairs from one key up to another (excluded)."""
     with open_links(directory, problems) as database:
         yield lambda first, end: takewhile(lambda pair: pair[0] < end, iter_pairs(database, first))
 
 
 def apply_changes(directory: Path, changes: Changes, original: Path | None = None) -> None:
-    """Write CHANGES into the RocksDB of DIRECTORY, all at once and durably, or leave it as it is.
+    """Write changes into a RocksDB, all at once and durably, or leave it unchanged.
 
-    What is there afterwards is read and found to be what was there before (in ORIGINAL, which DIRECTORY is a copy of) and the
-    changes. A damaged database is refused (Refused), but for a copy: that gets all that can be read of its original. The caller
-    sees to it that nobody has DIRECTORY open. Raises MetadataCorrupt when RocksDB does not give back what it was given.
+    The result is read back and must be the pairs of before (in ``original``, of which the directory is a copy) with
+    the changes. A damaged database is refused (Refused), except for a copy, which gets all that can be read of its
+    original. The caller makes sure that no process has it open. Raises MetadataCorrupt if RocksDB returns other data
+    than was written.
     """
     import rocksdict
 
@@ -178,7 +180,7 @@ def apply_changes(directory: Path, changes: Changes, original: Path | None = Non
 
 
 def damaged_in_place(problems: list[str]) -> Refused:
-    """Return the error for a database with PROBLEMS that was to be written."""
+    """Return the error for a damaged database that was to be written."""
     return Refused(
         f"nothing is written into a damaged database: {'; '.join(problems)}",
         hint="export to a copy: it gets all that can be read",
@@ -187,7 +189,7 @@ def damaged_in_place(problems: list[str]) -> Refused:
 
 
 def _changed(pairs: Iterator[tuple[bytes, bytes]], changes: Iterable[tuple[bytes, bytes | None]]) -> Pairs:
-    """Yield PAIRS with CHANGES made to them, both in key order."""
+    """Yield pairs with changes applied, both in key order."""
     both = merge(((key, 0, value) for key, value in pairs), ((key, 1, value) for key, value in changes))
     for key, versions in groupby(both, key=itemgetter(0)):
         *_, (_, _, value) = versions
@@ -196,7 +198,7 @@ def _changed(pairs: Iterator[tuple[bytes, bytes]], changes: Iterable[tuple[bytes
 
 
 class _RowsDigest(NamedTuple):
-    """How many rows there are and a digest of them all."""
+    """The number of rows and a digest of them all."""
 
     rows: int
     digest: str
@@ -243,7 +245,8 @@ def _options_for_writing(*, is_large: bool = False) -> Any:  # Any: rocksdict ha
 
 @contextmanager
 def _switched(work: Path, directory: Path) -> Iterator[None]:
-    """Put what RocksDB made in WORK into DIRECTORY and name it in CURRENT; the old state comes back when the block raises."""
+    """Move the files that RocksDB made in ``work`` into the directory and name them in CURRENT; the old state is
+    restored if the block raises."""
     current = directory / "CURRENT"
     before, like = current.read_bytes(), current.stat()
     manifest = (work / "CURRENT").read_text().strip()
@@ -267,17 +270,17 @@ def _switched(work: Path, directory: Path) -> Iterator[None]:
 
 
 def _name_state(current: Path, text: bytes) -> None:
-    """Replace CURRENT; the file beside it has the name that RocksDB gives it, and removes when it finds it."""
+    """Replace CURRENT; the temporary file has RocksDB's own name for it, which RocksDB removes when it finds it."""
     replace_like(current, text, f"{text.strip().decode().rpartition('-')[2]}.dbtmp")
 
 
 def create_database(
     directory: Path, rows: Iterable[tuple[bytes, bytes]], log: Path | None = None, *, is_large: bool = False
 ) -> None:
-    """Make a new RocksDB at DIRECTORY with ROWS, in a form Pulsar 4.0.8 opens; IS_LARGE: as BookKeeper makes ``locations``.
+    """Create a RocksDB with these rows, in a form Pulsar 4.0.8 opens; ``is_large``: as BookKeeper creates ``locations``.
 
-    LOG is a file in RocksDB's write-ahead format (sequence numbers from 1 on) that the database takes in as its own; the file
-    is gone then.
+    ``log`` is a file in RocksDB's write-ahead format (sequence numbers from 1 on) that the database takes over; the
+    file is gone then.
     """
     import rocksdict
 
@@ -296,7 +299,7 @@ def create_database(
 
 
 def _put_all(database: Any, rows: Iterable[tuple[bytes, bytes | None]]) -> None:  # Any: rocksdict has no stubs
-    """Write ROWS (None deletes) and flush them: they are in tables then, and durable."""
+    """Write rows (None deletes) and flush them into tables, durably."""
     import rocksdict
 
     pairs = iter(rows)

@@ -51,11 +51,11 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ESTALE
 
 @contextmanager
 def open_links(directory: Path, problems: list[str]) -> Iterator[Any]:  # Any: rocksdict has no stubs
-    """Open the RocksDB of DIRECTORY for reading; what is lost of it goes into PROBLEMS.
+    """Open a RocksDB for reading through links to its files; losses are added to ``problems``.
 
-    A process that has it open replaces files, and appends to them, while they are linked and read: what it does then looks like damage.
-    So where anything is wrong and the files are not as they were before, they are linked and read again. Once it is open, RocksDB has
-    all files open, too.
+    A process that has it open replaces files, and appends to them, while they are linked and read: that looks like
+    damage. So if anything is wrong and the files have changed meanwhile, they are linked and read again. Once it is
+    open, RocksDB has all files open as well.
     """
     with ExitStack() as stack:
         for left in reversed(range(_TRIES)):
@@ -79,7 +79,7 @@ def open_links(directory: Path, problems: list[str]) -> Iterator[Any]:  # Any: r
 
 
 def _file_states(directory: Path) -> dict[str, tuple[int, int] | None]:
-    """Return size and time of change (ns) of each file of DIRECTORY."""
+    """Return the size and modification time (ns) of each file in a directory."""
     states: dict[str, tuple[int, int] | None] = {}
     with suppress(FileNotFoundError):
         for name in os.listdir(directory):
@@ -101,9 +101,9 @@ def database_directory() -> Iterator[Path]:
 
 
 def link_files(directory: Path, links: Path, problems: list[str], tables: frozenset[str] | None = None) -> None:
-    """Fill LINKS with links to the files of DIRECTORY; of a damaged log it gets the whole records, and PROBLEMS a text.
+    """Fill a directory with links to a RocksDB's files; a damaged log is copied up to its complete records, with a text in ``problems``.
 
-    With TABLES, for a database that is to be written: only those tables, and copies of all that is not a table.
+    With ``tables``, for a database that is to be written: only those tables, and copies of all other files.
     """
     if not (directory / "CURRENT").is_file():
         raise SourceNotFound(f"{directory} is not a RocksDB: it has no CURRENT", path=str(directory))
@@ -157,7 +157,7 @@ def _write_whole_records(log: Path, links: Path) -> None:
 
 
 def _replayed(links: Path, logs: list[Path], shown: Path) -> list[Path]:
-    """Return those of the write-ahead LOGS that RocksDB would replay: asked with a log of one pair in the place of each."""
+    """Return the write-ahead logs that RocksDB would replay: determined by opening it with a log of one pair in the place of each."""
     if not logs:
         return []
     for log in logs:
@@ -201,7 +201,7 @@ def _open_strictly(links: Path, shown: Path, problems: list[str]) -> Iterator[An
 
 
 def iter_pairs(database: Any, first: bytes = b"") -> Pairs:  # Any: rocksdict has no stubs
-    """Yield the pairs from key FIRST on; unlike the library's own ``items`` this does not end in silence at a damaged block."""
+    """Yield the pairs from a key on; unlike the library's own ``items``, a damaged block raises instead of silently ending them."""
     position = database.iter()
     position.seek(first)
     while position.valid():
@@ -211,9 +211,10 @@ def iter_pairs(database: Any, first: bytes = b"") -> Pairs:  # Any: rocksdict ha
 
 
 def salvage_pairs(directory: Path, problems: list[str]) -> list[tuple[bytes, bytes]]:
-    """Return all pairs of the RocksDB in DIRECTORY that can be read, in key order; what is wrong goes into PROBLEMS.
+    """Return all readable pairs of a RocksDB, in key order; damage is added to ``problems``.
 
-    Without its own list of tables (MANIFEST) RocksDB makes one of all tables there are: rows that were deleted may be among them.
+    Without its own list of tables (MANIFEST) RocksDB makes one of all tables that exist: deleted rows may be among
+    them.
     """
     try:
         with open_links(directory, problems) as database:
@@ -228,9 +229,10 @@ def salvage_pairs(directory: Path, problems: list[str]) -> list[tuple[bytes, byt
 
 
 def salvage_in_child(directory: Path, limit_seconds: float = _SALVAGE_SECONDS) -> Salvaged:
-    """Return what can be read of the damaged RocksDB in DIRECTORY, by another process: damage may crash RocksDB, or never let it end.
+    """Return the readable pairs of a damaged RocksDB, read by another process: damage may crash RocksDB, or make it loop.
 
-    What its own files have is completed by RocksDB's repair of a copy, from all tables and logs there are. Raises MetadataCorrupt.
+    The pairs of its own files are completed by RocksDB's repair of a copy, from all tables and logs that exist. Raises
+    MetadataCorrupt.
     """
     import multiprocessing  # 10 ms, and few databases are damaged
 
@@ -253,10 +255,11 @@ def salvage_in_child(directory: Path, limit_seconds: float = _SALVAGE_SECONDS) -
 
 
 def logged_changes(directory: Path) -> int:
-    """Return how many changes the RocksDB in DIRECTORY ever had, where its write-ahead logs have every one of them, and 0 elsewhere.
+    """Return how many changes a RocksDB ever had, if its write-ahead logs have every one of them, else 0.
 
-    Each record begins with the sequence number of its first change and their number; the first change has 1. A table with a higher number
-    than the newest log may be of a log that is gone. Raises StoreErrors of files that cannot be read.
+    Each record begins with the sequence number of its first change and their number; the first change has 1. A table
+    with a higher number than the newest log may come from a log that is gone. Raises StoreErrors for files that cannot
+    be read.
     """
     logs = sorted(path for path in directory.glob("*.log") if path.stem.isdecimal())
     tables = [int(path.stem) for path in directory.glob("*.sst") if path.stem.isdecimal()]
@@ -339,7 +342,7 @@ def _repair_links(directory: Path, links: Path) -> None:
 
 @contextmanager
 def open_database(path: Path, options: Any, access: Any, shown: Path) -> Iterator[Any]:  # Any: rocksdict has no stubs
-    """Open the RocksDB at PATH; errors name SHOWN. Raises MetadataCorrupt, DiskFull, DiskFailed, NotWritable."""
+    """Open a RocksDB; errors name ``shown``. Raises MetadataCorrupt, DiskFull, DiskFailed, NotWritable."""
     import rocksdict
 
     with _translated(shown):
@@ -368,7 +371,7 @@ def _translated(directory: Path) -> Iterator[None]:
 
 
 def _raise_disk_error(text: str, directory: Path) -> None:
-    """Raise DiskFull, DiskFailed or NotWritable where that is what TEXT, a message of RocksDB's, says."""
+    """Raise DiskFull, DiskFailed or NotWritable if RocksDB's message says so."""
     for number in _DISK_ERRORS:
         if os.strerror(number) in text:
             named = re.search(r": (/[^:]*)", text)

@@ -53,7 +53,7 @@ class Roots(Struct, frozen=True):
         return self.ledgers != self.chroot + LEDGERS_ROOT
 
     def inner(self, path: str) -> str | None:
-        """Return the path in the cluster of what is at PATH in ZooKeeper; None: it is not the cluster's."""
+        """Return the path in the cluster of a path in ZooKeeper; None if it does not belong to the cluster."""
         if self.is_apart:
             if is_at_or_below(path, self.ledgers):
                 return LEDGERS_ROOT + path[len(self.ledgers) :]
@@ -62,13 +62,13 @@ class Roots(Struct, frozen=True):
         return path[len(self.chroot) :] if path.startswith(f"{self.chroot}/") else None
 
     def outer(self, path: str) -> str:
-        """Return where in ZooKeeper the node PATH of the cluster is."""
+        """Return the path in ZooKeeper of a node of the cluster."""
         if self.is_apart and is_at_or_below(path, LEDGERS_ROOT):
             return self.ledgers + path[len(LEDGERS_ROOT) :]
         return self.chroot + path
 
     def row(self) -> dict[str, Any]:  # Any: JSON
-        """Return what ``store.json`` has of it: nothing where the cluster has the whole tree."""
+        """Return its part of the row in ``store.json``: empty if the cluster has the whole tree."""
         return (
             ({"chroot": self.chroot} if self.chroot else {})
             | ({"ledgersRoot": self.ledgers} if self.is_apart else {})
@@ -81,12 +81,12 @@ WHOLE = Roots()
 
 
 def is_at_or_below(path: str, root: str) -> bool:
-    """Whether PATH is the node ROOT or below it."""
+    """Whether a path is the node ``root`` or below it."""
     return path == root or path.startswith(f"{root}/")
 
 
 def roots_of_row(row: Mapping[str, Any]) -> Roots:  # Any: JSON
-    """Return the roots in a ROW of ``store.json``."""
+    """Return the roots in a row of ``store.json``."""
     chroot = str(row.get("chroot", ""))
     shared = tuple(str(path).rstrip("/") for path in row.get("sharedWith", ()))
     return Roots(chroot, str(row.get("ledgersRoot", chroot + LEDGERS_ROOT)), shared)
@@ -98,13 +98,13 @@ def stored_roots(info: StoreInfo) -> Roots:
 
 
 def below_text(row: Mapping[str, Any]) -> str:  # Any: JSON
-    """Return where in ZooKeeper's tree the source in a ROW of ``store.json`` is, "" for the whole tree."""
+    """Return the path in ZooKeeper's tree of the source in a row of ``store.json``, "" for the whole tree."""
     roots = roots_of_row(row)
     return "" if roots.is_whole else f" at {roots}"
 
 
 def roots_text(roots: Roots) -> str:
-    """Return what is said of a cluster at ROOTS that has not the whole tree."""
+    """Return a sentence about a cluster that does not have the whole tree."""
     below = f"below {roots.chroot}" if roots.chroot else "at the root"
     apart = f", BookKeeper's part at {roots.ledgers}" if roots.is_apart else ""
     return f"the cluster is {below} of ZooKeeper's tree{apart}: its paths are shown without that, and nothing else there is imported"
@@ -124,7 +124,7 @@ ANY = Wanted()
 
 
 def parse_root(text: str, option: str) -> str:
-    """Return the path that TEXT, the value of OPTION, names, "" for the root; raises InvalidValue."""
+    """Return the path in an option's value, "" for the root; raises InvalidValue."""
     if not text.startswith("/") or "//" in text or "\0" in text:
         raise InvalidValue(
             f"{option} {text!r} is no path of a node", hint="write it as ZooKeeper has it: /pulsar, or / for the root"
@@ -140,7 +140,7 @@ class Marks:
         self._ledgers: set[str] = set()
 
     def see(self, path: str, value: bytes) -> None:
-        """Look at the node PATH with its VALUE; what lies above it need not be there, of damaged files."""
+        """Look at a node with its value; in damaged files its parents may be missing."""
         for mark in PULSAR_MARKS:
             chroot, found, below = path.partition(mark)
             if found and below[:1] in ("", "/"):
@@ -149,7 +149,7 @@ class Marks:
             self._ledgers.add(path.removesuffix(LAYOUT_MARK))
 
     def chroots(self) -> list[str]:
-        """Return the chroots of Pulsars, without what has such a name within one of them."""
+        """Return the chroots of Pulsars, without such names inside of another one."""
         found: list[str] = []
         for chroot in sorted(self._pulsars, key=lambda path: (path.count("/"), path)):
             if not any(_is_within(chroot, other) for other in found):
@@ -170,9 +170,10 @@ def _is_within(path: str, chroot: str) -> bool:
 
 
 def choose_roots(marks: Marks, where: str, wanted: Wanted) -> Roots:
-    """Return the cluster among MARKS, of the tree that messages call WHERE, that is WANTED or the only one.
+    """Return the wanted cluster among the marks, or the only one; ``where`` names the tree in messages.
 
-    Raises SourceNotFound where there is none, Refused where there are several: ``again`` of its context has options that name each.
+    Raises SourceNotFound if there is none, Refused if there are several: ``again`` in its context has options that
+    name each.
     """
     found = [*dict.fromkeys(_pairs(marks, wanted))]
     if wanted.chroot is not None:
@@ -194,7 +195,7 @@ def choose_roots(marks: Marks, where: str, wanted: Wanted) -> Roots:
 
 
 def _sharing(marks: Marks, roots: Roots) -> tuple[str, ...]:
-    """Return the chroots of other Pulsars among MARKS that may use the BookKeeper of ROOTS, as they have none where theirs would be."""
+    """Return the chroots of other Pulsars that may use the same BookKeeper, because they have none at their own path."""
     ledgers = marks.ledgers()
     return tuple(
         chroot for chroot in marks.chroots() if chroot != roots.chroot and chroot + LEDGERS_ROOT not in ledgers
@@ -202,7 +203,7 @@ def _sharing(marks: Marks, roots: Roots) -> tuple[str, ...]:
 
 
 def _option(roots: Roots, others: Collection[Roots]) -> str:
-    """Return the options that tell ROOTS from OTHERS."""
+    """Return the options that tell one cluster's roots from the others'."""
     words = f"--chroot {shell_word(roots.chroot or '/')}"
     is_alone = sum(other.chroot == roots.chroot for other in others) == 1
     return words if is_alone else f"{words} --ledgers-root {shell_word(roots.ledgers)}"
@@ -227,9 +228,9 @@ def _not_found(where: str, wanted: Wanted, found: Collection[Roots]) -> SourceNo
 
 
 def _pairs(marks: Marks, wanted: Wanted) -> Iterator[Roots]:
-    """Yield the clusters that MARKS may be: a Pulsar with its BookKeeper, and where there is no Pulsar each BookKeeper.
+    """Yield the possible clusters: a Pulsar with its BookKeeper, and without any Pulsar each BookKeeper.
 
-    A BookKeeper that no chroot has below it may be anybody's: that of each Pulsar that lacks one, or the one that is WANTED.
+    A BookKeeper outside of every chroot may belong to anyone: to each Pulsar that lacks one, or to the wanted one.
     """
     chroots, ledgers = marks.chroots(), marks.ledgers()
     if not chroots:

@@ -33,21 +33,21 @@ class Storage(Struct, frozen=True):
 
 
 def has_database(index: Path) -> bool:
-    """Whether the directory INDEX is, or was, that of DbLedgerStorage's databases."""
+    """Whether an index directory is, or was, that of DbLedgerStorage's databases."""
     return is_rocksdb(index / LOCATIONS) or lost_locations(index)
 
 
 def lost_locations(index: Path) -> bool:
-    """Whether the database of places in INDEX is gone: its directory is there and is none, or the other database is without it.
+    """Whether the database of locations is lost: its directory exists but is no database, or only the other database exists.
 
-    Where neither is there the directory may have been copied without its databases: nobody knows.
+    If neither exists, the directory may have been copied without its databases: unknown.
     """
     places = index / LOCATIONS
     return not is_rocksdb(places) and (places.is_dir() or is_rocksdb(index / LEDGERS))
 
 
 def cookie_of(bookie: Bookie) -> Cookie:
-    """Return the cookie of BOOKIE; raises SourceNotFound where no directory has one."""
+    """Return a bookie's cookie; raises SourceNotFound if no directory has one."""
     cookie = read_bookie_cookie(bookie)
     if cookie is None:
         raise SourceNotFound(
@@ -58,7 +58,7 @@ def cookie_of(bookie: Bookie) -> Cookie:
 
 
 def storages_of(bookie: Bookie) -> list[Storage]:
-    """Return the storages of BOOKIE in the order that assigns ledgers to them, that of its cookie; raises InvalidValue."""
+    """Return a bookie's storages in the order that assigns ledgers to them, that of its cookie; raises InvalidValue."""
     cookie = cookie_of(bookie)
     logs = _ordered(bookie, "ledger", bookie.ledger_dirs, cookie.ledger_dirs)
     indexes = _ordered(bookie, "index", bookie.index_dirs, cookie.index_dirs or ()) if bookie.index_dirs else logs
@@ -72,7 +72,7 @@ def storages_of(bookie: Bookie) -> list[Storage]:
 
 
 def _ordered(bookie: Bookie, what: str, given: Sequence[Path], named: Sequence[str]) -> list[Path]:
-    """Return the GIVEN directories in the order of the cookie; where they lie elsewhere, in their own."""
+    """Return the given directories in the order of the cookie; if they are at other paths, in the given order."""
     if len(given) != len(named) and (named or what == "ledger"):
         raise InvalidValue(
             f"bookie {bookie.name}: {counted(len(given), f'{what} directory', f'{what} directories')} given, its cookie names"

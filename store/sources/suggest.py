@@ -13,7 +13,7 @@ _DEPTH = 3  # of a bookie's directory below the one that holds a copy of a clust
 
 
 def suggest_import(root: Path) -> str:
-    """Return the command line that imports the parts of a cluster below ROOT, "" where there is no bookie."""
+    """Return the command line that imports the parts of a cluster below ``root``, "" if there is no bookie."""
     found: dict[str, list[str]] = {}
     for path in _directories(root, _DEPTH):
         cookie = read_cookie(path)
@@ -31,7 +31,7 @@ def suggest_import(root: Path) -> str:
 
 
 def _directories(root: Path, depth: int) -> Iterable[Path]:
-    """Yield the directories below ROOT down to DEPTH, in order; what may not be read is passed over."""
+    """Yield the directories below ``root`` down to ``depth``, in order; unreadable ones are skipped."""
     try:
         inside = sorted(path for path in root.iterdir() if path.is_dir())
     except OSError:

@@ -43,12 +43,12 @@ Found = TypeVar("Found")
 
 
 def is_zookeeper(directory: Path) -> bool:
-    """Whether DIRECTORY is a ``version-2``: it holds a log or snapshot."""
+    """Whether a directory is a ``version-2``: it holds a log or a snapshot."""
     return bool(_numbered(directory, "log") or _numbered(directory, "snapshot"))
 
 
 def _numbered(directory: Path, kind: str) -> list[tuple[int, str, Path]]:
-    """Return (zxid, extension, path) of the files of KIND, the oldest first."""
+    """Return (zxid, extension, path) of the files of one kind, the oldest first."""
     return [found for found in _named(directory, kind) if found[2].is_file()]
 
 
@@ -70,7 +70,7 @@ def _iter_no_files(server: ServerFiles) -> Iterator[tuple[int, str]]:
 
 
 def newest_epoch(sources: Iterable[Mapping[str, Any]]) -> int:  # Any: JSON
-    """Return the newest epoch, the upper half of a zxid, that SOURCES of a store are known to have reached; 0: none is known."""
+    """Return the newest epoch (upper half of a zxid) that a store's sources are known to have reached; 0: unknown."""
     zxids = [0]
     for source in sources:
         zxids.append(int(source.get("zxid", 0)))
@@ -83,7 +83,7 @@ def newest_epoch(sources: Iterable[Mapping[str, Any]]) -> int:  # Any: JSON
 
 
 def newest_zxid(directory: Path) -> int:
-    """Return the newest transaction that DIRECTORY has: the last of its newest log, or that of its newest snapshot's name."""
+    """Return the newest transaction in a directory: the last of its newest log, or that in its newest snapshot's name."""
     zxids = [zxid for zxid, _, _ in _numbered(directory, "snapshot")]
     last = last_transaction(directory)
     return max(zxids if last is None else [*zxids, last.zxid], default=0)
@@ -128,7 +128,7 @@ class SnapshotFile(NamedTuple):
         return Snapshot(_inner_nodes(snapshot.nodes, self.roots), snapshot.newest_zxid, ledger_ids)
 
     def salvage(self) -> Salvaged:
-        """Return what can be read of it although it is damaged."""
+        """Return the readable part of a damaged snapshot."""
         found = salvage_snapshot(_readable_bytes(self.path, self.extension))
         return Salvaged(_inner_nodes(found.nodes, self.roots), found.newest_zxid, found.lost_bytes)
 
@@ -158,7 +158,7 @@ class Tree(Struct, frozen=True):
 
 
 def read_again(read: Callable[[], Found], where: Path) -> Found:
-    """Return what READ returns; a running server purges old snapshots and logs, so it is called again when one of them is gone."""
+    """Return the result of ``read``, which is called again if a file is gone: a running server purges old snapshots and logs."""
     for _ in range(_TRIES - 1):
         with suppress(FileNotFoundError):
             return read()
@@ -171,14 +171,14 @@ def read_again(read: Callable[[], Found], where: Path) -> Found:
 def read_tree(
     servers: Sequence[ServerFiles], problems: list[str], until: int | None = None, notes: Notes | None = None
 ) -> Tree:
-    """Return the tree of SERVERS, copies of one ensemble; what could not be read, or is not there, goes into PROBLEMS.
+    """Return the tree in the files of servers of one ensemble; unreadable and missing parts are added to ``problems``.
 
-    As a server restores itself (``FileTxnSnapLog``): the newest snapshot that is whole, then every transaction with a higher zxid;
-    up to the transaction UNTIL, where one is given, from a snapshot that has seen none behind it.
-    A server refuses a log with a damaged header or record and passes over transactions that are missing; here what is whole is taken, and
-    what is lost is counted by the zxids. Of a damaged snapshot that nothing whole replaces the nodes that can be read are taken; one
-    that an older one and the logs replace goes into NOTES, and so does a newest log of which nobody can tell whether it ends where it
-    ended. Raises SourceNotFound, MetadataCorrupt (nothing can be read).
+    As a server restores itself (``FileTxnSnapLog``): the newest complete snapshot, then every transaction with a
+    higher zxid; up to the transaction ``until``, if given, from a snapshot that has none after it. A server refuses a
+    log with a damaged header or record and ignores missing transactions; here the readable ones are used, and losses
+    are counted by their zxids. From a damaged snapshot that nothing complete replaces, the readable nodes are used;
+    one that an older one and the logs replace goes into ``notes``, and so does a newest log whose real end is
+    uncertain. Raises SourceNotFound, MetadataCorrupt (nothing can be read).
     """
     logged = [zxid for server in servers for zxid, _ in iter_log_files(server)]
     snapshots = _find_snapshots(servers, problems, until, min(logged, default=0))
@@ -216,7 +216,7 @@ def read_tree(
 
 
 class _Damaged(NamedTuple):
-    """A snapshot that is damaged, why, and what can be read of it."""
+    """A damaged snapshot, its damage, and its readable part."""
 
     file: SnapshotFile
     error: MetadataCorrupt | LimitExceeded
@@ -224,8 +224,7 @@ class _Damaged(NamedTuple):
 
 
 class _Snapshots(NamedTuple):
-    """The newest ``whole`` snapshot, as of transaction ``base`` (None: there is none), and ``damaged`` ones that are newer, the oldest
-    first."""
+    """The newest ``whole`` snapshot, as of transaction ``base`` (None: there is none), and newer ``damaged`` ones, the oldest first."""
 
     base: int
     whole: Snapshot | None
@@ -233,9 +232,9 @@ class _Snapshots(NamedTuple):
 
 
 class _Overlay:
-    """Puts the nodes of damaged SNAPSHOTS where REPLAY comes to their transaction without having all that was before it.
+    """Adds the nodes of damaged snapshots when the replay reaches their transaction without having everything before it.
 
-    Those that are not needed go into NOTES.
+    Snapshots that are not needed are added to ``notes``.
     """
 
     def __init__(self, snapshots: _Snapshots, replay: Replay, notes: list[str]) -> None:
@@ -246,7 +245,7 @@ class _Overlay:
         self._replaced: list[_Damaged] = []
 
     def go_to(self, zxid: int) -> None:
-        """Take the snapshots that are older than the transaction ZXID, which comes next."""
+        """Use the snapshots that are older than the next transaction."""
         while self._waiting and self._waiting[0].file.zxid < zxid:
             damaged = self._waiting.popleft()
             last = self._replay.order.last
@@ -259,7 +258,7 @@ class _Overlay:
                 self._replay.overlay(damaged.file.zxid, damaged.salvaged, damaged.error.message)
 
     def finish(self) -> None:
-        """Tell of the snapshots that were not needed, unless one shows what is in no other file."""
+        """Report the snapshots that were not needed, unless one has content that no other file has."""
         replay = self._replay
         for damaged in self._replaced:
             newer = [
@@ -276,12 +275,12 @@ class _Overlay:
 
 
 def _first_needed(zxid: int) -> int:
-    """Return the last transaction that logs have in front of a snapshot named ZXID: that of a new leader's beginning is in no log."""
+    """Return the last transaction that logs have before a snapshot with this zxid: the first one of a new leader is in no log."""
     return zxid if zxid & ((1 << _EPOCH_BITS) - 1) else 0
 
 
 def iter_snapshot_files(servers: Iterable[ServerFiles]) -> Iterator[SnapshotFile]:
-    """Yield the snapshots of SERVERS, the oldest first."""
+    """Yield the snapshots of the servers, the oldest first."""
     found = (
         SnapshotFile(*named, server.roots) for server in servers for named in _numbered(server.snapshots, "snapshot")
     )
@@ -289,13 +288,13 @@ def iter_snapshot_files(servers: Iterable[ServerFiles]) -> Iterator[SnapshotFile
 
 
 def iter_log_files(server: ServerFiles) -> Iterator[tuple[int, Path]]:
-    """Yield (first zxid, path) of the logs of SERVER that can be read, the oldest first."""
+    """Yield (first zxid, path) of a server's readable logs, the oldest first."""
     return ((zxid, file) for zxid, extension, file in _numbered(server.logs, "log") if not extension)
 
 
 @contextmanager
 def open_snapshot(path: Path, extension: str) -> Iterator[BinaryIO]:
-    """Open the snapshot PATH, whose name ends in EXTENSION: that tells how it is stored. Raises MetadataCorrupt, also while it is read.
+    """Open a snapshot; its extension tells how it is stored. Raises MetadataCorrupt, also while it is read.
 
     As ``SnapStream``: "gz", "snappy", and any other is not compressed.
     """
@@ -314,13 +313,13 @@ def open_snapshot(path: Path, extension: str) -> Iterator[BinaryIO]:
 
 
 def read_snapshot(path: Path, extension: str) -> Snapshot:
-    """Return the snapshot in the file PATH; raises MetadataCorrupt, LimitExceeded."""
+    """Return the snapshot in a file; raises MetadataCorrupt, LimitExceeded."""
     with open_snapshot(path, extension) as file:
         return decode_snapshot(file, str(path))
 
 
 def _readable_bytes(path: Path, extension: str) -> bytes:
-    """Return the bytes of the snapshot PATH up to where they can no longer be unpacked."""
+    """Return the bytes of a snapshot up to where decompression fails."""
     parts: list[bytes] = []
     with suppress(MetadataCorrupt, LimitExceeded):
         if extension.lower() == "snappy":
@@ -332,8 +331,9 @@ def _readable_bytes(path: Path, extension: str) -> bytes:
 
 
 def _find_snapshots(servers: Iterable[ServerFiles], problems: list[str], until: int | None, oldest: int) -> _Snapshots:
-    """Return the newest whole snapshot and the damaged ones behind it; with UNTIL one that has seen nothing behind it, where there is one,
-    or logs reach back to their beginning: OLDEST is the first transaction that they have."""
+    """Return the newest complete snapshot and the damaged ones after it; with ``until``, one that has no later
+    transaction, if such a one exists or logs reach back to their beginning: ``oldest`` is the first transaction in the
+    logs."""
     late: tuple[int, Snapshot] | None = None
     damaged: list[_Damaged] = []
     for file in reversed([*iter_snapshot_files(servers)]):
@@ -355,14 +355,15 @@ def _find_snapshots(servers: Iterable[ServerFiles], problems: list[str], until: 
 
 
 def iter_unread_logs(directory: Path, base: int, until: int | None = None) -> Iterator[str]:
-    """Yield what to do with each log of DIRECTORY that begins behind transaction BASE, UNTIL at most, and is packed."""
+    """Yield what to do with each compressed log that begins after transaction ``base``, at most at ``until``."""
     for zxid, extension, file in _numbered(directory, "log"):
         if extension and zxid > base and (until is None or zxid <= until):
             yield f"{file} is not read: unpack it beside the other logs, as {file.name.removesuffix('.' + extension)}"
 
 
 def read_log(file: Path, advance: Callable[[int], None] = lambda size_bytes: None) -> Iterator[Transaction | BadRecord]:
-    """Yield what is in the log FILE. It is read, not mapped: a ZooKeeper that runs may cut it, which would kill this process."""
+    """Yield the content of a log. The file is read, not mapped: a running ZooKeeper may truncate it, which would kill
+    a process that maps it."""
     with open(file, "rb", buffering=0) as opened:
         before = 0
         for item in read_transactions(opened, str(file)):
@@ -380,9 +381,9 @@ Logged = tuple[Path, Transaction | BadRecord]
 def iter_merged(
     servers: Sequence[ServerFiles], first: int = 0, advance: Callable[[int], None] = lambda size_bytes: None
 ) -> Iterator[Logged]:
-    """Yield what the logs of SERVERS have from transaction FIRST on, or from a little before, in the order of zxids, each once.
+    """Yield the content of the servers' logs from a transaction on, or from a little before, in the order of zxids, each once.
 
-    ADVANCE gets the bytes of the logs that were passed.
+    ``advance`` gets the bytes of the logs that were read.
     """
     each = [_iter_server(server, first, advance) for server in servers]
     last = -1
@@ -397,7 +398,7 @@ def iter_merged(
 def _iter_server(
     server: ServerFiles, first: int, advance: Callable[[int], None]
 ) -> Iterator[tuple[int, Path, Transaction | BadRecord]]:
-    """Yield (zxid, log, item) of one server; what is damaged has the zxid of the transaction before it."""
+    """Yield (zxid, log, item) of one server; damage has the zxid of the transaction before it."""
     logs = [*iter_log_files(server)]
     # A log's name is its first zxid: the one before the first later log may hold newer transactions than the snapshot.
     begin = max((index for index, (zxid, _) in enumerate(logs) if zxid <= first), default=0)
@@ -413,10 +414,10 @@ def _iter_server(
 
 
 class Gap(Struct, frozen=True):
-    """LOST transactions are missing before BEFORE in the logs, where FILE goes on; ``after``: the last one that is there.
+    """``lost`` transactions are missing before the one ``before`` in ``file``; ``after``: the last one before the gap.
 
-    ``bad``: the first damage in their place. Of a new epoch's first transaction ``lost`` may be 0: what was damaged in the epoch before
-    cannot be counted.
+    ``bad``: the first damage in their place. Before a new epoch's first transaction ``lost`` may be 0: losses of the
+    epoch before cannot be counted.
     """
 
     file: Path
@@ -438,7 +439,7 @@ def _bad_text(file: Path, bad: BadRecord) -> str:
 
 
 class LogOrder:
-    """Follows the transactions of logs behind zxid LAST and finds the gaps between them."""
+    """Follows the transactions of logs after a zxid and finds the gaps between them."""
 
     def __init__(self, last: int) -> None:
         self.last = last
@@ -446,7 +447,7 @@ class LogOrder:
         """The first one since the last transaction."""
 
     def take(self, file: Path, item: Transaction | BadRecord) -> Gap | None:
-        """Take what comes next, in FILE; return the gap in front of it, if there is one. A new epoch begins at 1."""
+        """Take the next item of a file; return the gap before it, if any. A new epoch begins at 1."""
         if isinstance(item, BadRecord):
             self.bad = self.bad or (file, item)
             return None
@@ -464,9 +465,9 @@ class LogOrder:
 
 
 class Replay:
-    """Applies transactions to NODES, the tree as of zxid BASE, and tells in PROBLEMS which of them are missing.
+    """Applies transactions to the nodes of the tree as of zxid ``base``, and reports the missing ones in ``problems``.
 
-    LEDGER_IDS follows the ids that they give.
+    ``ledger_ids`` follows the ids that they allocate.
     """
 
     def __init__(self, base: int, nodes: dict[str, ZooKeeperNode], problems: list[str], ledger_ids: LedgerIds) -> None:
@@ -485,7 +486,7 @@ class Replay:
         """Those of them that have transactions behind the base."""
 
     def take(self, file: Path, item: Transaction | BadRecord) -> None:
-        """Take what comes next, in the log FILE."""
+        """Take the next item of a log."""
         self.tell_gap(file, item)
         if isinstance(item, BadRecord) and not item.offset and not item.unfinished:
             self._headless[file] = item
@@ -500,7 +501,7 @@ class Replay:
                 _apply(self.nodes, item, is_partial=self.is_partial)
 
     def tell_gap(self, file: Path, item: Transaction | BadRecord) -> None:
-        """Tell of what is missing in front of ITEM."""
+        """Report the gap before an item."""
         gap = self.order.take(file, item)
         if gap is not None:
             if gap.bad is not None and not gap.bad.offset:
@@ -508,12 +509,12 @@ class Replay:
             self.tell_lost(gap.text + ("; what they changed may be missing or old" if gap.lost else ""))
 
     def tell_lost(self, text: str) -> None:
-        """Tell with TEXT that something is missing."""
+        """Report, with this text, that something is missing."""
         self.is_partial = True
         self._problems.append(text)
 
     def overlay(self, zxid: int, salvaged: Salvaged, message: str) -> None:
-        """Take what was SALVAGED of the snapshot of transaction ZXID, which is damaged by MESSAGE, over what is older."""
+        """Put the readable part of the damaged snapshot of transaction ``zxid`` over the older nodes."""
         last = self.order.last
         nodes = counted(len(salvaged.nodes), "node")
         older = (
@@ -526,9 +527,9 @@ class Replay:
         self.order = LogOrder(max(last, zxid))
 
     def finish(self, servers: Sequence[ServerFiles], newest: int, notes: Notes) -> None:
-        """Check that the logs of SERVERS reach what snapshots show to have been: the transaction NEWEST, and that of the base's name.
+        """Check that the logs reach what snapshots prove: the transaction ``newest``, and the one in the base snapshot's name.
 
-        What may be behind their last transaction goes into NOTES, what was there for certain into the problems.
+        Transactions that may follow the last one are added to ``notes``, those that certainly did to ``problems``.
         """
         bad, last, first = self.order.bad, self.order.last, 0
         directory = servers[0].logs
@@ -567,7 +568,8 @@ class Replay:
 
 
 def _apply(nodes: dict[str, ZooKeeperNode], transaction: Transaction, *, is_partial: bool) -> None:
-    """Do to NODES, which may lack some (IS_PARTIAL), what TRANSACTION did; a snapshot taken while it ran may have some of it already."""
+    """Apply a transaction to nodes, of which some may be missing (``is_partial``); a snapshot taken meanwhile may
+    already contain part of it."""
     now, zxid = transaction.time_ms, transaction.zxid
     for change in transaction.changes:
         if isinstance(change, Delete):

@@ -24,7 +24,7 @@ _CLOCKS_MS = 5 * 60 * 1000
 
 
 def iter_lost_ends(logs: Sequence[Path]) -> Iterator[str]:
-    """Tell how the newest of LOGS, the oldest first, shows that it had more than its records."""
+    """Yield the signs that the newest log had more than its records; ``logs``: the oldest first."""
     if not logs:
         return
     *before, newest = logs
@@ -51,9 +51,9 @@ def iter_lost_ends(logs: Sequence[Path]) -> Iterator[str]:
 def iter_unsure_ends(
     log: Path | None, others: Sequence[Path], snapshots: Path, last: int, last_ms: int
 ) -> Iterator[str]:
-    """Tell what may be behind LAST, the last transaction that is there, of time LAST_MS (0: there is none): the newest LOG was written
-    long after it, or the directory SNAPSHOTS says that a newer epoch began. OTHERS: the files beside the log.
-    """
+    """Yield the signs that transactions may follow the last one (``last``, at ``last_ms``; 0: there is none): the
+    newest log was written long after it, or the snapshots' directory says that a newer epoch began. ``others``: the
+    files beside the log."""
     written_ms = 0 if log is None else log.stat().st_mtime_ns // 1_000_000
     kept_ms = min((file.stat().st_mtime_ns // 1_000_000 for file in others if file != log), default=written_ms)
     # Times of files count where another one shows that copying kept them.
@@ -74,13 +74,13 @@ def iter_unsure_ends(
 
 
 def _is_extended(log: Path) -> bool:
-    """Whether zeros end LOG, more of them than a record can begin with."""
+    """Whether a log ends in zeros, more of them than a record can begin with."""
     with open(log, "rb") as file:
         return os.pread(file.fileno(), 16, max(log.stat().st_size - 16, 0)) == bytes(16)
 
 
 def _written_end(log: Path, size: int) -> int:
-    """Return the position behind the last byte of LOG that is not zero."""
+    """Return the position after the last byte of a log that is not zero."""
     with open(log, "rb", buffering=0) as file:
         for begin in range((size - 1) // _CHUNK_BYTES * _CHUNK_BYTES, -1, -_CHUNK_BYTES):
             chunk = os.pread(file.fileno(), _CHUNK_BYTES, begin)

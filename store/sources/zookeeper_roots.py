@@ -29,10 +29,10 @@ _OVERLAP = 64  # bytes, more than ``_AT_ROOT`` matches
 
 
 def find_roots(servers: Sequence[ServerFiles], wanted: Wanted, *, is_strict: bool = True) -> Roots:
-    """Return where the cluster is that is WANTED, or the only one, in the files of SERVERS, copies of one ensemble.
+    """Return the roots of the wanted cluster, or of the only one, in the files of servers of one ensemble.
 
-    Raises SourceNotFound where there is none (unless IS_STRICT the whole tree is meant then), Refused where there are several, and as
-    ``store.sources.zookeeper.read_tree``.
+    Raises SourceNotFound if there is none (unless ``is_strict`` the whole tree is meant then), Refused if there are
+    several, and as ``store.sources.zookeeper.read_tree``.
     """
     if not (wanted.chroot or wanted.ledgers) and _are_at_root(servers):
         return WHOLE
@@ -67,7 +67,7 @@ def _are_at_root(servers: Sequence[ServerFiles]) -> bool:
 
 
 def _newest_files(servers: Sequence[ServerFiles], stack: ExitStack) -> Iterator[BinaryIO]:
-    """Yield the newest snapshot and the logs that may go on behind it, opened on STACK."""
+    """Yield the newest snapshot and the logs that may follow it, opened on ``stack``."""
     snapshots = [*iter_snapshot_files(servers)]
     for snapshot in snapshots[-1:]:
         yield stack.enter_context(open_snapshot(snapshot.path, snapshot.extension))
@@ -80,7 +80,7 @@ def _newest_files(servers: Sequence[ServerFiles], stack: ExitStack) -> Iterator[
 
 
 def _iter_marks(file: BinaryIO) -> Iterator[bool]:
-    """Yield for each mark in FILE whether it is at the root."""
+    """Yield, for each mark in a file, whether it is at the root."""
     before = b""
     for chunk in iter(partial(file.read, _CHUNK_BYTES), b""):
         data = before + chunk
