@@ -12,16 +12,16 @@ _KEPT = 2
 
 
 def iter_backups(path: Path) -> list[Path]:
-    """Return the back-ups of the store at PATH, oldest first."""
+    """Return the backups of a store, oldest first."""
     found = [entry for entry in (path / "backups").glob("*") if entry.name.isdigit()]
     return sorted(found, key=lambda entry: int(entry.name))
 
 
 def back_up(path: Path, transaction: int) -> Path:
-    """Copy the database of the store at PATH, which is at TRANSACTION, to ``backups``, durably; return where the copy is.
+    """Copy the database of a store to ``backups``, durably; return the path of the copy.
 
-    The caller holds the writer lock and writes nothing meanwhile. The newest copies stay, ``_KEPT`` of them; a state that has one
-    is not copied again. Raises DiskFull.
+    The caller holds the writer lock and writes nothing meanwhile. The newest ``_KEPT`` copies stay; a state that has a
+    copy is not copied again. Raises DiskFull.
     """
     meta, folder = path / "meta", path / "backups"
     mode = meta.stat().st_mode & 0o777
@@ -45,7 +45,7 @@ def back_up(path: Path, transaction: int) -> Path:
 
 
 def keep_hint(path: Path) -> str:
-    """Return what to do about the store at PATH, which cannot be read, so that none of its changes is lost."""
+    """Return the hint for a store that cannot be read: how to proceed without losing its changes."""
     for backup in reversed(iter_backups(path)):
         commit = read_commit(backup)
         if commit is not None:
@@ -60,5 +60,5 @@ def keep_hint(path: Path) -> str:
 
 
 def damaged_store(path: Path, message: str) -> IndexCorrupt:
-    """Return the error MESSAGE of the store at PATH, with the hint that keeps its changes."""
+    """Return the error for a damaged store, with the hint that keeps its changes."""
     return IndexCorrupt(message, hint=keep_hint(path), path=str(path))

@@ -133,19 +133,19 @@ class Block:
         return self.header.entries
 
     def entry_id(self, index: int) -> int:
-        """Return the entry id of the INDEX-th entry of this block."""
+        """Return the id of the entry at an index in this block."""
         slot = self.header.first_slot + index if self._slots is None else self._slots[index]
         return self._first + slot
 
     def index_of(self, entry_id: int) -> int:
-        """Return the index of ENTRY_ID or, when it is not here, of the first entry behind it (may be len)."""
+        """Return the index of an entry or, if the block lacks it, of the next entry (may be len)."""
         slot = min(max(entry_id - self._first, 0), BLOCK_ENTRIES)
         if self._slots is None:
             return min(max(slot - self.header.first_slot, 0), self.header.entries)
         return bisect_left(self._slots, slot)
 
     def place(self, index: int) -> tuple[int, int, int]:
-        """Return (file id, offset of the size field, size field) of the INDEX-th entry."""
+        """Return (file id, offset of the size field, size field) of the entry at an index."""
         file_id = self.header.file_id if self._files is None else self._files[index]
         return file_id, self._offsets[index], self._sizes[index]
 
@@ -230,9 +230,9 @@ HAS_AUTO = 1
 
 
 class LedgerSums(NamedTuple):
-    """One ledger in numbers: PIP-345's begin and end times among them. Times in ms, min > max when none is known.
+    """The sums of one ledger, among them PIP-345's begin and end times. Times in ms, min > max if none is known.
 
-    In the order of a time row's bytes; a tuple, as imports and searches make one a ledger.
+    In the order of a time row's bytes; a tuple, because imports and searches create one per ledger.
     """
 
     first_block: int
@@ -256,12 +256,12 @@ class LedgerSums(NamedTuple):
 
     @property
     def begin_publish_ms(self) -> int | None:
-        """PIP-345's beginPublishTimestamp: the smallest publish time, None when no entry is a message."""
+        """PIP-345's beginPublishTimestamp: the smallest publish time, None if no entry is a message."""
         return self.publish_min_ms if self.publish_min_ms <= self.publish_max_ms else None
 
     @property
     def end_publish_ms(self) -> int | None:
-        """PIP-345's endPublishTimestamp: the largest publish time, None when no entry is a message."""
+        """PIP-345's endPublishTimestamp: the largest publish time, None if no entry is a message."""
         return self.publish_max_ms if self.publish_min_ms <= self.publish_max_ms else None
 
 
@@ -277,7 +277,7 @@ class LedgerTimes(Struct, frozen=True):
 
 
 def encode_times(sums: LedgerSums, columns: list[bytes]) -> bytes:
-    """Return a time row; COLUMNS: packed little-endian i64 arrays, two (publish) or four (and automatic clock)."""
+    """Return a time row; ``columns``: packed little-endian i64 arrays, two (publish) or four (and automatic clock)."""
     flags = HAS_AUTO if len(columns) == 4 else 0
     return _TIMES.pack(TIMES_VERSION, flags, len(columns[0]) // 8, *sums) + b"".join(columns)
 
@@ -315,9 +315,9 @@ def decode_entry_count(ledger_id: int, row: bytes | memoryview) -> int:
 
 
 def decode_latest(ledger_id: int, row: bytes | memoryview, clock: str) -> int:
-    """Return the largest time in a time row on CLOCK (auto, publish, broker), NO_MAX when it has none; raises IndexCorrupt.
+    """Return the largest time in a time row on a clock (auto, publish, broker), NO_MAX if it has none; raises IndexCorrupt.
 
-    What a search needs of a ledger that it passes by: ``decode_times`` costs ten times as much.
+    Enough for a search to pass over a ledger: ``decode_times`` costs ten times as much.
     """
     if len(row) < _TIMES.size:
         raise _damaged(ledger_id, -1, f"time row of {len(row)} bytes")
@@ -334,7 +334,7 @@ def decode_latest(ledger_id: int, row: bytes | memoryview, clock: str) -> int:
 
 
 def decode_times(ledger_id: int, row: bytes | memoryview) -> LedgerTimes:
-    """Return the time row of LEDGER_ID; raises IndexCorrupt."""
+    """Return the decoded time row of a ledger; raises IndexCorrupt."""
     view = memoryview(row)
     if len(view) < _TIMES.size:
         raise _damaged(ledger_id, -1, f"time row of {len(view)} bytes")

@@ -19,7 +19,7 @@ def body_key(ledger_id: int, entry_id: int) -> bytes:
 
 
 def is_body(database: str, key: bytes) -> bool:
-    """Whether KEY of DATABASE is that of such a record."""
+    """Whether a key of a database is that of such a record."""
     return database == "state" and key.startswith(PREFIX)
 
 
@@ -29,5 +29,5 @@ def has_bodies(txn: Txn) -> bool:
 
 
 def find_body(txn: Txn, ledger_id: int, entry_id: int) -> bytes | None:
-    """Return the record of an entry, None where the store has no copy of it."""
+    """Return the record of an entry, None if the store has no copy."""
     return txn.get("state", body_key(ledger_id, entry_id))

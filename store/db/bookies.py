@@ -25,7 +25,7 @@ class Bookie(Struct, frozen=True):
 
     @property
     def directories(self) -> tuple[Path, ...]:
-        """All of them, each once."""
+        """All directories of the bookie, each once."""
         return tuple(dict.fromkeys((*self.ledger_dirs, *self.journal_dirs, *self.index_dirs)))
 
     @property
@@ -35,7 +35,7 @@ class Bookie(Struct, frozen=True):
 
 
 def encode_bookie(bookie: Bookie) -> dict[str, Any]:  # Any: JSON
-    """Return BOOKIE as ``store.json`` has it."""
+    """Return a bookie in the form of ``store.json``."""
     return {
         "id": bookie.bookie_id,
         "ledgers": [str(path.resolve()) for path in bookie.ledger_dirs],
@@ -45,7 +45,7 @@ def encode_bookie(bookie: Bookie) -> dict[str, Any]:  # Any: JSON
 
 
 def decode_bookie(row: Any) -> Bookie:  # Any: JSON
-    """Return the bookie that ``store.json`` has as ROW."""
+    """Return the bookie of a row in ``store.json``."""
     if isinstance(row, str):
         return Bookie("", (Path(row),), (Path(row),))
     ledgers, journals, indexes = (tuple(map(Path, row.get(key, ()))) for key in ("ledgers", "journals", "indexes"))
@@ -53,7 +53,7 @@ def decode_bookie(row: Any) -> Bookie:  # Any: JSON
 
 
 def merge_bookies(bookies: Iterable[Bookie]) -> tuple[Bookie, ...]:
-    """Return BOOKIES, those of one id as one with the directories of all."""
+    """Return the bookies, those with the same id as one with the directories of all."""
     found: dict[str, Bookie] = {}
     for bookie in bookies:
         one = found.get(bookie.name)
@@ -71,8 +71,8 @@ def _merge(one: Bookie, other: Bookie) -> Bookie:
 
 
 def disks_of(info: StoreInfo, bookie_id: str) -> str:
-    """Return how a command line names the disks of a bookie that was imported, ID=DIR,DIR, with JOURNAL-DIR where no journal is here; its
-    id alone where nobody knows them."""
+    """Return an imported bookie's disks for a command line, ID=DIR,DIR, with JOURNAL-DIR where no journal was
+    imported; only the id if the disks are unknown."""
     bookies = [bookie for bookie in iter_imported_bookies(info) if bookie.bookie_id == bookie_id]
     directories = dict.fromkeys(path for bookie in bookies for path in bookie.directories)
     roots = [str(path.parent if path.name == "current" else path) for path in directories]
@@ -86,6 +86,6 @@ UNFINISHED = "unfinished"
 
 
 def iter_imported_bookies(info: StoreInfo, *, whole: bool = False) -> Iterator[Bookie]:
-    """Yield the bookies that were imported, in the order of the sources; with WHOLE those alone of which all is there."""
+    """Yield the imported bookies in the order of the sources; with ``whole`` only those that were imported completely."""
     sources = (source for source in info.sources if not (whole and UNFINISHED in source))
     return (decode_bookie(row) for source in sources for row in source.get("bookies", ()))

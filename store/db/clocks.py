@@ -12,7 +12,7 @@ Clock = Literal["auto", "publish", "broker"]
 
 
 def first_candidate(times: LedgerTimes, time_ms: int, clock: Clock) -> int | None:
-    """Return the number of the first block whose running maximum reaches TIME_MS, or None when none does."""
+    """Return the number of the first block whose running maximum reaches ``time_ms``, or None."""
     if clock == "broker":
         # Entries without a broker time are on no clock here: the blocks' own bounds decide.
         return times.sums.first_block if times.sums.broker_max_ms >= time_ms else None
@@ -22,19 +22,19 @@ def first_candidate(times: LedgerTimes, time_ms: int, clock: Clock) -> int | Non
 
 
 def block_max(block: Block, clock: Clock) -> int:
-    """Return the newest time of a block's entries on CLOCK."""
+    """Return the newest time of a block's entries on a clock."""
     header = block.header
     return {"publish": header.publish_max_ms, "broker": header.broker_max_ms, "auto": header.auto_max_ms}[clock]
 
 
 def block_min(block: Block, clock: Clock) -> int:
-    """Return the oldest time of a block's entries on CLOCK."""
+    """Return the oldest time of a block's entries on a clock."""
     header = block.header
     return {"publish": header.publish_min_ms, "broker": header.broker_min_ms, "auto": header.auto_min_ms}[clock]
 
 
 def check_clock(clock: str) -> Clock:
-    """Return CLOCK when the index knows it; raises InvalidValue."""
+    """Return the clock if the index knows it; raises InvalidValue."""
     if clock in ("auto", "publish", "broker"):
         return clock  # type: ignore[return-value]  # narrowed by the test above
     raise InvalidValue(f"clock {clock!r} is not indexed", hint="use auto, publish or broker", clock=clock)

@@ -39,12 +39,12 @@ def are_copies_taken_over(txn: Txn) -> bool:
 
 
 def begin_copies(txn: Txn, *, taken_over: bool) -> None:
-    """Say that from now on every record gets into the rows. TAKEN_OVER: what ``are_copies_taken_over`` says from now on."""
+    """Note that every record is from now on recorded in the rows. ``taken_over``: the future result of ``are_copies_taken_over``."""
     txn.put("state", _WHOLE, b"entries" if taken_over else b"")
 
 
 def take_copies(txn: Txn, new: Txn) -> None:
-    """Put the rows of NEW in the place of those of TXN."""
+    """Replace the rows by those of ``new``."""
     txn.clear("copies")
     txn.delete("state", _WHOLE)
     if has_copies(new):
@@ -53,7 +53,7 @@ def take_copies(txn: Txn, new: Txn) -> None:
 
 
 def add_copies(txn: Txn, found: Iterable[tuple[int, int, BitMap64]]) -> None:
-    """Add the entries FOUND, (ledger id, file id, entry ids), to what the rows have."""
+    """Add entries, (ledger id, file id, entry ids), to the rows."""
     for ledger_id, file_id, entries in sorted(found, key=lambda row: row[:2]):
         key = _KEY.pack(ledger_id, file_id)
         before = txn.view("copies", key)

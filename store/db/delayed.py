@@ -33,7 +33,7 @@ class Partition(Struct, frozen=True):
 
     @property
     def end_ms(self) -> int:
-        """When the partition ends; what is due then is not in it."""
+        """The end of the partition; messages due then are in the next one."""
         return self.start_ms + self.width_ms
 
     @property
@@ -110,9 +110,10 @@ def find_index_ledgers(txn: Txn) -> dict[int, Owner]:
 
 
 def iter_wide(txn: Txn, namespace: NamespaceName, rules: IndexRules) -> Iterator[Index]:
-    """Yield the indexes of NAMESPACE with partitions wider than RULES allow; raises IndexCorrupt, Unsupported.
+    """Yield the indexes of a namespace that have partitions wider than the rules allow; raises IndexCorrupt, Unsupported.
 
-    Not those whose times are rounded down further than the tick of RULES: the next build makes them anew from the entries.
+    Without those whose times are rounded more coarsely than the rules' tick: the next build makes them anew from the
+    entries.
     """
     for index in iter_indexes(txn):
         is_wide = any(part.width_ms > rules.granularity_ms for part in index.partitions)
@@ -126,7 +127,7 @@ def put_index(txn: Txn, index: Index) -> None:
 
 
 def encode_index(index: Index) -> bytes:
-    """Return INDEX as a row."""
+    """Return an index as a row."""
     fields = {
         "format": FORMAT,
         "granularity": index.rules.granularity_ms,

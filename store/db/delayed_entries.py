@@ -60,7 +60,7 @@ class DelayedRows(Struct, frozen=True):
         return len(self.times_ms)
 
     def take(self, chosen: Any) -> DelayedRows:
-        """Return the rows that CHOSEN (mask, slice or indexes in order) names."""
+        """Return the rows that a mask, slice or ascending array of indexes selects."""
         return DelayedRows(self.times_ms[chosen], self.ledger_ids[chosen], self.entry_ids[chosen])
 
 
@@ -88,7 +88,7 @@ def sorted_rows(times_ms: Array, ledger_ids: Array, entry_ids: Array) -> Delayed
 
 
 def join_rows(parts: list[DelayedRows]) -> DelayedRows:
-    """Return all rows of PARTS in order."""
+    """Return the rows of all parts in order."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -101,9 +101,9 @@ def join_rows(parts: list[DelayedRows]) -> DelayedRows:
 
 
 def iter_encoded(rows: DelayedRows, tick_ms: int, limit: int = ENTRY_MESSAGES_MAX) -> Iterator[tuple[bytes, int]]:
-    """Yield (entry, messages in it): ROWS, whose times are multiples of TICK_MS, in as few entries as the limits allow.
+    """Yield (entry, messages in it): rows, whose times are multiples of ``tick_ms``, in as few entries as the limits allow.
 
-    Raises LimitExceeded for an entry id that no bitmap holds.
+    Raises LimitExceeded for an entry id that no bitmap can hold.
     """
     if not len(rows):
         return
@@ -189,9 +189,9 @@ def _packed_body(keys: Array) -> tuple[int, bytes]:
 
 
 def _steps_body(places: Array, ticks: Array) -> bytes | None:
-    """Return a column of distances (u8) and one of steps in ticks (i8), deflated; None where a byte cannot hold them.
+    """Return a column of distances (u8) and one of steps in ticks (i8), deflated; None if a step does not fit into a byte.
 
-    The first message stands at its place of the topic and its tick: varints in front.
+    The place and the tick of the first message come first, as varints.
     """
     order = np.argsort(places, kind="stable")
     forward, along = np.diff(places[order]), np.diff(ticks[order])
@@ -249,7 +249,7 @@ def _read_table(raw: bytes, ledgers: int, where: str, *, is_deflated: bool) -> A
 
 
 def _inflated(raw: bytes, limit: int, where: str) -> bytes:
-    """Return RAW inflated, LIMIT bytes of it at most."""
+    """Return inflated bytes, at most ``limit``."""
     try:
         return zlib.decompressobj().decompress(raw, limit)
     except zlib.error as cause:

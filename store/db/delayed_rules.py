@@ -61,7 +61,7 @@ def parse_width_ms(text: str) -> int:
 
 
 def check_rules(rules: IndexRules) -> None:
-    """Raise InvalidValue unless RULES make a wheel."""
+    """Raise InvalidValue unless the rules make a wheel."""
     if rules.granularity_ms <= 0 or rules.tick_ms <= 0:
         raise InvalidValue(
             f"granularity {rules.granularity_ms} ms and tick {rules.tick_ms} ms must be above 0", hint=_HINT
@@ -82,7 +82,7 @@ def check_rules(rules: IndexRules) -> None:
 
 
 def check_growth(before: IndexRules, after: IndexRules, *, split: bool) -> None:
-    """Raise Refused when the granularity would shrink: partitions on disk would not fit the wheel, unless SPLIT."""
+    """Raise Refused if the granularity would shrink: partitions on disk would not fit the wheel, unless they are split."""
     if after.granularity_ms < before.granularity_ms and not split:
         raise Refused(
             f"the granularity may grow, never shrink: it is {before.granularity_ms} ms, asked for {after.granularity_ms} ms",
@@ -98,7 +98,7 @@ def rules_key(namespace: str) -> bytes:
 
 
 def encode_rules(rules: IndexRules) -> bytes:
-    """Return RULES as a row."""
+    """Return rules as a row."""
     return json.dumps({"format": FORMAT, "granularity": rules.granularity_ms, "tick": rules.tick_ms}).encode()
 
 

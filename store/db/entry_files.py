@@ -50,7 +50,7 @@ class EntryFiles:
         self._logs: dict[int, LogFile] = {}
 
     def read_record(self, place: tuple[int, int, int]) -> memoryview:
-        """Return the body (from its ledger id on) of the record at PLACE = (file id, offset of the size field, size)."""
+        """Return the body (from its ledger id on) of the record at (file id, offset of the size field, size)."""
         file_id, offset, size = place
         raw = self.read(file_id, offset, 4 + size)
         found = int.from_bytes(raw[:4], "big", signed=True)
@@ -69,7 +69,7 @@ class EntryFiles:
         return "the file changed since import; run: pulsar-admin store check --deep"
 
     def read(self, file_id: int, offset: int, length: int) -> bytes:
-        """Return LENGTH bytes at OFFSET; raises SourceChanged when the file is gone, cut or another one."""
+        """Return ``length`` bytes at ``offset``; raises SourceChanged if the file is gone, cut, or not the imported one."""
         if length > RECORD_MAX_BYTES:
             raise IndexCorrupt(
                 f"the index claims a record of {length} bytes", hint="pulsar-admin store index --rebuild"
@@ -97,7 +97,8 @@ class EntryFiles:
         return self._log(file_id).path
 
     def path_of(self, file_id: int) -> Path:
-        """Return where a file is, found to be the one imported; absolute, for processes that stand elsewhere."""
+        """Return the absolute path of a file, after checking that it is the imported one; valid in processes with
+        another working directory."""
         return self._descriptor(file_id)[1].locate(self._store.path).absolute()
 
     def _descriptor(self, file_id: int) -> tuple[int, LogFile]:
@@ -176,7 +177,7 @@ def file_state(log: LogFile, store_path: Path) -> FileState:
 
 
 def path_state(log: LogFile, path: Path) -> FileState:
-    """Return how the file of LOG is at PATH."""
+    """Return the state of a catalogued file at a path."""
     try:
         descriptor = open_regular(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -76,15 +76,17 @@ _T = TypeVar("_T")
 
 
 class Txn:
-    """One LMDB transaction; keys and values are bytes, copied from the map: a view of it would cost more than a row of usual size.
+    """One LMDB transaction; keys and values are bytes, copied from the map: for rows of usual size a view would cost more.
 
-    Every row is proven by its digest before anything is said of it, and so is that a row is *not* there: rows on both sides of the
-    place where it would be are proven, as it may be one of them whose key was altered. The same holds for where rows of a prefix
-    begin and end, and for those whose keys alone are asked for. What is not so raises IndexCorrupt; where that is suppressed, for
-    one of many, the transaction still ends with it: nobody answers from what an altered row left out, or commits it.
+    Every row is verified by its digest before it is used, and so is the *absence* of a row: the rows on both sides of
+    its place are verified, because one of them may be that row with an altered key. The same holds for the limits of a
+    range of rows with a prefix, and for rows of which only keys are read. A wrong digest raises IndexCorrupt; where
+    that is suppressed for one of many rows, the transaction still ends with it: no answer is given, and nothing
+    committed, that an altered row may have changed.
 
-    ``memo``: what read models keep of this snapshot, each under a key of its own. ``is_snapshot``: nothing changes in it, so that they
-    may keep what they read of rows; else what they keep is compared with the rows, or goes with what changes these.
+    ``memo``: what read models keep of this snapshot, each under its own key. ``is_snapshot``: nothing changes in it,
+    so they may keep what they read of rows; otherwise what they keep is compared with the rows, or dropped with the
+    changes.
     """
 
     __slots__ = ("_handles", "_met", "_on_altered", "_store", "_txn", "id", "is_snapshot", "memo")
@@ -118,9 +120,10 @@ class Txn:
 
     @contextmanager
     def passing_altered(self, told: Callable[[bytes], None] = lambda key: None) -> Iterator[None]:
-        """Let passes go on past altered rows for the life of the block; TOLD gets their keys. Who asks for one row gets its error.
+        """Let passes continue over altered rows for the life of the block; ``told`` gets their keys. Reading such a
+        row alone still raises.
 
-        For checks, which tell of these rows, and for what writes them anew.
+        For checks, which report these rows, and for repairs, which write them anew.
         """
         before, self._on_altered = self._on_altered, told
         try:
@@ -130,7 +133,8 @@ class Txn:
 
     @contextmanager
     def noting_altered(self, noted: list[bytes]) -> Iterator[None]:
-        """Add to NOTED the keys of altered rows that passes go on past for the life of the block: what is kept of them is not whole."""
+        """Collect the keys of altered rows over which passes continue for the life of the block: results kept of such
+        a pass are incomplete."""
         told = self._on_altered
         if told is None:  # they raise
             yield
@@ -159,12 +163,12 @@ class Txn:
         self._txn.put(key, sealed(key, value), db=self._handles[database])
 
     def put_all(self, database: str, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """Write ROWS of (key, value): several times as fast as one by one. What yields them may read meanwhile."""
+        """Write rows (key, value): several times as fast as one by one. Their generator may read meanwhile."""
         with self._cursor(database) as cursor:
             cursor.putmulti((key, sealed(key, value)) for key, value in rows)
 
     def append(self, database: str, rows: list[tuple[bytes, bytes]]) -> None:
-        """Write ROWS; where their keys rise above all that are there they fill its pages and cost no search."""
+        """Write rows; if their keys are above all existing ones, they fill pages in order and cost no search."""
         whole = [(key, sealed(key, value)) for key, value in rows]
         with self._cursor(database) as cursor:
             _, added = cursor.putmulti(whole, append=True)
@@ -175,7 +179,7 @@ class Txn:
         return bool(self._txn.delete(key, db=self._handles[database]))
 
     def items(self, database: str, prefix: bytes = b"", start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (key, value) in key order, from START (default: PREFIX), while keys begin with PREFIX."""
+        """Yield (key, value) in key order, from ``start`` (default: the prefix), while keys begin with the prefix."""
         with self._cursor(database) as cursor:
             if not self._seek(cursor, database, prefix if start is None else start):
                 return
@@ -189,7 +193,7 @@ class Txn:
                     yield key, row[:-DIGEST_BYTES] if has_digests else row
 
     def find_altered(self, database: str) -> list[bytes]:
-        """Return the keys of the altered rows of a database; none where rows have no digests. Nobody is told of them."""
+        """Return the keys of the altered rows of a database without reporting them; empty if rows have no digests."""
         if not self.has_digests:
             return []
         with self._cursor(database) as cursor:
@@ -198,14 +202,14 @@ class Txn:
             return [key for key, row in cursor if crc32c(key + row) != WHOLE]  # of millions: half the time of ``items``
 
     def keys(self, database: str, prefix: bytes) -> Iterator[bytes]:
-        """Yield the keys that begin with PREFIX, in order."""
+        """Yield the keys that begin with a prefix, in order."""
         return (key for key, _ in self.items(database, prefix))
 
     def parts(self, database: str, prefix: bytes, start: bytes, limit: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (part of a key behind PREFIX up to a slash, the key), from the key START on; of those with one part the first.
+        """Yield (part of a key between the prefix and the next slash, key), from the key ``start`` on; one key, the first, per part.
 
-        A part comes again where keys of other parts lie between its own (``x``, ``x-1``, ``x/y``). Keys whose part ends behind
-        LIMIT bytes all come.
+        A part is repeated if keys of other parts lie between its own (``x``, ``x-1``, ``x/y``). Keys whose part ends
+        beyond ``limit`` bytes are all yielded.
         """
         size, has_digests = len(prefix), self.has_digests
         with self._cursor(database) as cursor:
@@ -232,7 +236,7 @@ class Txn:
                 found = self._seek(cursor, database, inside[:-1] + b"0")  # the byte behind the slash
 
     def last(self, database: str, prefix: bytes = b"") -> tuple[bytes, bytes] | None:
-        """Return the last (key, value) whose key begins with PREFIX, or None."""
+        """Return the last (key, value) whose key begins with a prefix, or None."""
         with self._cursor(database) as cursor:
             after = prefix.rstrip(b"\xff")
             after = after[:-1] + bytes([after[-1] + 1]) if after else b""
@@ -264,13 +268,13 @@ class Txn:
         return self._txn.cursor(db=self._handles[database])
 
     def _proven(self, database: str, key: bytes, row: bytes) -> memoryview:
-        """Return the value in ROW; raises IndexCorrupt unless it is what was written under KEY."""
+        """Return the value in a row; raises IndexCorrupt unless it is what was written under this key."""
         if crc32c(key + row) != WHOLE:
             raise self._altered(database, key)
         return memoryview(row)[:-DIGEST_BYTES]
 
     def _passed(self, database: str, key: bytes, row: bytes) -> bytes | None:
-        """Return the value in a ROW that a pass meets; None for an altered one that ``on_altered`` was told of."""
+        """Return the value in a row that a pass meets; None for an altered one, which ``on_altered`` was told."""
         if crc32c(key + row) != WHOLE:
             self._tell_altered(database, key)
             return None
@@ -289,7 +293,7 @@ class Txn:
 
     @property
     def passes_altered(self) -> bool:
-        """Whether passes go on past altered rows now: somebody tells of them."""
+        """Whether passes now continue over altered rows, because a caller reports them."""
         return self._on_altered is not None
 
     def check_met(self) -> None:
@@ -298,7 +302,8 @@ class Txn:
             raise self._met
 
     def _seek(self, cursor: Any, database: str, key: bytes) -> bool:
-        """Go to the first row from KEY on and return whether there is one; the row before it is proven, which may have been it."""
+        """Go to the first row from a key on and return whether there is one; the row before it is verified, as it may
+        be that row with an altered key."""
         if not key:
             return bool(cursor.first())
         found = bool(cursor.set_range(key))
@@ -317,7 +322,7 @@ class Txn:
         return found and bool(cursor.first())
 
     def _check_absent(self, database: str, key: bytes) -> None:
-        """Prove the rows around the place of KEY, which was not found."""
+        """Verify the rows around the place of a key that was not found."""
         with self._cursor(database) as cursor:
             if self._seek(cursor, database, key):
                 after = cursor.key()
@@ -391,7 +396,8 @@ class Store:
                 self._put_record()
 
     def _open_walked(self) -> None:
-        """Open for reading what is not as its last commit left it: a writer is at work, was killed, or the file is another."""
+        """Open for reading an environment that is not as its last commit left it: a writer is active or was killed, or
+        the file was replaced."""
         descriptor = try_reader_lock(self.path)
         if descriptor is None:  # what differs is what the writer does
             self._open_environment(registers=True)
@@ -534,9 +540,10 @@ class Store:
         return txn
 
     def write(self, work: Callable[[Txn], _T]) -> _T:
-        """Run WORK in one write transaction and commit; WORK runs again on a larger map when the map was full.
+        """Run ``work`` in one write transaction and commit; it runs again on a larger map if the map was full.
 
-        In a store of format 1 rows get their digests first, in transactions of a bounded size: they count with WORK's.
+        In a store of format 1 rows first get their digests, in transactions of a bounded size, which count as part of
+        ``work``.
         """
         if not self.writable:
             raise NotWritable(f"{self.path} was opened for reading")
@@ -577,7 +584,8 @@ class Store:
     def _copy_with_digests(self, env: lmdb.Environment) -> bool:
         """Copy the next rows with their digests into databases of other names; return whether there may be more.
 
-        Nobody reads these before the old ones are gone, and nobody changes the old ones: what is stopped goes on behind what it copied.
+        Nobody reads these before the old ones are dropped, and nobody changes the old ones: an interrupted copy
+        continues after its last row.
         """
         size_bytes = 0
         with env.begin(write=True) as txn:
@@ -595,9 +603,9 @@ class Store:
         return False
 
     def _write_digests(self, env: lmdb.Environment, work: Callable[[Txn], _T], txn_id: int) -> _T:
-        """Run WORK on the databases that have every row with its digest, and drop the old ones: all or nothing.
+        """Run ``work`` on the databases in which every row has its digest, and drop the old ones, all or nothing.
 
-        For WORK it is the transaction TXN_ID: the copies before it changed nothing that a plan was made of.
+        For ``work`` it is the transaction ``txn_id``: the copies before it changed nothing on which a plan depends.
         """
         try:
             with env.begin(write=True) as txn:
@@ -619,9 +627,10 @@ class Store:
         return result
 
     def replace_all(self, database: str, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """Make ROWS all of DATABASE, in transactions of a bounded size: LMDB keeps what one has written in memory.
+        """Replace all rows of a database, in transactions of a bounded size: LMDB keeps the pages that a transaction wrote in memory.
 
-        What is stopped leaves a part: for a store that is not ready. ROWS may not come from a transaction of this store.
+        An interruption leaves a part: only for a store that is not ready. The rows may not come from a transaction of
+        this store.
         """
         source = iter(rows)
         self.write(lambda txn: txn.clear(database))
@@ -630,7 +639,7 @@ class Store:
 
     @contextmanager
     def _translated_once(self, *passing: type[BaseException]) -> Iterator[None]:
-        """Turn lmdb's errors into ours; after a commit that the disk refused, which ends LMDB's environment, that again."""
+        """Turn lmdb's errors into ours; after a commit that the disk refused, which ends LMDB's environment, raise that error again."""
         try:
             with _translated(self.path, (lmdb.PanicError, *passing)):
                 yield
@@ -650,7 +659,7 @@ class Store:
         return back_up(self.path, self.last_txn_id())
 
     def update_info(self, **changes: Any) -> None:  # Any: JSON values of StoreInfo's fields
-        """Replace ``store.json`` atomically with CHANGES applied."""
+        """Replace ``store.json`` atomically with some fields changed."""
         self.info = replace(self.info, **changes)
         write_store_info(self.path, self.info)
 
@@ -671,14 +680,14 @@ class Store:
 
 
 def _go_behind(rows: Any, key: bytes | None) -> bool:  # Any: lmdb's cursor
-    """Move the cursor ROWS to the first row behind KEY, None: to the first; return whether there is one."""
+    """Move a cursor to the first row after a key, None: to the first; return whether there is one."""
     if key is None:
         return bool(rows.first())
     return bool(rows.set_range(key)) and (rows.key() != key or bool(rows.next()))
 
 
 def _take_part(rows: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the next of ROWS, as many as one transaction writes."""
+    """Return the next rows, as many as one transaction writes."""
     part, size_bytes = [], 0
     for row in rows:
         part.append(row)
@@ -703,8 +712,10 @@ def create_store(
     mode: int = PRIVATE_DIRECTORY,
     lock: int | None = None,
 ) -> None:
-    """Make an empty store at PATH, its directories with MODE; raises what ``check_new_store`` raises, StoreBusy, NotWritable
-    and DiskFull. LOCK is PATH's writer lock where the caller holds it: two processes never make one store."""
+    """Create an empty store, its directories with this mode; raises as ``check_new_store``, StoreBusy, NotWritable and DiskFull.
+
+    ``lock``: the path's writer lock, if the caller holds it: two processes never create one store.
+    """
     if lock is None:
         check_new_store(path)
         with writer_lock(path, mode) as held:
@@ -736,10 +747,10 @@ def create_store(
 def open_store(
     path: Path, *, writable: bool = False, unindexed: bool = False, unfinished: bool = False, lock: int | None = None
 ) -> Store:
-    """Open the store at PATH. Close it, or use it in ``with``. One without index is refused unless UNINDEXED, a half-done import
-    unless UNFINISHED.
+    """Open a store. Close it, or use it in ``with``. A store without index is refused unless ``unindexed``, a
+    half-done import unless ``unfinished``.
 
-    LOCK is PATH's writer lock where the caller holds it, and goes on holding it.
+    ``lock``: the path's writer lock, if the caller holds it and continues to hold it.
     """
     info = read_store_info(path)
     if not unfinished:
@@ -749,7 +760,7 @@ def open_store(
 
 @contextmanager
 def _translated(path: Path, passing: tuple[type[BaseException], ...] = ()) -> Iterator[None]:
-    """Turn lmdb's errors into ours; PASSING goes through."""
+    """Turn lmdb's errors into ours, except the class ``passing``."""
     try:
         yield
     except passing:

@@ -20,7 +20,7 @@ _ZXID_KEY = b"exported-zxid"
 
 
 def put_intent(txn: Txn, values: Intent, sequence: int | None) -> None:
-    """Remember that VALUES, and the bookie's SEQUENCE of ledger ids unless None, are about to be written."""
+    """Record which values, and which sequence of ledger ids unless None, an export is about to write."""
     texts = {path: None if raw is None else b64encode(raw).decode() for path, raw in values.items()}
     txn.put("state", _KEY, json.dumps({"nodes": texts, "sequence": sequence}).encode())
 
@@ -44,7 +44,7 @@ def find_intent(txn: Txn) -> tuple[Intent, int | None]:
 
 
 def intended_node(path: str, raw: bytes | None) -> Node | None:
-    """Return the node that RAW of an intent is, None: deleted."""
+    """Return the node in an intent's bytes, None: deleted."""
     return None if raw is None else Node(path, *decode_value(raw, path))
 
 

@@ -62,7 +62,7 @@ class Commit(NamedTuple):
 
 
 def is_as_committed(directory: Path) -> bool:
-    """Whether the environment in DIRECTORY is, to the meta page, size and time of its file, what its last commit left."""
+    """Whether an environment is, by the meta page, size and time of its file, as its last commit left it."""
     record = read_commit(directory)
     if record is None:
         return False
@@ -79,9 +79,9 @@ def is_as_committed(directory: Path) -> bool:
 
 
 def read_commit(directory: Path) -> Commit | None:
-    """Return what is known of the last commit; None where nothing is, or nothing that can be read.
+    """Return the record of the last commit; None if there is no readable one.
 
-    A record of which only a part was written is none: it must not speak against a state that is whole.
+    A half-written record counts as none: it must not contradict an intact state.
     """
     try:
         *fields, checksum = json.loads(read_file(directory / RECORD_FILE))
@@ -110,7 +110,7 @@ class CommitRecord:
             raise_write_error(error, directory / RECORD_FILE)
 
     def put(self, change: int) -> None:
-        """Record, durably, the state that the file has now, CHANGE its last change."""
+        """Record, durably, the present state of the file, with its last change."""
         path = self._directory / DATA_FILE
         # What is committed stays so when this fails: the next to open the store finds no record of it, and walks its pages.
         with suppress(OSError, StoreError):
@@ -137,11 +137,12 @@ class CommitRecord:
 
 
 def check_file(directory: Path, transaction: int | None = None) -> int | None:
-    """Walk every page of the environment in DIRECTORY that its newest state reaches; raises IndexCorrupt for what LMDB would die
-    of, lose, or read wrongly. The values of rows are not looked at. Returns the transaction of that state.
+    """Walk every page of an environment that its newest state reaches; raises IndexCorrupt for pages that would make
+    LMDB crash, lose rows, or read them wrongly. The values of rows are not looked at. Returns the transaction of that
+    state.
 
-    Nobody may write meanwhile, or a reader must hold the state of TRANSACTION (whose meta page goes with the second commit from
-    then on: it is not walked then).
+    No process may write meanwhile, or a reader must hold the state of ``transaction`` (the second commit after it
+    overwrites its meta page, which is not walked then).
     """
     descriptor = open_regular(directory / DATA_FILE)
     try:
@@ -259,7 +260,7 @@ class _Walk:
         self._seen[number] = 1
 
     def _rows(self, name: str, database: tuple[int, ...]) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the rows of DATABASE (of the small values only those that describe databases and free pages), in key order."""
+        """Yield the rows of a database in key order (of small values only those that describe databases and free pages)."""
         # LMDB's own count of overflow pages is wrong once a shorter value took the place of a longer one.
         _, _, depth, branches, leaves, _, entries, root = database
         expected = [branches, leaves, entries]
@@ -309,7 +310,7 @@ class _Walk:
         return page
 
     def _overflow(self, name: str, data: bytes, size_bytes: int, *, read: bool) -> bytes:
-        """Mark the pages that hold a value of SIZE_BYTES, DATA the first one's number; return the value if it is to be READ."""
+        """Mark the pages that hold a large value; return the value if it is to be read."""
         first = _NUMBER.unpack(data)[0]
         header = os.pread(self._descriptor, _PAGE_HEADER.size, first * self._page_bytes) if first < self._pages else b""
         pages = -(-(_PAGE_HEADER.size + size_bytes) // self._page_bytes)
@@ -328,7 +329,7 @@ class _Walk:
     ) -> tuple[list[tuple[int, bytes]], list[tuple[bytes, bytes, int]]]:
         """Return the children of a branch page, or the rows of a leaf: key, value, 0 (or page of a value, its bytes).
 
-        A child has the key that none of its rows is before: ``b""`` for the first, whose key LMDB does not look at.
+        A child has a key that is not above any of its rows: ``b""`` for the first, whose key LMDB ignores.
         """
         where = f"{name}, page {number}"
         found, _, flags, lower, upper = _PAGE_HEADER.unpack_from(page)

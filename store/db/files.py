@@ -34,7 +34,7 @@ DAMAGE_MAX = 10_000  # rows kept a file; the count goes on
 
 
 class FileMode(StrEnum):
-    """Where a file lies, and how it came there. OWN: this toolkit wrote it into the store."""
+    """How a file's entries are stored. OWN: this toolkit wrote the file into the store."""
 
     REFERENCED = "referenced"
     LINKED = "linked"
@@ -76,7 +76,7 @@ class LogFile(Struct, frozen=True):
 
 
 def fingerprint(descriptor: int, size_bytes: int) -> str:
-    """Return a digest of up to 3 KiB behind the header, of the first SIZE_BYTES of the open file only: what follows may grow."""
+    """Return a digest of up to 3 KiB after the header, within the first ``size_bytes`` of an open file: bytes after that may be appended."""
     count = max(0, min(size_bytes, _FINGERPRINT_BYTES) - _HEADER_BYTES)
     from hashlib import sha256  # 2 ms; only a changed or new file is digested
 
@@ -84,7 +84,7 @@ def fingerprint(descriptor: int, size_bytes: int) -> str:
 
 
 def file_fingerprint(path: Path, size_bytes: int) -> str:
-    """Return ``fingerprint`` of the file PATH."""
+    """Return ``fingerprint`` of the file at a path."""
     descriptor = open_regular(path)
     try:
         return fingerprint(descriptor, size_bytes)
@@ -166,7 +166,7 @@ def put_damage(txn: Txn, damage: Damage) -> None:
 
 
 def iter_damage(txn: Txn, file_id: int | None = None, start: int = 0) -> Iterator[Damage]:
-    """Yield the known damage, of one file (from offset START on) or of all; raises IndexCorrupt."""
+    """Yield the known damage, of one file (from an offset on) or of all; raises IndexCorrupt."""
     prefix = b"" if file_id is None else _FILE_KEY.pack(file_id)
     first = None if file_id is None else _DAMAGE_KEY.pack(file_id, start)
     for key, row in txn.items("damage", prefix, first):
@@ -185,7 +185,7 @@ def iter_metadata_damage(txn: Txn) -> Iterator[Damage]:
 
 
 def iter_incompleteness(txn: Txn) -> Iterator[Damage]:
-    """Yield the damage for which the metadata may lack any node, or have an older state of it; one look-up where there is none."""
+    """Yield the damage through which the metadata may lack nodes, or have older states of them; one look-up if there is none."""
     return (damage for damage in iter_damage(txn, METADATA_FILE_ID, WHOLE_METADATA) if not damage.costs_nothing)
 
 
@@ -204,12 +204,12 @@ DIFFERS = "differs from the copy in "
 
 
 def iter_differing(txn: Txn) -> Iterator[Damage]:
-    """Yield the records that were passed over for a copy of the same entry with other bytes; at most DAMAGE_MAX a file are kept."""
+    """Yield the records that lost against a copy of the same entry with other bytes; at most DAMAGE_MAX per file are kept."""
     return (damage for damage in iter_damage(txn) if damage.reason.startswith(DIFFERS))
 
 
 def clear_damage(txn: Txn, file_id: int, start: int = 0) -> None:
-    """Delete the known damage of a file from offset START on."""
+    """Delete the known damage of a file from an offset on."""
     keys = [_DAMAGE_KEY.pack(file_id, damage.offset) for damage in iter_damage(txn, file_id, start)]
     for key in keys:
         txn.delete("damage", key)

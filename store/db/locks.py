@@ -24,7 +24,7 @@ _AGAIN_SECONDS = 0.05
 
 @contextmanager
 def writer_lock(path: Path, mode: int = PRIVATE_DIRECTORY, *, wait_ms: int = 0) -> Iterator[int]:
-    """Hold the writer lock of PATH, which is made with MODE when it is not there, for the life of the block.
+    """Hold the writer lock of a path, created with this mode if it does not exist, for the life of the block.
 
     Raises StoreBusy, Unsupported on a network file system.
     """
@@ -42,7 +42,7 @@ def writer_lock(path: Path, mode: int = PRIVATE_DIRECTORY, *, wait_ms: int = 0) 
 
 
 def take_writer_lock(path: Path, *, wait_ms: int = 0) -> int:
-    """Take PATH's writer lock and return its file descriptor; raises StoreBusy naming who has held it for WAIT_MS."""
+    """Take a path's writer lock and return its file descriptor; raises StoreBusy naming the holder after ``wait_ms``."""
     descriptor = open_lock_file(path / "lock")
     last = time.monotonic() + wait_ms / 1000
     while True:
@@ -71,7 +71,7 @@ def take_writer_lock(path: Path, *, wait_ms: int = 0) -> int:
 
 
 def _what_holds(descriptor: int) -> str:
-    """Return who holds the writer lock whose file DESCRIPTOR is, and what for."""
+    """Return who holds a writer lock, and what for."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -80,18 +80,17 @@ def _what_holds(descriptor: int) -> str:
 
 
 def may_register(path: Path) -> bool:
-    """Whether this process may enter itself in LMDB's table of readers, ``meta/lock.mdb``, or make it where there is none."""
+    """Whether this process may enter itself in LMDB's table of readers, ``meta/lock.mdb``, or create that."""
     table = path / "meta" / "lock.mdb"
     return os.access(table if table.exists() else table.parent, os.W_OK)
 
 
 def take_reader_lock(path: Path, why: str = "this user may not write meta/lock.mdb") -> int | None:
-    """Keep writers off the store at PATH for a reader that LMDB's table of readers does not hold; return the lock's descriptor.
+    """Keep writers off a store for a reader that is not in LMDB's table of readers; return the lock's descriptor.
 
-    WHY it is not there, for who has to wait.
-
-    None on a read-only file system without a lock file, where nobody writes. Raises StoreBusy while a writer is at work,
-    NotWritable where the lock cannot be had.
+    ``why``: why it is not in the table, for processes that have to wait. None on a read-only file system without a
+    lock file, where no process writes. Raises StoreBusy while a writer is active, NotWritable if the lock cannot be
+    taken.
     """
     file = path / "lock"
     mend = f"let this user write {path}/meta/lock.mdb and read {file} (chmod, chgrp): it can then also read while another process writes"
@@ -117,7 +116,7 @@ def take_reader_lock(path: Path, why: str = "this user may not write meta/lock.m
 
 
 def try_reader_lock(path: Path) -> int | None:
-    """Return the descriptor of PATH's lock, held so that nobody writes; None while somebody does."""
+    """Return the descriptor of a path's lock, held so that no process writes; None while another holds it."""
     try:
         descriptor = open_lock_file(path / "lock")
     except StoreError:

@@ -22,12 +22,12 @@ _LOCAL_FUSE = frozenset({"fuseblk", "fuse.bindfs", "fuse.mergerfs", "fuse.fuse-o
 
 
 def is_network(kind: str) -> bool:
-    """Whether file systems of KIND, as the kernel names it, are on a network; of FUSE, all but those known to be local."""
+    """Whether a kind of file system, by the kernel's name, is on a network; for FUSE, all but those known to be local."""
     return kind in NETWORK or (kind.startswith("fuse") and kind not in _LOCAL_FUSE)
 
 
 def check_local(path: Path) -> None:
-    """Raise Unsupported when PATH, or the nearest directory above it that is there, is on a network file system."""
+    """Raise Unsupported if a path, or its nearest existing parent, is on a network file system."""
     there = path.absolute()
     while not there.exists() and there != there.parent:
         there = there.parent

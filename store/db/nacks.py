@@ -101,7 +101,7 @@ def decode_tracker_row(key: bytes, value: bytes | memoryview) -> TrackerRow:
 
 
 def encode_bucket_row(key: bytes, entry_ids: BitMap64) -> bytes:
-    """Return the value of a bucket row; equal ids give equal bytes. ENTRY_IDS are compacted in place."""
+    """Return the value of a bucket row; equal ids give equal bytes. ``entry_ids`` are compacted in place."""
     entry_ids.run_optimize()
     return _sealed(key, (0, 0, len(entry_ids)), entry_ids.serialize())
 

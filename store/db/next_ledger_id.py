@@ -34,7 +34,7 @@ def find_next_ledger_id(txn: Txn) -> int | None:
 
 
 def put_next_ledger_id(txn: Txn, next_id: int | None) -> None:
-    """Remember NEXT_ID, None: it is not known."""
+    """Store the metadata's next ledger id, None: unknown."""
     if next_id is None:
         txn.delete("state", _ROW)
     else:
@@ -48,7 +48,7 @@ def find_given_meanwhile(txn: Txn) -> range:
 
 
 def put_given_meanwhile(txn: Txn, next_id: int | None) -> None:
-    """Remember NEXT_ID, which the metadata gave next after the files were read; None: nothing writes it."""
+    """Store the next ledger id that the metadata had after the files were read; None: nothing is stored."""
     if next_id is None:
         txn.delete("state", _MEANWHILE)
     else:

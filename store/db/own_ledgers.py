@@ -69,13 +69,13 @@ def find_placed(txn: Txn) -> dict[int, tuple[str, ...]]:
 
 
 def put_placed(txn: Txn, placed: dict[int, tuple[str, ...]]) -> None:
-    """Remember which bookies have all of each ledger in PLACED."""
+    """Record which bookies have each of these ledgers completely."""
     found = {**find_placed(txn), **placed}
     txn.put("state", _PLACED_ROW, json.dumps({str(key): found[key] for key in sorted(found)}).encode())
 
 
 def largest_ledger_id(txn: Txn) -> int:
-    """Return the largest ledger id in metadata, references or entries; −1 when there is none."""
+    """Return the largest ledger id in metadata, references or entries; −1 if there is none."""
     largest = -1
     for database in ("times", "owners"):
         last = txn.last(database)
@@ -89,10 +89,10 @@ def largest_ledger_id(txn: Txn) -> int:
 
 
 def sequence_after_export(own: OwnLedgers, target_sequence: int, where: str) -> int:
-    """Return the sequence that a target with TARGET_SEQUENCE must have once OWN's ledgers are in it.
+    """Return the sequence that a target must have once our ledgers are in it.
 
-    Raises StalePlan when the target may have given one of those ids to a ledger of its own. A sequence that is exactly
-    ``next_id`` stands where an earlier export left it.
+    Raises StalePlan if the target may have given one of those ids to a ledger of its own. A sequence that equals
+    ``next_id`` was left by an earlier export.
     """
     if target_sequence > own.first_id and target_sequence != own.next_id:
         raise StalePlan(

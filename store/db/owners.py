@@ -16,9 +16,8 @@ from pulsar_admin.store.names import PERSISTENT
 
 
 class OwnerKind(StrEnum):
-    """What references a ledger. In no row of ``owners``: INDEX, an index of delayed messages, which is ours alone; CLAIM, a node that the
-    ledger says to be of, and that may reference it in ways that are not known here (``store.model.ledger_owners``).
-    """
+    """What references a ledger. Never in a row of ``owners``: INDEX, our own index of delayed messages; CLAIM, a node
+    that the ledger names as its owner, and that may reference it in unknown ways (``store.model.ledger_owners``)."""
 
     TOPIC = "managed-ledger"
     CURSOR = "cursor"
@@ -55,23 +54,24 @@ class Owner(Struct, frozen=True):
 
 
 def find_owners(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
-    """Return who references LEDGER_ID; empty when nobody does. Raises IndexCorrupt."""
+    """Return the owners of a ledger; empty if nothing references it. Raises IndexCorrupt."""
     row = txn.get("owners", ledger_key(ledger_id))
     return () if row is None else decode_owners(ledger_id, row)
 
 
 def has_owners(txn: Txn, ledger_id: int) -> bool:
-    """Whether anybody references LEDGER_ID."""
+    """Whether anything references a ledger."""
     return txn.view("owners", ledger_key(ledger_id)) not in (None, b"[]")
 
 
 def is_topics_alone(row: bytes | memoryview) -> bool:
-    """Whether ROW says that one topic's list references its ledger and nothing else does, as nearly all of what may be millions do."""
+    """Whether a row says that exactly one topic's list references the ledger and nothing else does, as for nearly all
+    of possibly millions."""
     return re.fullmatch(TOPICS_ALONE, row) is not None
 
 
 def is_listed(txn: Txn, ledger_id: int) -> bool:
-    """Whether one topic's list references LEDGER_ID and nothing else does; False also where ``find_owners`` has to tell."""
+    """Whether exactly one topic's list references a ledger and nothing else does; False also where ``find_owners`` has to decide."""
     row = txn.view("owners", ledger_key(ledger_id))
     return row is not None and is_topics_alone(row)
 
@@ -84,7 +84,7 @@ def iter_owners(txn: Txn) -> Iterator[tuple[int, tuple[Owner, ...]]]:
 
 
 def decode_owners(ledger_id: int, row: bytes) -> tuple[Owner, ...]:
-    """Return who references LEDGER_ID by its ROW; raises IndexCorrupt."""
+    """Return the owners in a ledger's row; raises IndexCorrupt."""
     try:
         return tuple(Owner(OwnerKind(one["kind"]), one["topic"], one["cursor"]) for one in json.loads(row))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -96,7 +96,7 @@ def decode_owners(ledger_id: int, row: bytes) -> tuple[Owner, ...]:
 
 
 def put_owners(txn: Txn, ledger_id: int, owners: tuple[Owner, ...]) -> None:
-    """Set who references LEDGER_ID; nobody removes the row."""
+    """Set the owners of a ledger; without owners the row is removed."""
     if owners:
         txn.put("owners", ledger_key(ledger_id), encode_owners(owners))
     else:
@@ -104,12 +104,12 @@ def put_owners(txn: Txn, ledger_id: int, owners: tuple[Owner, ...]) -> None:
 
 
 def encode_owners(owners: Iterable[Owner]) -> bytes:
-    """Return the row of a ledger that OWNERS reference."""
+    """Return the row of a ledger with these owners."""
     return join_owners([owner_part(*map(encode_text, (owner.kind, owner.topic, owner.cursor))) for owner in owners])
 
 
 def encode_text(text: str) -> bytes:
-    """Return TEXT as a part of a row."""
+    """Return a text as a part of a row."""
     return json.dumps(text).encode()
 
 
@@ -119,5 +119,5 @@ def owner_part(kind: bytes, topic: bytes, cursor: bytes) -> bytes:
 
 
 def join_owners(parts: list[bytes]) -> bytes:
-    """Return the row of PARTS."""
+    """Return the row of several parts."""
     return b"[%s]" % b", ".join(parts)

@@ -18,9 +18,9 @@ _MODE = 0o600
 
 
 def clear_dead_readers(directory: Path, library: str) -> None:
-    """Free the slots of killed readers of the environment in DIRECTORY, which this process has not open; LIBRARY: py-lmdb's own.
+    """Free the slots of killed readers in an environment that this process has not open; ``library``: py-lmdb's own.
 
-    Does nothing where LIBRARY does not show these functions.
+    Does nothing if the library does not export these functions.
     """
     functions = ctypes.CDLL(library)
     prefix = next((name for name in _NAMES if hasattr(functions, f"{name}reader_check")), None)

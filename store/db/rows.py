@@ -38,12 +38,12 @@ _NUMBERED = {
 
 
 def sealed(key: bytes, value: bytes) -> bytes:
-    """Return VALUE with the digest of its row."""
+    """Return a value with the digest of its row."""
     return value + crc32c(key + value).to_bytes(DIGEST_BYTES, "little")
 
 
 def altered_row(path: Path, database: str, key: bytes, what: str = "its digest does not fit") -> IndexCorrupt:
-    """Return the error of the row of DATABASE with KEY in the store at PATH, whose key or value is not what was written."""
+    """Return the error for a row whose key or value is not what was written."""
     return IndexCorrupt(
         f"the row {name_of_row(database, key)} of database {database} in {path} was altered: {what}",
         hint=cure_of(path, database),
@@ -54,7 +54,7 @@ def altered_row(path: Path, database: str, key: bytes, what: str = "its digest d
 
 
 def cure_of(path: Path, database: str) -> str:
-    """Return what to do about an altered row of DATABASE in the store at PATH."""
+    """Return what to do about an altered row of a database."""
     if database in DERIVED:
         return "rebuild the index with: pulsar-admin store index --rebuild"
     if database == "tree":
@@ -66,7 +66,7 @@ def cure_of(path: Path, database: str) -> str:
 
 
 def name_of_row(database: str, key: bytes) -> str:
-    """Return KEY of a row of DATABASE in words."""
+    """Return the key of a row in words."""
     text, numbers = _NUMBERED.get(database, ("", None))
     if numbers is not None and len(key) == numbers.size:
         return f"({text.format(*numbers.unpack(key))})"

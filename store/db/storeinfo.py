@@ -33,7 +33,7 @@ _SHOWN = 40
 
 
 class StoreState(StrEnum):
-    """What a store can answer. UNINDEXED: metadata and files are known, and no entry of them: tables can be made of it."""
+    """What a store can answer. UNINDEXED: metadata and files are known, but no entries: tables can be exported from it."""
 
     READY = "ready"
     IMPORTING = "importing"  # until an import has run to its end
@@ -87,7 +87,7 @@ def read_store_info(path: Path) -> StoreInfo:
 
 
 def check_state(path: Path, info: StoreInfo, *, unindexed: bool) -> None:
-    """Raise Refused for the store at PATH when its import was stopped, or, but for UNINDEXED, made no index."""
+    """Raise Refused for a store whose import was interrupted, or, unless ``unindexed``, made no index."""
     if info.state is StoreState.UNINDEXED and not unindexed:
         raise Refused(
             f"{path} was imported without index: it knows its files and none of their entries",
@@ -105,7 +105,7 @@ def check_state(path: Path, info: StoreInfo, *, unindexed: bool) -> None:
 
 
 def write_store_info(path: Path, info: StoreInfo) -> None:
-    """Write ``store.json`` of the store at PATH, durably."""
+    """Write ``store.json`` of a store, durably."""
     document = {
         "formatVersion": info.format_version,
         "created": info.created_ms,
@@ -116,8 +116,8 @@ def write_store_info(path: Path, info: StoreInfo) -> None:
 
 
 def check_new_store(path: Path) -> None:
-    """Raise AlreadyExists unless a store can be made at PATH: nothing there, an empty directory, or a store whose making
-    was stopped before it had a ``store.json``."""
+    """Raise AlreadyExists unless a store can be created at a path: nothing, an empty directory, or a store whose
+    creation was interrupted before it had a ``store.json``."""
     if (path.exists() or path.is_symlink()) and (
         not path.is_dir() or any(not _is_leftover(entry) for entry in path.iterdir())
     ):
@@ -135,8 +135,7 @@ def _is_leftover(entry: Path) -> bool:
 
 
 def walk_pages(path: Path) -> int | None:
-    """Walk the pages of the store at PATH, which nobody writes meanwhile, and return the transaction that they are of; raises
-    IndexCorrupt, saying what to do."""
+    """Walk the pages of a store that no process writes meanwhile, and return their transaction; raises IndexCorrupt with what to do."""
     try:
         return check_file(path / "meta")
     except IndexCorrupt as error:
@@ -144,7 +143,7 @@ def walk_pages(path: Path) -> int | None:
 
 
 def damaged_pages(path: Path, error: IndexCorrupt) -> IndexCorrupt:
-    """Return ERROR of the pages of the store at PATH with what to do: of databases that are made of others, to make them again."""
+    """Return an error about the pages of a store with what to do: databases that are derived from others can be rebuilt."""
     message = f"{path / 'meta' / DATA_FILE} is damaged: {error.message}"
     database = str(error.context.get("database", "")).removesuffix(NAME_ENDING)
     return IndexCorrupt(
@@ -153,9 +152,9 @@ def damaged_pages(path: Path, error: IndexCorrupt) -> IndexCorrupt:
 
 
 def check_pages(path: Path) -> int | None:
-    """Walk the pages of the store at PATH before LMDB opens it, whatever its last commit says; raises IndexCorrupt.
+    """Walk the pages of a store before LMDB opens it, whatever its last commit says; raises IndexCorrupt.
 
-    Returns the transaction that they are of, None where it leaves it out as a writer is at work: for ``Store.walked``.
+    Returns their transaction, None if the walk is skipped because a writer is active: for ``Store.walked``.
     """
     read_store_info(path)
     descriptor = try_reader_lock(path)

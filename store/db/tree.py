@@ -44,7 +44,7 @@ class Node(NamedTuple):
 
 
 def tree_key(path: str) -> bytes:
-    """Return the LMDB key of the metadata PATH; raises InvalidValue for one that is too long or not Unicode."""
+    """Return the LMDB key of a metadata path; raises InvalidValue for one that is too long or not Unicode."""
     raw = _encoded(path)
     if len(raw) <= _KEY_MAX_BYTES:
         return raw
@@ -66,7 +66,7 @@ def _encoded(path: str) -> bytes:
 
 
 def encode_node(node: Node) -> bytes:
-    """Return the row of NODE (its key is ``tree_key(node.path)``)."""
+    """Return the row of a node (its key is ``tree_key(node.path)``)."""
     raw = node.path.encode()
     stat = node.stat
     long = len(raw) > _KEY_MAX_BYTES
@@ -75,12 +75,12 @@ def encode_node(node: Node) -> bytes:
 
 
 def row_of(node: Node) -> Row:
-    """Return the row of NODE."""
+    """Return the row of a node."""
     return tree_key(node.path), encode_node(node)
 
 
 def row_of_packed(path: bytes, stat: bytes, value: bytes) -> Row | None:
-    """Return the row of a persistent node whose STAT is packed as in a row; None for a PATH that is not a key as it is.
+    """Return the row of a persistent node whose stat is packed as in a row; None for a path that is not its own key.
 
     For passes over millions of nodes: ``row_of`` costs five times as much.
     """
@@ -132,14 +132,14 @@ def plain_value(row: bytes | memoryview) -> bytes:
 
 
 def find_node(txn: Txn, path: str) -> Node | None:
-    """Return the node at PATH, or None."""
+    """Return the node at a path, or None."""
     key = tree_key(path)
     row = txn.view("tree", key)
     return None if row is None else decode_node(key, row)
 
 
 def read_node(txn: Txn, path: str) -> Node:
-    """Return the node at PATH; raises PathNotFound."""
+    """Return the node at a path; raises PathNotFound."""
     node = find_node(txn, path)
     if node is None:
         raise PathNotFound(
@@ -154,7 +154,7 @@ def put_nodes(txn: Txn, nodes: Iterable[Node]) -> None:
 
 
 def iter_nodes(txn: Txn, prefix: str) -> Iterator[Node]:
-    """Yield the nodes whose path begins with PREFIX, in path order."""
+    """Yield the nodes whose path begins with a prefix, in path order."""
     head = _encoded(prefix)[:_KEY_HEAD_BYTES]
     for key, row in txn.items("tree", head):
         node = decode_node(key, row)
@@ -163,7 +163,7 @@ def iter_nodes(txn: Txn, prefix: str) -> Iterator[Node]:
 
 
 def iter_values(txn: Txn, prefix: str) -> Iterator[tuple[str, bytes]]:
-    """Yield (path, value) of the nodes whose path begins with PREFIX, in path order: for passes over millions of them."""
+    """Yield (path, value) of the nodes whose path begins with a prefix, in path order: for passes over millions of nodes."""
     for key, row in txn.items("tree", _encoded(prefix)[:_KEY_HEAD_BYTES]):
         found = path_and_value(key, row)
         if found[0].startswith(prefix):
@@ -171,12 +171,12 @@ def iter_values(txn: Txn, prefix: str) -> Iterator[tuple[str, bytes]]:
 
 
 def iter_children(txn: Txn, path: str, first: str = "") -> Iterator[str]:
-    """Yield the names directly below PATH in order, from FIRST on; intermediate nodes need no key of their own."""
+    """Yield the names directly below a path in order, from ``first`` on; intermediate nodes need no key of their own."""
     return (name for name, _ in iter_children_and_keys(txn, path, first))
 
 
 def iter_children_and_keys(txn: Txn, path: str, first: str = "") -> Iterator[tuple[str, bytes]]:
-    """Yield the same names, each with the first key that is of it or below it: its own, where it is a node with a key that is its path."""
+    """Yield the same names, each with its first key: its own if it is a node with its path as key, else the first below it."""
     prefix = path.rstrip("/") + "/"
     raw = _encoded(prefix)
     if len(raw) > _KEY_HEAD_BYTES:
@@ -195,14 +195,14 @@ def iter_children_and_keys(txn: Txn, path: str, first: str = "") -> Iterator[tup
 
 
 def path_of_key(txn: Txn, key: bytes) -> str:
-    """Return the path of the node that has KEY; raises IndexCorrupt."""
+    """Return the path of the node with a key; raises IndexCorrupt."""
     if len(key) <= _KEY_HEAD_BYTES and key.isascii():
         return key.decode()
     return decode_node(key, txn.get("tree", key) or b"").path
 
 
 def iter_paths(txn: Txn, prefix: str) -> Iterator[str]:
-    """Yield the paths that begin with PREFIX, in path order."""
+    """Yield the paths that begin with a prefix, in path order."""
     head = _encoded(prefix)[:_KEY_HEAD_BYTES]
     for key in txn.keys("tree", head):
         path = path_of_key(txn, key)
@@ -211,6 +211,6 @@ def iter_paths(txn: Txn, prefix: str) -> Iterator[str]:
 
 
 def has_children(txn: Txn, path: str) -> bool:
-    """Whether nodes lie directly below PATH; for a path of fewer than 400 bytes."""
+    """Whether nodes exist directly below a path; for a path of fewer than 400 bytes."""
     raw = _encoded(path) + b"/"
     return any(b"/" not in key[len(raw) :] for key in txn.keys("tree", raw))

@@ -75,7 +75,7 @@ def put_index_states(txn: Txn, states: Mapping[str, str]) -> None:
 
 
 def read_misled_bookies(txn: Txn) -> frozenset[str]:
-    """Return the bookies whose index was seen to lead an entry to no record of it."""
+    """Return the bookies whose index was seen to point to something else than the entry's record."""
     row = txn.get("state", _MISLED)
     return frozenset() if row is None else frozenset(json.loads(bytes(row)))
 
@@ -90,7 +90,7 @@ def put_misled_bookies(txn: Txn, bookies: Iterable[str]) -> None:
 
 
 def put_unserved(txn: Txn, found: Iterable[tuple[int, int, BitMap64]]) -> None:
-    """Write FOUND, (ledger id, file id, entries), in the place of all rows."""
+    """Replace all rows by these, (ledger id, file id, entries)."""
     for key in [key for key, _ in txn.items("state", UNSERVED)]:
         txn.delete("state", key)
     for ledger_id, file_id, entries in found:

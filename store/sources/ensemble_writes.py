@@ -100,7 +100,7 @@ def ledger_sequence(session: Session) -> int:
 
 
 def raise_ledger_sequence(session: Session, to: int) -> None:
-    """Let the ensemble give ledger ids from TO on: sequential nodes are made and deleted, as brokers do for each id."""
+    """Make the ensemble allocate ledger ids from ``to`` on: sequential nodes are created and deleted, as brokers do for each id."""
     path = session.address.full(_IDGEN)
     session.told(lambda: session.client.ensure_path(path))
     while (now := ledger_sequence(session)) < to:

@@ -69,7 +69,8 @@ _ENTRY_HEADER_BYTES = 32
 
 
 class StoredEntries(Struct):
-    """Entries by ledger and entry. TOPICS: all names, ascending; what cannot be read is added to PROBLEMS; SEEN is filled as scans go."""
+    """Entries by ledger and entry. ``topics``: all names, ascending; failures are added to ``problems``; ``seen`` is
+    filled as scans proceed."""
 
     reader: EntryReader
     cluster: str | None
@@ -92,7 +93,7 @@ class StoredEntries(Struct):
             self.seen.read_bytes = before
 
     def _read(self, parts: Iterator[Part], names: set[str]) -> Iterator[tuple[Places, EntryBatch | None]]:
-        """Yield places, and what is read there where NAMES need it."""
+        """Yield places, and the entries read from there if the named columns need them."""
         scan = EntryScan(self.reader, parts, heads="digest_ok" not in names)
         if names <= _INDEXED:
             for places in scan.groups():
@@ -139,7 +140,7 @@ def _about(topic: str | None) -> pc.Expression:
 
 
 class _Columns:
-    """Makes the columns NAMES of entries, whose ledgers' TOPICS are known."""
+    """Makes the named columns of entries, whose ledgers' topics are known."""
 
     def __init__(self, txn: Txn, cluster: str | None, names: list[str]) -> None:
         self._txn = txn
@@ -149,7 +150,7 @@ class _Columns:
         self.topics: dict[int, str | None] = {}
 
     def batch(self, places: Places, batch: EntryBatch | None) -> pa.RecordBatch:
-        """Return the entries at PLACES; of a BATCH that was read those that are in it."""
+        """Return the entries at these places; if a batch was read, only those that are in it."""
         if batch is not None and len(batch) < len(places):
             places = places.take(
                 np.isin(entry_keys(places.ledger_ids, places.entry_ids), entry_keys(batch.ledger_ids, batch.entry_ids))
@@ -209,7 +210,7 @@ _PLACES: dict[str, Callable[[Places], Array]] = {
 
 
 def _by(numbers: Array, text: Callable[[int], str | None]) -> pa.Array:
-    """Return the TEXT of each of NUMBERS."""
+    """Return the text for each number."""
     known, at = np.unique(numbers, return_inverse=True)
     return pa.array([text(number) for number in known.tolist()], pa.string()).take(pa.array(at))
 
@@ -250,7 +251,7 @@ class MessagesAt(Struct, PlacesOperation, frozen=True):
 class MessageTable(Struct):
     """Messages of the topics that ``find`` names, in ascending order. Values are JSON text, or of the type of ``schemas``.
 
-    What cannot be read is added to PROBLEMS; SEEN is filled as scans go.
+    Failures are added to ``problems``; ``seen`` is filled as scans proceed.
     """
 
     reader: EntryReader
@@ -275,13 +276,13 @@ class MessageTable(Struct):
                 yield self._named(batch, schema)
 
     def _named(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """Return BATCH with the columns of SCHEMA, the cluster's name among them."""
+        """Return a batch with the columns of the table's schema, the cluster's name among them."""
         cluster = pa.repeat(pa.scalar(self.cluster, pa.string()), len(batch))
         found = [cluster if name == "cluster" else batch.column(name) for name in schema.names]
         return pa.RecordBatch.from_arrays(found, schema=schema)
 
     def _read(self, columns: tuple[str, ...], topics: dict[int, str]) -> ReadMessages:
-        """Return how messages of TOPICS, by their ledgers, are read."""
+        """Return how messages of these topics, by their ledgers, are read."""
         values = None
         if not {"value", "value_error"}.isdisjoint(columns):
             if self.schemas is not None:
@@ -316,7 +317,7 @@ class MessageTable(Struct):
             return None
 
     def _parts(self, topic: Topic, pruner: Pruner) -> Iterator[Part]:
-        """Return the entries of TOPIC that may have a row."""
+        """Return the entries of a topic that may have a row."""
         parts = list(iter_ledger_parts(topic, 0, topic.number_of_entries))
         names = [equal("topic", str(topic.name))] * len(parts)
         return iter_wanted(self.reader.txn, parts, names, pruner, self.seen)
@@ -324,7 +325,7 @@ class MessageTable(Struct):
     # -- their rows ---------------------------------------------------------------------------------------------------
 
     def _scan(self, messages: ReadMessages, parts: Iterable[Part]) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of the entries of PARTS, by the reader's engine where there is one and it pays."""
+        """Yield the messages of entries, read by the reader's engine if there is one and it pays."""
         if "path" in messages.columns:  # which is found by the entry
             messages = replace(messages, columns=(*dict.fromkeys([*messages.columns, "ledger_id", "entry_id"]),))
         scan = EntryScan(self.reader, parts)
@@ -352,7 +353,7 @@ class MessageTable(Struct):
             yield from messages.rows([entries], "", self.problems)
 
     def _with_paths(self, batch: pa.RecordBatch, places: Places) -> pa.RecordBatch:
-        """Return BATCH with the paths of the files that its messages lie in."""
+        """Return a batch with the paths of the files that hold its messages."""
         ids = zip(places.ledger_ids.tolist(), places.entry_ids.tolist(), strict=True)
         files = dict(zip(ids, places.files.tolist(), strict=True))
         paths = {number: str(self.reader.files.path_of(number)) for number in set(files.values())}
@@ -369,9 +370,9 @@ _SAME_SCHEMA_TOPICS = 1024  # of which the schemas are compared; of more, values
 
 
 class StoreTables:
-    """What SQL finds in one snapshot of a store.
+    """The tables that SQL sees in one snapshot of a store.
 
-    ``problems``: what scans could not read. ``errors``: what they raised.
+    ``problems``: failures of scans. ``errors``: the exceptions that they raised.
     """
 
     def __init__(self, reader: EntryReader, cluster: str | None) -> None:
@@ -395,7 +396,7 @@ class StoreTables:
         return ("messages", "entries", *SMALL_TABLES)
 
     def find(self, name: str) -> MadeTable | None:
-        """Return the table NAME, None where there is none; raises StoreError for a topic whose metadata cannot be read."""
+        """Return the table of a name, None if there is none; raises StoreError for a topic whose metadata cannot be read."""
         if name == "messages":
             return self._messages(name, self._all_topics, None)
         if name == "entries":
@@ -418,7 +419,7 @@ class StoreTables:
         yield from iter_table(self._reader, name, self._cluster, self.problems.append, topics)
 
     def topics_like(self, begin: str, most: int) -> list[str]:
-        """Return names of topics that begin with BEGIN, MOST at most, without their domain."""
+        """Return at most ``most`` names of topics, without their domain, that begin with a text."""
         names = (str(topic).removeprefix("persistent://") for topic in iter_topics(self._reader.txn))
         return list(islice((name for name in names if name.startswith(begin)), most))
 
@@ -439,7 +440,7 @@ class StoreTables:
         return MadeTable(schema, table.rows, self._lock, self.errors)
 
     def _common_schemas(self, topics: Sequence[TopicName]) -> TopicSchemas | None:
-        """Return the schemas that all TOPICS have; None where they have none, or not the same."""
+        """Return the schemas that all these topics share; None if they have none, or different ones."""
         if len(topics) > _SAME_SCHEMA_TOPICS:
             return None
         found = [read_schemas(self._reader, topic) for topic in topics]
@@ -453,7 +454,7 @@ _PARQUET = ds.ParquetFileFormat(
 
 
 class ExportedTables:
-    """What is in a folder, of CLUSTER or of all. Raises SourceNotFound where nothing was exported to it, NotFound, Corrupt."""
+    """The tables in a folder, of one cluster or of all. Raises SourceNotFound if nothing was exported there, NotFound, Corrupt."""
 
     def __init__(self, folder: Folder, cluster: str | None) -> None:
         self._folder, self._cluster = folder, cluster
@@ -464,7 +465,7 @@ class ExportedTables:
         self.renew()
 
     def renew(self) -> bool:
-        """Take what is in the folder by now, and return whether that is another export than before."""
+        """Reload the folder, and return whether it now has another export."""
         folder, cluster = self._folder, self._cluster
         manifest = read_manifest(folder)
         if manifest is None:
@@ -512,7 +513,7 @@ class ExportedTables:
         return []
 
     def find(self, name: str) -> MadeTable | TopicsMeant | None:
-        """Return the table NAME, None where there is none: a topic, a namespace and a glob are messages."""
+        """Return the table of a name, None if there is none: a topic, a namespace and a glob are messages."""
         if name in self._parts:
             return self._table(name, self._parts[name])
         if name in TABLES or "messages" not in self._parts:
@@ -530,7 +531,7 @@ class ExportedTables:
         return MadeTable(schema, partial(self._rows, schema, parts), Lock(), self.errors)
 
     def _prove(self, part: TableFile, schema: pa.Schema) -> None:
-        """Raise what is wrong with PART, a file of a table of SCHEMA; one of an earlier version may lack the last columns."""
+        """Raise for a wrong file of a table; a file of an earlier version may lack the last columns."""
         if part.path in self._proven:
             return
         check_file(self._folder, part)
@@ -552,7 +553,7 @@ class ExportedTables:
 
 
 def _condition_of(name: str) -> str | None:
-    """Return which messages NAME means, None where it names no topics."""
+    """Return which messages a name means, None if it names no topics."""
     plain = name.removeprefix("persistent://")
     if any(sign in name for sign in "*?["):
         return f"topic GLOB {_text(f'persistent://{plain}')}"

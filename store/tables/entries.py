@@ -80,7 +80,7 @@ class Edges(Struct, frozen=True):
     entries: Array  # i64
 
     def cut(self, ledgers: Array, entries: Array) -> tuple[Array, Array]:
-        """Return (range, its first row) of the ranges that have rows of sorted LEDGERS and ENTRIES, and the end as a last row."""
+        """Return (range, its first row) of each range with rows among the sorted keys, and the end as a last row."""
         low = int(np.searchsorted(self.ledgers, ledgers[0], "left"))
         high = int(np.searchsorted(self.ledgers, ledgers[-1], "right"))
         starts = np.searchsorted(ledgers, self.ledgers[low:high], "left")
@@ -131,7 +131,7 @@ class StageEntries(Struct, frozen=True):
         yield _answer(first_offset=scan.first_offset, next_offset=scan.next_offset, problems=len(scan.problems))
 
     def _write(self, waiting: list[pa.RecordBatch]) -> dict[str, Any]:  # Any: columns of SEGMENTS
-        """Write what is WAITING, and nothing is."""
+        """Write the waiting rows, and empty the list."""
         table = pa.Table.from_batches(waiting, STAGED).combine_chunks()
         waiting.clear()
         ledgers, entries = (table.column(name).to_numpy() for name in ("ledger_id", "entry_id"))
@@ -163,7 +163,8 @@ def _packed(table: pa.Table) -> pa.Buffer:
 
 
 def _present(scan: FileScan, piece: FileRange) -> Iterator[Array]:
-    """Yield the records of SCAN that the store knows: a file may have grown since; raises SourceNotFound for one not seen here."""
+    """Yield the records of a scan that the store knows: a file may have grown since; raises SourceNotFound for a file
+    that does not exist here."""
     try:
         for records in scan.batches():
             known = (
@@ -184,7 +185,7 @@ class LastRange(FileRange, frozen=True):
 
 
 def _staged(records: Array, scan: FileScan) -> pa.RecordBatch:
-    """Return RECORDS as columns, with producer and sequence id from the bytes they were read from."""
+    """Return records as columns, with producer and sequence id from the scanned bytes."""
     window = scan.window
     assert window is not None
     first, last = records["offset"].min(), (records["offset"] + 4 + records["size"]).max()
@@ -199,14 +200,14 @@ def _staged(records: Array, scan: FileScan) -> pa.RecordBatch:
 
 
 def entry_keys(ledgers: Array, entries: Array) -> Array:
-    """Return the pairs of LEDGERS and ENTRIES as one column, which can be compared and searched."""
+    """Return ledger and entry ids as one column of pairs, which can be compared and searched."""
     keys = np.empty(len(ledgers), [("ledger", np.int64), ("entry", np.int64)])
     keys["ledger"], keys["entry"] = ledgers, entries
     return keys
 
 
 def senders(data: Array, starts: Array, ends: Array) -> tuple[pa.Array, Array]:
-    """Return the producers of the messages whose bytes of DATA go from STARTS to ENDS, and their sequence ids."""
+    """Return the producers of messages, given as spans of ``data``, and their sequence ids."""
     spans = np.zeros((len(starts), 2), np.int64)
     producer_spans(data, starts, ends, spans)
     sequences = np.full(len(starts), NO_SEQUENCE)
@@ -275,7 +276,7 @@ class KeyRange(FileRange, frozen=True, eq=False):
 
 
 def key_range(number: int, segments: Sequence[Segment]) -> KeyRange:
-    """Return the range NUMBER, made of SEGMENTS."""
+    """Return a range made of segments."""
     size_bytes = sum(segment.size_bytes for segment in segments)
     return KeyRange(
         f"range {number} of entries", FileKind.ENTRY_LOG, -1, 0, size_bytes, number=number, segments=segments
@@ -283,9 +284,10 @@ def key_range(number: int, segments: Sequence[Segment]) -> KeyRange:
 
 
 class FinishEntries(Struct, frozen=True):
-    """One final file or more a range, below DIRECTORY of the folder.
+    """One final file or more per range, below a directory of the folder.
 
-    ``ledgers``: files of the table that names topics; ``messages``: the table of messages, too. ``incomplete``: as of ``write_part``.
+    ``ledgers``: files of the table that names topics; ``messages``: also write the table of messages. ``incomplete``:
+    as in ``write_part``.
     """
 
     folder: Folder
@@ -357,7 +359,7 @@ class FinishEntries(Struct, frozen=True):
 
 
 class _ChosenEntries(Struct, frozen=True):
-    """Entries once each, by ledger and entry: records, and for each of them the number of its file among FILES."""
+    """Entries once each, by ledger and entry: records, and for each the index of its file in ``files``."""
 
     rows: Array  # kernel.RECORD
     sequences: Array  # i64
@@ -367,13 +369,13 @@ class _ChosenEntries(Struct, frozen=True):
     files: Sequence[Origin]
 
     def part(self, wanted: slice) -> _ChosenEntries:
-        """Return the entries WANTED."""
+        """Return the selected entries."""
         rows, sequences, producers = self.rows[wanted], self.sequences[wanted], self.producers[wanted]
         return _ChosenEntries(rows, sequences, producers, self.copies[wanted], self.origins[wanted], self.files)
 
 
 def _sorted_passes(folder: Folder, segments: Sequence[Segment], most_rows: int) -> Iterator[_ChosenEntries]:
-    """Yield the entries of SEGMENTS in order, of about MOST_ROWS records at a time."""
+    """Yield the entries of segments in order, about ``most_rows`` records at a time."""
     total = sum(segment.rows for segment in segments)
     edges = [] if total <= most_rows else _edges(folder, segments, -(-total // most_rows))
     for low, high in zip([None, *edges], [*edges, None], strict=True):
@@ -384,7 +386,7 @@ def _sorted_passes(folder: Folder, segments: Sequence[Segment], most_rows: int) 
 
 
 def _edges(folder: Folder, segments: Sequence[Segment], parts: int) -> list[tuple[int, int]]:
-    """Return keys that cut SEGMENTS into about PARTS equal ones."""
+    """Return keys that cut segments into about ``parts`` equal ones."""
     samples = [_keys(_read(folder, segment))[::_SAMPLE] for segment in segments]
     keys = np.sort(np.concatenate(samples), order=["ledger", "entry"])
     chosen = np.unique(keys[[len(keys) * part // parts for part in range(1, parts)]])
@@ -418,7 +420,7 @@ class _Gathered(NamedTuple):
 
 
 def _gathered(tables: Iterator[pa.Table], most: int) -> _Gathered:
-    """Return the records of TABLES, at MOST so many: of each the numbers are copied, then it is let go."""
+    """Return the records of tables, at most ``most`` of them: each table's numbers are copied, then it is released."""
     rows = np.zeros(most, kernel.RECORD)  # no memory before it is written to
     counts: list[int] = []
     sequences, producers = [np.zeros(0, np.int64)], [pa.array([], pa.string())]
@@ -464,7 +466,7 @@ def _rank(rows: Array, origins: Array, files: Sequence[Origin]) -> Array:
 
 
 def _copies(flags: Array, origins: Array, is_first: Array, files: Sequence[Origin]) -> Array:
-    """Return on how many disks each entry has a whole record; rows are in order, an entry begins where IS_FIRST."""
+    """Return on how many disks each entry has an intact record; rows are in order, and an entry begins where ``is_first``."""
     disks = list(dict.fromkeys(origin.disk for origin in files))
     disk = np.array([disks.index(origin.disk) for origin in files], np.int64)[origins]
     entry = np.cumsum(is_first) - 1
@@ -474,7 +476,7 @@ def _copies(flags: Array, origins: Array, is_first: Array, files: Sequence[Origi
 
 
 def _read_listed(folder: Folder, parts: Sequence[TableFile], ledgers: Array) -> dict[int, _LedgerInTopic]:
-    """Return those of LEDGERS (ids, sorted) that a topic lists, from the row groups that may have them."""
+    """Return the ledgers (ids, sorted) that a topic lists, from the row groups that may have them."""
     found: dict[int, _LedgerInTopic] = {}
     low, high = int(ledgers[0]), int(ledgers[-1])
     for part in parts:
@@ -487,7 +489,7 @@ def _read_listed(folder: Folder, parts: Sequence[TableFile], ledgers: Array) -> 
 
 
 def _groups_between(file: Any, low: int, high: int) -> Iterator[pa.Table]:  # Any: pyarrow's ParquetFile
-    """Yield the row groups of FILE, one of the table of ledgers, that may have the ids from LOW to HIGH."""
+    """Yield the row groups of a file of the table of ledgers that may have the ids from ``low`` to ``high``."""
     at = file.schema_arrow.names.index("ledger_id")
     for group in range(file.num_row_groups):
         bounds = file.metadata.row_group(group).column(at).statistics
@@ -508,7 +510,7 @@ def _named(rows: pa.Table, low: int, high: int) -> dict[int, _LedgerInTopic]:
 
 
 def finished(table: str, part: TableFile, *, damaged: int = 0, problems: int = 0) -> pa.RecordBatch:
-    """Return the row of PART, a final file of TABLE."""
+    """Return the row for a final file of a table."""
     low, high = part.ledgers or (None, None)
     bounds = {"first_ledger": low, "last_ledger": high, "damaged": damaged, "problems": problems}
     file = {"path": part.path, "rows": part.rows, "bytes": part.size_bytes, "sha256": part.sha256}
@@ -516,7 +518,7 @@ def finished(table: str, part: TableFile, *, damaged: int = 0, problems: int = 0
 
 
 def finished_row(values: dict[str, Any]) -> pa.RecordBatch:  # Any: columns of FINISHED
-    """Return a row of FINISHED with VALUES."""
+    """Return a row of FINISHED with these values."""
     row = {"host": platform.node(), **values}
     return pa.RecordBatch.from_arrays([pa.array([row.get(item.name)], item.type) for item in FINISHED], schema=FINISHED)
 
@@ -529,7 +531,7 @@ class _LedgerInTopic(NamedTuple):
 
 
 class MessageFiles(Struct, frozen=True):
-    """What the rows have: values by the topics' SCHEMAS, payloads where asked for."""
+    """The content of message rows: values by the topics' schemas, payloads if asked for."""
 
     payload: bool = False
     schemas: Mapping[str, TopicSchemas] = field(default_factory=dict)
@@ -537,9 +539,10 @@ class MessageFiles(Struct, frozen=True):
     def batches(
         self, cluster: str, records: _ChosenEntries, listed: Mapping[int, _LedgerInTopic], problems: list[StoreError]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of RECORDS in order, as in SQL of a store: of LISTED ledgers up to their ends, the system's topics left out.
+        """Yield the messages of records in order, as SQL on a store gives them: of listed ledgers up to their ends,
+        without system topics.
 
-        What cannot be taken apart is told to PROBLEMS.
+        Undecodable entries are added to ``problems``.
         """
         left_out = {"path"} if self.payload else {"path", "payload"}
         names = tuple(name for name in MESSAGE_SCHEMA.names if name not in left_out)
@@ -572,13 +575,13 @@ def read_all_schemas(reader: EntryReader) -> dict[str, TopicSchemas]:
 
 
 def _told(listed: Mapping[int, _LedgerInTopic]) -> dict[int, int]:
-    """Return ledger id → entries of the LISTED that are not of a system's topic."""
+    """Return ledger id → entries of the listed ledgers that do not belong to a system topic."""
     system = {name for name in {one.topic for one in listed.values()} if parse_owner(name).is_system}
     return {ledger_id: one.entries for ledger_id, one in listed.items() if one.topic not in system}
 
 
 def _groups(records: _ChosenEntries, ends: Mapping[int, int]) -> Iterator[Array]:
-    """Yield the numbers of the records that are messages before the ENDS of their ledgers, as many at a time as are read at once."""
+    """Yield the indexes of records that are messages before the ends of their ledgers, as many at a time as are read at once."""
     is_good = records.rows["flags"] & (UNFRAMED | BAD_DIGEST) == 0
     ledgers, places = np.unique(records.rows["ledger_id"], return_inverse=True)
     end = np.array([ends.get(one, 0) for one in ledgers.tolist()], np.int64)[places]
@@ -600,7 +603,7 @@ def _places(rows: Array, files: Array) -> Places:
 
 
 def _whole(batch: pa.RecordBatch, cluster: str, paths: pa.Array) -> pa.RecordBatch:
-    """Return BATCH with all columns of the table, null where it has none."""
+    """Return a batch with all columns of the table, null where it lacks one."""
     schema = TABLES["messages"]
     made = {"cluster": pa.repeat(pa.scalar(cluster, pa.string()), len(batch)), "path": paths}
     made |= {name: batch.column(name) for name in batch.schema.names}

@@ -122,16 +122,16 @@ class Exporting(Struct, frozen=True):
 
     @property
     def staging(self) -> str:
-        """The directory of what is not named yet."""
+        """The directory of files that have no final name yet."""
         return f"{_STAGING}{word_of(self.cluster)}-{self.token}"
 
 
 def choose_tables(
     only: Sequence[str], *, messages: bool = False, state: StoreState = StoreState.READY
 ) -> tuple[str, ...]:
-    """Return the tables to write of a store in STATE, those of ONLY or all, with MESSAGES that one, too.
+    """Return the tables to write for a store in this state: ``only`` these, or all; with ``messages`` that one as well.
 
-    Raises InvalidValue, and Refused for a table that needs the index where there is none.
+    Raises InvalidValue, and Refused for a table that needs an index if there is none.
     """
     known = (*WRITTEN, MESSAGES)
     unknown = [name for name in only if name not in known]
@@ -149,7 +149,7 @@ def choose_tables(
 
 
 def scanned_bytes(reader: EntryReader, tables: Sequence[str], profile: Profile | None = None) -> int:
-    """Return the bytes that are read for TABLES, at most: messages with the columns of PROFILE are read apart from entries."""
+    """Return at most how many bytes are read for these tables: messages with a profile's columns are read separately from entries."""
     apart = profile is not None and MESSAGES in tables
     scans = "entries" in tables or (MESSAGES in tables and not apart)
     return (scans + apart) * catalogued_bytes(reader.txn) if scans or apart else 0
@@ -163,10 +163,10 @@ def export_tables(
     engine: Engine | None = None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> TablesReport:
-    """Write the tables that REQUEST names; what cannot be read of metadata is told to FAIL.
+    """Write the requested tables; unreadable metadata goes to ``fail``.
 
-    Raises Refused (another cluster of this name is there), InvalidValue, StoreBusy, SourceNotFound, SliceFailed, DiskFull,
-    NotWritable; the tables are as they were then.
+    Raises Refused (another cluster of this name is there), InvalidValue, StoreBusy, SourceNotFound, SliceFailed,
+    DiskFull, NotWritable; the earlier tables stay unchanged then.
     """
     folder = Folder.of(request.directory)
     cluster = cluster_name(reader.txn, request.cluster)
@@ -200,7 +200,7 @@ def export_tables(
 
 
 def _check_folder(run: Exporting, manifest: Manifest | None, identity: str) -> None:
-    """Raise Refused where what MANIFEST has in the folder and the tables of RUN do not go together."""
+    """Raise Refused if the tables in the folder and those of this run do not fit together."""
     check_identity(run.folder, manifest, run.cluster, identity)
     if MESSAGES in run.tables:
         check_columns(run.folder, manifest, run.cluster, run.profile)
@@ -250,7 +250,7 @@ def _making(run: Exporting) -> Making:
 def commit_tables(
     run: Exporting, made: Mapping[str, Sequence[TableFile]], identity: str
 ) -> tuple[ClusterTables | None, ClusterTables]:
-    """Name the files that were MADE in the place of those of the last export; return what the cluster had and has."""
+    """Give the new files the place of those of the last export; return the cluster's tables before and after."""
     named: dict[str, tuple[TableFile, ...]] = {}
     try:
         for table, parts in made.items():
@@ -291,7 +291,7 @@ def why_incomplete(txn: Txn) -> str:
 
 
 def remove_left(folder: Folder, cluster: str) -> list[str]:
-    """Remove what killed exports of CLUSTER left in FOLDER, and return its names."""
+    """Remove the remains of killed exports of a cluster in a folder, and return their names."""
     manifest = read_manifest(folder)
     there = manifest.clusters.get(cluster) if manifest else None
     known = {part.path for parts in (there.tables.values() if there else ()) for part in parts}
@@ -305,15 +305,15 @@ def remove_left(folder: Folder, cluster: str) -> list[str]:
 
 
 def left_by(folder: Folder, cluster: str) -> list[str]:
-    """Return the directories of what killed exports of CLUSTER had not named yet."""
+    """Return the directories of unnamed files of killed exports of a cluster."""
     return [name for name in folder.names() if name.rpartition("-")[0] == f"{_STAGING}{word_of(cluster)}"]
 
 
 def home_of(table: str, cluster: str) -> str:
-    """Return the directory of the files of TABLE and CLUSTER, as Hive names partitions."""
+    """Return the directory of the files of a table and cluster, in Hive's naming of partitions."""
     return f"{table}/cluster={word_of(cluster)}"
 
 
 def word_of(cluster: str) -> str:
-    """Return CLUSTER as a part of a file's name."""
+    """Return a cluster's name as a part of a file's name."""
     return quote(cluster, safe="")

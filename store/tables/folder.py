@@ -51,13 +51,13 @@ NO_SPACE = ("No space left", "XMinioStorageFull", "InsufficientStorage", "status
 
 
 class Folder(Struct, frozen=True):
-    """A directory (absolute) or a URL of one; its query, such as ``?endpoint_override=…``, goes along."""
+    """A directory (absolute) or the URL of one; its query, such as ``?endpoint_override=…``, is kept."""
 
     place: str
 
     @staticmethod
     def of(text: str) -> Folder:
-        """Return the folder that TEXT names; raises InvalidValue for none."""
+        """Return the folder that a text names; raises InvalidValue."""
         if not text:
             raise InvalidValue(
                 "the directory of the tables is empty: it has no name", hint="name it, or . for this one"
@@ -71,7 +71,7 @@ class Folder(Struct, frozen=True):
         return is_url(self.place)
 
     def at(self, relative: str) -> str:
-        """Return the path or URL of what is RELATIVE to it."""
+        """Return the path or URL of a relative path."""
         base, mark, query = self.place.partition("?") if self.is_remote else (self.place, "", "")
         return f"{base.rstrip('/')}/{relative}".rstrip("/") + mark + query
 
@@ -86,7 +86,7 @@ class Folder(Struct, frozen=True):
 
     @contextmanager
     def create(self, relative: str) -> Iterator[Any]:  # Any: a stream of pyarrow
-        """Give what a new file at RELATIVE is written to; durable when the block ends, gone when it raises.
+        """Open a new file for writing; it is durable when the block ends, and removed when the block raises.
 
         Raises DiskFull, NotWritable, NotFound.
         """
@@ -95,7 +95,7 @@ class Folder(Struct, frozen=True):
             yield stream
 
     def read(self, relative: str) -> bytes | None:
-        """Return the bytes of the file at RELATIVE, None where there is none."""
+        """Return the bytes of a file, None if it does not exist."""
         if not self.is_remote:
             try:
                 with open(open_regular(self.at(relative)), "rb") as file:
@@ -112,7 +112,7 @@ class Folder(Struct, frozen=True):
                 return bytes(stream.read())
 
     def replace(self, relative: str, data: bytes) -> None:
-        """Put DATA in the place of the file at RELATIVE, at once."""
+        """Replace a file's content, atomically."""
         if not self.is_remote:
             replace_file(Path(self.at(relative)), data)
             return
@@ -122,7 +122,7 @@ class Folder(Struct, frozen=True):
                 stream.write(data)
 
     def open_input(self, relative: str) -> Any:  # Any: a file of pyarrow
-        """Open the file at RELATIVE for reading anywhere in it; raises SourceNotFound, EntryLogCorrupt."""
+        """Open a file for reading at any offset; raises SourceNotFound, EntryLogCorrupt."""
         import pyarrow as pa
 
         where = self.at(relative)
@@ -134,14 +134,14 @@ class Folder(Struct, frozen=True):
             return system.open_input_file(path)
 
     def system_of(self, relative: str) -> tuple[Any, str]:  # Any: a file system of pyarrow
-        """Return the file system of the file at RELATIVE, and its path there."""
+        """Return the file system of a file, and its path there."""
         from pyarrow import fs
 
         where = self.at(relative)
         return file_system_of(where) if self.is_remote else (fs.LocalFileSystem(), where)
 
     def size(self, relative: str) -> int | None:
-        """Return the bytes of the file at RELATIVE, None where this process sees none."""
+        """Return the size of a file in bytes, None if this process sees none."""
         if not self.is_remote:
             try:
                 return os.stat(self.at(relative)).st_size
@@ -153,7 +153,7 @@ class Folder(Struct, frozen=True):
             return info.size if info.is_file else None
 
     def move(self, source: str, target: str) -> None:
-        """Give the file at SOURCE the name TARGET."""
+        """Rename the file ``source`` to ``target``."""
         if not self.is_remote:
             self.make(target.rpartition("/")[0])
             rename(Path(self.at(source)), Path(self.at(target)))
@@ -163,7 +163,7 @@ class Folder(Struct, frozen=True):
             system.move(path, file_system_of(self.at(target))[1])
 
     def remove(self, relative: str) -> None:
-        """Remove the file or the directory at RELATIVE, where there is one."""
+        """Remove a file or directory, if it exists."""
         if not self.is_remote:
             there = Path(self.at(relative))
             if there.is_dir() and not there.is_symlink():
@@ -182,7 +182,7 @@ class Folder(Struct, frozen=True):
                 system.delete_dir(path)  # also the empty objects that stand for directories
 
     def names(self, relative: str = "") -> list[str]:
-        """Return the names directly below RELATIVE, none where nothing is."""
+        """Return the names directly below a directory, empty if it does not exist."""
         if not self.is_remote:
             try:
                 return sorted(os.listdir(self.at(relative)))
@@ -197,7 +197,7 @@ class Folder(Struct, frozen=True):
 
     @contextmanager
     def locked(self, name: str, *, wait: bool = False) -> Iterator[None]:
-        """Hold the lock NAME, of a directory of this machine; a store of objects has none. Raises StoreBusy, unless it is to WAIT."""
+        """Hold a named lock, in a directory on this machine; an object store has none. Raises StoreBusy, unless told to wait."""
         if self.is_remote:
             yield
             return
@@ -236,13 +236,13 @@ def _new_object(where: str) -> Iterator[Any]:  # Any: a stream of pyarrow
 
 
 def _mode_below(parent: Path) -> int:
-    """Return the mode of a new directory: whom PARENT lets in may read it."""
+    """Return the mode for a new directory: it can be read by those who may enter its parent."""
     return _DIRECTORY_MODE | (parent.stat().st_mode & 0o077) if parent.is_dir() else _DIRECTORY_MODE
 
 
 @contextmanager
 def _written(where: str) -> Iterator[None]:
-    """Say what is wrong with WHERE while it is written."""
+    """Turn errors of writing ``where`` into ours."""
     from pyarrow import ArrowException
 
     try:
@@ -265,7 +265,8 @@ _Kind = TypeVar("_Kind", dict[str, Any], list[Any], str, int)  # Any: JSON
 
 
 class TableFile(Struct, frozen=True):
-    """A file of a table: its path in the folder, rows, bytes, SHA-256 (hex), and the least and greatest ledger id, None: it has none."""
+    """A file of a table: its path in the folder, rows, bytes, SHA-256 (hex), and the least and greatest ledger id,
+    None: no ledger column."""
 
     path: str
     rows: int
@@ -292,7 +293,7 @@ class ClusterTables(Struct, frozen=True):
     )  # table → what was not whole of the metadata it was made of
 
     def rows(self, table: str) -> int:
-        """Return the rows of TABLE, 0 where there is none."""
+        """Return the number of rows of a table, 0 if it does not exist."""
         return sum(part.rows for part in self.tables.get(table, ()))
 
 
@@ -303,7 +304,7 @@ class Manifest(Struct, frozen=True):
 
 
 def read_manifest(folder: Folder) -> Manifest | None:
-    """Return what FOLDER has, None where nothing was exported to it; raises Corrupt, Unsupported (a later format)."""
+    """Return the manifest of a folder, None if nothing was exported there; raises Corrupt, Unsupported (a later format)."""
     where = folder.at(NAME)
     raw = folder.read(NAME)
     if raw is None:
@@ -328,14 +329,14 @@ def read_manifest(folder: Folder) -> Manifest | None:
 
 
 def _prove(found: Mapping[str, Any], clusters: Mapping[str, Any]) -> None:  # Any: JSON
-    """Raise ValueError when CLUSTERS are not what the checksum in FOUND is of."""
+    """Raise ValueError unless the checksum in the manifest matches its clusters."""
     expected, computed = _member(found, "", _CHECKSUM, str), _checksum_of(clusters)
     if expected != computed:
         raise ValueError(f"checksum of its clusters: expected {expected}, found {computed}")
 
 
 def _checksum_of(clusters: Mapping[str, Any]) -> str:  # Any: JSON
-    """Return the CRC-32C of CLUSTERS, whatever the spaces and the order of names in the file are."""
+    """Return the CRC-32C of the clusters, independent of spaces and the order of names in the file."""
     return f"{google_crc32c.value(json.dumps(clusters, sort_keys=True, separators=(',', ':')).encode()):08x}"
 
 
@@ -391,7 +392,7 @@ def _part_of(row: Mapping[str, Any], where: str) -> TableFile:  # Any: JSON
 
 
 def _member(found: Mapping[str, Any], where: str, name: str, kind: type[_Kind]) -> _Kind:  # Any: JSON
-    """Return the member NAME, a KIND, of the object FOUND that stands at WHERE; raises ValueError."""
+    """Return a member, of this kind, of a JSON object; raises ValueError naming ``where``."""
     place = f"{where}.{name}" if where else name
     if name not in found:
         raise ValueError(f"{place}: expected {_KINDS[kind]}, found nothing")
@@ -429,7 +430,7 @@ def _row_of(part: TableFile) -> dict[str, Any]:  # Any: JSON
 
 
 def check_identity(folder: Folder, manifest: Manifest | None, cluster: str, identity: str) -> None:
-    """Raise Refused when FOLDER has tables of another cluster that is called CLUSTER, too."""
+    """Raise Refused if the folder has tables of another cluster with the same name."""
     there = None if manifest is None else manifest.clusters.get(cluster)
     if there is not None and there.identity != identity:
         raise Refused(
@@ -443,7 +444,7 @@ def check_identity(folder: Folder, manifest: Manifest | None, cluster: str, iden
 
 
 def check_columns(folder: Folder, manifest: Manifest | None, cluster: str, columns: Profile | None) -> None:
-    """Raise Refused when messages of a cluster other than CLUSTER have other names than COLUMNS: a query reads all side by side."""
+    """Raise Refused if messages of other clusters have other column names: a query reads all clusters together."""
     for name, there in {} if manifest is None else manifest.clusters.items():
         if name != cluster and "messages" in there.tables and there.columns != columns:
             have, would = (f"the columns of {one}" if one else "their own columns" for one in (there.columns, columns))

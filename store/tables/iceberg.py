@@ -71,13 +71,13 @@ _PROPERTIES = {
 
 
 class Warehouse(Struct, frozen=True):
-    """A catalogue, and the directory or URL below which its tables of ours lie."""
+    """A catalogue, and the directory or URL below which our tables are."""
 
     root: str
     catalog: Any  # pyiceberg.catalog.Catalog
 
     def location(self, table: str) -> str:
-        """Return where TABLE lies, metadata and data."""
+        """Return the location of a table, metadata and data."""
         return f"{self.root}/{table}"
 
 
@@ -96,7 +96,7 @@ class Commit(Struct, frozen=True):
 
 
 class Committed(Struct, frozen=True):
-    """What a commit made of a table: its rows of one cluster before and after; no snapshot where there is none."""
+    """The result of a commit to a table: its rows of one cluster before and after; no snapshot if nothing was committed."""
 
     snapshot: int | None
     rows_before: int
@@ -111,10 +111,10 @@ def export_iceberg(
     engine: Engine | None = None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> TablesReport:
-    """Commit the tables that REQUEST names to its catalogue; what cannot be read of metadata is told to FAIL.
+    """Commit the requested tables to their catalogue; unreadable metadata goes to ``fail``.
 
-    Raises Refused (tables that are not ours, of another cluster of this name, or with columns that do not fit), StalePlan (another run
-    was faster), StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable.
+    Raises Refused (tables that are not ours, of another cluster of this name, or with columns that do not fit),
+    StalePlan (another run was faster), StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable.
     """
     folder = Folder.of(request.directory)
     cluster, identity = cluster_name(reader.txn, request.cluster), cluster_identity(reader.txn)
@@ -142,7 +142,7 @@ def export_iceberg(
 
 
 def _commit_table(warehouse: Warehouse, run: Exporting, made: MadeTables, table: str, identity: str) -> TableCommitted:
-    """Give the files of TABLE their names, and commit them; where that is refused they are removed."""
+    """Give the files of a table their names, and commit them; if the commit is refused they are removed."""
     named = []
     for part in made.parts[table]:
         target = f"{home_of(f'{table}/data', run.cluster)}/{part.name}"
@@ -160,11 +160,11 @@ def _commit_table(warehouse: Warehouse, run: Exporting, made: MadeTables, table:
 
 
 def open_warehouse(directory: str, catalog: str | None = None) -> Warehouse:
-    """Return the warehouse at DIRECTORY, a path or a URL; raises MissingComponent, Refused, SourceNotFound,
-    StoreBusy, StalePlan (another run made it meanwhile).
+    """Return the warehouse at a path or URL; raises MissingComponent, Refused, SourceNotFound, StoreBusy, StalePlan
+    (another run created it meanwhile).
 
-    CATALOG is a name in pyiceberg's configuration, or a URI (``http…`` is a REST catalogue, ``sqlite:///…`` a file); without it,
-    the catalogue is a file of SQLite in DIRECTORY.
+    ``catalog`` is a name in pyiceberg's configuration, or a URI (``http…`` is a REST catalogue, ``sqlite:///…`` a
+    file); without it, the catalogue is an SQLite file in the directory.
     """
     require("pyiceberg", "--iceberg", instead="leave --iceberg away: the tables become Parquet files")
     from pyiceberg.catalog import load_catalog
@@ -190,7 +190,7 @@ def open_warehouse(directory: str, catalog: str | None = None) -> Warehouse:
 
 
 def _storage(place: str, query: str) -> dict[str, str]:
-    """Return the properties of pyiceberg that the QUERY of a URL of pyarrow's stands for."""
+    """Return pyiceberg's properties for the query of a pyarrow URL."""
     from urllib.parse import parse_qsl
 
     given = dict(parse_qsl(query))
@@ -238,7 +238,7 @@ def _translated(what: str) -> Iterator[None]:
 
 
 def find_table(warehouse: Warehouse, name: str) -> Any:  # Any: pyiceberg's Table, or None
-    """Return the table NAME, None where it is not there yet."""
+    """Return a table, None if it does not exist yet."""
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
     with _translated(f"the Iceberg table {NAMESPACE}.{name} cannot be opened"):
@@ -251,9 +251,9 @@ def find_table(warehouse: Warehouse, name: str) -> Any:  # Any: pyiceberg's Tabl
 def find_rows(
     warehouse: Warehouse, name: str, cluster: str, identity: str
 ) -> tuple[Any, int]:  # Any: pyiceberg's Table
-    """Return the table NAME, None where it is not there yet, and the rows that it has of CLUSTER.
+    """Return a table, None if it does not exist yet, and its number of rows of a cluster.
 
-    Raises Refused unless it can take rows of that one, which IDENTITY tells from others, and Corrupt.
+    Raises Refused unless it can take rows of that cluster, which ``identity`` tells from others, and Corrupt.
     """
     table = find_table(warehouse, name)
     if table is None:
@@ -274,9 +274,9 @@ def find_rows(
 
 
 def commit(warehouse: Warehouse, change: Commit) -> Committed:
-    """Make CHANGE one transaction of its table, which is made where it is not there.
+    """Commit a change as one transaction of its table, which is created if it does not exist.
 
-    Raises StalePlan when another run committed meanwhile, Refused for columns that do not fit and as ``find_rows``.
+    Raises StalePlan if another run committed meanwhile, Refused for columns that do not fit and as ``find_rows``.
     """
     from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
@@ -344,7 +344,7 @@ def _of(cluster: str) -> Any:  # Any: pyiceberg's expression
 
 
 def _rows(table: Any, cluster: str) -> int:  # Any: pyiceberg's Table
-    """Return the rows that TABLE has of CLUSTER; raises Corrupt."""
+    """Return how many rows of a cluster a table has; raises Corrupt."""
     try:
         return sum(task.file.record_count for task in table.scan(row_filter=_of(cluster)).plan_files())
     except _UNREADABLE as error:

@@ -92,14 +92,14 @@ class FoundTables(Struct, frozen=True):
         return sum(map(self.cluster.rows, NEEDED))
 
     def read(self, table: str, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the row groups of TABLE in their order; raises SourceNotFound, SourceChanged, Unsupported, Corrupt."""
+        """Yield the row groups of a table in their order; raises SourceNotFound, SourceChanged, Unsupported, Corrupt."""
         schema = pa.schema([TABLES[table].field(name) for name in columns])
         for part in self.cluster.tables[table]:
             yield from read_groups(self.folder, part, schema)
 
 
 def find_tables(place: str, cluster: str | None) -> FoundTables:
-    """Find what a store is made of, of CLUSTER, or of the only one that there is at PLACE, a directory or a URL.
+    """Return the tables of which a store can be made, of a cluster, or of the only one in a directory or at a URL.
 
     Raises SourceNotFound, Unsupported, NotFound, InvalidValue, SourceChanged (tables of several exports) and Corrupt.
     """
@@ -157,7 +157,7 @@ def _time_text(time_ms: int | None) -> str:
 def import_tables(
     found: FoundTables, path: Path, advance: Callable[[int], None] = lambda count: None
 ) -> TablesImported:
-    """Make a new store at PATH of what was FOUND; nothing is there when it cannot be read. ADVANCE is told rows.
+    """Create a new store from found tables; nothing is created if they cannot be read. ``advance`` gets the numbers of rows.
 
     Raises AlreadyExists, DiskFull, NotWritable, SourceNotFound, SourceChanged, Unsupported, Corrupt.
     """
@@ -221,7 +221,7 @@ def _nodes(read: Read, result: TablesImported) -> Iterator[Row]:
 
 
 def _place_logs(store: Store, origin: Path, path: Path, result: TablesImported) -> Mapping[str, int]:
-    """Let the catalogue of STORE, which will be at PATH, name the files where the store at ORIGIN had them; return their numbers."""
+    """Make the catalogue of a new store name the files at their places in the exported store's; return their ids."""
     with store.read() as txn:
         logs = [replace(log, path=str(log.locate(origin).absolute())) for log in iter_logs(txn)]
     result.files, result.elsewhere = len(logs), sum(not Path(log.path).exists() for log in logs)
@@ -253,12 +253,12 @@ class EntryRows(NamedTuple):
     files: Array  # u32
 
     def part(self, low: int, high: int | None = None) -> EntryRows:
-        """Return those from LOW to HIGH, excluded."""
+        """Return the rows from ``low`` to ``high`` (excluded)."""
         return EntryRows(self.records[low:high], self.files[low:high])
 
 
 def rows_of(table: pa.Table, file_ids: Mapping[str, int]) -> EntryRows:
-    """Return the entries of TABLE; those with a bad digest are in no index and left out. Raises Corrupt."""
+    """Return the entries of a table, without those with a bad digest, which no index has. Raises Corrupt."""
     records = np.zeros(table.num_rows, kernel.RECORD)
     for name in (*_KEYS, "offset", "size", "messages"):
         records[name] = _numbers(table, name)
@@ -290,14 +290,14 @@ def _file_id(path: str, file_ids: Mapping[str, int]) -> int:
 
 
 def _numbers(table: pa.Table, name: str, null: int = 0) -> Array:
-    """Return the numbers, times or truth values of a column, NULL where there is none."""
+    """Return the numbers, times or booleans of a column, with ``null`` in the place of nulls."""
     column = table.column(name)
     numbers: Array = column.cast("int64").fill_null(null).to_numpy()
     return numbers
 
 
 def pack_blocks(parts: Iterable[EntryRows]) -> Iterator[Row]:
-    """Yield the location blocks of PARTS, which follow one another by ledger and entry, each with its key."""
+    """Yield the location blocks of parts that are in the order of ledgers and entries, each with its key."""
     held = EntryRows(np.zeros(0, kernel.RECORD), np.zeros(0, np.uint32))
     for part in parts:
         rows = EntryRows(*(np.concatenate(both) for both in zip(held, part, strict=True))) if len(held.files) else part

@@ -59,9 +59,9 @@ RANGE_ENTRIES = 1 << 19
 
 
 def plan_edges(folder: Folder, ledgers: Sequence[TableFile], range_entries: int = RANGE_ENTRIES) -> Edges:
-    """Return where ranges begin, so that each has about RANGE_ENTRIES, those of a large ledger, too; LEDGERS: files of that table.
+    """Return where ranges begin, so that each has about ``range_entries``, also within a large ledger; ``ledgers``: files of that table.
 
-    Nobody knows how many entries the open ledgers have of a store without an index: a range may have more by these.
+    For a store without an index the sizes of open ledgers are unknown: a range may be larger by these.
     """
     found: list[Edges] = []
     before = 0  # entries in front of a batch
@@ -99,9 +99,9 @@ _Row = dict[str, Any]  # Any: columns of what an operation yields
 
 
 class Making(Struct, frozen=True):
-    """How the table is made. ``engine`` None: in this process. ``staging``: the directory for what is not final, there already.
+    """How the table is made. ``engine`` None: in this process. ``staging``: the existing directory for files that are not final.
 
-    ``incomplete``: as of ``store.tables.parquet.write_part``.
+    ``incomplete``: as in ``store.tables.parquet.write_part``.
     """
 
     folder: Folder
@@ -127,7 +127,7 @@ class MadeEntries(Struct):
 
 
 def make_entries(txn: Txn, how: Making, ledgers: Sequence[TableFile]) -> MadeEntries:
-    """Write the final files; LEDGERS are those of the table of ledgers, which names topics.
+    """Write the final files; ``ledgers`` are the files of the table of ledgers, which names topics.
 
     Raises SourceNotFound (a path that an executor does not see), SliceFailed, LimitExceeded, DiskFull.
     """
@@ -225,7 +225,7 @@ class _Staged:
         self._files.append(row["file"])
 
     def take(self, files: range, origin: Origin) -> None:
-        """Count FILES, which are of ORIGIN."""
+        """Count staged files of one origin."""
         self._origins |= dict.fromkeys(files, origin)
 
     def ranges(self) -> Iterator[KeyRange]:
@@ -249,7 +249,7 @@ class _Staged:
 def run_pieces(
     how: Making, operation: Operation, pieces: Sequence[FileRange], finished: Callable[[FileRange], None]
 ) -> Iterator[tuple[FileRange, list[_Row]]]:
-    """Yield (slice, its rows) of all PIECES, in any order; raises for the first that gave none."""
+    """Yield (slice, its rows) of all pieces, in any order; raises for the first one that gave no result."""
     if how.engine is None:
         for piece in pieces:
             table = pa.Table.from_batches(operation.run(piece), operation.schema)
@@ -286,7 +286,7 @@ def _refusal(failed: FailedSlice) -> StoreError:
 
 
 def _check_seen(how: Making, relative: str, size_bytes: int, host: str) -> None:
-    """Raise SourceNotFound unless what HOST wrote is here, too."""
+    """Raise SourceNotFound unless a file that ``host`` wrote exists here."""
     if not how.folder.is_remote and how.folder.size(relative) != size_bytes:
         raise SourceNotFound(
             f"{host} wrote {how.folder.at(relative)}, which is not there for this machine",
@@ -307,9 +307,9 @@ class TopicPieces(FileRange, frozen=True, eq=False):
 
 
 class WriteKnown(Struct, frozen=True):
-    """The messages of pieces of topics, written into DIRECTORY of FOLDER under the names that the Spark connector gives their columns.
+    """The messages of pieces of topics, written into a directory of the folder under the Spark connector's column names.
 
-    ``incomplete``: as of ``store.tables.parquet.write_part``.
+    ``incomplete``: as in ``store.tables.parquet.write_part``.
     """
 
     folder: Folder
@@ -349,7 +349,7 @@ class WriteKnown(Struct, frozen=True):
 
 
 def make_known(reader: EntryReader, how: Making, fail: Callable[[StoreError], None]) -> tuple[TableFile, ...]:
-    """Write the files of the table, in the order of topics; what cannot be read is told to FAIL.
+    """Write the files of the table, in the order of topics; failures go to ``fail``.
 
     Raises SourceNotFound (a path that an executor does not see), SliceFailed, LimitExceeded, DiskFull.
     """
@@ -396,7 +396,7 @@ def _tell(fail: Callable[[StoreError], None], name: TopicName, count: int) -> No
 
 
 def _joined(pieces: Iterator[TopicPiece]) -> Iterator[TopicPieces]:
-    """Yield PIECES together, about PIECE_BYTES of them at a time."""
+    """Yield pieces joined to about ``PIECE_BYTES``."""
     waiting: list[TopicPiece] = []
     number = size_bytes = 0
     for piece in pieces:

@@ -36,7 +36,7 @@ _LARGE = frozenset(["payload", "value", "value_error", "data", "record", "key", 
 
 
 class _Sink:
-    """What pyarrow writes a file to: passes bytes on to OUT, and counts them and their SHA-256."""
+    """The file object that pyarrow writes to: passes bytes on, and counts them and their SHA-256."""
 
     def __init__(self, out: Any) -> None:  # Any: a stream of pyarrow
         self._out = out
@@ -59,7 +59,7 @@ class _Sink:
         return self.size_bytes
 
     def flush(self) -> None:
-        """Do nothing: OUT is closed by who opened it."""
+        """Do nothing: the underlying file is closed by its opener."""
 
     def close(self) -> None:
         self.closed = True
@@ -68,9 +68,10 @@ class _Sink:
 def write_part(
     folder: Folder, relative: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], incomplete: str = ""
 ) -> TableFile:
-    """Write BATCHES into the new file RELATIVE of FOLDER; raises DiskFull, NotWritable, NotFound, and then it is not there.
+    """Write batches into a new file; raises DiskFull, NotWritable, NotFound, and then the file does not exist.
 
-    INCOMPLETE: why the metadata that they were made of were not whole; the file says it itself, as key ``INCOMPLETE`` of its metadata.
+    ``incomplete``: why the underlying metadata was incomplete; the file itself says so, as key ``INCOMPLETE`` of its
+    metadata.
     """
     rows = 0
     bounds: list[tuple[int, int]] = []
@@ -106,9 +107,9 @@ def write_parts(
     *,
     incomplete: str = "",
 ) -> Iterator[TableFile]:
-    """Write BATCHES into files STEM-00000.parquet and so on, each of about PART_BYTES in memory; none for no rows.
+    """Write batches into files STEM-00000.parquet and so on, each of about ``part_bytes`` in memory; none for no rows.
 
-    INCOMPLETE: as of ``write_part``.
+    ``incomplete``: as in ``write_part``.
     """
     number = 0
     while (first := next(batches, None)) is not None:
@@ -126,7 +127,7 @@ def _portion(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch], most_byte
 
 
 def _groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield BATCHES joined to row groups."""
+    """Yield batches joined to row groups."""
     waiting: list[pa.RecordBatch] = []
     rows = held = 0
     for batch in batches:
@@ -152,7 +153,7 @@ _SHOWN = 16  # digits of a digest
 
 
 def check_file(folder: Folder, part: TableFile) -> None:
-    """Raise unless PART is the file that was written: SourceNotFound, SourceBusy (exported again meanwhile), Corrupt."""
+    """Raise unless a file is the one that was written: SourceNotFound, SourceBusy (exported again meanwhile), Corrupt."""
     digest = hashlib.sha256()
     with explained(folder, part.path), folder.open_input(part.path) as file:
         while data := file.read(_READ_BYTES):
@@ -169,7 +170,7 @@ def check_file(folder: Folder, part: TableFile) -> None:
 
 
 def read_groups(folder: Folder, part: TableFile, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the row groups of PART with the columns of SCHEMA; raises as ``open_checked``, and Unsupported for one that is missing."""
+    """Yield the row groups of a file with the columns of a schema; raises as ``open_checked``, and Unsupported for a missing column."""
     with _opened(folder, part) as file:
         if missing := check_columns(part, file, schema):
             raise lacking(part, missing)
@@ -178,12 +179,12 @@ def read_groups(folder: Folder, part: TableFile, schema: pa.Schema) -> Iterator[
 
 
 def check_rows(folder: Folder, part: TableFile) -> None:
-    """Raise unless PART has as many rows as the list says; raises as ``open_checked``."""
+    """Raise unless a file has as many rows as the manifest says; raises as ``open_checked``."""
     open_checked(folder, part, pa.schema(()))
 
 
 def open_checked(folder: Folder, part: TableFile, schema: pa.Schema) -> list[str]:
-    """Return the columns of SCHEMA that PART lacks; raises SourceNotFound, SourceBusy, SourceChanged and Corrupt."""
+    """Return the columns of a schema that a file lacks; raises SourceNotFound, SourceBusy, SourceChanged and Corrupt."""
     with _opened(folder, part) as file:
         return check_columns(part, file, schema)
 
@@ -199,7 +200,7 @@ def _opened(folder: Folder, part: TableFile) -> Iterator[pq.ParquetFile]:
 
 
 def lacking(part: TableFile, missing: Sequence[str]) -> Unsupported:
-    """Return the error of PART, which lacks the columns MISSING."""
+    """Return the error for a file that lacks columns."""
     return Unsupported(
         f"{part.path} has no column {', '.join(missing)}: an earlier version wrote it",
         hint="export the tables again",
@@ -208,7 +209,7 @@ def lacking(part: TableFile, missing: Sequence[str]) -> Unsupported:
 
 
 def check_columns(part: TableFile, file: pq.ParquetFile, schema: pa.Schema) -> list[str]:
-    """Return the columns of SCHEMA that FILE lacks; raises SourceChanged for other rows than PART has, Corrupt for another type."""
+    """Return the columns of a schema that a file lacks; raises SourceChanged for a wrong number of rows, Corrupt for another type."""
     found = file.metadata.num_rows
     if found != part.rows:
         raise SourceChanged(
@@ -229,7 +230,7 @@ def check_columns(part: TableFile, file: pq.ParquetFile, schema: pa.Schema) -> l
 
 @contextmanager
 def explained(folder: Folder, relative: str) -> Iterator[None]:
-    """Say what is wrong with the file at RELATIVE of FOLDER while it is read; raises SourceNotFound, SourceBusy, Corrupt."""
+    """Turn errors of reading a file of the folder into SourceNotFound, SourceBusy, Corrupt."""
     try:
         yield
     except (

@@ -74,7 +74,7 @@ def _about(store: Store) -> Mapping[str, object]:
 
 
 def iter_bodies(store: Store, read: Callable[[EntryReader], Iterable[object]]) -> Iterator[Body]:
-    """Yield the entries of STORE that READ reads, which goes through all that metadata says, by ledger and entry."""
+    """Yield the entries that ``read`` reads while it goes through everything that metadata says, by ledger and entry."""
     with open_reader(store) as reader:  # what another transaction has read it does not read again
         places = _noted(reader, read)
         for ledger_id, entry_id, file_id, offset, size in places:
@@ -114,9 +114,9 @@ SMALL_TABLES = ("topics", "ledgers", "cursors", "policies", "schemas", "nodes", 
 def iter_table(
     reader: EntryReader, table: str, cluster: str | None, fail: Fail, topics: Topics = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield TABLE, one of SMALL_TABLES, of one snapshot as batches of some megabytes, with the name of its CLUSTER.
+    """Yield one of SMALL_TABLES, from one snapshot, as batches of some megabytes, with the cluster's name.
 
-    TOPICS restricts it where rows have a topic. What cannot be read is told to FAIL, and its columns are null.
+    ``topics`` restricts it if rows have a topic. Failures go to ``fail``, and their columns are null.
     """
     schema = TABLES[table]
     pending: list[Row] = []
@@ -132,7 +132,7 @@ def iter_table(
 
 
 def _weight(row: Row) -> int:
-    """Return about how many bytes ROW takes while it waits for its batch."""
+    """Return about how many bytes a row takes while it waits for its batch."""
     long = (
         len(value) * (_RANGE_WEIGHT if isinstance(value, list) else 1) for value in row if hasattr(value, "__len__")
     )
@@ -145,7 +145,7 @@ def _batch(schema: pa.Schema, rows: list[Row]) -> pa.RecordBatch:
 
 
 def _micros(ms: int | None) -> int | None:
-    """Return a time as the columns keep it, None where there is none that a timestamp can say."""
+    """Return a time in the unit of the columns, None if a timestamp cannot hold it."""
     return ms * 1000 if ms and 0 < ms <= MAX_TIME_MS else None
 
 
@@ -222,7 +222,7 @@ def _standing(topic: Topic, cursor: Cursor) -> Row:
 
 
 def _ledger_ranges(topic: Topic, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the entries of ranks START to END (excluded) as (ledger id, first entry, last entry)."""
+    """Yield the entries of ranks ``start`` to ``end`` (excluded) as (ledger id, first entry, last entry)."""
     while start < end:
         index = bisect_right(topic.ranks, start) - 1
         stop = min(end, topic.ranks[index + 1])
@@ -264,7 +264,7 @@ def _set_rows(level: str, name: str, values: dict[str, Any]) -> Iterator[Row]:  
 
 
 def _with_policies(txn: Txn, namespace: NamespaceName) -> set[TopicName]:
-    """Return the base names of topics of NAMESPACE that have policies of their own."""
+    """Return the base names of topics in a namespace that have policies of their own."""
     events = find_policy_events(txn, namespace)
     if events is not None:
         return {*events.local, *events.global_}
@@ -362,9 +362,10 @@ class LedgerFacts(NamedTuple):
 def iter_ledgers(
     txn: Txn, fail: Callable[[StoreError], None], topics: Sequence[TopicName] | None, run_rows: int = RUN_ROWS
 ) -> Iterator[LedgerFacts]:
-    """Yield every ledger that metadata, index or a topic knows, or those of TOPICS, ascending; what cannot be read is told to FAIL.
+    """Yield every ledger that metadata, index or a topic knows, or those of some topics, ascending; failures go to ``fail``.
 
-    Topics and nodes are read once each; RUN_ROWS rows of either are in memory, and the others in temporary files. Raises DiskFull.
+    Topics and nodes are read once each; ``run_rows`` rows of either are in memory, the others in temporary files.
+    Raises DiskFull.
     """
     with SortedSpill(_WIDTH, run_rows) as spilled, SortedSpill(1, run_rows) as nodes:
         properties = _spill_lists(txn, fail, iter_topics(txn) if topics is None else topics, spilled)
@@ -384,7 +385,7 @@ def iter_ledgers(
 def _spill_lists(
     txn: Txn, fail: Callable[[StoreError], None], topics: Iterable[TopicName], spilled: SortedSpill
 ) -> dict[int, Mapping[str, str]]:
-    """Put what the lists of TOPICS say into SPILLED; return the properties of the few ledgers that have some."""
+    """Add the ledgers that topics list to ``spilled``; return the properties of the few ledgers that have some."""
     properties: dict[int, Mapping[str, str]] = {}
     for name in topics:
         try:
@@ -442,7 +443,8 @@ def find_cluster_name(txn: Txn) -> str | None:
 
 
 def cluster_name(txn: Txn, given: str | None) -> str:
-    """Return GIVEN, or what the metadata name; raises InvalidValue when they name none, or several, and for what is no name."""
+    """Return the given name, or the one in the metadata; raises InvalidValue if the metadata names none or several,
+    and for an invalid name."""
     if given is not None and (not given or any(0xD800 <= ord(sign) <= 0xDFFF for sign in given)):
         raise InvalidValue(f"{given!r} is no name of a cluster", hint="name it in Unicode: --cluster NAME")
     found = find_cluster_name(txn) if given is None else given
@@ -456,9 +458,9 @@ def cluster_name(txn: Txn, given: str | None) -> str:
 
 
 def cluster_identity(txn: Txn) -> str:
-    """Return what tells the cluster from another of the same name, in a new copy of its metadata, too.
+    """Return a value that tells the cluster from another of the same name, also in a new copy of its metadata.
 
-    That is BookKeeper's instance id; without one, when the cluster's node was made; without any, when the store was.
+    BookKeeper's instance id; without one, the creation time of the cluster's node; without that, the store's.
     """
     instance = find_node(txn, f"{LEDGERS_ROOT}/INSTANCEID")
     if instance is not None and instance.value:

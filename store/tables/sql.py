@@ -41,9 +41,9 @@ _RENAMING = ("alias", "aliases", "column_name_alias")
 
 
 def check_topics(tree: Any) -> None:  # Any: JSON
-    """Raise NotFound where the statement TREE compares a column of topics with a short name, which no row has.
+    """Raise NotFound if a statement compares a column of topics with a short name, which no row has.
 
-    A statement that calls a column of its own ``topic`` compares that.
+    If a statement names a column of its own ``topic``, that one is compared.
     """
     nodes = list(_nodes_of(tree))
     if any(_lower(name) in _COLUMNS for node in nodes for key in _RENAMING for name in _listed(node.get(key))):
@@ -72,7 +72,7 @@ def _check_name(text: str) -> None:
 
 
 def _text_of(node: Any) -> str | None:  # Any: JSON
-    """Return the text that NODE is, None for another one; DuckDB 1 and 2 write it differently."""
+    """Return the text of a literal node, None for another node; DuckDB 1 and 2 serialize it differently."""
     if not isinstance(node, dict) or node.get("class") != "CONSTANT":
         return None
     found = (node.get("literal") or {}).get("text") or (node.get("value") or {}).get("value")
@@ -88,7 +88,7 @@ def _lower(name: Any) -> str:  # Any: JSON
 
 
 def _nodes_of(value: Any) -> Iterator[dict[str, Any]]:  # Any: JSON
-    """Yield the objects of a JSON value."""
+    """Yield the objects in a JSON value."""
     waiting = [value]
     while waiting:
         found = waiting.pop()
@@ -121,7 +121,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 
 class TopicsMeant(Struct, frozen=True):
-    """Topics, by a condition on the column ``topic``; one of TABLES names those that there are, ``messages`` among them."""
+    """Topics, selected by a condition on the column ``topic``; one of the tables lists those that exist."""
 
     condition: str
     tables: Sequence[str]
@@ -138,16 +138,17 @@ class Tables(Protocol):
         """The tables that are always there."""
 
     def find(self, name: str) -> MadeTable | TopicsMeant | None:
-        """Return the table NAME, None where there is none, or ``TopicsMeant``."""
+        """Return the table of a name, None if there is none, or ``TopicsMeant``."""
 
     def topics_like(self, begin: str, most: int) -> list[str]:
-        """Return names of topics that begin with BEGIN, MOST at most."""
+        """Return at most ``most`` names of topics that begin with a text."""
 
 
 class Database:
-    """A DuckDB of its own, in memory. ``zone``: of times that have none, and of what is shown.
+    """An in-memory DuckDB of its own. ``zone``: for times without one, and for display.
 
-    What does not fit into MEMORY_BYTES goes to the directory SPILL, which DuckDB makes and takes away; none: such a statement ends.
+    Data beyond ``memory_bytes`` goes to the directory ``spill``, which DuckDB creates and removes; without it such a
+    statement fails.
     """
 
     def __init__(self, tables: Tables, *, zone: str = "UTC", memory_bytes: int | None = None, spill: str = "") -> None:
@@ -176,7 +177,7 @@ class Database:
         self._known.clear()
 
     def split(self, text: str) -> list[str]:
-        """Return the statements of TEXT; raises BadSql for what is none, Refused for one that does more than read."""
+        """Return the statements of a text; raises BadSql for invalid ones, Refused for one that does more than read."""
         if not _is_unicode(text):
             raise BadSql("the statement is not UTF-8", hint="write it in UTF-8; other bytes as a blob: '\\xFF'::blob")
         try:
@@ -195,7 +196,7 @@ class Database:
         return [_SCHEMAS.sub(r"\1 FROM schemas", statement.query.strip()) for statement in statements]
 
     def is_open(self, text: str) -> bool:
-        """Whether TEXT may go on: no semicolon ends it, or one that stands in a quoted text."""
+        """Whether a text may continue: no semicolon ends it, or the last one is inside a quoted text."""
         if not text.rstrip().endswith(";"):
             return True
         if not _is_unicode(text):
@@ -207,7 +208,7 @@ class Database:
         return False
 
     def words(self, begin: str) -> list[str]:
-        """Return names that a word which begins with BEGIN may be: tables, topics, columns of tables that were asked."""
+        """Return completions of a word: tables, topics, columns of tables that were queried."""
         if "/" in begin:
             return self._tables.topics_like(begin, _WORDS_MAX)
         rows = self._connection.execute(
@@ -246,7 +247,7 @@ class Database:
             self.fail(error)
 
     def waiting(self, work: Callable[[], _T]) -> _T:
-        """Return what WORK returns, of a thread of its own: one that waits in DuckDB for its threads does not hear Ctrl-C."""
+        """Return the result of ``work``, run in another thread: the main thread does not hear Ctrl-C while it waits inside DuckDB."""
         with ThreadPoolExecutor(1) as one:
             future = one.submit(work)
             try:
@@ -256,13 +257,13 @@ class Database:
                 raise
 
     def fail(self, error: Exception) -> NoReturn:
-        """Raise what ERROR of DuckDB means."""
+        """Raise our error for an error of DuckDB."""
         if self._tables.errors:  # DuckDB's words of it are a traceback
             raise self._tables.errors[0] from None
         _raise(error)
 
     def _make_tables(self, statement: str) -> None:
-        """Make the tables that STATEMENT names; raises Refused for functions that do more than read tables, NotFound for short names."""
+        """Create the tables that a statement names; raises Refused for functions that do more than read tables, NotFound for short names."""
         match = _EXPLAIN.match(statement)
         text = statement[match.end() :] if match else statement
         tree = json.loads(self._connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0])
@@ -309,7 +310,7 @@ class Database:
             self._known[name.lower()] = name
 
     def _is_there(self, meant: TopicsMeant) -> bool:
-        """Whether one of the topics that are MEANT is there, with messages or without; the system's have none in tables."""
+        """Whether one of the meant topics exists, with messages or without; system topics have none in tables."""
         for table in meant.tables:
             self._make(table)
         topics = (topic for table in meant.tables for topic in self._topics(table, meant.condition))
@@ -361,12 +362,12 @@ _WHAT_IS_ALLOWED = "write a SELECT, or WITH, FROM, VALUES, DESCRIBE, SUMMARIZE, 
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether TEXT has no bytes that are not UTF-8, which Python takes from a command line as surrogates."""
+    """Whether a text came without bytes that are not UTF-8, which Python represents as surrogates in command lines."""
     return not any(0xD800 <= ord(sign) <= 0xDFFF for sign in text)
 
 
 def _raise(error: Exception) -> NoReturn:
-    """Raise what DuckDB's ERROR means."""
+    """Raise our error for an error of DuckDB."""
     text = str(error).strip()
     message, _, rest = text.partition("\n")
     if isinstance(error, duckdb.InterruptException) or message == "Query interrupted":  # of Ctrl-C, as a RuntimeError
@@ -393,7 +394,7 @@ _GROUP = 64
 
 
 class Pruner:
-    """A filter of a scan over columns of SCHEMA; None: all rows."""
+    """A filter of a scan over the columns of a schema; None: all rows."""
 
     def __init__(self, schema: pa.Schema, condition: pc.Expression | None) -> None:
         self._schema = schema
@@ -401,7 +402,7 @@ class Pruner:
         self._text = "" if condition is None else str(condition)
 
     def names(self, *columns: str) -> bool:
-        """Whether the filter may be about one of COLUMNS; a text in it that only looks like a column's name counts as one."""
+        """Whether the filter may involve one of the columns; a text that only looks like a column's name counts as one."""
         return any(column in self._text for column in columns)
 
     @property
@@ -410,7 +411,7 @@ class Pruner:
         return frozenset(name for name in self._schema.names if self.names(name))
 
     def passing(self, bounds: Sequence[pc.Expression]) -> list[int]:
-        """Return the places in BOUNDS, each true of some rows, of those that may have a row that the filter wants."""
+        """Return the indexes of those bounds, each of some rows, that may have a row passing the filter."""
         if self.condition is None:
             return list(range(len(bounds)))
         fragments = [
@@ -420,7 +421,7 @@ class Pruner:
         return [int(fragment.path) for fragment in dataset.get_fragments(filter=self.condition)]
 
     def chosen(self, column: str, values: Sequence[str]) -> Iterator[str]:
-        """Yield those of VALUES, ascending texts, that COLUMN may have in a row that the filter wants."""
+        """Yield the values, ascending texts, that a column may have in a row passing the filter."""
         if not self.names(column):
             yield from values
             return
@@ -432,19 +433,20 @@ class Pruner:
 
 
 def equal(column: str, value: int | str) -> pc.Expression:
-    """Return that COLUMN is VALUE in every row."""
+    """Return the bound that a column has one value in every row."""
     return pc.field(column) == value
 
 
 def between(column: str, low: int, high: int) -> pc.Expression:
-    """Return that COLUMN, of numbers, is LOW to HIGH in every row."""
+    """Return the bound that a column of numbers is ``low`` to ``high`` in every row."""
     return (pc.field(column) >= low) & (pc.field(column) <= high)
 
 
 def _times_between(column: str, low_ms: int, high_ms: int) -> pc.Expression:
-    """Return that COLUMN, of times, is LOW_MS to HIGH_MS or null in every row; LOW_MS behind HIGH_MS: always null.
+    """Return the bound that a column of times is ``low_ms`` to ``high_ms`` or null in every row; ``low_ms`` after
+    ``high_ms``: always null.
 
-    A time that a broken clock wrote and no column can hold is null, so that bounds need not hold it either.
+    A time of a broken clock that no column can hold is null, so the bounds need not include it.
     """
     field = pc.field(column)
     if low_ms > high_ms:
@@ -458,9 +460,9 @@ Rows = Callable[[Collection[str], Pruner], Iterable[pa.RecordBatch]]
 
 
 class MadeTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
-    """A table of SCHEMA that ROWS reads anew for each scan. LOCK: scans of one snapshot take turns, whatever threads ask.
+    """A table whose rows are read anew for each scan. ``lock``: scans of one snapshot take turns in all threads.
 
-    ERRORS: what a scan raised, which DuckDB would tell as a text with a traceback.
+    ``errors``: exceptions of scans, which DuckDB would report as a text with a traceback.
     """
 
     def __init__(self, schema: pa.Schema, rows: Rows, lock: Lock, errors: list[BaseException]) -> None:
@@ -478,7 +480,7 @@ class MadeTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
     def scanner(
         self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any
     ) -> _Scan:  # Any: Arrow's options
-        """Return the rows that FILTER is true of, with COLUMNS."""
+        """Return the rows that pass a filter, with these columns."""
         names = self._schema.names if columns is None else columns
         return _Scan(pa.schema([self._schema.field(name) for name in names]), self._batches(names, filter))
 
@@ -523,7 +525,7 @@ class Seen(Struct):
     read_bytes: int = 0
 
     def text(self, name: str) -> str:
-        """Return it in words, for table NAME."""
+        """Return a sentence about what was scanned, for a table's name."""
         ledgers = f"{self.read_ledgers:,} of {counted(self.ledgers, 'ledger')}"
         return f"{name}: read {ledgers}, {self.read_bytes:,} of {counted(self.bytes, 'byte')}"
 
@@ -535,9 +537,9 @@ class Seen(Struct):
 def iter_wanted(
     txn: Txn, parts: Sequence[Part], topics: Sequence[pc.Expression], pruner: Pruner, seen: Seen
 ) -> Iterator[Part]:
-    """Yield PARTS, ledger by ledger, or block by block where the filter is about what blocks know. TOPICS: of each part's topic.
+    """Yield parts, ledger by ledger, or block by block if the filter involves columns known per block. ``topics``: of each part.
 
-    SEEN is filled on the way.
+    ``seen`` is filled on the way.
     """
     rows = [find_times(txn, ledger_id) for ledger_id, _, _ in parts]
     sums = [None if row is None else row.sums for row in rows]
@@ -557,7 +559,7 @@ def iter_wanted(
 
 
 def _blocks(txn: Txn, part: Part, pruner: Pruner, seen: Seen) -> Iterator[Part]:
-    """Yield the blocks of PART that may have a row, those that follow one another as one."""
+    """Yield the blocks of a part that may have a row, consecutive ones as one."""
     ledger_id, first, last = part
     ids, sizes, bounds = [], [], []
     for block in iter_blocks(txn, ledger_id, first):
@@ -580,7 +582,7 @@ def _blocks(txn: Txn, part: Part, pruner: Pruner, seen: Seen) -> Iterator[Part]:
 
 
 def _bounds_of(part: Part, sums: LedgerSums | None) -> pc.Expression:
-    """Return what is true of the rows of a ledger."""
+    """Return the bounds that hold for all rows of a ledger."""
     ledger_id, first, last = part
     bounds = equal("ledger_id", ledger_id) & between("entry_id", first, last)
     if sums is None:

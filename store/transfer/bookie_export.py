@@ -42,7 +42,7 @@ from pulsar_admin.store.wording import counted
 
 
 class PlacedLedger(Struct, frozen=True):
-    """A ledger and the bookies that are to have all of it, which is its ensemble."""
+    """A ledger and the bookies that are to have it completely, which become its ensemble."""
 
     ledger_id: int
     entries: int
@@ -67,7 +67,7 @@ class StorageWrites(Struct, frozen=True):
 
 
 class BookieExportPlan(Struct, Previewed, frozen=True):
-    """What an export to BOOKIES would do: ``writes`` first, then ``change`` of the store."""
+    """The plan of an export to bookies: ``writes`` first, then ``change`` of the store."""
 
     bookies: tuple[Bookie, ...]
     ledgers: tuple[PlacedLedger, ...]
@@ -87,7 +87,7 @@ class BookieExportPlan(Struct, Previewed, frozen=True):
 
 
 def plan_bookie_export(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportPlan:
-    """Plan putting every ledger that this toolkit wrote and no cluster has on some of BOOKIES.
+    """Plan writing every ledger that this toolkit created and no cluster has to some of the bookies.
 
     Raises Refused, NotFound, InvalidValue, SourceBusy for bookies that cannot take them.
     """
@@ -99,7 +99,7 @@ def plan_bookie_export(store: Store, bookies: Sequence[Bookie], now_ms: int) -> 
 
 
 def _plan(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportPlan:
-    """Return the plan; opens no file LOCK, so that it may be called under the locks."""
+    """Return the plan; opens no file LOCK, so that it can be called under the locks."""
     with store.read() as txn:
         for bookie in bookies:
             _check_instance(txn, bookie)
@@ -197,9 +197,9 @@ def _change(txn: Txn, placed: Sequence[PlacedLedger], now_ms: int) -> Plan:
 
 
 def apply_bookie_export(store: Store, plan: BookieExportPlan, now_ms: int) -> dict[str, Any]:  # Any: JSON
-    """Write PLAN: the entries, directory by directory, then the change of the store; return the report.
+    """Write the entries, directory by directory, then the change of the store; return the report.
 
-    Raises StalePlan when the store or a bookie moved since, SourceBusy when a bookie was started.
+    Raises StalePlan if the store or a bookie changed since, SourceBusy if a bookie was started.
     """
     with ExitStack() as locks:
         for write in plan.writes:

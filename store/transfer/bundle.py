@@ -134,7 +134,7 @@ class BundleResult(Struct):
 
 
 def read_names(path: Path) -> Pseudonyms:
-    """Return the pseudonyms of the file PATH, or new ones where it is not there; raises InvalidValue for a file that is none."""
+    """Return the pseudonyms in a file, or new ones if it does not exist; raises InvalidValue for another kind of file."""
     try:
         found = json.loads(read_file(path))
         return Pseudonyms(bytes.fromhex(found["salt"]), dict(found["names"]))
@@ -149,7 +149,7 @@ def read_names(path: Path) -> Pseudonyms:
 
 
 def encode_names(names: Pseudonyms) -> bytes:
-    """Return the file of NAMES."""
+    """Return the content of a file of pseudonyms."""
     document = {"salt": names.salt.hex(), "names": dict(sorted(names.names.items()))}
     return json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
@@ -158,9 +158,11 @@ def encode_names(names: Pseudonyms) -> bytes:
 
 
 def write_bundle(store: Store, path: Path, names_path: Path, header: Mapping[str, Any]) -> BundleResult:  # Any: JSON
-    """Write the bundle of STORE to the new file PATH, and before it the names to NAMES_PATH; HEADER: what else it tells first.
+    """Write the bundle of a store to a new file, and before it the pseudonyms to ``names_path``; ``header``: further
+    information at its beginning.
 
-    Raises AlreadyExists, InvalidValue, DiskFull, NotWritable, and StoreBusy while another bundle is made with these names.
+    Raises AlreadyExists, InvalidValue, DiskFull, NotWritable, and StoreBusy while another bundle is made with these
+    names.
     """
     result = BundleResult()
     with alone_at(names_path):
@@ -284,7 +286,7 @@ class _Recorder(EntryReader):
 
 
 def _iter_records(store: Store, txn: Txn, names: Pseudonyms, result: BundleResult) -> Iterator[list[object]]:
-    """Yield the records that say where cursors stand; parts of a state that is split over several entries are left out."""
+    """Yield the records with cursors' positions; parts of a state that is split over several entries are skipped."""
     with EntryFiles(store, txn) as files:
         for place, entry in _iter_cursor_entries(files, txn):
             record = _hidden_record(bytes(files.read_record(place)), entry, names)
@@ -294,7 +296,7 @@ def _iter_records(store: Store, txn: Txn, names: Pseudonyms, result: BundleResul
 
 
 def _iter_cursor_entries(files: EntryFiles, txn: Txn) -> Iterator[tuple[tuple[int, int, int], Entry]]:
-    """Yield the entries of cursor ledgers that say where cursors stand, with their places."""
+    """Yield the entries of cursor ledgers that contain positions, with their places."""
     for node in iter_nodes(txn, "/managed-ledgers/"):
         cursor = cursor_of_path(node.path)
         if cursor is not None and _has_ledger(node):
@@ -312,7 +314,7 @@ def _has_ledger(node: Node) -> bool:
 
 
 def _owner_name(owner: Owner, names: Pseudonyms) -> str:
-    """Return what stands for the topic of OWNER, or for what other domains have in its place, as the bundled nodes have it."""
+    """Return the pseudonym of an owner's topic, or of its counterpart in other domains, as the bundled nodes have it."""
     domain, found, rest = owner.topic.partition("://")
     if owner.is_of_topic and owner.kind is not OwnerKind.SCHEMA:  # whose topic is the path of its node
         return names.text(owner.topic)
@@ -320,7 +322,7 @@ def _owner_name(owner: Owner, names: Pseudonyms) -> str:
 
 
 def _hidden_record(body: bytes, entry: Entry, names: Pseudonyms) -> bytes | None:
-    """Return the record of a PositionInfo, names in it replaced, of the same size; None for what is none."""
+    """Return the record of a PositionInfo with names in it replaced, of the same size; None for other records."""
     payload = rename_properties(entry.payload, names.same_length)
     if payload is None or len(payload) != len(entry.payload):
         return None
@@ -333,9 +335,10 @@ def _hidden_record(body: bytes, entry: Entry, names: Pseudonyms) -> bytes | None
 
 
 def import_bundle(path: Path, store_path: Path, now_ms: int) -> tuple[BundleResult, Json]:
-    """Make a new store at STORE_PATH of the bundle PATH; return what it held, and its header.
+    """Create a new store from a bundle; return the bundle's content in numbers, and its header.
 
-    Nothing is there when it cannot be read. Raises SourceNotFound, MetadataCorrupt, Unsupported, AlreadyExists, DiskFull.
+    Nothing is created if it cannot be read. Raises SourceNotFound, MetadataCorrupt, Unsupported, AlreadyExists,
+    DiskFull.
     """
     result = BundleResult()
     with new_directory(store_path) as making:
@@ -461,7 +464,7 @@ def _put(store: Store, batch: list[list[Any]]) -> None:  # Any: JSON
 
 
 def _create_stand_in(store_path: Path, log: LogFile) -> LogFile:
-    """Make the sparse file that stands for LOG, and return its row."""
+    """Create the sparse file that stands for an entry file, and return its row."""
     if int(log.size_bytes) < 0:
         raise ValueError("a file of less than 0 bytes")
     place = f"entries/bundled-{int(log.file_id)}{Path(log.path).suffix}"
@@ -478,7 +481,7 @@ def _put_record(store_path: Path, log: LogFile, offset: int, record: bytes) -> N
 
 
 def _as_it_is(store_path: Path, log: LogFile) -> LogFile:
-    """Return the row of the file that stands for LOG, with all its records in it."""
+    """Return the row of the stand-in file, with all its records in it."""
     file = store_path / log.path
     sync_file(file)
     fingerprint = file_fingerprint(file, min(log.next_offset, log.size_bytes))
@@ -502,7 +505,7 @@ _BUCKET = re.compile(r"#pulsar\.internal\.delayed\.bucket_[0-9_]{1,60}")
 
 
 def bundled_node(node: Node, names: Pseudonyms) -> Node | None:
-    """Return NODE as it goes into a bundle, None where it does not: of trees that are not known only that they are there."""
+    """Return a node in the form that goes into a bundle, None if it is left out: of unknown trees only their existence is kept."""
     if unknown_tree_of(node.path):
         return Node(_bundled_path(node.path, names) or "", node.stat, b"")
     if _ROOTS.fullmatch(node.path) is None:
@@ -512,7 +515,7 @@ def bundled_node(node: Node, names: Pseudonyms) -> Node | None:
 
 
 def _bundled_path(path: str, names: Pseudonyms) -> str | None:
-    """Return what stands for the PATH of a node, None for one below /ledgers that says nothing."""
+    """Return the pseudonymous path of a node, None for one below /ledgers that carries no information."""
     if path.startswith(f"{COOKIES}/"):
         return f"{COOKIES}/" + names.whole(path.removeprefix(f"{COOKIES}/"))
     if path == "/ledgers" or path.startswith("/ledgers/"):
@@ -540,14 +543,14 @@ def _value(node: Node, names: Pseudonyms) -> bytes:
 
 
 def _head_of(value: bytes) -> bytes:
-    """Return what says that VALUE is in a form that is not known here, and nothing else of it: its version, or its compression."""
+    """Return the part of a value that shows an unknown form, and nothing else: its version, or its compression."""
     if value[: len(MAGIC)] == MAGIC:
         return value[: _WRAPPER.size + _WRAPPER.unpack_from(value)[1]]
     return value.partition(b"\n")[0] + b"\n"
 
 
 def _with_unknown(made: bytes, node: Node) -> bytes:
-    """Return MADE, which is protobuf, with the numbers of the fields that are not known in NODE's value, each with a 0."""
+    """Return a protobuf message with the numbers of the node's unknown fields added, each with the value 0."""
     _, what = unknown_in(node.path, node.value)
     numbers = sorted({int(found[1]) for text in what if (found := _FIELD.search(text))})
     fields = b"".join(encode_varint(number << 3) + b"\0" for number in numbers)

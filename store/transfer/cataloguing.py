@@ -51,7 +51,7 @@ class Survey(Struct, frozen=True):
 
 
 def survey_files(store: Store, layout: Layout) -> Survey:
-    """Compare the files below LAYOUT with the catalogue of STORE; reads no entries."""
+    """Compare the files of a layout with the store's catalogue; reads no entries."""
     with store.read() as txn:
         known = {log.origin: log for log in iter_logs(txn) if log.origin}
         strangers = find_strangers(txn, layout.bookies)
@@ -82,12 +82,12 @@ def survey_files(store: Store, layout: Layout) -> Survey:
 
 
 def _goes_on(log: LogFile, state: FileState, lost: list[LogFile]) -> bool:
-    """Whether the scan of LOG was stopped and there is a file to go on with."""
+    """Whether the scan of a file was interrupted and the file still exists to continue with."""
     return log.unfinished and state is not FileState.CHANGED and log not in lost
 
 
 def find_gone(txn: Txn, ledgers: Collection[int]) -> dict[Path, int]:
-    """Return where files were that are gone → how many entries the index has there, of LEDGERS or (where none is named) of all."""
+    """Return paths of missing files → how many entries the index has there, of these ledgers or, if none is named, of all."""
     store = txn.store.path
     paths = {
         log.file_id: log.locate(store)
@@ -99,7 +99,7 @@ def find_gone(txn: Txn, ledgers: Collection[int]) -> dict[Path, int]:
 
 
 def _held_entries(txn: Txn, file_ids: set[int], ledgers: Collection[int] = ()) -> dict[int, int]:
-    """Return how many entries of the index, of LEDGERS or of all, lie in each of FILE_IDS."""
+    """Return how many entries of the index, of these ledgers or of all, are in each of the files."""
     held = dict.fromkeys(file_ids, 0)
     if not held:
         return held
@@ -117,14 +117,14 @@ def _held_entries(txn: Txn, file_ids: set[int], ledgers: Collection[int] = ()) -
 
 
 def delete_logs(txn: Txn, logs: list[LogFile]) -> None:
-    """Forget LOGS, their damage and what is known of their entries."""
+    """Forget files, their damage and the facts about their entries."""
     for log in logs:
         delete_log(txn, log.file_id)
     delete_copies(txn, {log.file_id for log in logs})
 
 
 def file_modes(info: StoreInfo, files: Iterable[BookieFile]) -> dict[str, FileMode]:
-    """Return bookie id → how its FILES come into the store; of an id that no source has, as those of the first source."""
+    """Return bookie id → how its files come into the store; a new id gets the mode of the first source."""
     modes = {
         decode_bookie(row).bookie_id: _mode_of(source) for source in info.sources for row in source.get("bookies", ())
     }
@@ -142,10 +142,10 @@ def catalogue_new(
     strangers: Sequence[Stranger],
     vanished: Callable[[BookieFile], None],
 ) -> Iterator[LogFile]:
-    """Yield the row of each of FILES, which the store does not know, copied or linked into it where MODES (by bookie) ask.
+    """Yield the row of each new file, which is copied or linked into the store if its bookie's mode asks.
 
-    They are catalogued in their order before any of their entries is indexed, as ids say which of two files is newer: those that
-    stay where they are at once, a copy when it is made. VANISHED is told of each that is gone by then.
+    Files are catalogued in order before any entry is indexed, as ids tell which of two files is newer: those that stay
+    in place at once, a copy when it is made. ``vanished`` is called for each file that is gone by then.
     """
     with store.read() as txn:
         first_id = next_file_id(txn)
@@ -169,7 +169,7 @@ def _put(store: Store, log: LogFile) -> LogFile:
 
 
 def put_logs(txn: Txn, logs: Iterable[LogFile]) -> None:
-    """Write the rows of LOGS."""
+    """Write the rows of files."""
     for log in logs:
         put_log(txn, log)
 
@@ -182,7 +182,7 @@ def _find_row(
     strangers: Mapping[Path, str],
     vanished: Callable[[BookieFile], None],
 ) -> LogFile | None:
-    """Return the row of FILE, None where it is gone, or goes while it is looked at or copied: VANISHED is told."""
+    """Return the row of a file, None if it is gone, or vanishes while it is read or copied: ``vanished`` is called."""
     try:
         return _new_row(store, file_id, file, mode, strangers)
     except (OSError, StoreError):
@@ -221,7 +221,7 @@ def _new_row(store: Store, file_id: int, file: BookieFile, mode: FileMode, stran
 
 
 def place(store: Store, path: Path, file_id: int, mode: FileMode) -> Path:
-    """Copy or link the file into the store when MODE asks, in place of what is there; return the path for the catalogue."""
+    """Copy or link a file into the store if the mode asks, replacing an older copy; return the path for the catalogue."""
     if mode is FileMode.REFERENCED:
         return path.resolve()
     inside = Path("entries", f"{file_id}-{path.name}")

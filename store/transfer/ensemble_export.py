@@ -98,11 +98,10 @@ class EnsemblePlan(Struct, Previewed, frozen=True):
 
 
 def plan_ensemble_export(store: Store, address: Address, login: Client, limit_bytes: int) -> EnsemblePlan:
-    """Plan an export to ADDRESS, whose servers take requests of LIMIT_BYTES; reads the store and the ensemble, writes neither.
+    """Plan an export to an ensemble whose servers take requests of ``limit_bytes``; reads the store and the ensemble, writes neither.
 
-    Where ADDRESS names no chroot the changes go where the cluster was.
-
-    Raises StalePlan for a node that moved, Refused for a topic that a broker has and for ledgers that no bookie has, LimitExceeded.
+    If the address names no chroot, the changes go to the cluster's original path. Raises StalePlan for a node that
+    changed, Refused for a topic that a broker owns and for ledgers that no bookie has, LimitExceeded.
     """
     roots = stored_roots(store.info)
     if address.chroot in ("", roots.chroot):
@@ -147,7 +146,8 @@ def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
 
 
 def _next_ledger_id(txn: Txn, session: Session, nodes: Iterable[ChangedNode]) -> int | None:
-    """Return where the ensemble's ids have to go on: behind those that NODES bring. Raises StalePlan when it gave one of ours itself."""
+    """Return the ledger id from which the ensemble must continue: after those of the nodes. Raises StalePlan if the
+    ensemble allocated one of ours itself."""
     own = find_own_ledgers(txn)
     created = (ledger_id_of_path(node.path) for node in nodes if node.action == "create")
     largest = max((ledger_id for ledger_id in created if ledger_id is not None), default=-1)
@@ -193,7 +193,7 @@ def _moved(session: Session, path: str, what: str) -> StalePlan:
 
 
 def _topics_of(txn: Txn, nodes: Iterable[ChangedNode]) -> set[TopicName]:
-    """Return the topics whose metadata or cursors NODES are: what a broker that serves them keeps in memory."""
+    """Return the topics whose metadata or cursors are among the nodes: a broker that serves them has these in memory."""
     found = set()
     for node in nodes:
         parent = node.path.rpartition("/")[0]
@@ -206,7 +206,7 @@ def _topics_of(txn: Txn, nodes: Iterable[ChangedNode]) -> set[TopicName]:
 
 
 def _free_bundles(session: Session, topics: set[TopicName]) -> Iterator[str]:
-    """Yield the paths of the owners of the bundles that TOPICS are in; raises Refused where one is owned, naming the topic."""
+    """Yield the paths of owner nodes of the topics' bundles; raises Refused if a broker owns one, naming the topic."""
     if not topics:
         return
     _check_load_managers(session, topics)
@@ -248,7 +248,7 @@ def _broker(owner: Node) -> str:
 
 
 def _holds(namespace: NamespaceName, path: str, topic: TopicName) -> bool:
-    """Whether the bundle at PATH has TOPIC; one that is not a range is taken to have all."""
+    """Whether a bundle contains a topic; a bundle that is not a range is taken to contain all."""
     try:
         lower, upper = (int(bound, 16) for bound in path.rpartition("/")[2].split("_"))
     except ValueError:
@@ -257,7 +257,7 @@ def _holds(namespace: NamespaceName, path: str, topic: TopicName) -> bool:
 
 
 def _bundle_paths(session: Session, namespace: NamespaceName, topics: list[TopicName]) -> Iterator[str]:
-    """Yield where owners of the bundles of TOPICS would be, by the ensemble's own policies."""
+    """Yield the paths where owners of the topics' bundles would be, by the ensemble's own policies."""
     nodes = session.find_nodes([local_policies_path(namespace), namespace.policies_path])
     bounds: list[str] = []
     for path in (local_policies_path(namespace), namespace.policies_path):
@@ -285,7 +285,7 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def _writes(plan: EnsemblePlan) -> list[Write]:
-    """Return the operations of PLAN: parents before children, and deletions the other way round."""
+    """Return the operations of a plan: parents before children, and deletions in reverse."""
     made = [Write(path, b"", None) for path in plan.parents]
     made += (Write(node.path, node.current.value, None) for node in plan.nodes if node.current and not node.imported)
     holds = [Write(path, b"", None) for path in plan.holds]
@@ -307,10 +307,10 @@ def _writes(plan: EnsemblePlan) -> list[Write]:
 
 
 def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms: int) -> dict[str, Any]:  # Any: JSON
-    """Write PLAN, all of it or nothing, then what the store knows of it; return the report with the zxid.
+    """Write a plan, completely or not at all, then record it in the store; return the report with the zxid.
 
-    Raises what planning raises, StalePlan when a node or an owner moved since, and SourceBusy when nobody knows whether it was taken:
-    the next export looks.
+    Raises as planning, StalePlan if a node or an owner changed since, and SourceBusy if it is unknown whether the
+    transaction was applied: the next export checks.
     """
     with open_session(plan.address, login) as session:
         if plan.next_ledger_id is not None:
@@ -372,7 +372,7 @@ def _explained(session: Session, plan: EnsemblePlan, conflict: Conflict) -> Stal
 
 
 def _written_node(node: ChangedNode) -> Node | None:
-    """Return NODE as it is in the ensemble once written; its times are the server's."""
+    """Return a node in the form that the ensemble has once it is written; its times are the server's."""
     if node.current is None:
         return None
     version = 0 if node.imported is None else node.imported.stat.version + 1

@@ -76,7 +76,7 @@ class Previewed:
     __slots__ = ()
 
     def report(self, *, dry_run: bool) -> dict[str, Any]:  # Any: JSON
-        """Return what the export does, or with DRY_RUN would do."""
+        """Return the report of the export, or with ``dry_run`` of what it would do."""
         raise AssertionError
 
     def preview(self) -> object:
@@ -138,7 +138,7 @@ def iter_changed_nodes(txn: Txn) -> list[ChangedNode]:
 
 
 def check_entries_are_there(txn: Txn, nodes: Iterable[ChangedNode]) -> None:
-    """Raise Refused where NODES bring the metadata of ledgers that this toolkit wrote and no bookie has the entries of."""
+    """Raise Refused if nodes include metadata of ledgers that this toolkit wrote and no bookie has the entries."""
     placed = find_placed(txn)
     ours = [
         ledger_id
@@ -156,9 +156,9 @@ def check_entries_are_there(txn: Txn, nodes: Iterable[ChangedNode]) -> None:
 
 
 def is_own(txn: Txn, ledger_id: int) -> bool:
-    """Whether this toolkit wrote the ledger: its id is one of ours, or its entries are in a file of the store's own.
+    """Whether this toolkit wrote a ledger: its id is one of ours, or its entries are in a file of the store's own.
 
-    A refresh finds the entries in logs of bookies, too, once they were put there.
+    A refresh also finds the entries in logs of bookies, once they were exported there.
     """
     own = find_own_ledgers(txn)
     if own is not None and own.first_id <= ledger_id < own.next_id:
@@ -177,10 +177,10 @@ def _members(txn: Txn, ledger_id: int) -> tuple[str, ...]:
 def plan_export(
     store: Store, target: Path, *, in_place: bool, annotate: Form | None = None, now_ms: int = 0
 ) -> ExportPlan:
-    """Plan an export to TARGET; raises AlreadyExists, SourceNotFound, SourceBusy, StalePlan, Refused before anything is written.
+    """Plan an export to a directory; raises AlreadyExists, SourceNotFound, SourceBusy, StalePlan, Refused before anything is written.
 
-    With ANNOTATE the copy's ledgers get the publish times of PIP-345 in that form; the store does not: in place such a plan is a
-    preview.
+    With ``annotate`` the copy's ledgers get PIP-345's publish times in that form; the store does not: in place such a
+    plan is only a preview.
     """
     if not store.info.sources:
         raise SourceNotFound(
@@ -221,7 +221,7 @@ def _check_copy(source: Path, target: Path) -> None:
 
 
 def _plan(store: Store, request: ExportPlan) -> ExportPlan:
-    """Return REQUEST with all that is to be written; opens no file LOCK, so that it may be called under the locks."""
+    """Return the request with everything that is to be written; opens no file LOCK, so that it can be called under the locks."""
     layout = find_standalone(request.target if request.in_place else request.source)
     with store.read() as txn:
         intent, sequence = find_intent(txn)
@@ -246,7 +246,7 @@ def _databases(ledgers: LedgerExport, layout: StandaloneDirectory) -> list[Path]
 
 
 def _annotated(txn: Txn, nodes: tuple[ChangedNode, ...], form: Form, now_ms: int) -> tuple[ChangedNode, ...]:
-    """Return NODES and, with them, every topic whose value the annotation changes."""
+    """Return the nodes and, with them, every topic whose value the annotation changes."""
     changed = {node.path: node for node in nodes}
     for name in iter_topics(txn):
         current = find_node(txn, name.path)
@@ -262,13 +262,13 @@ def _annotated(txn: Txn, nodes: tuple[ChangedNode, ...], form: Form, now_ms: int
 
 
 def _new_ledger(node: ChangedNode) -> list[int]:
-    """Return the id of the ledger that NODE is the metadata of, when this export brings it; else nothing."""
+    """Return the id of the ledger whose metadata a node is, if this export creates it; else nothing."""
     ledger_id = ledger_id_of_path(node.path) if node.action == "create" else None
     return [] if ledger_id is None else [ledger_id]
 
 
 def _since_stopped(txn: Txn, metadata: Path, nodes: list[ChangedNode], intent: Intent) -> tuple[ChangedNode, ...]:
-    """Return NODES; those of which METADATA has what a stopped export wrote, INTENT, and this one does not write, from there on."""
+    """Return the nodes; those that an interrupted export wrote and this one does not write, relative to the target's present state."""
     if not intent:
         return tuple(nodes)
     found = read_values(metadata, [path.encode() for path in intent])
@@ -287,9 +287,9 @@ def _since_stopped(txn: Txn, metadata: Path, nodes: list[ChangedNode], intent: I
 
 
 def _check_unmoved(metadata: Path, nodes: tuple[ChangedNode, ...]) -> list[str]:
-    """Return what is damaged in METADATA; raises StalePlan unless every node is what was imported, or what is to be written.
+    """Return the damage of the target's metadata; raises StalePlan unless every node is as imported, or as it is to be written.
 
-    The latter is what an export leaves that was stopped before the store knew of it.
+    The latter is what an export leaves that was interrupted before it was recorded in the store.
     """
     problems: list[str] = []
     wanted = {node.path.encode() for node in nodes}
@@ -312,7 +312,7 @@ def _check_unmoved(metadata: Path, nodes: tuple[ChangedNode, ...]) -> list[str]:
 
 
 def _check_whole(txn: Txn, metadata: Path) -> None:
-    """Raise MetadataCorrupt when what can be read of METADATA, which is damaged, lacks something that was imported."""
+    """Raise MetadataCorrupt if the readable part of damaged metadata lacks an imported node."""
     with open_for_reading(metadata) as pairs:
         found = {tree_key(key.decode("utf-8", "replace")): value for key, value in pairs if key.startswith(b"/")}
     base = {key: bytes(row) for key, row in txn.items("base")}
@@ -337,9 +337,9 @@ def _is_lost(imported: Node, raw: bytes | None) -> bool:
 
 
 def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:  # Any: JSON
-    """Write PLAN: copy (unless in place), write ledgers, then the changed nodes, then the audit log; return the report.
+    """Write a plan: copy (unless in place), write ledgers, then the changed nodes, then the audit log; return the report.
 
-    Raises StalePlan when the store or the target moved since, SourceBusy when a process opened the target.
+    Raises StalePlan if the store or the target changed since, SourceBusy if a process opened the target.
     """
     if plan.in_place:
         layout = find_standalone(plan.target)
@@ -360,7 +360,8 @@ def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:
 
 
 def run_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:  # Any: JSON
-    """Apply PLAN as ``apply_export``; in place behind a backup of the store, its annotation first as a change of the store."""
+    """Apply a plan as ``apply_export`` does; in place after a backup of the store, and with its annotation first as a
+    change of the store."""
     if plan.in_place:
         store.back_up()
     if plan.in_place and plan.annotate is not None:
@@ -408,7 +409,7 @@ def _new_value(node: ChangedNode) -> bytes | None:
 
 
 def _put_intent(txn: Txn, plan: ExportPlan) -> None:
-    """Remember what PLAN writes, and what it found written: stopped behind either, the target has one of the two."""
+    """Record what a plan writes, and what it found: after an interruption the target has one of the two."""
     for node in plan.nodes:
         row = b"" if node.imported is None else encode_node(node.imported)
         txn.put("base", tree_key(node.path), row)

@@ -37,9 +37,10 @@ class _Found(NamedTuple):
 
 
 def fetch_bookie(text: str, into: Path | None) -> str:
-    """Return TEXT, ``[ID=]PART,PART``, with local directories below INTO for the parts that are URLs or archives.
+    """Return ``[ID=]PART,PART`` with local directories below ``into`` for the parts that are URLs or archives.
 
-    Raises InvalidValue when there are such and no INTO, SourceNotFound, MissingComponent, EntryLogCorrupt, NotWritable, DiskFull.
+    Raises InvalidValue if there are such parts and no ``into``, SourceNotFound, MissingComponent, EntryLogCorrupt,
+    NotWritable, DiskFull.
     """
     head, equals, rest = text.partition("=")
     is_named = bool(equals) and "/" not in head
@@ -59,7 +60,7 @@ def _is_elsewhere(part: str) -> bool:
 
 
 def _fetch(part: str, into: Path) -> list[str]:
-    """Bring PART into directories below INTO; return them."""
+    """Download or unpack a part into directories below ``into``; return them."""
     folders: dict[Path, None] = {}
     place = into / _slug(part.partition("?")[0])
     for found in _objects(part) if is_url(part) else _members(Path(part)):
@@ -91,13 +92,13 @@ def _is_wanted(name: str) -> bool:
 
 
 def _slug(text: str) -> str:
-    """Return TEXT as the name of a directory; a part of its digest keeps two texts apart."""
+    """Return a text as the name of a directory; a part of its digest keeps similar texts apart."""
     readable = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[-80:]
     return f"{readable}-{sha256(text.encode()).hexdigest()[:8]}".lstrip("-")
 
 
 def _objects(url: str) -> Iterator[_Found]:
-    """Yield what is wanted at the prefix URL, or in its ``current``."""
+    """Yield the wanted objects at a prefix, or in its ``current``."""
     for found in list_prefix(url):
         if found.size_bytes is None:
             if found.name in _INDEXES:
@@ -107,7 +108,7 @@ def _objects(url: str) -> Iterator[_Found]:
 
 
 def _members(archive: Path) -> Iterator[_Found]:
-    """Yield what is wanted in a tar ARCHIVE, compressed or not."""
+    """Yield the wanted members of a tar archive, compressed or not."""
     with _unpacking(archive):
         tar = tarfile.open(archive)  # noqa: SIM115 - it is closed below; what is wrong with it is told here
     with tar:

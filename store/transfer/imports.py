@@ -131,13 +131,13 @@ class ImportPreview(Answer, frozen=True):
 
 
 def preview_import(layout: Layout, path: Path) -> ImportPreview:
-    """Return what importing LAYOUT into PATH would read; raises what ``import_layout`` raises before it writes."""
+    """Return what an import would read; raises what ``import_layout`` raises before it writes."""
     _check_target(path, layout, source_rows(layout, ImportOptions()))
     return preview_of(layout, path)
 
 
 def preview_of(layout: Layout, path: Path) -> ImportPreview:
-    """Return what reading LAYOUT into the store at PATH reads."""
+    """Return what reading a layout into a store reads."""
     damaged = [isinstance(item, Damage) for item in iter_source_rows(layout.metadata)]
     files = [file.path for file in files_of(layout.bookies)]
     return ImportPreview(
@@ -154,10 +154,10 @@ def preview_of(layout: Layout, path: Path) -> ImportPreview:
 def import_layout(
     layout: Layout, path: Path, options: ImportOptions, advance: Advance, warn: Warn = lambda text: None
 ) -> ImportResult:
-    """Import the parts of LAYOUT into a new store at PATH, or finish an import of the same ones that was stopped there.
+    """Import the parts of a layout into a new store, or finish an interrupted import of the same parts.
 
-    Without an index the store has metadata and knows the files: tables can be exported, and the same import goes on from there.
-    Raises AlreadyExists for a finished store, InvalidValue without index and metadata.
+    Without an index the store has metadata and the list of files: tables can be exported, and the same import can
+    continue. Raises AlreadyExists for a finished store, InvalidValue without index and metadata.
     """
     if not options.index and layout.metadata is None:
         raise InvalidValue(
@@ -237,9 +237,9 @@ def import_layout(
 
 
 def next_id_meanwhile(store: Store, layout: Layout, next_ledger_id: int | None) -> int | None:
-    """Return the ledger id that the metadata gives next by now, where entries of ledgers from NEXT_LEDGER_ID on were read; else None.
+    """Return the metadata's present next ledger id if entries of ledgers from ``next_ledger_id`` on were read; else None.
 
-    Brokers that run may have made them since the tree was read: then that is no older than the bookies.
+    Running brokers may have created these since the tree was read: then the tree is not older than the bookies.
     """
     if layout.metadata is None or next_ledger_id is None:
         return None
@@ -267,13 +267,13 @@ def _index_state(
 
 
 def absent_texts(layout: Layout, absent: AbsentBookies | None) -> list[str]:
-    """Return what is said of bookies, and of directories of bookies, that are not in LAYOUT."""
+    """Return sentences about bookies, and directories of bookies, that are not in the layout."""
     texts = [] if absent is None else [f"{absent.text()}; {absent.hint()}"]
     return texts + [text for bookie in layout.bookies if layout.root is None for text in missing_directories(bookie)]
 
 
 def way_back(layout: Layout) -> str:
-    """Return how changes of what is imported of LAYOUT are written back, "" where one export does that."""
+    """Return how changes are written back to this kind of source, "" if one export does that."""
     metadata = layout.metadata
     if metadata is None:
         return "no metadata is imported: nothing can be changed or written back before `store add zookeeper`"
@@ -292,7 +292,7 @@ def way_back(layout: Layout) -> str:
 
 
 def layout_bytes(layout: Layout) -> int:
-    """Return how many bytes an import of LAYOUT will scan, for a progress display."""
+    """Return how many bytes an import will scan, for a progress display."""
     return sum(size_of(file.path) for file in files_of(layout.bookies))
 
 
@@ -334,7 +334,7 @@ def _mode_of(layout: Layout) -> int:
 
 
 def _check_target(path: Path, layout: Layout, sources: tuple[dict[str, Any], ...]) -> bool:  # Any: JSON
-    """Return whether a new store is to be made at PATH (else it is this import, unfinished); raises AlreadyExists."""
+    """Return whether a new store is to be created (otherwise it is the same import, unfinished); raises AlreadyExists."""
     if (path / "store.json").exists():
         info = read_store_info(path)
         is_whole = info.state is StoreState.READY
@@ -357,7 +357,7 @@ def _check_target(path: Path, layout: Layout, sources: tuple[dict[str, Any], ...
 
 
 def check_outside(path: Path, layout: Layout) -> None:
-    """Raise AlreadyExists when the store PATH lies in a directory of LAYOUT."""
+    """Raise AlreadyExists if the store is inside of a directory of the layout."""
     for root in layout.directories:
         if path.resolve().is_relative_to(root.resolve()):
             raise AlreadyExists(f"{path} is inside the source {root}", hint="name a directory outside it with --store")
@@ -384,7 +384,7 @@ def source_rows(layout: Layout, options: ImportOptions) -> tuple[dict[str, Any],
 
 
 def as_read(sources: Iterable[dict[str, Any]], layout: Layout) -> Iterator[dict[str, Any]]:  # Any: JSON
-    """Yield SOURCES with what is known of them since they were read: the moment of the metadata, a standalone directory's bookies."""
+    """Yield sources with the facts known since they were read: the moment of the metadata, a standalone directory's bookies."""
     row = {} if layout.metadata is None else layout.metadata.row()
     for source in sources:
         if source["kind"] == "standalone" and layout.root is not None:
@@ -405,7 +405,7 @@ def source_place(source: Mapping[str, Any]) -> tuple[object, ...]:  # Any: JSON
 
 
 class ImportedTree(Struct, frozen=True):
-    """How many nodes a metadata store has, what is none, and the ledger id that it gives next (None: not known)."""
+    """The number of nodes, the damage, and the next ledger id (None: unknown) of imported metadata."""
 
     nodes: int
     damages: list[Damage]
@@ -413,7 +413,7 @@ class ImportedTree(Struct, frozen=True):
 
 
 def import_tree(store: Store, layout: Layout, seen: SeenNodes) -> ImportedTree:
-    """Read the metadata store into ``tree``. SEEN watches all nodes."""
+    """Read the metadata store into ``tree``; ``seen`` gets every node."""
     damages: list[Damage] = []
     next_ids: list[int] = []
     store.replace_all("tree", seen.watch(_rows_of(layout, damages, next_ids.append)))
@@ -428,7 +428,8 @@ def import_tree(store: Store, layout: Layout, seen: SeenNodes) -> ImportedTree:
 
 
 def _rows_of(layout: Layout, damages: list[Damage], tell_next_id: Callable[[int], None]) -> Iterator[Row]:
-    """Yield the nodes of the metadata store as rows; what is none goes into DAMAGES, the ledger id that it gives next to TELL_NEXT_ID."""
+    """Yield the nodes of the metadata store as rows; unreadable ones are added to ``damages``, the next ledger id goes
+    to ``tell_next_id``."""
     for item in iter_source_rows(layout.metadata, tell_next_id):
         if isinstance(item, Damage):
             damages.append(item)
@@ -455,7 +456,7 @@ def _import_files(
 
 
 def _check_goes_on(store: Store, *, index: bool) -> None:
-    """Raise SourceChanged when a file is not the one that the import began with, Refused when INDEX is off and was not."""
+    """Raise SourceChanged if a file is not the one with which the import began, Refused if ``index`` is off and was on."""
     with store.read() as txn:
         logs = list(iter_logs(txn))
     if not index and any(log.next_offset for log in logs):
@@ -476,7 +477,7 @@ def count_entries(txn: Txn) -> int:
 
 
 def leading_findings(store: Store) -> dict[str, str]:
-    """Return code → what is said of each leading finding about STORE."""
+    """Return code → sentences of each leading finding about a store."""
     with open_reader(store) as reader:
         facts = ClusterFacts(store, reader)
         found = (finding for rule in LEADING for finding in rule.judge(facts))

@@ -63,7 +63,7 @@ class ExportedLedger(Struct, frozen=True):
     bookie: str
 
     def report(self) -> dict[str, int | str]:
-        """Return it as JSON."""
+        """Return the exported ledger as JSON."""
         return {
             "ledgerId": self.ledger_id,
             "entries": self.entries,
@@ -83,10 +83,11 @@ class LedgerExport(Struct, frozen=True):
 def plan_ledger_export(
     txn: Txn, layout: StandaloneDirectory, ledger_ids: list[int], problems: list[str], written: int | None = None
 ) -> LedgerExport:
-    """Plan putting the ledgers LEDGER_IDS into LAYOUT; what a bookie there holds already, to its last entry, stays.
+    """Plan writing ledgers into a layout; those that a bookie there already holds completely stay.
 
-    Raises StalePlan when the target has given one of our ids itself. What is lost of the bookies' databases goes into PROBLEMS.
-    WRITTEN: the sequence of an export that was stopped; a target that has it has all ids of ours below.
+    Raises StalePlan if the target allocated one of our ids itself. Losses in the bookies' databases are added to
+    ``problems``. ``written``: the sequence of an interrupted export; in a target with that value, all lower ids are
+    ours.
     """
     if not ledger_ids and written is None:
         return LedgerExport()
@@ -113,7 +114,7 @@ def plan_ledger_export(
 
 
 def _bookie_of(layout: StandaloneDirectory, ledger: Ledger) -> Path:
-    """Return the bookie that the ledger's metadata names, the first where none of them says who it is."""
+    """Return the bookie that the ledger's metadata names, the first if no bookie has an id."""
     members = ledger.metadata.segments[0].members if ledger.metadata else ()
     for current in layout.currents:
         with suppress(OSError, MetadataCorrupt, Unsupported):
@@ -124,7 +125,7 @@ def _bookie_of(layout: StandaloneDirectory, ledger: Ledger) -> Path:
 
 
 def not_held(txn: Txn, storage: Storage, ledgers: list[Ledger], problems: list[str]) -> Iterator[Ledger]:
-    """Yield those of LEDGERS that STORAGE does not have whole; garbage collection takes one away some time after its metadata."""
+    """Yield the ledgers that a storage does not hold completely; garbage collection removes one some time after its metadata."""
     for database in storage.databases:
         if not (database / "CURRENT").is_file():
             raise NotFound(
@@ -143,7 +144,7 @@ def not_held(txn: Txn, storage: Storage, ledgers: list[Ledger], problems: list[s
 
 
 def _holds(txn: Txn, storage: Storage, ledger: Ledger, pairs: Pairs) -> bool:
-    """Whether the location rows PAIRS lead to every entry of LEDGER that the store knows, in STORAGE's logs, digests verified."""
+    """Whether location rows lead to every entry of a ledger that the store knows, in the storage's logs, digests verified."""
     where = str(storage.index / "locations")
     rows = (decode_location_row(key, value, where) for key, value in pairs)
     is_empty = True
@@ -170,7 +171,7 @@ def _is_entry(current: Path, ledger: Ledger, row: LocationRow, size_bytes: int) 
 
 
 def databases_of(export: LedgerExport, root: Path) -> list[Path]:
-    """Return the bookies' databases that EXPORT writes below ROOT."""
+    """Return the bookies' databases that an export writes below ``root``."""
     return [root / bookie / name for bookie in _bookies(export) for name in DATABASES]
 
 
@@ -179,9 +180,9 @@ def _bookies(export: LedgerExport) -> list[str]:
 
 
 def apply_ledger_export(files: EntryFiles, txn: Txn, export: LedgerExport, root: Path, original: Path | None) -> None:
-    """Write the ledgers of EXPORT below ROOT, which is a copy of ORIGINAL or is itself the source.
+    """Write ledgers below ``root``, which is a copy of ``original`` or the source itself.
 
-    Whatever was written by an export that was stopped is found and used: the same entry log, the same rows.
+    Files that an interrupted export wrote are found and used: the same entry log, the same rows.
     """
     for bookie in _bookies(export):
         ids = tuple(ledger.ledger_id for ledger in export.ledgers if ledger.bookie == bookie)
@@ -192,9 +193,9 @@ def apply_ledger_export(files: EntryFiles, txn: Txn, export: LedgerExport, root:
 def write_to_storage(
     files: EntryFiles, txn: Txn, ledger_ids: tuple[int, ...], storage: Storage, original: Path | None = None
 ) -> None:
-    """Write entry logs, then the rows of the entries, then those of the ledgers: what makes the bookie know them comes last.
+    """Write entry logs, then the rows of the entries, then those of the ledgers: the rows that make the bookie know them come last.
 
-    ORIGINAL: the directory of the databases that STORAGE's are copies of.
+    ``original``: the directory of the databases from which the storage's were copied.
     """
     log_ids = [
         put_log((files.read_record(record.place) for record in records), storage.logs)

@@ -35,9 +35,9 @@ _HINT = "copy the objects of this ledger again, or remove them from the director
 
 
 class OffloadPlan(Struct, frozen=True):
-    """Which offloaded ledgers the store lacks, and what of them is at ``place``.
+    """The offloaded ledgers that the store lacks, and their objects at ``place``.
 
-    ``absent``: ledgers whose objects are not there; ``here``: those that the store has whole.
+    ``absent``: ledgers without objects; ``here``: those that the store has completely.
     """
 
     place: str
@@ -68,7 +68,7 @@ class OffloadResult(Struct):
 
 
 def plan_offload(store: Store, place: str, objects: Objects) -> OffloadPlan:
-    """Return what adding the OBJECTS at PLACE to STORE would read; raises NotFound when the metadata names no offloaded ledger."""
+    """Return what adding the objects at a place would read; raises NotFound if the metadata names no offloaded ledger."""
     there = find_offloaded(objects)
     ledgers, absent, here = [], [], []
     with store.read() as txn:
@@ -105,7 +105,7 @@ def _is_whole(txn: Txn, info: LedgerInfo) -> bool:
 
 
 def preview_offload(store: Store, plan: OffloadPlan) -> OffloadResult:
-    """Return what PLAN would read."""
+    """Return what a plan would read."""
     return _result(store, plan, dry_run=True)
 
 
@@ -117,9 +117,9 @@ def _result(store: Store, plan: OffloadPlan, *, dry_run: bool = False) -> Offloa
 
 
 def add_offload(store: Store, plan: OffloadPlan, now_ms: int, advance: Advance = lambda count: None) -> OffloadResult:
-    """Write the ledgers of PLAN into STORE (open for writing): all of them, or nothing. Raises EntryLogCorrupt, DiskFull.
+    """Write the planned ledgers into a store (open for writing), all or none. Raises EntryLogCorrupt, DiskFull.
 
-    What another process brought since it was planned is not written again.
+    Ledgers that another process added since the plan are not written again.
     """
     with store.read() as txn:
         first_log_id = next_file_id(txn)

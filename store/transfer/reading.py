@@ -53,9 +53,10 @@ class Vanished(NamedTuple):
 
 
 class Reading(Struct):
-    """What was read: ``rows`` of files by id, as they are now, and ``before``, those of them that the store had.
+    """The result of reading files: their present ``rows`` by id, and ``before``, the earlier rows.
 
-    ``doubts``: what may be missing because files vanished, or are no files, in words; ``links``: the files that are links.
+    ``doubts``: sentences about possible losses because files vanished, or are not files; ``links``: the files that are
+    links.
     """
 
     rows: dict[int, LogFile] = field(default_factory=dict)
@@ -66,7 +67,7 @@ class Reading(Struct):
     strangers: list[str] = field(default_factory=list)
 
     def texts(self) -> Iterator[str]:
-        """Yield what is said of the files, but for doubts."""
+        """Yield sentences about the files, without doubts."""
         yield from self.links
         for kind, (word, because) in _BECAUSE.items():
             names = [file.path.name for file in self.vanished if file.kind is kind]
@@ -98,10 +99,11 @@ def read_disks(
     from_start: bool = False,
     index: bool = True,
 ) -> Reading:
-    """Read what the disks of LAYOUT have and STORE has not, as HOW says; without INDEX files are only catalogued.
+    """Read the entries that the disks of a layout have and the store lacks; without ``index`` files are only catalogued.
 
-    BEGIN is called before something new is catalogued. FROM_START: STORE is made of LAYOUT now, so whatever of it is gone vanished
-    meanwhile; else what was gone before is left to the caller. Raises what ``index_files`` raises.
+    ``begin`` is called before something new is catalogued. ``from_start``: the store is being created from the layout,
+    so any missing file vanished meanwhile; otherwise files that were missing before are left to the caller. Raises as
+    ``index_files``.
     """
     reading, watch = Reading(), Watch(layout)
     # Of what vanished the next survey tells; what was read of it is kept until then.
@@ -156,7 +158,7 @@ def read_disks(
 
 
 def _read_new(store: Store, survey: Survey, how: Scanning, reading: Reading, *, index: bool) -> list[BookieFile]:
-    """Read the files that SURVEY found to be new or grown, and note their rows in READING; return those that were gone by then."""
+    """Read the files that the survey found to be new or grown, and note their rows; return those that were gone by then."""
     missed: list[BookieFile] = []
     if survey.named:
         store.write(lambda txn: put_logs(txn, survey.named))
@@ -171,7 +173,7 @@ def _read_new(store: Store, survey: Survey, how: Scanning, reading: Reading, *, 
 
 
 def grown(store: Store, log: LogFile) -> LogFile | None:
-    """Return the row of LOG with its size and time of now, its copy in the store renewed; None when it is gone."""
+    """Return the row of a file with its present size and time, after renewing its copy in the store; None if it is gone."""
     origin = Path(log.origin)
     if path_state(log, origin) not in (FileState.GROWN, FileState.CHANGED):  # its scan was stopped, nothing else
         return log
@@ -196,7 +198,7 @@ def _half_seen(reading: Reading, watch: Watch) -> Iterator[LogFile]:
 
 
 def _begin_again(store: Store, logs: Sequence[LogFile]) -> None:
-    """Let LOGS be read from their beginning."""
+    """Mark files to be read from their beginning."""
 
     def write(txn: Txn) -> None:
         for log in logs:
@@ -227,7 +229,7 @@ State = tuple[int, int]
 
 
 class Watch:
-    """Tells which bookies of LAYOUT run: a process holds the locks of their databases, or their files are not as they were at first."""
+    """Tells which bookies run: a process holds the locks of their databases, or their files have changed since the first look."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -239,7 +241,8 @@ class Watch:
         self._running: set[Bookie] = set()
 
     def is_live(self, log: LogFile) -> bool:
-        """Whether its bookie was writing LOG while it was read: it runs, and LOG was the newest of its kind, or has changed."""
+        """Whether its bookie was writing a file while it was read: the bookie runs, and the file was the newest of its
+        kind, or has changed."""
         path = Path(log.origin)
         bookie = next(
             (one for one in self._states if path.parent in [place.resolve() for place in one.directories]), None

@@ -112,11 +112,11 @@ class RefreshOptions(Struct, frozen=True):
 
 
 class RefreshResult(Struct):
-    """What a refresh found.
+    """The findings of a refresh.
 
-    ``lost``: file that is gone → entries of it that are in no file any more; ``elsewhere``: that are in another file, too, which the
-    index names after ``forget``; ``conflicts``: nodes changed on both sides; ``stopped_export``: nodes that are in the source as an
-    export in place wrote them that was stopped.
+    ``lost``: missing file → its entries that no file has any more; ``elsewhere``: those that another file has as well,
+    to which the index points after ``forget``; ``conflicts``: nodes changed on both sides; ``stopped_export``: nodes
+    that an interrupted export in place wrote into the source.
     """
 
     __repr__ = one_line
@@ -204,9 +204,9 @@ def preview_refresh(store: Store) -> RefreshPreview:
 def refresh_store(
     store: Store, options: RefreshOptions, advance: Advance = lambda count: None, warn: Warn = lambda text: None
 ) -> RefreshResult:
-    """Bring STORE (open for writing) up to date with its source; a refresh that was stopped goes on when run again.
+    """Update a store (open for writing) from its source; an interrupted refresh continues when run again.
 
-    Raises Refused for a store without a source, SourceNotFound when the source is gone or half there.
+    Raises Refused for a store without a source, SourceNotFound if the source is gone or incomplete.
     """
     started = time.monotonic()
     layout = read_stored_layout(store.info, options.added)
@@ -456,7 +456,7 @@ def _read_files(
 
 
 def _forget(store: Store, layout: Layout, options: RefreshOptions, result: RefreshResult, warn: Warn) -> None:
-    """Drop files that are gone: those nothing needs, and with ``forget`` all of them, which makes the index anew."""
+    """Drop missing files: those that nothing needs, and with ``forget`` all of them, which rebuilds the index."""
     survey = survey_files(store, layout)
     useless = [log for log, held in survey.gone if not held]
     result.changed_files = [log.path for log in survey.changed]
@@ -484,9 +484,9 @@ def _forget(store: Store, layout: Layout, options: RefreshOptions, result: Refre
 def _find_lost(
     store: Store, survey: Survey, *, verify: bool = True, engine: Engine | None = None
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return path → entries of the files of SURVEY that are gone: those in no file that is here, and those in another one, too.
+    """Return path → entries of the missing files: those that no other file has, and those that another one has.
 
-    The index has one place an entry: where entries are in question, the files that may hold them are scanned.
+    The index has one place per entry: where entries are in question, the files that may hold them are scanned.
     """
     held = _held_entries(store, survey)
     if not held:
@@ -519,7 +519,7 @@ def _held_entries(store: Store, survey: Survey) -> _Held:
 
 
 def _split_held(txn: Txn, held: _Held) -> tuple[dict[str, int], dict[str, int]]:
-    """Return path → entries of HELD that the index TXN does not know, and those that it does; nothing of a path without."""
+    """Return path → the held entries that the index does not know, and those that it does; without paths that have none."""
     lost, elsewhere = dict.fromkeys(held, 0), dict.fromkeys(held, 0)
     for path, blocks in held.items():
         for key, slots in blocks.items():
@@ -543,12 +543,12 @@ def _files_here(txn: Txn, survey: Survey) -> Iterator[LogFile]:
 
 
 def _may_hold(log: LogFile, store: Store, ledgers: Iterable[int]) -> bool:
-    """Whether LOG may have entries of LEDGERS; only a sealed entry log says which it has."""
+    """Whether a file may have entries of these ledgers; only a sealed entry log says which ones it has."""
     return not log.sealed or not read_ledger_sizes(log.locate(store.path)).keys().isdisjoint(ledgers)
 
 
 def preview_add(store: Store, layout: Layout) -> ImportPreview:
-    """Return what adding LAYOUT to STORE would read; raises what ``add_sources`` raises before it writes."""
+    """Return what adding a layout would read; raises what ``add_sources`` raises before it writes."""
     layout = without_known(store.info, layout)
     rows = _added_rows(store, layout, ImportOptions())
     with store.read() as txn:
@@ -561,9 +561,10 @@ def preview_add(store: Store, layout: Layout) -> ImportPreview:
 def add_sources(
     store: Store, layout: Layout, options: ImportOptions, advance: Advance, warn: Warn = lambda text: None
 ) -> RefreshResult:
-    """Add the parts of LAYOUT to STORE (open for writing), or finish an addition of the same ones that was stopped.
+    """Add the parts of a layout to a store (open for writing), or finish an interrupted addition of the same parts.
 
-    Raises Refused for what the store has already or what is of another cluster, AlreadyExists where the store lies in one of them.
+    Raises Refused for parts that the store has or that belong to another cluster, AlreadyExists if the store is inside
+    of one of them.
     """
     rows = _added_rows(store, without_known(store.info, layout), options)
     return refresh_store(
@@ -589,9 +590,9 @@ _Rows = Mapping[bytes, bytes | None]
 
 
 class _NewTree(Struct):
-    """What the source's metadata changes. ``rows``: key → row, None: no more there; ``damage``: its nodes' damage, None: all of it is as
-    it was; ``next_ledger_id``: which it gives next, None: not known; ``unknown``: what became wrong with it as a whole since it was read
-    last. ``conflicts``, ``stopped_export``: paths, as of ``RefreshResult``."""
+    """The changes in the source's metadata. ``rows``: key → row, None: deleted; ``damage``: its nodes' damage, None:
+    unchanged as a whole; ``next_ledger_id``: None: unknown; ``unknown``: new problems of the tree as a whole.
+    ``conflicts``, ``stopped_export``: paths, as in ``RefreshResult``."""
 
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
     damage: tuple[Damage, ...] | None = None
@@ -605,7 +606,7 @@ class _NewTree(Struct):
     stopped_export: list[str] = field(default_factory=list)
 
     def nodes(self, prefix: str) -> Iterator[Node]:
-        """Yield the nodes that are new or changed and whose path begins with PREFIX."""
+        """Yield the new or changed nodes whose path begins with a prefix."""
         nodes = (decode_node(key, row) for key, row in self.rows.items() if row is not None)
         return (node for node in nodes if node.path.startswith(prefix))
 
@@ -647,10 +648,10 @@ def read_tree(txn: Txn, layout: Layout) -> _NewTree:
 
 
 def read_altered(txn: Txn, layout: Layout) -> dict[bytes, bytes | None]:
-    """Return what the altered rows of ``tree`` are in the source: key → row, None: an altered key, which no node has.
+    """Return the source's version of altered rows of ``tree``: key → row, None: an altered key, which no node has.
 
-    Raises IndexCorrupt where one of them may be a node that the store changed, or one that the source does not tell: it is not
-    known what such a node was.
+    Raises IndexCorrupt if one of them may be a node that the store changed, or one that the source does not have: its
+    content is then unknown.
     """
     altered: list[bytes] = []
     with txn.passing_altered(altered.append):
@@ -700,7 +701,7 @@ def _check_not_older(txn: Txn, metadata: Source) -> None:
 
 
 def _put_tree_facts(txn: Txn, tree: _NewTree) -> None:
-    """Write what is wrong with the source's metadata, and the ledger id that it gives next, unless all of it is as it was."""
+    """Write the problems of the source's metadata and its next ledger id, unless the tree is unchanged as a whole."""
     if tree.damage is not None:
         put_next_ledger_id(txn, tree.next_ledger_id)
         clear_damage(txn, METADATA_FILE_ID)
@@ -709,7 +710,7 @@ def _put_tree_facts(txn: Txn, tree: _NewTree) -> None:
 
 
 def _split_damage(items: Iterator[Row | Damage]) -> tuple[list[Damage], Iterator[Row | Damage]]:
-    """Return the damage of files as a whole, which comes first, and the rest of ITEMS."""
+    """Return the damage of files as a whole, which comes first, and the remaining items."""
     whole: list[Damage] = []
     for item in items:
         if not isinstance(item, Damage) or item.offset < WHOLE_METADATA:
@@ -719,7 +720,7 @@ def _split_damage(items: Iterator[Row | Damage]) -> tuple[list[Damage], Iterator
 
 
 def _compare_node(txn: Txn, item: Row, ours: _Rows, tree: _NewTree) -> bytes:
-    """Add a node of the source to TREE unless the store has or changed it, or itself wrote it there (OURS); return its key."""
+    """Add a node of the source to the changes unless the store has it, changed it, or wrote it there itself (``ours``); return its key."""
     key, row = item
     now, base = txn.get("tree", key), txn.get("base", key)
     imported = now if base is None else (base or None)
@@ -740,7 +741,7 @@ def _compare_node(txn: Txn, item: Row, ours: _Rows, tree: _NewTree) -> bytes:
 
 
 def _is_written(key: bytes, row: bytes, ours: bytes | None) -> bool:
-    """Whether ROW is what OURS was to become: value and version; a ZooKeeper gives a node times of its own."""
+    """Whether a row is what an export of ours was to write: value and version; a ZooKeeper gives a node its own times."""
     if ours is None:
         return False
     there, wanted = decode_node(key, row), decode_node(key, ours)
@@ -748,7 +749,7 @@ def _is_written(key: bytes, row: bytes, ours: bytes | None) -> bool:
 
 
 def _compare_gone(txn: Txn, key: bytes, ours: _Rows, tree: _NewTree) -> None:
-    """Add a node that the source has no more to TREE, unless the store made or changed it, or itself deleted it there (OURS)."""
+    """Add a node that the source no longer has, unless the store created or changed it, or deleted it there itself (``ours``)."""
     now, base = txn.get("tree", key), txn.get("base", key)
     if base and key in ours and ours[key] is None:
         tree.stopped_export.append(key.decode("utf-8", "replace"))
@@ -762,7 +763,7 @@ def _compare_gone(txn: Txn, key: bytes, ours: _Rows, tree: _NewTree) -> None:
 
 
 def _same_value(key: bytes, now: bytes | None, base: bytes) -> bool:
-    """Whether the store's node has the value of the source's (an empty BASE: it has none there)."""
+    """Whether the store's node has the source's value (an empty ``base``: the source has no such node)."""
     if not now or not base:
         return not now and not base
     return decode_node(key, now).value == decode_node(key, base).value

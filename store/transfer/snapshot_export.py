@@ -40,7 +40,7 @@ _EPOCH_BITS = 32
 
 
 class SnapshotPlan(Struct, Previewed, frozen=True):
-    """What an export into TARGET would write: the tree as of the store's transaction ``txn_id``."""
+    """The plan of a snapshot: the tree as of the store's transaction ``txn_id``, written into a new directory."""
 
     target: Path
     txn_id: int
@@ -74,10 +74,10 @@ class SnapshotPlan(Struct, Previewed, frozen=True):
 
 
 def plan_snapshot_export(store: Store, target: Path, now_ms: int, *, force: bool = False) -> SnapshotPlan:
-    """Plan a snapshot in the new directory TARGET; raises AlreadyExists, Refused, Unsupported, MetadataCorrupt, SourceNotFound.
+    """Plan a snapshot in a new directory; raises AlreadyExists, Refused, Unsupported, MetadataCorrupt, SourceNotFound.
 
-    The last two unless FORCE: where nodes could not be imported, for bookies delete the ledgers that the metadata does not list, and
-    where what else was in the same ZooKeeper cannot be read.
+    The last two unless ``force``: if nodes could not be imported, as bookies delete the ledgers that the metadata does
+    not list, and if other trees in the same ZooKeeper cannot be read.
     """
     if target.exists() or target.is_symlink():
         raise AlreadyExists(f"{target} exists", hint="name a new directory: a server's dataDir", path=str(target))
@@ -109,7 +109,7 @@ def plan_snapshot_export(store: Store, target: Path, now_ms: int, *, force: bool
 
 
 def _read_outside(store: Store, *, force: bool) -> tuple[tuple[Node, ...], list[str]]:
-    """Return what the source has beside the cluster, and what could not be read of it."""
+    """Return the source's nodes outside of the cluster, and the problems of reading them."""
     problems: list[str] = []
     try:
         metadata = read_stored_layout(store.info).metadata
@@ -137,7 +137,7 @@ def _next_ledger_id(txn: Txn) -> int:
 
 
 def apply_snapshot_export(store: Store, plan: SnapshotPlan) -> dict[str, Any]:  # Any: JSON
-    """Write PLAN into its new directory, whole or not at all; return the report. The store is only read."""
+    """Write a snapshot into its new directory, completely or not at all; return the report. The store is only read."""
     with store.read() as txn, new_directory(plan.target) as unfinished:
         file = unfinished / plan.file
         create_directory(unfinished)
@@ -172,7 +172,7 @@ def _count_children(txn: Txn, plan: SnapshotPlan) -> Counter[str]:
 
 
 def _iter_nodes(txn: Txn, roots: Roots, outside: Sequence[Node]) -> Iterator[tuple[str, Node | None]]:
-    """Yield every whole path behind its parent, and its node; None: there is none, and ZooKeeper needs one."""
+    """Yield every whole path after its parent, with its node; None: it does not exist, but ZooKeeper needs one."""
     above = {*_parents(roots.chroot), *_parents(roots.ledgers if roots.is_apart else "")} - {roots.ledgers}
     around: dict[str, Node | None] = dict.fromkeys((*_ROOTS, *above) if roots.chroot else ("", *above))
     around |= {node.path: node for node in outside}
@@ -185,7 +185,7 @@ def _iter_nodes(txn: Txn, roots: Roots, outside: Sequence[Node]) -> Iterator[tup
 
 
 def _parents(path: str) -> Iterator[str]:
-    """Yield PATH and what is above it, but the root."""
+    """Yield a path and its ancestors, without the root."""
     while path:
         yield path
         path = path.rpartition("/")[0]
@@ -195,7 +195,7 @@ class _Tree:
     """The nodes of a store in an order in which parents are first, and which parents were made."""
 
     def __init__(self, txn: Txn, given: Iterable[str]) -> None:
-        """GIVEN: paths that need not be yielded any more."""
+        """``given``: paths that were yielded already."""
         self._txn = txn
         self._made = {*given}  # that are not in the tree, or were given before their turn
         self._parent = ""  # of the node before: many have the same
@@ -212,7 +212,7 @@ class _Tree:
         yield from sorted(long, key=lambda node: node.path.encode())
 
     def with_parents(self, path: str, node: Node | None = None) -> Iterator[tuple[str, Node | None]]:
-        """Yield NODE at PATH unless it was given, before it those of its parents that the tree has not."""
+        """Yield a node unless it was given, preceded by those of its parents that the tree lacks."""
         if path in self._made:
             return
         parent = path.rpartition("/")[0]
