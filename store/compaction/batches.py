@@ -44,8 +44,9 @@ _PLACE = ("ledger_id", "entry_id")
 class MessageBatch(Struct):
     """Some entries in order and the messages in them. Spans are offsets into ``data`` or, IN_SCRATCH, into ``scratch``.
 
-    ``rows``: kernel.ENTRY; ``slots``: slot_kernel.SLOT; ``firsts``: number of the first slot of each entry, one more for the end.
-    ``stored_ledgers``, ``stored_entries``: where the entries were read, which in a compacted ledger is not their position.
+    ``rows``: kernel.ENTRY; ``slots``: slot_kernel.SLOT; ``firsts``: number of the first slot of each entry, one more
+    for the end. ``stored_ledgers``, ``stored_entries``: where the entries were read, which in a compacted ledger is
+    not their position.
     """
 
     compacted: bool
@@ -68,11 +69,11 @@ class MessageBatch(Struct):
         return self.data.data[row["front_end"] : row["end"]]
 
     def plain(self, index: int) -> Array:
-        """Return the array that the spans of entry INDEX's messages are offsets into."""
+        """Return the array to which the spans of an entry's messages are offsets."""
         return self.scratch if self.rows[index]["flags"] & kernel.IN_SCRATCH else self.data
 
     def head(self, count: int) -> MessageBatch:
-        """Return the first COUNT entries and their messages."""
+        """Return the first entries and their messages."""
         firsts = self.firsts[: count + 1]
         places = (self.stored_ledgers[:count], self.stored_entries[:count])
         return MessageBatch(
@@ -80,18 +81,19 @@ class MessageBatch(Struct):
         )
 
     def position(self, index: int) -> Position:
-        """Return the original position of entry INDEX."""
+        """Return the original position of an entry."""
         row = self.rows[index]
         return Position(int(row["ledger_id"]), int(row["entry_id"]))
 
 
 class MessageSource(Struct):
-    """What to compact: the entries of VIEW's ledger (None: no such part), then PARTS of the topic.
+    """The input of a compaction: the entries of the view's ledger (None: there is none), then parts of the topic.
 
-    ``transactions`` tells the outcomes for the topic's part, when its entries ask for them; ``transactional``: they will. With
-    ``skip_damaged`` what cannot be read is left out and counted in ``damaged``; without it EntryCorrupt is raised at the end of the
-    part. ``encrypted_by_key``: an encrypted batch is one message with the entry's key, as brokers take it. ``rule``: what a null value
-    is. ``as_is``: compacted batches whose indexes contradict them are returned anyway.
+    ``transactions`` gives the outcomes for the topic's part, if its entries need them; ``transactional``: they will.
+    With ``skip_damaged`` unreadable entries are skipped and counted in ``damaged``; without it EntryCorrupt is raised
+    at the end of the part. ``encrypted_by_key``: an encrypted batch is one message with the entry's key, as brokers
+    treat it. ``rule``: the meaning of a null value. ``as_is``: compacted batches whose indexes contradict them are
+    returned anyway.
     """
 
     reader: EntryReader
@@ -123,9 +125,9 @@ class MessageSource(Struct):
         yield from self._scan(self.parts, compacted=False)
 
     def read_again(self, parts: Iterable[Part], *, compacted: bool) -> Iterator[MessageBatch]:
-        """Yield the messages of PARTS, all of which ``batches`` yielded; taken as they are asked for.
+        """Yield the messages of parts that ``batches`` yielded, read as they are asked for.
 
-        Raises SourceChanged when one of them can no longer be read.
+        Raises SourceChanged if one of them can no longer be read.
         """
         scan = EntryScan(self.reader, parts)
         self._before, noted = (-1, -1), len(self.damaged)
@@ -139,7 +141,7 @@ class MessageSource(Struct):
             del self.damaged[noted:]
 
     def exploded(self, entries: EntryBatch, compacted: bool) -> Iterator[MessageBatch]:
-        """Yield the messages of ENTRIES; a compacted ledger's entry that is none is left out, noted or raised."""
+        """Yield the messages of entries; an entry of a compacted ledger that is not a compacted entry is skipped, noted or raised."""
         rows = decode_rows(entries, compacted=compacted, encrypted_by_key=self.encrypted_by_key, rule=self.rule)
         if compacted:
             entries, rows = self._without_broken(entries, rows)
@@ -209,7 +211,7 @@ class MessageSource(Struct):
 
 
 def contradicts(batch: MessageBatch) -> Array:
-    """Return which entries of BATCH, a compacted ledger's, list messages that they do not hold."""
+    """Return a mask of a compacted ledger's entries that list messages they do not hold."""
     found: Array = (batch.rows["kind"] == kernel.STRANGE) & (batch.rows["indexes"] > 0)
     return found
 
@@ -230,7 +232,7 @@ def _spans(entries: EntryBatch) -> tuple[Array, Array]:
 
 
 def decode_rows(entries: EntryBatch, *, compacted: bool, encrypted_by_key: bool, rule: str) -> Array:
-    """Return kernel.ENTRY of ENTRIES; what is not a compacted entry in a compacted ledger is BROKEN."""
+    """Return kernel.ENTRY of each entry; in a compacted ledger anything but a compacted entry is BROKEN."""
     rows = np.empty(len(entries), kernel.ENTRY)
     rows["ledger_id"], rows["entry_id"] = entries.ledger_ids, entries.entry_ids
     kernel.read_entries(entries.data, *_spans(entries), compacted, True, rows)
@@ -242,7 +244,7 @@ def decode_rows(entries: EntryBatch, *, compacted: bool, encrypted_by_key: bool,
 
 
 def transactional(rows: Array) -> Array:
-    """Return which of ROWS are messages of a transaction."""
+    """Return a mask of the messages that belong to a transaction."""
     found: Array = (rows["flags"] & kernel.HAS_TRANSACTION != 0) & (rows["kind"] != kernel.MARKER)
     return found
 
@@ -257,7 +259,7 @@ def drop_uncommitted(rows: Array, committed: Collection[tuple[int, int]]) -> Non
 
 
 def explode(entries: EntryBatch, rows: Array, *, compacted: bool) -> Iterator[MessageBatch]:
-    """Yield the messages of ENTRIES, whose ROWS are decoded, as many at a time as memory allows."""
+    """Yield the messages of decoded entries, as many at a time as memory allows."""
     for low, high in _cuts(rows):
         yield _explode(entries, rows, (low, high), compacted)
 
@@ -280,7 +282,7 @@ def _check_whole(reader: EntryReader, scan: EntryScan, parts: tuple[Part, ...]) 
 
 
 def _cuts(rows: Array) -> Iterator[tuple[int, int]]:
-    """Cut ROWS where their decompressed payloads pass SCRATCH_BYTES."""
+    """Yield the rows in parts whose decompressed payloads stay within SCRATCH_BYTES."""
     packed = (rows["kind"] == kernel.BATCH) & (rows["codec"] != NONE)
     sizes = np.where(packed, np.clip(rows["plain_bytes"], 0, LIMIT_BYTES), 0)
     total = np.cumsum(sizes)
@@ -304,7 +306,7 @@ def _explode(entries: EntryBatch, all_rows: Array, part: tuple[int, int], compac
 
 
 def _decompress(data: Array, rows: Array) -> Array:
-    """Decompress the batches of ROWS into one array, and point their spans there; what cannot be is STRANGE."""
+    """Decompress batches into one array, and point their spans there; one that cannot be decompressed becomes STRANGE."""
     view = data.data
     parts: list[bytes | memoryview] = []
     at = 0

@@ -90,7 +90,7 @@ class Prepared(Struct, frozen=True):
 
 
 def prepare(reader: EntryReader, topic: Topic, options: SourceOptions) -> Prepared | None:
-    """Return what a compaction of TOPIC reads; None when there is nothing that could be compacted.
+    """Return the input of a topic's compaction; None if there is nothing to compact.
 
     Raises MetadataCorrupt and EntryCorrupt for a compacted ledger that cannot be read.
     """
@@ -115,7 +115,7 @@ def prepare(reader: EntryReader, topic: Topic, options: SourceOptions) -> Prepar
 
 
 def loses_trimmed(reader: EntryReader, prepared: Prepared) -> bool:
-    """Whether the compacted ledger that PREPARED does without holds messages from before the topic's first entry now."""
+    """Whether the compacted ledger that the new compaction ignores holds messages from before the topic's present first entry."""
     if prepared.view is not None or prepared.old_ledger_id is None:
         return False
     try:
@@ -129,9 +129,10 @@ def loses_trimmed(reader: EntryReader, prepared: Prepared) -> bool:
 
 
 def passes_open_transaction(source: MessageSource, uncommitted: int) -> bool:
-    """Whether SOURCE, of which UNCOMMITTED messages were dropped, goes beyond an open transaction of which no snapshot told.
+    """Whether the source, of which ``uncommitted`` messages were dropped, goes beyond an open transaction that no snapshot recorded.
 
-    Compacted so, its messages would be lost to the view once it is committed: prepare again, ``transactional``.
+    The messages of that transaction would be missing from the view once it is committed: prepare again with
+    ``transactional``.
     """
     return uncommitted > 0 and not source.transactional and source.transactions().first_open is not None
 
@@ -139,7 +140,7 @@ def passes_open_transaction(source: MessageSource, uncommitted: int) -> bool:
 def _end(
     reader: EntryReader, topic: Topic, floor: Position | None, transactions: Transactions | None
 ) -> Position | None:
-    """Return the last entry behind FLOOR that readers get, the topic's last one where it is not a message that could tell."""
+    """Return the last entry after ``floor`` that readers get, the topic's last one if that is not a message."""
     try:
         end = find_topic_end(reader, topic, floor, transactions).head
     except (EntryCorrupt, EntryNotFound):
@@ -148,15 +149,15 @@ def _end(
 
 
 def view_claims(topic: Topic, horizon: Position) -> dict[str, bytes]:
-    """Return what the compacted ledger of TOPIC up to HORIZON says of itself."""
+    """Return the custom metadata of a topic's compacted ledger up to a horizon."""
     place = topic.place(horizon)
     return compacted_claims(topic.name, topic.at_rank(place - 1) if place else horizon)
 
 
 def iter_facts(source: MessageSource, keys: LatestKeys, retain_keyless: bool) -> Iterator[tuple[EntryFacts, bool]]:
-    """Enter SOURCE's keys into KEYS; yield (facts of some entries, whether of the compacted ledger) in order.
+    """Enter the source's keys into ``keys``; yield (facts of some entries, whether of the compacted ledger) in order.
 
-    Work of the engine of SOURCE's reader, where it has one.
+    The engine of the source's reader does the work, if there is one.
     """
     if source.reader.engine is not None:
         from pulsar_admin.store.compaction.spread import facts_on  # brings pyarrow
@@ -183,7 +184,7 @@ class Inventory:
         self.messages += facts.messages
 
     def wanted(self, bits: Array, *, compacted: bool) -> Iterator[tuple[Part, Array]]:
-        """Yield parts that hold all entries with a message in BITS, and the ordinal of the first message of each entry."""
+        """Yield parts that hold all entries with a message in ``bits``, and the ordinal of the first message of each entry."""
         for is_compacted, first, facts in self._pieces:
             if is_compacted == compacted and facts.entries:
                 yield from _parts_of(facts, first, bits)
@@ -209,7 +210,7 @@ def _parts_of(facts: EntryFacts, first_ordinal: int, bits: Array) -> Iterator[tu
 
 
 def _unpacked(bits: Array, start: int, count: int) -> Array:
-    """Return COUNT of the packed BITS from bit START on, one a byte."""
+    """Return ``count`` packed bits from bit ``start`` on, one per byte."""
     low = start >> 3
     packed = bits[low : (start + count + 7) >> 3]
     found: Array = np.unpackbits(packed, bitorder="little")[start - (low << 3) :][:count]
@@ -244,7 +245,7 @@ class Rewriter:
         self.stored_bytes = 0  # payload of the entry rebatched last, as it is stored
 
     def whole(self, batch: MessageBatch, chosen: Array) -> EntryColumns:
-        """Return the compacted entries that hold the entries CHOSEN as they are."""
+        """Return compacted entries that contain the chosen entries unchanged."""
         rows = batch.rows[chosen]
         sizes = rows["end"] - rows["start"] + rows["id_end"] - rows["id_start"] + _MOST_FRAMING_BYTES
         data = np.empty(int(sizes.sum()), np.uint8)
@@ -253,7 +254,7 @@ class Rewriter:
         return EntryColumns(data, starts[:-1], np.diff(starts))
 
     def is_as_wanted(self, batch: MessageBatch, index: int, kept: Array) -> bool:
-        """Whether batch INDEX is a compacted one of the wanted format and loses no message; KEPT: bool, a message.
+        """Whether a batch is a compacted one of the wanted format and loses no message; ``kept``: bool per message.
 
         A topic's own batch is always written anew, as the broker does: its uncompressed size may not even be stated.
         """
@@ -271,7 +272,7 @@ class Rewriter:
         return int(row["indexes"]) == int(kept.sum()) and int(row["last_index"]) == int(np.flatnonzero(kept)[-1])
 
     def rebatched(self, batch: MessageBatch, index: int, kept: Array) -> bytes:
-        """Return the compacted entry of batch INDEX with the messages KEPT; raises LimitExceeded for an absurd count."""
+        """Return the compacted entry of a batch with the kept messages; raises LimitExceeded for an absurd count."""
         row = batch.rows[index]
         view = batch.data.data
         metadata = MessageMetadata.FromString(view[row["meta_start"] : row["meta_end"]])  # type: ignore[arg-type]
@@ -400,7 +401,7 @@ class Compaction:
         return self.latest
 
     def _count(self, found: Survey, compacted: bool) -> None:
-        """Count what is read; ``superseded`` counts every value with a key until it is known how many are the latest."""
+        """Count the messages read; ``superseded`` counts every value with a key until the number of latest ones is known."""
         result, counts = self.result, self.result.messages
         counts.superseded += found.keyed
         counts.null_values += found.null_values
@@ -463,7 +464,7 @@ class Compaction:
         return fates
 
     def _kept(self, batch: MessageBatch, fates: Array, ordinals: Array) -> Iterator[bytes | EntryColumns]:
-        """Yield what stays of BATCH in order: runs of entries as they are, and batches written anew."""
+        """Yield what remains of a batch in order: runs of unchanged entries, and batches written anew."""
         kept = fates == slot_kernel.RETAINED
         rows, firsts = batch.rows, batch.firsts
         totals = np.concatenate([[0], np.cumsum(kept)])
@@ -503,9 +504,9 @@ class Compaction:
         return payload
 
     def _keeps_chunk(self, batch: MessageBatch, index: int, ordinal: int) -> bool:
-        """Whether the message of chunk INDEX stays; ORDINAL: of the message that is there or comes next.
+        """Whether the message of a chunk stays; ``ordinal``: of the message that ends there or comes next.
 
-        One whose last chunk is not here may still become whole: it does.
+        A message whose last chunk has not come may still be completed: it stays.
         """
         if self.rules.everything:
             return True
@@ -519,7 +520,7 @@ class Compaction:
 
 
 def _take(ordinals: deque[Array], count: int) -> Array:
-    """Take the ordinals of the next COUNT entries off ORDINALS."""
+    """Remove and return the ordinals of the next ``count`` entries."""
     taken: list[Array] = []
     while count:
         first = ordinals.popleft()

@@ -21,7 +21,7 @@ _BEFORE_BYTES = 4 + 32  # size field and header of an entry, which are in front 
 
 
 def unwrapped(entries: EntryBatch) -> EntryBatch:
-    """Return ENTRIES, a compacted ledger's, as the topic's entries in them; what is not a compacted entry is empty, and no message."""
+    """Return a compacted ledger's entries as the topic's entries in them; anything but a compacted entry is empty, and no message."""
     found = np.zeros(len(entries), kernel.ENTRY)
     begins = entries.offsets + _BEFORE_BYTES + entries.rows["digest_bytes"]
     kernel.read_entries(entries.data, begins, entries.offsets + 4 + entries.held, True, False, found)
@@ -41,7 +41,7 @@ class FindPublished(Struct, PlacesOperation, frozen=True):
         return (self.rows(PlacesReader(files, False, None), places).tobytes(),)
 
     def rows(self, entries: PlacesReader | EntryScan, places: Places) -> Array:
-        """Return the rows of PLACES, read by ENTRIES."""
+        """Return the rows for entries at these places."""
         batch = entries.read_places(places)
         found = unwrapped(batch).rows
         published = (found["publish_ms"] >= self.time_ms) | (found["publish_ms"] < 0)

@@ -30,10 +30,10 @@ from pulsar_admin.store.names import Position
 
 
 def compacted_floor(reader: EntryReader, topic: Topic, view: CompactedView) -> Position:
-    """Return the last position that the compacted ledger of VIEW stands for; raises EntryCorrupt.
+    """Return the last position that a view's compacted ledger covers; raises EntryCorrupt.
 
-    This is the horizon, unless the cursor was moved since: what it skipped is still to be compacted, and what the ledger
-    holds is not read twice.
+    The horizon, unless the cursor was moved since: positions that it skipped are still to be compacted, and those in
+    the ledger are not read twice.
     """
     metadata = find_metadata(reader.txn, view.ledger_id)
     raw = None if metadata is None else metadata.custom.get(COMPACTED_TO)
@@ -56,16 +56,16 @@ def readable_floor(reader: EntryReader, topic: Topic, view: CompactedView) -> Po
 
 
 def with_last_entry(reader: EntryReader, view: CompactedView, floor: Position) -> Position:
-    """Return the later of FLOOR and the last entry of VIEW; raises EntryNotFound, EntryCorrupt."""
+    """Return the later of ``floor`` and the view's last entry; raises EntryNotFound, EntryCorrupt."""
     if view.last_entry_id < 0:
         return floor
     return max(floor, read_compacted_head(reader, view, view.last_entry_id).position)
 
 
 def find_skipped(reader: EntryReader, topic: Topic, floor: Position, horizon: Position) -> Position | None:
-    """Return the first entry behind FLOOR and up to HORIZON that a compaction would not have taken for deleted, or one unreadable.
+    """Return the first entry after ``floor`` up to ``horizon`` that compaction would not have deleted, or an unreadable one.
 
-    None: readers of the compacted view miss nothing there.
+    None: compacted reads miss nothing there.
     """
     first = topic.place(floor)
     markers = partial(map, topic.at_rank, range(first, topic.number_of_entries))
@@ -77,14 +77,15 @@ def find_skipped(reader: EntryReader, topic: Topic, floor: Position, horizon: Po
 
 
 def _is_deleted(message: Message) -> bool:
-    """Whether MESSAGE has no key or a null value."""
+    """Whether a message has no key or a null value."""
     return message.key is None or message.null_value or not len(message.payload)
 
 
 def read_detached(reader: EntryReader, topic: Topic, ledger_id: int) -> CompactedView:
-    """Return the view that TOPIC would have in compacted ledger LEDGER_ID.
+    """Return the view that a topic would have in this compacted ledger.
 
-    Raises LedgerNotFound, MetadataCorrupt and EntryCorrupt, and Refused for a ledger of something else, or one that is not whole.
+    Raises LedgerNotFound, MetadataCorrupt and EntryCorrupt, and Refused for another kind of ledger, or an incomplete
+    one.
     """
     ledger = read_ledger(reader.txn, ledger_id)
     reason = _unfit(reader.txn, topic, ledger)
@@ -106,7 +107,7 @@ def read_detached(reader: EntryReader, topic: Topic, ledger_id: int) -> Compacte
 
 
 def unfit_text(reader: EntryReader, topic: Topic, ledger_id: int) -> str:
-    """Return why ``read_detached`` refuses LEDGER_ID, "" where it does not."""
+    """Return why ``read_detached`` refuses a ledger, "" if it does not."""
     try:
         read_detached(reader, topic, ledger_id)
     except StoreError as error:

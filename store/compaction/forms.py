@@ -20,8 +20,9 @@ an empty one that states none never is (upstream ``AbstractTwoPhaseCompactor.ext
 class CompactionJob(Struct, frozen=True):
     """What to do with a topic: ``command`` names it in the audit log; the form of batches, the rule for null values.
 
-    ``by_key``: an encrypted batch is one message with the entry's key, as 4.0.8 takes it; else it stays. ``from_start``: read the
-    topic from its first entry. ``everything``: rewrite what is kept, drop nothing (``upgrade``).
+    ``by_key``: an encrypted batch is one message with the entry's key, as 4.0.8 treats it; else it stays.
+    ``from_start``: read the topic from its first entry. ``everything``: rewrite the kept messages, drop none
+    (``upgrade``).
     """
 
     command: str

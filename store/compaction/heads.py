@@ -37,9 +37,9 @@ _RECORD = struct.Struct(
 
 
 class EntryHead(Struct, frozen=True):
-    """What stands in front of an entry's payload. ``position`` is the original one; sizes in bytes.
+    """The head of an entry, before its payload. ``position`` is the original one; sizes in bytes.
 
-    ``bytes_read``: what was read of the file for it, which does not grow with the payload.
+    ``bytes_read``: the bytes read from the file, which do not grow with the payload.
     """
 
     position: Position
@@ -67,7 +67,7 @@ def read_compacted_head(reader: EntryReader, view: CompactedView, entry_id: int)
 
 
 def _read_message(data: _Head, at: int) -> tuple[MessageMetadata, int]:
-    """Return the metadata of the message entry that fills DATA from AT on, and how many bytes follow it."""
+    """Return the metadata of the message entry that fills ``data`` from ``at`` on, and how many bytes follow it."""
     if data.take(at, 2) == BROKER_MAGIC:
         at += 6 + data.u32(at + 2)
     if data.take(at, 2) == CHECKSUM_MAGIC:
@@ -114,7 +114,7 @@ class _Head:
             )
 
     def take(self, at: int, length: int) -> memoryview:
-        """Return LENGTH bytes at AT; raises EntryCorrupt when the entry ends before."""
+        """Return ``length`` bytes at ``at``; raises EntryCorrupt if the entry ends before."""
         if at + length > self.total_bytes:
             raise EntryCorrupt(
                 f"{self.where}: the entry has {self.total_bytes} bytes, its framing asks for {at + length}",
@@ -131,7 +131,7 @@ class _Head:
         return int(_SIZE.unpack(self.take(at, 4))[0])
 
     def check_end(self, end: int) -> None:
-        """Raise EntryCorrupt unless the entry ends at END."""
+        """Raise EntryCorrupt unless the entry ends at ``end``."""
         if end != self.total_bytes:
             raise EntryCorrupt(
                 f"{self.where}: the entry has {self.total_bytes} bytes, its framing says {end}",
@@ -169,10 +169,10 @@ class Transactions(Struct, frozen=True):
 def find_topic_end(
     reader: EntryReader, topic: Topic, floor: Position | None, transactions: Transactions | None = None
 ) -> TopicEnd:
-    """Return the last entry behind FLOOR (None: of the whole topic) that readers get; raises EntryNotFound, EntryCorrupt.
+    """Return the last entry after ``floor`` (None: of the whole topic) that readers get; raises EntryNotFound, EntryCorrupt.
 
-    TRANSACTIONS: those behind FLOOR, when they are known. They cost a pass over the heads behind FLOOR; a topic without any costs
-    its last entry.
+    ``transactions``: those after ``floor``, if known. Finding them costs a pass over the heads after ``floor``; a
+    topic without any costs only its last entry.
     """
     passed: list[PassedOver] = []
     if transactions is None and has_transactions(reader, topic.name):
@@ -189,7 +189,7 @@ def find_topic_end(
 
 
 def rank_behind(topic: Topic, floor: Position | None) -> int:
-    """Return the rank of the first entry behind FLOOR, 0 for None."""
+    """Return the rank of the first entry after ``floor``, 0 for None."""
     return 0 if floor is None else topic.place(floor)
 
 
@@ -212,7 +212,7 @@ def _iter_keys(reader: EntryReader, name: TopicName) -> Iterator[str]:
 
 
 def read_transactions(reader: EntryReader, topic: Topic, floor: Position | None) -> Transactions:
-    """Return the transactions in the entries behind FLOOR."""
+    """Return the transactions in the entries after ``floor``."""
     outcomes: dict[tuple[int, int], bool] = {}
     first: dict[tuple[int, int], Position] = {}
     for rank in range(rank_behind(topic, floor), topic.number_of_entries):

@@ -41,7 +41,7 @@ class Survey(Struct):
     markers: int = 0
 
     def add(self, other: Survey) -> None:
-        """Add what OTHER counted."""
+        """Add the counts of another survey."""
         for name in Survey.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -49,8 +49,8 @@ class Survey(Struct):
 class EntryFacts(Struct):
     """Entries in order. ``runs``: (ledger, first entry, how many) where they were read; ``counts``: u32 messages of each, None: 1.
 
-    ``always``: bool, entries that are wanted whatever is the latest; None: none of them. ``chunk_ends``: (uuid, number of the
-    message) of the last chunks of messages. Numbers count from the first message of these entries.
+    ``always``: bool, entries that are wanted whatever is the latest; None: none of these. ``chunk_ends``: (uuid,
+    number of the message) of the last chunks of messages. Numbers count from the first message of these entries.
     """
 
     entries: int
@@ -63,7 +63,7 @@ class EntryFacts(Struct):
 
     @staticmethod
     def of(batches: Iterable[MessageBatch], retain_keyless: bool) -> EntryFacts:
-        """Return the facts of BATCHES, which follow each other."""
+        """Return the facts of consecutive batches."""
         counts, always, ledgers, entries = [], [], [], []
         found = EntryFacts(0, 0, (), None, None)
         for batch in batches:
@@ -83,7 +83,7 @@ class EntryFacts(Struct):
 
 
 def survey(batch: MessageBatch) -> Survey:
-    """Return the numbers of BATCH."""
+    """Return the counts of a batch."""
     rows, slots = batch.rows, batch.slots
     is_there = slots["flags"] & slot_kernel.COMPACTED_OUT == 0
     has_key = is_there & (slots["key_length"] >= 0)
@@ -153,7 +153,7 @@ _RUN_ROWS = 1 << 14  # rows of a run that are read at once
 
 
 def keys_for(memory_bytes: int | None) -> int:
-    """Return how many keys a process with MEMORY_BYTES holds at once; None: the usual number."""
+    """Return how many keys a process with this memory holds at once; None: the usual number."""
     if memory_bytes is None:
         return LIMIT_KEYS
     room = max(memory_bytes - BASE_BYTES - _BATCH_PEAK_BYTES, 0) // _KEY_PEAK_BYTES
@@ -185,7 +185,7 @@ class LatestKeys:
         self._file = RunFile()
 
     def add(self, batch: MessageBatch) -> None:
-        """Enter the keyed messages of BATCH; its messages come behind all those before."""
+        """Enter the keyed messages of a batch, which come after all those before."""
         progress = np.array([0, self.ordinal, self._keys], np.int64)
         while not slot_kernel.add_keys(
             (batch.data, batch.scratch), batch.rows, batch.slots, batch.firsts, progress, self._table
@@ -197,7 +197,7 @@ class LatestKeys:
         self.ordinal += len(batch.slots)
 
     def adding(self, batches: Iterable[MessageBatch]) -> Iterator[MessageBatch]:
-        """Yield BATCHES, each once its keys are entered."""
+        """Yield batches, each once its keys are entered."""
         for batch in batches:
             self.add(batch)
             yield batch
@@ -208,7 +208,7 @@ class LatestKeys:
         return self._keys
 
     def merge(self, keys: Table) -> None:
-        """Enter KEYS, hashes and ``last``, each the latest of its key among some messages."""
+        """Enter keys, hashes and ``last``, each the latest of its key among some messages."""
         self._merge(keys, self._make_room)
 
     def _merge(self, keys: Table, make_room: Callable[[int], None]) -> None:
@@ -231,7 +231,7 @@ class LatestKeys:
         self._keys = 0
 
     def _make_room(self, wanted: int) -> None:
-        """Make room for WANTED more keys: a larger table, or an empty one where that would pass the limit."""
+        """Make room for more keys: a larger table, or an empty one if that would pass the limit."""
         if self._keys and self._keys + wanted > self._limit_keys:
             self._spill()
         self._grow(wanted)

@@ -59,9 +59,11 @@ class LastId(Answer, frozen=True):
 def find_last_id(
     reader: EntryReader, topic: Topic, *, verify: bool = False, problems: list[StoreError] | None = None
 ) -> LastId:
-    """Return the last message of TOPIC's compacted view; VERIFY reads and verifies its whole entry too. PROBLEMS: as of ``open_view``.
+    """Return the last message of a topic's compacted view; ``verify`` also reads and verifies its whole entry.
+    ``problems``: as in ``open_view``.
 
-    Raises MetadataCorrupt (the compacted ledger is gone or another topic's) and EntryCorrupt (the entry is damaged or lost).
+    Raises MetadataCorrupt (the compacted ledger is gone or another topic's) and EntryCorrupt (the entry is damaged or
+    lost).
     """
     view = open_view(reader, topic, problems)
     end = find_topic_end(reader, topic, None if view is None else view.horizon)
@@ -157,7 +159,7 @@ def judge_entry(reader: EntryReader, view: CompactedView, entry_id: int, head: E
 
 
 def check_indexes(indexes: Sequence[int], count: int, where: str) -> Sequence[int]:
-    """Return INDEXES, metadata field 31 of a batch of COUNT; raises EntryCorrupt unless they ascend within it."""
+    """Return the indexes of a batch, metadata field 31; raises EntryCorrupt unless they ascend and are below ``count``."""
     before = -1
     for index in indexes:
         if not before < index < count:
@@ -174,7 +176,7 @@ def check_indexes(indexes: Sequence[int], count: int, where: str) -> Sequence[in
 
 
 def _unlisted(place: Position, count: int, indexes: Sequence[int]) -> tuple[Rejected, ...]:
-    """Return the messages of a batch of COUNT that INDEXES do not list, ``LISTED_MAX`` at most: a batch may claim billions."""
+    """Return the messages of a batch that the indexes do not list, at most ``LISTED_MAX``: a batch may claim billions."""
     gaps = (range(low + 1, high) for low, high in pairwise((-1, *indexes, count)))
     return tuple(
         Rejected(Position(place.ledger_id, place.entry_id, index), "compacted_batch_indexes does not list it")

@@ -64,7 +64,7 @@ class KeyHistory(Struct):
 
 
 class _Found(Struct):
-    """A message of the key, and what the kernels know of it."""
+    """A message with the key, and the kernels' facts about it."""
 
     position: Position
     publish_ms: int
@@ -83,7 +83,7 @@ def explain_key(
     rule: str = RULE_4_2,
     advance: Callable[[int], None] = lambda entries: None,
 ) -> KeyHistory:
-    """Return what compaction made of the messages with KEY, and what it would make of them now."""
+    """Return the fate of each message with a key in compaction so far, and in one that would run now."""
     floor = None if view is None else readable_floor(reader, topic, view)
     history = KeyHistory(key, floor, None if view is None else view.ledger_id)
     transactions = cache(lambda: read_transactions(reader, topic, None))
@@ -115,7 +115,7 @@ def _of_log(log: MessageSource, history: KeyHistory, advance: Callable[[int], No
 
 
 def _messages(batch: MessageBatch, key: bytes) -> Iterator[_Found]:
-    """Yield the messages of BATCH with KEY, without those that were taken out of it."""
+    """Yield the messages of a batch with the key, without those that were removed from it."""
     owners = np.repeat(np.arange(len(batch.rows)), np.diff(batch.firsts))
     slots = batch.slots
     wanted = (slots["key_length"] == len(key)) & (slots["flags"] & slot_kernel.COMPACTED_OUT == 0)
@@ -139,7 +139,7 @@ def _size_alone(row: Any) -> int:  # Any: a numpy row
 
 
 def _batch_index(batch: MessageBatch, index: int, number: int) -> int:
-    """Return the index in its batch of slot NUMBER; a batch of fewer messages than it had lists theirs."""
+    """Return the index in its batch of a slot; a batch that lost messages lists the remaining indexes."""
     row, first = batch.rows[index], int(batch.firsts[index])
     if int(batch.firsts[index + 1]) - first == row["messages"]:
         return number - first
@@ -157,7 +157,7 @@ def _uncommitted(batch: MessageBatch, key: str) -> Iterator[_Found]:
 
 
 def _judged(found: list[_Found], floor: Position | None) -> Iterator[Occurrence]:
-    """Yield FOUND with their fates: as far as the horizon, and if all of it were compacted now."""
+    """Yield the messages with their fates: up to the horizon, and if the whole topic were compacted now."""
     told = [one for one in found if one.slot is not None]
     before = [one for one in told if floor is not None and one.position.entry <= floor]
     so_far = dict(zip((one.position for one in before), _fates(before), strict=True))
@@ -175,7 +175,7 @@ def _judged(found: list[_Found], floor: Position | None) -> Iterator[Occurrence]
 
 
 def _fates(found: list[_Found]) -> list[str]:
-    """Return what the kernels of compaction make of the messages FOUND, in order."""
+    """Return the fates that the compaction kernels give the messages, in order."""
     if not found:
         return []
     slots = np.concatenate([one.slot for one in found if one.slot is not None])
@@ -214,7 +214,7 @@ def _why_behind(one: _Found, fate: str, latest: _Found | None, floor: Position |
 
 
 def _why(one: _Found, fate: str, latests: tuple[_Found | None, _Found | None], floor: Position | None) -> str:
-    """Return why ONE, in front of the horizon FLOOR, has its FATE; LATESTS: the last of the key there, and of all."""
+    """Return the reason for a message's fate before the horizon; ``latests``: the last with the key up to there, and in all."""
     latest_before, latest = latests
     if one.in_view != (fate == KEPT):
         if _is_disputed(one):

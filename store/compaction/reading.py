@@ -47,9 +47,9 @@ class CompactedReader(MessageReader):
 def iter_view(
     reader: EntryReader, topic: Topic, view: CompactedView | None, problems: list[StoreError]
 ) -> Iterator[Message]:
-    """Yield the messages that a reader with read-compacted gets of TOPIC; what cannot be read is added to PROBLEMS.
+    """Yield the messages that a reader with read-compacted gets of a topic; failures are added to ``problems``.
 
-    VIEW None: the topic was never compacted, and all of it is read.
+    ``view`` None: the topic was never compacted, and is read completely.
     """
     last = None
     if view is not None:
@@ -66,13 +66,13 @@ def iter_view(
 def behind_view(
     reader: EntryReader, topic: Topic, view: CompactedView | None, last: Position | None
 ) -> tuple[int, int]:
-    """Return the ranks (half-open) that a reader gets behind VIEW, whose newest readable entry was at LAST."""
+    """Return the ranks (half-open) that a reader gets after a view whose newest readable entry was at ``last``."""
     floor = None if view is None else max(view.horizon, last or view.horizon)
     return rank_behind(topic, floor), _readable_end(reader, topic, floor)
 
 
 def last_of_view(reader: EntryReader, view: CompactedView) -> Position | None:
-    """Return the original position of the newest entry of VIEW's ledger that can be read."""
+    """Return the original position of the newest readable entry of a view's ledger."""
     for entry_id in range(view.last_entry_id, -1, -1):
         with suppress(*ENTRY_ERRORS):
             return read_compacted_entry(reader, view, entry_id).position
@@ -80,7 +80,7 @@ def last_of_view(reader: EntryReader, view: CompactedView) -> Position | None:
 
 
 def view_extent(txn: Txn, topic: Topic, view: CompactedView | None) -> Extent:
-    """Return how much a reader with read-compacted reads of TOPIC, about, from the index."""
+    """Return about how much a reader with read-compacted reads of a topic, from the index."""
     behind = extent_of(
         txn, topic, [(rank_behind(topic, None if view is None else view.horizon), topic.number_of_entries)]
     )
@@ -91,7 +91,7 @@ def view_extent(txn: Txn, topic: Topic, view: CompactedView | None) -> Extent:
 
 
 def views_bytes(reader: EntryReader, names: Iterable[TopicName]) -> int:
-    """Return how many bytes readers read of the views of topics NAMES, about; none of one that cannot be read, which reading reports."""
+    """Return about how many bytes readers read of the topics' views; 0 for an unreadable one, which reading reports."""
     total = 0
     for name in names:
         with suppress(StoreError):
@@ -101,7 +101,7 @@ def views_bytes(reader: EntryReader, names: Iterable[TopicName]) -> int:
 
 
 def _readable_end(reader: EntryReader, topic: Topic, floor: Position | None) -> int:
-    """Return the rank behind the last entry that readers get; all of them when the end cannot be read, which reading reports."""
+    """Return the rank after the last entry that readers get; all entries if the end cannot be read, which reading reports."""
     try:
         end = find_topic_end(reader, topic, floor).head
     except (EntryCorrupt, EntryNotFound):
@@ -118,7 +118,7 @@ class FoundInView(Answer, frozen=True):
 
 
 def find_in_view(reader: EntryReader, view: CompactedView, time_ms: int) -> FoundInView:
-    """Return the first compacted entry published at or after TIME_MS, exact on clocks that run backwards.
+    """Return the first compacted entry published at or after ``time_ms``, exact even if clocks run backwards.
 
     Reads heads from the first entry on: publish times of a compacted ledger are in no index. Raises EntryCorrupt.
     """
@@ -145,7 +145,7 @@ def bisect_view(reader: EntryReader, view: CompactedView, time_ms: int) -> Found
 
 
 def read_published(reader: EntryReader, view: CompactedView, entry_id: int) -> tuple[Position, int]:
-    """Return the original position and the publish time of one entry of VIEW's ledger; raises EntryCorrupt."""
+    """Return the original position and the publish time of one entry of a view's ledger; raises EntryCorrupt."""
     try:
         head = read_compacted_head(reader, view, entry_id)
     except EntryNotFound as error:
@@ -165,7 +165,7 @@ class DroppedKeys(Struct, frozen=True):
 
 
 def find_dropped_keys(reader: EntryReader, topic: Topic, view: CompactedView, kept: int) -> DroppedKeys | None:
-    """Return the keys that readers of TOPIC get no more without VIEW and the entries below rank KEPT; None: there is too much to read."""
+    """Return the keys that readers lose without the view and the entries below rank ``kept``; None: there is too much to read."""
     horizon = topic.place(view.horizon)
     if view.last_entry_id + 1 + topic.number_of_entries - min(horizon, kept) > _READ_MAX:
         return None
@@ -183,7 +183,7 @@ def find_dropped_keys(reader: EntryReader, topic: Topic, view: CompactedView, ke
 
 
 def _latest(messages: Iterable[Message]) -> dict[str, bool]:
-    """Return the keys of MESSAGES, and whether the latest message of each deletes it."""
+    """Return the keys of messages, and whether the latest message of each deletes it."""
     found: dict[str, bool] = {}
     for message in messages:
         if message.key is not None:

@@ -50,9 +50,9 @@ _SCHEMA = pa.schema(
 def facts_on(
     engine: Engine, source: MessageSource, keys: LatestKeys, retain_keyless: bool
 ) -> Iterator[tuple[EntryFacts, bool]]:
-    """Enter SOURCE's keys into KEYS, those of the topic as ENGINE finds them; yield what ``iter_facts`` does.
+    """Enter the source's keys into ``keys``, the topic's as an engine finds them; yield as ``iter_facts``.
 
-    The compacted ledger is read here: whether its entries are in order no slice can tell.
+    The compacted ledger is read in this process: no single slice can tell whether its entries are in order.
     """
     for scan, compacted in source.scans():
         if not compacted:
@@ -131,7 +131,7 @@ class _Merging:
         self._seen = [0, 0]  # bytes of keys, of log
 
     def run(self, engine: Engine, scan: EntryScan) -> Iterator[EntryFacts]:
-        """Yield the facts of SCAN's entries; their keys are entered."""
+        """Yield the facts of a scan's entries; their keys are entered."""
         source = self._source
         committed = source.transactions().committed if source.transactional else None
         work = FindKeys(source.encrypted_by_key, source.rule, self._retain_keyless, committed)
@@ -147,7 +147,7 @@ class _Merging:
         return max(len(places), round(int(places.sizes.sum(dtype=np.int64)) * self._share) // _BYTES_AN_ENTRY)
 
     def _merge(self, row: Row, places: Places) -> bool:
-        """Enter the keys of ROW; returns whether those of its own messages are among them, then or with a later row."""
+        """Enter the keys of a row; return whether those of its own messages are among them, now or with a later row."""
         batch, is_proven, messages = np.frombuffer(row["numbers"], np.int64)[:3].tolist()
         if batch == 0:
             self._bases = []

@@ -42,9 +42,10 @@ _LOOKED_AT_ENTRIES = 100  # from the end of a compacted ledger, for a batch that
 class CompactedLedgerFacts(Struct, frozen=True):
     """The ledger that the cursor names.
 
-    ``unread_entries``: behind the end at which it was closed, where no reader gets them (2.11.0 closes some before its last add).
-    ``compacted_to``: the last position that its writer did not take for deleted, None when it does not say. ``form``: of its last batch
-    (``store.compaction.forms``), None where there is none among the last entries, or it cannot be read.
+    ``unread_entries``: those after its recorded end, which no reader gets (2.11.0 closes some ledgers before their
+    last add). ``compacted_to``: the last position that its writer did not treat as deleted, None if the ledger does
+    not say. ``form``: of its last batch (``store.compaction.forms``), None if there is no batch among the last
+    entries, or it cannot be read.
     """
 
     ledger_id: int
@@ -66,7 +67,7 @@ class LeakedLedger(Struct, frozen=True):
 
 
 class CompactionStatus(Answer, frozen=True):
-    """``horizon`` None: no ``__compaction`` cursor. ``since``: what lies behind it. ``problems``: what is wrong, in words."""
+    """``horizon`` None: no ``__compaction`` cursor. ``since``: the entries after the horizon. ``problems``: sentences."""
 
     topic: str
     compacted: bool
@@ -81,7 +82,7 @@ class CompactionStatus(Answer, frozen=True):
 
 
 def read_status(reader: EntryReader, topic: Topic, leaked: tuple[LeakedLedger, ...] | None = None) -> CompactionStatus:
-    """Return the state of compaction of TOPIC; LEAKED spares looking at all ledgers again (``find_leaked``)."""
+    """Return the state of a topic's compaction; ``leaked`` avoids another pass over all ledgers (``find_leaked``)."""
     cursor = find_compaction_cursor(reader, topic)
     ledger_id = None if cursor is None else cursor.state.properties.get(COMPACTED_LEDGER)
     horizon = None if cursor is None else cursor.state.mark_delete
@@ -177,7 +178,7 @@ def _find_form(reader: EntryReader, view: CompactedView) -> str | None:
 
 
 def _form_of(reader: EntryReader, view: CompactedView, entry_id: int) -> str:
-    """Return the form of a batch that lists its indexes: its payload tells whether placeholders stand for the others."""
+    """Return the form of a batch that lists its indexes: its payload tells whether placeholders stand for removed messages."""
     header = read_compacted_entry(reader, view, entry_id).header
     metadata, where = header.metadata, compacted_where(view, entry_id)
     plain: bytes | memoryview = header.payload
@@ -215,7 +216,7 @@ def _compacted_to(reader: EntryReader, topic: Topic, ledger: Ledger, horizon: Po
 
 
 def find_leaked(txn: Txn, topic: Topic) -> tuple[LeakedLedger, ...]:
-    """Return the compacted ledgers of TOPIC that nothing references; looks at the metadata of every ledger."""
+    """Return the compacted ledgers of a topic that nothing references; reads the metadata of every ledger."""
     leaked = []
     for ledger_id in iter_ledger_ids(txn):
         metadata = _find_sound_metadata(txn, ledger_id)

@@ -57,7 +57,7 @@ def verify_view(
     limit_keys: int = LIMIT_KEYS,
     advance: Callable[[int], None] = lambda entries: None,
 ) -> Verification:
-    """Compare the compacted ledger of VIEW with the entries of TOPIC that it stands for."""
+    """Compare a view's compacted ledger with the entries of the topic that it covers."""
     found = Verification(view.ledger_id, view.horizon)
     floor = readable_floor(reader, topic, view)
     parts = tuple(iter_ledger_parts(topic, 0, topic.place(floor)))
@@ -88,7 +88,7 @@ def verify_view(
 
 
 def _batches_before(kept: MessageSource, first: Position) -> Iterator[MessageBatch]:
-    """Yield the compacted entries from before position FIRST, which the topic itself no longer has."""
+    """Yield the compacted entries from before ``first``, which the topic itself no longer has."""
     for batch in kept.batches():
         count = int(_is_before(batch, first).sum())
         if count:
@@ -104,7 +104,7 @@ def _is_before(batch: MessageBatch, first: Position) -> Array:
 
 
 class _Entry(Struct, frozen=True):
-    """One entry of a batch of entries, and where it stands in the topic."""
+    """One entry of a batch of entries, and its place in the topic."""
 
     batch: MessageBatch
     index: int
@@ -142,7 +142,7 @@ class _Entry(Struct, frozen=True):
         }
 
     def place_of(self, number: int) -> Position:
-        """Return the position of message NUMBER."""
+        """Return the position of a message of the entry."""
         place = self.position
         return Position(place.ledger_id, place.entry_id, number) if self.row["kind"] == kernel.BATCH else place
 
@@ -154,7 +154,7 @@ class _Entry(Struct, frozen=True):
 
 
 class _Comparison:
-    """The second pass: compacted entries beside those of the topic, which BITS says to keep or not."""
+    """The second pass: compacted entries beside those of the topic, with the bits of the messages to keep."""
 
     def __init__(self, found: Verification, bits: Array, floor: Position) -> None:
         self._found = found
@@ -166,7 +166,7 @@ class _Comparison:
         self._absent_chunks: dict[bytes, Position] = {}  # uuid → a chunk that is not in the compacted ledger
 
     def run(self, kept: MessageSource, log: MessageSource, first: Position, advance: Callable[[int], None]) -> None:
-        """Compare everything in KEPT, the compacted ledger, with LOG, the topic; FIRST: the topic's first entry."""
+        """Compare the compacted ledger (``kept``) with the topic (``log``); ``first``: the topic's first entry."""
         for batch in _batches_before(kept, first):
             self._found.trimmed_before = first
             self._judge_trimmed(batch)
@@ -333,7 +333,7 @@ class _Comparison:
             self._found.add(MISSING, message, f"message {message}: the latest of key {key!r} is not there")
 
     def _unwanted(self, original: _Entry, number: int, fate: int) -> None:
-        """Note message NUMBER of an entry, which is there and should not be."""
+        """Note a message of an entry that is present but should not be."""
         if fate == slot_kernel.KEYLESS:
             self._found.keyless += 1
             return
@@ -355,7 +355,7 @@ def _is_same(kept: _Entry, original: _Entry) -> bool:
 
 
 def _why_strange(kept: _Entry) -> str:
-    """Return what is wrong with a compacted entry that the kernel cannot read, in the ordinary reader's words."""
+    """Return why the kernel cannot read a compacted entry, in the ordinary reader's words."""
     place = kept.position
     try:
         for _ in explode(decode_message_entry(kept.batch.stored(kept.index), f"compacted entry of {place}"), place):

@@ -37,7 +37,7 @@ class CompactedMessageEntry(Struct, frozen=True):
 
 
 def find_compaction_cursor(reader: EntryReader, topic: Topic) -> Cursor | None:
-    """Return the ``__compaction`` cursor of TOPIC, or None."""
+    """Return the ``__compaction`` cursor of a topic, or None."""
     try:
         return read_cursor(reader.txn, reader, topic, COMPACTION_CURSOR)
     except SubscriptionNotFound:
@@ -45,7 +45,7 @@ def find_compaction_cursor(reader: EntryReader, topic: Topic) -> Cursor | None:
 
 
 def find_compacted_view(reader: EntryReader, topic: Topic) -> CompactedView | None:
-    """Return the compacted view of TOPIC, None when it was never compacted; raises LedgerNotFound when its ledger is gone."""
+    """Return the compacted view of a topic, None if it was never compacted; raises LedgerNotFound if its ledger is gone."""
     cursor = find_compaction_cursor(reader, topic)
     ledger_id = None if cursor is None else cursor.state.properties.get(COMPACTED_LEDGER)
     if cursor is None or ledger_id is None:
@@ -63,10 +63,10 @@ def find_compacted_view(reader: EntryReader, topic: Topic) -> CompactedView | No
 
 
 def open_view(reader: EntryReader, topic: Topic, problems: list[StoreError] | None = None) -> CompactedView | None:
-    """Return the compacted view of TOPIC as ``find_compacted_view``, once its ledger is proven to be this topic's.
+    """Return the compacted view of a topic as ``find_compacted_view``, after checking that its ledger belongs to the topic.
 
-    Raises MetadataCorrupt when the cursor names a ledger that is gone, or one that says it is something else.
-    One that has no metadata any more is read anyway, and noted in PROBLEMS.
+    Raises MetadataCorrupt if the cursor names a missing ledger, or one that claims to be something else. A ledger
+    without metadata is read anyway, and noted in ``problems``.
     """
     try:
         view = find_compacted_view(reader, topic)
@@ -95,14 +95,14 @@ def open_view(reader: EntryReader, topic: Topic, problems: list[StoreError] | No
 
 
 def parts_of_view(view: CompactedView) -> tuple[tuple[int, int, int], ...]:
-    """Return the entries of VIEW's ledger as parts (ledger id, first, last): one, or none when it is empty."""
+    """Return the entries of a view's ledger as parts (ledger id, first, last): one, or none if it is empty."""
     return ((view.ledger_id, 0, view.last_entry_id),) if view.last_entry_id >= 0 else ()
 
 
 def stranger_text(txn: Txn, topic: TopicName, ledger_id: int) -> str:
-    """Return what ledger LEDGER_ID says it is when that is not the compacted ledger of TOPIC, else an empty text.
+    """Return what a ledger claims to be if that is not a compacted ledger of the topic, else "".
 
-    A ledger without metadata, or with none that tells, passes: its entries are checked as they are read.
+    A ledger without metadata, or without claims, passes: its entries are checked as they are read.
     """
     metadata = find_metadata(txn, ledger_id)
     if metadata is None:
@@ -116,7 +116,7 @@ def stranger_text(txn: Txn, topic: TopicName, ledger_id: int) -> str:
 
 
 def is_compacted_ledger(metadata: LedgerMetadata, topic: TopicName) -> bool:
-    """Whether a ledger's own metadata says that it is a compacted ledger of TOPIC."""
+    """Whether a ledger's own metadata claims to be a compacted ledger of the topic."""
     return (
         metadata.custom.get(COMPONENT) == COMPACTED_COMPONENT
         and metadata.custom.get(COMPACTED_TOPIC) == str(topic).encode()

@@ -76,7 +76,7 @@ class LogFile(Struct, frozen=True):
 
 
 def fingerprint(descriptor: int, size_bytes: int) -> str:
-    """Return a digest of up to 3 KiB after the header, within the first ``size_bytes`` of an open file: bytes after that may be appended."""
+    """Return a digest of up to 3 KiB after the header, within the first ``size_bytes`` of an open file; later bytes may grow."""
     count = max(0, min(size_bytes, _FINGERPRINT_BYTES) - _HEADER_BYTES)
     from hashlib import sha256  # 2 ms; only a changed or new file is digested
 

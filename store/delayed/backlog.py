@@ -47,7 +47,7 @@ class DelayScan:
         return len(self.entry_scan.unreadable)
 
     def take(self, places: Places) -> DelayedRows:
-        """Return the delayed messages among the entries at PLACES, read here; note what is damaged."""
+        """Return the delayed messages among the entries at these places, read in this process; note damaged ones."""
         batch = self.entry_scan.without_damaged(self.entry_scan.read_places(places), places)
         self.entries += len(batch)
         due = batch.rows["deliver_at_ms"]
@@ -88,7 +88,7 @@ def read_due_times(reader: EntryReader, rows: DelayedRows) -> dict[tuple[int, in
 
 
 def read_delayed(scans: Sequence[DelayScan]) -> Iterator[tuple[DelayScan, DelayedRows]]:
-    """Yield (scan, delayed messages in no order) scan by scan, batch by batch; an engine reads for all of them at once."""
+    """Yield (scan, delayed messages in no order) scan by scan, batch by batch; an engine reads for all scans at once."""
     engine = scans[0].entry_scan.reader.engine if scans else None
     if engine is None:
         yield from ((scan, scan.take(places)) for scan in scans for places in scan.entry_scan.groups())
@@ -110,14 +110,14 @@ def read_delayed(scans: Sequence[DelayScan]) -> Iterator[tuple[DelayScan, Delaye
 
 
 def cursor_of_nobody(topic: Topic) -> Cursor:
-    """Return what a subscription created at the beginning of TOPIC would be: everything waits. Its name is empty."""
+    """Return the cursor that a subscription created at the beginning of a topic would have: everything waits. Its name is empty."""
     state = CursorState(topic.first_position)
     stat = NodeStat(0, 0, 0, 0, False)
     return Cursor(topic.name, "", stat, CursorInfo(-1), state, CursorSource.NONE)
 
 
 def intervals_of(topic: Topic, parts: Iterable[Part]) -> Intervals:
-    """Return PARTS as intervals of ranks; what the topic no longer lists is left out."""
+    """Return parts as intervals of ranks, without ledgers that the topic no longer lists."""
     return union(
         (topic.rank(Position(ledger_id, first)), topic.rank(Position(ledger_id, last + 1)))
         for ledger_id, first, last in parts
@@ -126,7 +126,7 @@ def intervals_of(topic: Topic, parts: Iterable[Part]) -> Intervals:
 
 
 def is_within(topic: Topic, rows: DelayedRows, intervals: Intervals) -> Array:
-    """Return which ROWS lie in INTERVALS of ranks of TOPIC, as a mask."""
+    """Return a mask of the rows whose entries are in intervals of ranks of a topic."""
     ids = np.array([*topic.ids, -1], np.int64)
     places = np.searchsorted(ids[:-1], rows.ledger_ids)
     listed = ids[np.minimum(places, len(ids) - 1)] == rows.ledger_ids

@@ -39,8 +39,8 @@ from pulsar_admin.store.wording import Answer
 class PartitionSource:
     """The messages of one index, by due time; each partition is read from its ledgers when its time is asked for.
 
-    Partitions may overlap: those made before the granularity grew lie inside newer ones. One that is wider than what is asked
-    for is split: what is due at other times stays out.
+    Partitions may overlap: those made before the granularity grew are inside newer ones. A partition wider than the
+    requested time is split: messages due at other times are skipped.
     """
 
     def __init__(self, reader: EntryReader, index: Index) -> None:
@@ -51,7 +51,7 @@ class PartitionSource:
         self._widest_ms = max((partition.width_ms for partition in self._partitions), default=0)
 
     def load(self, start_ms: int, end_ms: int) -> DelayedRows:
-        """Return what is due from START_MS on, before END_MS, in order; raises IndexCorrupt for a ledger lost or damaged."""
+        """Return the messages due from ``start_ms`` to ``end_ms`` (excluded), in order; raises IndexCorrupt for a lost or damaged ledger."""
         low, high = bisect_left(self._starts, start_ms - self._widest_ms), bisect_left(self._starts, end_ms)
         chosen = [part for part in self._partitions[low:high] if part.end_ms > start_ms]
         rows = join_rows([rows for partition in chosen for rows in self.read(partition)])
@@ -59,14 +59,15 @@ class PartitionSource:
         return rows.take(slice(*edges))
 
     def next_time_ms(self, start_ms: int) -> int | None:
-        """Return when the first partition that ends behind START_MS begins, but not before START_MS; None: none does."""
+        """Return the beginning of the first partition that ends after ``start_ms``, but at least ``start_ms``; None:
+        there is no such partition."""
         for index in range(bisect_left(self._starts, start_ms - self._widest_ms), len(self._starts)):
             if self._partitions[index].end_ms > start_ms:
                 return max(self._starts[index], start_ms)
         return None
 
     def read(self, partition: Partition) -> Iterator[DelayedRows]:
-        """Yield the rows of each entry of PARTITION; raises IndexCorrupt."""
+        """Yield the rows of each entry of a partition; raises IndexCorrupt."""
         for ledger_id, messages, _ in partition.ledgers:
             found = 0
             for rows in read_ledger_rows(self._reader, self._index, ledger_id):
@@ -85,7 +86,7 @@ class PartitionSource:
 
 
 def read_ledger_rows(reader: EntryReader, index: Index, ledger_id: int) -> Iterator[DelayedRows]:
-    """Yield the rows of each entry of one ledger of INDEX; raises IndexCorrupt naming the ledger."""
+    """Yield the rows of each entry of one ledger of an index; raises IndexCorrupt naming the ledger."""
     if find_times(reader.txn, ledger_id) is None:
         raise _lost(index, ledger_id, "it is not there")
     for entry_id in iter_entry_ids(reader.txn, ledger_id):
@@ -148,7 +149,7 @@ class Draft(Struct):
 
 
 def rules_of(txn: Txn, topic: Topic) -> IndexRules:
-    """Return the widths that count for TOPIC: its namespace's, else the defaults."""
+    """Return the widths that apply to a topic: its namespace's, else the defaults."""
     return find_rules(txn, topic.name.namespace) or DEFAULT_RULES
 
 
@@ -162,7 +163,7 @@ class WantedIndex(Struct, frozen=True):
 
     @staticmethod
     def of(topic: Topic, cursor: Cursor) -> WantedIndex:
-        """Return the subscription of CURSOR."""
+        """Return the subscription of a cursor."""
         return WantedIndex(topic.name, cursor.name, topic.number_of_entries, topic.total_size_bytes)
 
 
@@ -181,10 +182,10 @@ def iter_turns(chosen: Iterable[WantedIndex]) -> Iterator[list[WantedIndex]]:
 def draft_index(
     reader: EntryReader, wanted: WantedIndex, now_ms: int, file: RunFile, *, rebuild: bool = False
 ) -> Draft:
-    """Return what the index becomes but for the entries that are to be read: ``read_drafts`` and ``finish_draft`` do that.
+    """Return the future index without the entries that must still be read, which ``read_drafts`` and ``finish_draft`` add.
 
-    FILE takes the rows that memory does not; REBUILD looks at nothing of the old index. Raises TopicNotFound, SubscriptionNotFound,
-    IndexCorrupt, Unsupported, DiskFull.
+    ``file`` takes the rows beyond memory; ``rebuild`` ignores the old index. Raises TopicNotFound,
+    SubscriptionNotFound, IndexCorrupt, Unsupported, DiskFull.
     """
     topic = read_topic(reader.txn, wanted.topic)
     cursor = read_cursor(reader.txn, reader, topic, wanted.subscription)
@@ -204,7 +205,7 @@ def draft_index(
 
 
 def read_drafts(drafts: Sequence[Draft]) -> None:
-    """Read the entries that DRAFTS lack; with an engine those of all of them together. Raises DiskFull."""
+    """Read the entries that drafts lack; with an engine those of all drafts together. Raises DiskFull."""
     of_scan = {id(draft.scan): draft for draft in drafts}
     for scan, rows in read_delayed([draft.scan for draft in drafts]):
         draft = of_scan[id(scan)]
@@ -245,10 +246,10 @@ def finish_draft(draft: Draft) -> Draft:
 
 
 def apply_draft(store: Store, draft: Draft, commits: int = 0) -> Index:
-    """Write DRAFT's ledgers, then make them and the directory known in one transaction; return the new index.
+    """Write a draft's ledgers, then record them and the directory in one transaction; return the new index.
 
-    STORE is open for writing; COMMITS: transactions that the caller committed since the draft was made. Raises StalePlan when
-    there were others, DiskFull.
+    The store is open for writing; ``commits``: transactions that the caller committed since the draft. Raises
+    StalePlan if there were others, DiskFull.
     """
     with write_ledgers(store, ledgers_of(draft)) if draft.writes else nullcontext() as written:
         index = written_index(draft, () if written is None else written.ledgers)
@@ -265,14 +266,14 @@ def apply_draft(store: Store, draft: Draft, commits: int = 0) -> Index:
 
 
 def ledgers_of(draft: Draft) -> Iterator[tuple[LedgerSpec, Iterator[bytes]]]:
-    """Yield the ledgers that DRAFT writes, a partition each, in time order; take the entries of one before the next."""
+    """Yield the ledgers that a draft writes, one per partition, in time order; take the entries of one before the next."""
     for _, pieces in groupby(draft.writes.pieces(), key=lambda piece: piece[0]):
         entries = (entry for _, rows in pieces for entry, _ in iter_encoded(rows, draft.index.rules.tick_ms))
         yield LedgerSpec(_CLAIMS), entries
 
 
 def written_index(draft: Draft, ledgers: Sequence[WrittenLedger]) -> Index:
-    """Return the index of DRAFT, whose ledgers were written as LEDGERS."""
+    """Return the index of a draft whose ledgers were written as ``ledgers``."""
     partitions = dict(draft.keeps)
     for (start_ms, messages), ledger in zip(sorted(draft.writes.counts.items()), ledgers, strict=True):
         kept = partitions.get(start_ms)
@@ -283,7 +284,7 @@ def written_index(draft: Draft, ledgers: Sequence[WrittenLedger]) -> Index:
 
 
 def result_of(draft: Draft, index: Index) -> BuildResult:
-    """Return what the build of DRAFT did; INDEX: what ``apply_draft`` gave, or the draft's of a dry run."""
+    """Return the result of a build; ``index``: from ``apply_draft``, or the draft's in a dry run."""
     messages = len(draft.writes) + sum(part.messages for part in draft.keeps.values())
     return BuildResult(
         str(index.topic),
@@ -307,7 +308,7 @@ COMMAND = "namespaces enable-delayed-message"
 
 
 def plan_split(store: Store, namespace: NamespaceName, rules: IndexRules, txn_id: int, now_ms: int) -> WritingPlan:
-    """Plan enabling NAMESPACE by RULES and cutting the partitions that are wider, as one change on transaction TXN_ID."""
+    """Plan enabling a namespace's rules and cutting wider partitions, as one change on transaction ``txn_id``."""
 
     def draft(opened: Store, finish: Callable[[Drafts, Plan], ChangeReport]) -> tuple[ChangeReport, ...]:
         with open_runs() as file:
@@ -328,7 +329,7 @@ def plan_split(store: Store, namespace: NamespaceName, rules: IndexRules, txn_id
 
 
 def draft_split(reader: EntryReader, index: Index, rules: IndexRules, file: RunFile) -> Draft:
-    """Return INDEX with its wide partitions cut by RULES; FILE takes the rows that memory does not. Raises IndexCorrupt, DiskFull."""
+    """Return an index with its wide partitions cut; ``file`` takes the rows beyond memory. Raises IndexCorrupt, DiskFull."""
     source = PartitionSource(reader, index)
     draft = Draft(replace(index, rules=rules), DelayScan(reader), reader.txn.id, SortedRuns(file, rules), source=source)
     for partition in index.partitions:
@@ -342,15 +343,15 @@ def draft_split(reader: EntryReader, index: Index, rules: IndexRules, file: RunF
 
 
 def split_of(index: Index, draft: Draft) -> SplitIndex:
-    """Return what a split does to INDEX."""
+    """Return what a split does to an index."""
     after = len(draft.keeps.keys() | draft.writes.counts.keys())
     return SplitIndex(str(index.topic), index.subscription, index.messages, len(index.partitions), after)
 
 
 def apply_split(store: Store, drafts: Drafts, plan: Plan, now_ms: int) -> ChangeReport:
-    """Write the ledgers of DRAFTS, then apply PLAN and their directories in one transaction; return the report.
+    """Write the ledgers of the drafts, then apply the plan and their directories in one transaction; return the report.
 
-    Undoing the change brings the old directories back: their ledgers stay. Raises StalePlan, DiskFull.
+    Undoing the change restores the old directories: their ledgers stay. Raises StalePlan, DiskFull.
     """
     with write_ledgers(store, (ledger for _, draft in drafts for ledger in ledgers_of(draft))) as written:
         ledgers = iter(written.ledgers)

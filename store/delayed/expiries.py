@@ -51,7 +51,7 @@ _EVICTS = "{}: the backlog quota {} evicts delayed messages as any others"
 
 
 def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int | None) -> CursorMove:
-    """Return MOVE with what it drops before it is due and, with TTL_MS, what that will drop of the rest.
+    """Return an expiry with the messages that it drops before they are due and, with ``ttl_ms``, those of the rest that the TTL will.
 
     Reads the heads of these entries, unless delayed delivery is switched off for the topic.
     """
@@ -84,7 +84,7 @@ def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int
 
 
 def _too_many(txn: Txn, topic: Topic, cursor: Cursor, intervals: Intervals) -> str:
-    """Return what to say where INTERVALS are more than is looked at without a policy that delays; empty: they are not."""
+    """Return a warning if more entries would have to be read than is done without a policy that delays; empty: they are few enough."""
     entries = sum(stop - start for start, stop in intervals)
     if entries <= LOOKED_AT_MAX or _policy_delays(txn, topic.name):
         return ""
@@ -95,7 +95,7 @@ def _too_many(txn: Txn, topic: Topic, cursor: Cursor, intervals: Intervals) -> s
 
 
 def ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int) -> tuple[NotDue | None, list[str]]:
-    """Return what a TTL drops of CURSOR's backlog before it is due (None: nothing), and texts of warnings."""
+    """Return the messages of a cursor's backlog that a TTL drops before they are due (None: none), and warnings."""
     from pulsar_admin.store.search.before_due import expiring_before_due
 
     too_many = _too_many(reader.txn, topic, cursor, pending_intervals(topic, cursor.state))
@@ -107,7 +107,7 @@ def ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int)
 
 
 def forecast_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int) -> list[str]:
-    """Return what to say of a forecast for CURSOR: messages that TTL_MS drops before they are due, quotas that evict them."""
+    """Return warnings for a forecast: messages that the TTL drops before they are due, and quotas that evict them."""
     if not may_delay(reader.txn, topic.name):
         return []
     try:
@@ -119,7 +119,7 @@ def forecast_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms:
 
 
 def _policy_delays(txn: Txn, topic: TopicName) -> bool:
-    """Whether a policy, not the broker's default, delays messages of TOPIC, or may: one that is damaged."""
+    """Whether a policy, not the broker's default, delays messages of a topic, or may: one that is damaged."""
     from pulsar_admin.store.policies.in_force import find_delivery
 
     try:
@@ -129,9 +129,9 @@ def _policy_delays(txn: Txn, topic: TopicName) -> bool:
 
 
 def evicting_quotas(txn: Txn, topic: TopicName, *, assumed: bool) -> list[str]:
-    """Return the types of the backlog quotas in force for TOPIC that drop messages, where a policy delays or delays are ASSUMED.
+    """Return the types of the backlog quotas in force that drop messages of a topic, if a policy delays messages or delays are assumed.
 
-    Empty when policies are damaged.
+    Empty if policies are damaged.
     """
     from pulsar_admin.store.policies.in_force import find_delivery, find_quotas
 
@@ -144,7 +144,7 @@ def evicting_quotas(txn: Txn, topic: TopicName, *, assumed: bool) -> list[str]:
 
 
 def not_due_of(early: TooEarly) -> NotDue | None:
-    """Return EARLY in a report's terms, None when there is nothing."""
+    """Return the messages in a report's form, None if there are none."""
     if not early.messages:
         return None
     return NotDue(early.messages, tuple(DueMessage(one.position, one.due_ms) for one in early.first))
@@ -165,10 +165,10 @@ Cursors = Sequence[tuple[Topic, Cursor]]
 
 
 def plan_expiries(reader: EntryReader, command: str, cursors: Cursors, request: ExpiryRequest) -> Plan:
-    """Return one plan, all or none, that expires what REQUEST says.
+    """Return one plan, all or none, for the requested expiry.
 
-    Raises InvalidValue, NothingMatches (no TTL, or see ``check_expiries_meet``), LedgerNotFound, EntryNotFound, and Refused for a
-    cursor of the broker's own.
+    Raises InvalidValue, NothingMatches (no TTL, or see ``check_expiries_meet``), LedgerNotFound, EntryNotFound, and
+    Refused for a cursor of the broker's own.
     """
     for topic, cursor in cursors:
         _check_expirable(topic, cursor.name)
@@ -226,7 +226,7 @@ def _move_by_ttl(
 
 
 def _read_ttls(reader: EntryReader, topics: Iterable[Topic]) -> dict[Topic, MessageTtl | None]:
-    """Return the TTL in force for each topic; raises NothingMatches when there is none at all."""
+    """Return the TTL in force for each topic; raises NothingMatches if no topic has one."""
     ttls = {topic: find_message_ttl(reader.txn, topic.name) for topic in topics}
     if not any(ttl is not None and ttl.seconds > 0 for ttl in ttls.values()):
         raise NothingMatches(
@@ -255,7 +255,7 @@ class ForecastInterval(Answer, frozen=True):
 
 
 class Forecast(Answer, frozen=True):
-    """What a TTL drops from one cursor and when; ``ttl_source`` None where an age was given. ``warnings`` concern delayed messages."""
+    """What a TTL drops from one cursor and when; ``ttl_source`` None if an age was given. ``warnings`` concern delayed messages."""
 
     topic: Topic
     subscription: str
@@ -285,10 +285,10 @@ class Forecast(Answer, frozen=True):
 def forecast_expiries(
     reader: EntryReader, cursors: Cursors, request: ExpiryRequest, ahead_ms: int, interval_ms: int | None = None
 ) -> Iterator[Forecast]:
-    """Yield what expires from each of CURSORS from now on, AHEAD_MS so far, by the age or the TTL of REQUEST.
+    """Yield what expires from each cursor from now on until ``ahead_ms``, by the requested age or TTL.
 
-    INTERVAL_MS of a row: by default a 24th. A cursor without a TTL is left out. Raises InvalidValue, NothingMatches (no TTL at
-    all), and Refused for a cursor of the broker's own.
+    ``interval_ms`` per row: by default a 24th. A cursor without a TTL is skipped. Raises InvalidValue, NothingMatches
+    (no TTL at all), and Refused for a cursor of the broker's own.
     """
     for topic, cursor in cursors:
         _check_expirable(topic, cursor.name)

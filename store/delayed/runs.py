@@ -22,7 +22,7 @@ def open_runs() -> RunFile:
 
 
 class SortedRuns(Struct):
-    """Rows given in any order, given back in order: all of them, or as a time wheel's source those of some time.
+    """Rows added in any order, returned in order: all of them, or, as a time wheel's source, those of some time.
 
     ``counts``: partition start → rows, by the rules' granularity.
     """
@@ -38,7 +38,7 @@ class SortedRuns(Struct):
         return self.counts.total()
 
     def add(self, rows: DelayedRows) -> None:
-        """Take ROWS, with their times rounded down to the tick; raises DiskFull."""
+        """Add rows, with their times rounded down to the tick; raises DiskFull."""
         if not len(rows):
             return
         tick_ms = self.rules.tick_ms
@@ -60,12 +60,12 @@ class SortedRuns(Struct):
             self._runs.append(self.file.keep(len(rows), (rows.times_ms, rows.ledger_ids, rows.entry_ids)))
 
     def load(self, start_ms: int, end_ms: int) -> DelayedRows:
-        """Return what is due from START_MS on, before END_MS, in order."""
+        """Return the messages due from ``start_ms`` to ``end_ms`` (excluded), in order."""
         self.flush()
         return join_rows([DelayedRows(*run.read(run.first_at(start_ms), run.first_at(end_ms))) for run in self._runs])
 
     def next_time_ms(self, start_ms: int) -> int | None:
-        """Return when the first message due at START_MS or later is due, None when there is none."""
+        """Return the due time of the first message at or after ``start_ms``, None if there is none."""
         self.flush()
         found = ((run, run.first_at(start_ms)) for run in self._runs)
         return min((run.first_of(row) for run, row in found if row < run.rows), default=None)

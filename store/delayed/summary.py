@@ -23,7 +23,7 @@ from pulsar_admin.store.wording import Answer, counted
 
 
 def evicting_quotas(quotas: Mapping[str, QuotaInForce]) -> tuple[str, ...]:
-    """Return the types of the backlog QUOTAS in force that drop delayed messages as any others."""
+    """Return the types of the quotas in force that drop delayed messages like any others."""
     return tuple(kind for kind, found in quotas.items() if found.quota.policy == EVICTION)
 
 
@@ -35,7 +35,7 @@ def due_counts(waiting: Waiting, now_ms: int) -> dict[str, int]:
 
 
 class Delivery(Struct, frozen=True):
-    """What waits, and the policy that delays it (None: a broker's default). ``warning``: what to say of it; empty: nothing."""
+    """The waiting messages, and the policy that delays them (None: a broker's default). ``warning``: empty if there is none."""
 
     waiting: Waiting
     in_force: DeliveryInForce | None
@@ -77,7 +77,8 @@ class DelayedSummary(Answer, frozen=True):
 
 
 def open_delivery(reader: EntryReader, topic: Topic, cursor: Cursor, file: RunFile, now_ms: int) -> Delivery:
-    """Return what CURSOR waits for under the policy in force, good while FILE is open; all at once where that disables delays."""
+    """Return the messages that a cursor waits for under the policy in force, valid while ``file`` is open; all at once
+    if the policy disables delays."""
     waiting = open_waiting(reader, topic, cursor, file)
     in_force = find_delivery(reader.txn, topic.name)
     if in_force is None or in_force.delivery.active or not waiting.messages:
@@ -90,7 +91,7 @@ def open_delivery(reader: EntryReader, topic: Topic, cursor: Cursor, file: RunFi
 
 
 def summarize(reader: EntryReader, topic: Topic, cursor: Cursor, delivery: Delivery, now_ms: int) -> DelayedSummary:
-    """Return what is known of the backlog that DELIVERY is of; raises IndexCorrupt, MetadataCorrupt."""
+    """Return the summary of the backlog of a delivery; raises IndexCorrupt, MetadataCorrupt."""
     waiting, in_force = delivery.waiting, delivery.in_force
     policy = None if in_force is None else in_force.delivery
     edges = waiting.edges()

@@ -49,7 +49,7 @@ class Bucket(Struct, frozen=True):
 
 
 def iter_buckets(reader: EntryReader, cursor: Cursor) -> Iterator[Bucket]:
-    """Yield the buckets that CURSOR's properties point to; what is wrong with one is in it, never raised."""
+    """Yield the buckets to which a cursor's properties point; a problem is a field of its bucket, never raised."""
     for key, value in sorted(cursor.info.cursor_properties.items()):
         ledgers = parse_bucket_key(key)
         if ledgers is None:
@@ -86,7 +86,7 @@ def _read(reader: EntryReader, ledger_id: int) -> DelayedRows:
 
 
 def iter_leaked(reader: EntryReader, topics: frozenset[TopicName]) -> Iterator[tuple[int, str, str]]:
-    """Yield (ledger id, topic, cursor) of bucket ledgers of TOPICS that no cursor points to: the broker forgot to delete them."""
+    """Yield (ledger id, topic, cursor) of bucket ledgers that no cursor points to: the broker forgot to delete them."""
     names = {str(topic) for topic in topics} | {topic.path.removeprefix("/managed-ledgers/") for topic in topics}
     for ledger_id in iter_ledger_ids(reader.txn):
         if find_owners(reader.txn, ledger_id):
@@ -125,7 +125,7 @@ class Tracker(Struct, frozen=True):
 def estimate_trackers(
     reader: EntryReader, topic: Topic, cursor: Cursor, waiting: Waiting, tick_ms: int
 ) -> tuple[Tracker, ...]:
-    """Return the trackers for what WAITING waits for, on a broker whose tick is TICK_MS. In memory is one window at a time."""
+    """Return estimates of the trackers for the waiting messages, on a broker with this tick. One window at a time is in memory."""
     pending = pending_intervals(topic, cursor.state)
     backlog = extent_of(reader.txn, topic, pending).entries
     buckets = list(iter_buckets(reader, cursor))

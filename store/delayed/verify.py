@@ -41,7 +41,7 @@ class _Column:
         return self._whole[: self._count]
 
     def append(self, more: Array) -> None:
-        """Add MORE behind the rest."""
+        """Append more rows."""
         end = self._count + len(more)
         if end > len(self._whole):
             self._whole.resize(end + end // 8, refcheck=False)
@@ -61,7 +61,7 @@ class MessagePlaces(Struct, frozen=True):
 
     @staticmethod
     def of(ledger_ids: Iterable[int], batches: Iterable[DelayedRows]) -> MessagePlaces:
-        """Return the messages of BATCHES, each once, which lie in LEDGER_IDS (ascending)."""
+        """Return the messages of batches, each once, that are in these ledgers (ascending)."""
         ids = np.array(list(ledger_ids), np.int64)
         keys, times = _Column(), _Column()
         for rows in batches:
@@ -73,7 +73,7 @@ class MessagePlaces(Struct, frozen=True):
         return MessagePlaces(ids, keys.values, times.values)
 
     def find(self, rows: DelayedRows) -> Array:
-        """Return where each of ROWS is here, −1 where it is not."""
+        """Return the index of each row's message, −1 if it is missing."""
         if not len(self):
             return np.full(len(rows), -1, np.int64)
         numbers = np.minimum(np.searchsorted(self.ledger_ids, rows.ledger_ids), len(self.ledger_ids) - 1)
@@ -100,7 +100,7 @@ class MessagePlaces(Struct, frozen=True):
 
 
 def distinct(parts: Iterable[DelayedRows]) -> tuple[Array, Array]:
-    """Return the different places of PARTS in order, as (ledger, entry) rows, and how often each occurs."""
+    """Return the distinct places in order, as (ledger, entry) rows, and how often each occurs."""
     pairs = [np.stack((rows.ledger_ids, rows.entry_ids), axis=1) for rows in parts]
     whole = np.concatenate([np.zeros((0, 2), np.int64), *pairs])
     whole = whole[np.lexsort((whole[:, 1], whole[:, 0]))]
@@ -122,8 +122,9 @@ class DelayedFinding(Struct, frozen=True):
 
 
 class Verified(Struct):
-    """One cursor. ``waiting``: delayed messages in its backlog; ``in_buckets``: those of them that a bucket holds;
-    ``outside``: those that none holds (in the broker's memory only); ``stale``: acknowledged ones still in a bucket."""
+    """The result for one cursor. ``waiting``: delayed messages in its backlog; ``in_buckets``: those that a bucket
+    holds; ``outside``: those that no bucket holds (only in the broker's memory); ``stale``: acknowledged ones still in
+    a bucket."""
 
     __repr__ = one_line
 
@@ -144,7 +145,7 @@ class Verified(Struct):
 
 
 def iter_leaked_buckets(reader: EntryReader, topics: frozenset[TopicName]) -> Iterator[Verified]:
-    """Yield a finding for each bucket ledger of TOPICS that no cursor points to."""
+    """Yield a finding for each bucket ledger that no cursor points to."""
     for ledger_id, topic, cursor in iter_leaked(reader, topics):
         text = f"bucket ledger {ledger_id} is leaked: no cursor points to it"
         finding = DelayedFinding("problem", "bucket-ledger-leaked", text, 0, ledger_id)
@@ -152,7 +153,7 @@ def iter_leaked_buckets(reader: EntryReader, topics: frozenset[TopicName]) -> It
 
 
 def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified:
-    """Compare the buckets and the index of CURSOR with the entries of TOPIC; in memory are about 20 bytes a delayed message."""
+    """Compare the buckets and the index of a cursor with the topic's entries; about 20 bytes per delayed message are in memory."""
     scan = DelayScan(reader, parts_of(topic, pending_intervals(topic, cursor.state)))
     exact = MessagePlaces.of(topic.ids, (rows for _, rows in read_delayed([scan])))
     buckets = list(iter_buckets(reader, cursor))
@@ -177,7 +178,7 @@ def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified
 
 
 def _held(exact: MessagePlaces, parts: list[DelayedRows]) -> tuple[int, int]:
-    """Return how many of EXACT are in PARTS, and how many others are."""
+    """Return how many of the exact messages are in the parts, and how many other messages the parts have."""
     held = np.zeros(len(exact), bool)
     others = []
     for rows in parts:
@@ -254,9 +255,9 @@ class _Compared(Struct, frozen=True):
 
 
 def _compare(exact: MessagePlaces, source: PartitionSource, tick_ms: int) -> _Compared:
-    """Return what the index of SOURCE says, read entry by entry; raises IndexCorrupt.
+    """Return the index's verdict, reading it entry by entry; raises IndexCorrupt.
 
-    Partitions keep the tick that they were made with; none is wider than TICK_MS, the widest of them.
+    Partitions keep the tick that they were made with; ``tick_ms`` is the widest.
     """
     held = np.zeros(len(exact), bool)
     inside = 0
@@ -278,7 +279,7 @@ def _compare(exact: MessagePlaces, source: PartitionSource, tick_ms: int) -> _Co
 
 
 def _text(places: Array) -> str:
-    """Return the first of PLACES, (ledger, entry) rows in order."""
+    """Return the first of some places, (ledger, entry) rows in order."""
     return _joined([(ledger, entry) for ledger, entry in places[:_SHOWN].tolist()], len(places))
 
 

@@ -49,7 +49,7 @@ class Waiting(Struct, frozen=True):
         return sum(load.messages for load in self.loads)
 
     def count_before(self, end_ms: int) -> int:
-        """Return how many are due before END_MS; loads only partitions that END_MS cuts."""
+        """Return how many messages are due before ``end_ms``; loads only partitions that ``end_ms`` cuts."""
         whole = sum(load.messages for load in self.loads if load.start_ms + load.width_ms <= end_ms)
         cut_through = [load for load in self.loads if load.start_ms < end_ms < load.start_ms + load.width_ms]
         if not cut_through:
@@ -63,7 +63,7 @@ class Waiting(Struct, frozen=True):
         return whole + inside
 
     def iter_rows(self, start_ms: int, end_ms: int) -> Iterator[DelayedRows]:
-        """Yield what is due from START_MS on, before END_MS, a window at a time, in order."""
+        """Yield the messages due from ``start_ms`` to ``end_ms`` (excluded), a window at a time, in order."""
         width = self.rules.granularity_ms
         at = self.source.next_time_ms(start_ms)
         while at is not None and at < end_ms:
@@ -74,7 +74,7 @@ class Waiting(Struct, frozen=True):
             at = self.source.next_time_ms(window_end)
 
     def edges(self) -> tuple[int, int] | None:
-        """Return when the first and the last message are due, None when there is none."""
+        """Return when the first and the last message are due, None if nothing waits."""
         if not self.loads:
             return None
         first, last = self.loads[0], max(self.loads, key=lambda load: load.start_ms + load.width_ms)
@@ -91,7 +91,7 @@ class AtOnce(Struct):
     _rows: DelayedRows | None = None
 
     def load(self, start_ms: int, end_ms: int) -> DelayedRows:
-        """Return all of them where AT_MS lies in that time."""
+        """Return all messages if ``at_ms`` is in the requested time."""
         if not start_ms <= self.at_ms < end_ms:
             return no_rows()
         if self._rows is None:
@@ -100,21 +100,21 @@ class AtOnce(Struct):
         return self._rows
 
     def next_time_ms(self, start_ms: int) -> int | None:
-        """Return AT_MS unless START_MS is behind it."""
+        """Return ``at_ms`` unless ``start_ms`` is later."""
         return self.at_ms if start_ms <= self.at_ms else None
 
 
 def without_delay(waiting: Waiting, at_ms: int) -> Waiting:
-    """Return what WAITING waits for where delayed delivery is disabled: a broker gives it all at AT_MS."""
+    """Return the same messages for disabled delayed delivery: a broker delivers them all at ``at_ms``."""
     width_ms = waiting.rules.granularity_ms
     load = Load(at_ms // width_ms * width_ms, width_ms, waiting.messages)
     return replace(waiting, source=AtOnce(waiting, at_ms), loads=(load,) if load.messages else ())
 
 
 def open_waiting(reader: EntryReader, topic: Topic, cursor: Cursor, file: RunFile) -> Waiting:
-    """Return what CURSOR waits for, good while FILE is open; its index is used when it covers exactly what waits.
+    """Return the messages that a cursor waits for, valid while ``file`` is open; its index is used if it covers exactly these.
 
-    Else FILE takes the rows that memory does not. Raises IndexCorrupt, Unsupported, DiskFull.
+    Otherwise ``file`` takes the rows beyond memory. Raises IndexCorrupt, Unsupported, DiskFull.
     """
     rules = rules_of(reader.txn, topic)
     index = find_index(reader.txn, topic.name, cursor.name)
@@ -130,7 +130,7 @@ def open_waiting(reader: EntryReader, topic: Topic, cursor: Cursor, file: RunFil
 
 
 def is_current(topic: Topic, cursor: Cursor, index: Index) -> bool:
-    """Whether INDEX covers exactly the backlog of CURSOR."""
+    """Whether an index covers exactly the backlog of a cursor."""
     pending, covered = pending_intervals(topic, cursor.state), intervals_of(topic, index.covered)
     return not subtract(pending, covered) and not subtract(covered, pending)
 
@@ -144,13 +144,13 @@ class Replayed(Answer, frozen=True):
 
 
 class After(Struct, frozen=True):
-    """A source without what is due before ``start_ms``: how a replay goes on."""
+    """A source without the messages due before ``start_ms``: continues a replay."""
 
     source: WaitingMessages
     start_ms: int
 
     def load(self, start_ms: int, end_ms: int) -> DelayedRows:
-        """Return what is due in that time."""
+        """Return the messages due in the requested time."""
         return self.source.load(max(start_ms, self.start_ms), max(end_ms, self.start_ms))
 
     def next_time_ms(self, start_ms: int) -> int | None:
@@ -159,9 +159,9 @@ class After(Struct, frozen=True):
 
 
 def iter_replay(waitings: Iterable[Waiting], from_ms: int | None, until_ms: int) -> Iterator[Replayed]:
-    """Yield every slot due up to UNTIL_MS, in time order over all subscriptions; FROM_MS leaves out what is due before it.
+    """Yield every slot due up to ``until_ms``, in time order over all subscriptions; messages due before ``from_ms`` are skipped.
 
-    In memory are two windows a subscription. Raises InvalidValue for times that are the wrong way round.
+    Two windows per subscription are in memory. Raises InvalidValue if the end is before the start.
     """
     check_times(from_ms, until_ms)
     streams = [_stream(number, waiting, from_ms, until_ms) for number, waiting in enumerate(waitings)]

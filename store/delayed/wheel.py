@@ -19,13 +19,13 @@ from pulsar_admin.store.names import LONG_MIN
 
 
 class WaitingMessages(Protocol):
-    """The messages that wait. ``load`` gives those due from START_MS on, before END_MS, in order."""
+    """The waiting messages. ``load`` returns those due from ``start_ms`` to ``end_ms`` (excluded), in order."""
 
     def load(self, start_ms: int, end_ms: int) -> DelayedRows:
         """Return the messages due in that time."""
 
     def next_time_ms(self, start_ms: int) -> int | None:
-        """Return a time at or before that of the first message due at START_MS or later, but not before START_MS; None: no more."""
+        """Return a time between ``start_ms`` and the due time of the first message at or after it; None: no more messages."""
 
 
 class Dispatch(Struct, frozen=True):
@@ -86,9 +86,10 @@ class TimeWheel:
         return sum(len(window.rows) for window in windows) + added + len(self._overdue)
 
     def advance(self, now_ms: int) -> Iterator[Dispatch]:
-        """Yield the slots that begin at or before NOW_MS and were not given yet, in time order, empty ones left out.
+        """Yield the slots that begin at or before ``now_ms`` and were not yielded yet, in time order, without empty ones.
 
-        May be left at any point: the next call goes on behind the last slot yielded. A clock that goes back gives nothing.
+        The iteration may stop at any point: the next call continues after the last slot yielded. A clock that goes
+        back yields nothing.
         """
         while self._current is not None or self._open(None, now_ms):
             window = self._current
