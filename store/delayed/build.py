@@ -51,7 +51,7 @@ class PartitionSource:
         self._widest_ms = max((partition.width_ms for partition in self._partitions), default=0)
 
     def load(self, start_ms: int, end_ms: int) -> DelayedRows:
-        """Return the messages due from ``start_ms`` to ``end_ms`` (excluded), in order; raises IndexCorrupt for a lost or damaged ledger."""
+        """Return the messages due from ``start_ms`` to ``end_ms`` (excluded); raises IndexCorrupt for a lost or damaged ledger."""
         low, high = bisect_left(self._starts, start_ms - self._widest_ms), bisect_left(self._starts, end_ms)
         chosen = [part for part in self._partitions[low:high] if part.end_ms > start_ms]
         rows = join_rows([rows for partition in chosen for rows in self.read(partition)])
