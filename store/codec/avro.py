@@ -33,7 +33,7 @@ _PLAIN_BITS = 4096  # so far the quadratic way is the faster
 
 
 def avro_decoder(writer: bytes, reader: bytes | None = None) -> Callable[[bytes], Any]:  # Any: the definition decides
-    """Return what decodes values of the AVRO definition WRITER, resolved to READER; raises EntryCorrupt for a bad definition.
+    """Return a decoder for values of an AVRO definition, resolved to the definition ``reader``; raises EntryCorrupt for a bad one.
 
     Logical types become Python's. The decoder raises ValueError, EOFError, LookupError, TypeError, ArithmeticError or
     RecursionError.
@@ -48,15 +48,15 @@ def avro_decoder(writer: bytes, reader: bytes | None = None) -> Callable[[bytes]
 
 
 def avro_encoder(definition: bytes) -> Callable[[Any], bytes]:  # Any: the definition decides
-    """Return what encodes values of an AVRO DEFINITION; raises EntryCorrupt for a bad one.
+    """Return an encoder for values of an AVRO definition; raises EntryCorrupt for a bad one.
 
-    The encoder raises what a decoder does. Fields that the definition does not know are left out.
+    The encoder raises the errors of a decoder. Fields that the definition lacks are dropped.
     """
     return partial(_encode, parse_definition(definition))
 
 
 def parse_definition(definition: bytes) -> Schema:
-    """Return an AVRO definition as fastavro takes it: names in full, each defined once; raises EntryCorrupt."""
+    """Return an AVRO definition in fastavro's form: full names, each defined once; raises EntryCorrupt."""
     from fastavro.schema import SchemaParseException, parse_schema
 
     try:
@@ -111,7 +111,7 @@ def _encode(schema: Schema, value: Any) -> bytes:  # Any: the definition decides
 
 
 def inner_schemas(schema: Schema) -> list[Schema]:
-    """Return the schemas that SCHEMA is made of."""
+    """Return the schemas directly inside a schema."""
     if isinstance(schema, list):
         return schema
     if not isinstance(schema, dict):
@@ -122,12 +122,12 @@ def inner_schemas(schema: Schema) -> list[Schema]:
 
 
 def named_schemas(schema: Schema) -> dict[str, Schema]:
-    """Return the records, enums and fixed of SCHEMA by their names."""
+    """Return the records, enums and fixed types of a schema by their names."""
     return {part["name"]: part for part in _all_schemas(schema) if isinstance(part, dict) and "name" in part}
 
 
 def _all_schemas(schema: Schema) -> Iterator[Schema]:
-    """Yield SCHEMA and all that it is made of."""
+    """Yield a schema and all schemas inside it."""
     left = [schema]
     while left:
         part = left.pop()
@@ -136,7 +136,7 @@ def _all_schemas(schema: Schema) -> Iterator[Schema]:
 
 
 class _Values:
-    """How many values data of a definition can make; each of the NAMED schemas is looked at once."""
+    """How many values data of a definition can make; each named schema is examined once."""
 
     def __init__(self, named: dict[str, Schema]) -> None:
         self._named = named
@@ -144,9 +144,9 @@ class _Values:
         self._inside_itself: set[str] = set()
 
     def unpaid(self, schema: Schema) -> int:
-        """Return how many values a value of SCHEMA is at most, less VALUES_PER_BYTE for each byte that it takes.
+        """Return the largest number of values in a value of this schema, less VALUES_PER_BYTE for each byte that it takes.
 
-        Raises EntryCorrupt where there is no limit: in an array or map of values that are not paid for, or a record of them
+        Raises EntryCorrupt if there is no limit: in an array or map whose values take no bytes, or a record of such
         inside itself.
         """
         if isinstance(schema, list):
@@ -188,7 +188,7 @@ _LEAST = dict.fromkeys(("boolean", "int", "long", "bytes", "string"), 1) | {"nul
 
 
 def _is_recursive(schema: Schema, around: set[str]) -> bool:
-    """Whether SCHEMA, inside the records named AROUND, holds one of them again."""
+    """Whether a schema, inside of the records named ``around``, contains one of them again."""
     if isinstance(schema, str):
         return schema in around
     if not isinstance(schema, dict) or "name" not in schema:
@@ -213,7 +213,7 @@ def _decimal(data: bytes, writer: Schema, reader: Schema = None) -> Decimal:
 
 
 def _in_digits(number: int) -> Decimal:
-    """Return NUMBER exactly, by halves: in hardly more than linear time, as ``decimal`` multiplies by transforms."""
+    """Return an exact number by halves: in little more than linear time, as ``decimal`` multiplies by transforms."""
     bits = number.bit_length()
     if bits <= _PLAIN_BITS:
         return Decimal(number)

@@ -18,7 +18,7 @@ _PROMOTED = {
 
 
 def can_read(reader: Schema, writer: Schema) -> bool:
-    """Return whether values written by WRITER can be read by READER; both as ``json.loads`` of a valid definition gives them."""
+    """Whether values written with one definition can be read with another; both as ``json.loads`` of a valid definition returns them."""
     return _Resolution(_names_in(reader), _names_in(writer)).reads(reader, writer)
 
 

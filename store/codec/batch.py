@@ -36,10 +36,10 @@ def iter_batch(
     *,
     placeholders: bool = False,
 ) -> Iterator[SingleMessage]:
-    """Yield the messages of a batch of COUNT, without those that compaction took out unless PLACEHOLDERS.
+    """Yield the messages of a batch, without those that compaction removed unless ``placeholders``.
 
-    The slots are walked to the end of the bytes before the first is yielded: as many as COUNT have the indexes 0 … n−1,
-    as many as COMPACTED_INDEXES (metadata field 31) have those. Raises EntryCorrupt for any other number.
+    The slots are walked to the end of the bytes before the first is yielded: ``count`` slots have the indexes 0 … n−1,
+    as many slots as ``compacted_indexes`` (metadata field 31) have those. Raises EntryCorrupt for any other number.
     """
     slots = list(_slots(memoryview(uncompressed), where))
     indexes: Sequence[int] = range(count)
@@ -61,7 +61,7 @@ def iter_batch(
 def last_index(
     uncompressed: bytes | memoryview, count: int, where: str, compacted_indexes: Sequence[int] = ()
 ) -> int | None:
-    """Return the index of the last message that compaction left in a batch, None when there is none.
+    """Return the index of the last message that compaction left in a batch, None if there is none.
 
     Raises EntryCorrupt.
     """
@@ -96,7 +96,7 @@ def encode_batch(messages: Iterable[tuple[SingleMessageMetadata, bytes | memoryv
 
 
 def placeholder() -> tuple[SingleMessageMetadata, bytes]:
-    """Return the slot that stands for a message taken out by compaction."""
+    """Return the slot that stands for a message removed by compaction."""
     return SingleMessageMetadata(payload_size=0, compacted_out=True), b""
 
 

@@ -61,7 +61,7 @@ class LogMark(Struct, frozen=True, order=True):
 
 
 def decode_cookie(data: bytes, where: str) -> Cookie:
-    """Return the cookie in DATA; raises MetadataCorrupt, or Unsupported for another layout version than 3, 4, 5."""
+    """Return the decoded cookie; raises MetadataCorrupt, or Unsupported for another layout version than 3, 4, 5."""
     first, _, rest = data.partition(b"\n")
     if not re.fullmatch(rb"\d{1,9}", first.strip()):
         raise MetadataCorrupt.expected(where, "first line of a cookie", "a layout version", first[:40].hex())
@@ -82,7 +82,7 @@ def decode_cookie(data: bytes, where: str) -> Cookie:
 
 
 def encode_cookie(cookie: Cookie) -> bytes:
-    """Return the bytes of COOKIE; versions 3 and 4 have no room for index directories, 3 none for the instance id."""
+    """Return the bytes of a cookie; versions 3 and 4 have no room for index directories, 3 none for the instance id."""
     journal_dirs = ",".join(cookie.journal_dirs)
     ledger_dirs = _encode_dirs(cookie.ledger_dirs)
     head = b"%d\n" % cookie.layout_version
@@ -97,7 +97,7 @@ def encode_cookie(cookie: Cookie) -> bytes:
 
 
 def encode_last_mark(mark: LogMark) -> bytes:
-    """Return the 16 bytes of MARK."""
+    """Return the 16 bytes of a mark."""
     return _MARK.pack(mark.journal_id, mark.offset)
 
 

@@ -31,9 +31,9 @@ class BrokerEntry(Struct, frozen=True):
 
 
 def metadata_end(payload: memoryview, where: str) -> int:
-    """Return the offset behind the broker entry metadata of PAYLOAD, 0 when it has none.
+    """Return the offset after the broker entry metadata of a payload, 0 if it has none.
 
-    Raises EntryCorrupt when its size passes the end of the payload.
+    Raises EntryCorrupt if its size passes the end of the payload.
     """
     if payload[:2] != MAGIC:
         return 0
@@ -73,7 +73,7 @@ def strip(payload: memoryview, where: str) -> memoryview:
 
 
 def encode_broker_entry(entry: BrokerEntry) -> bytes:
-    """Return magic, size and metadata, to stand in front of an entry."""
+    """Return magic, size and metadata, to precede an entry."""
     metadata = pulsar_api_pb2.BrokerEntryMetadata(broker_timestamp=entry.timestamp_ms, index=entry.index)
     body = metadata.SerializeToString()
     return _HEADER.pack(MAGIC, len(body)) + body

@@ -32,7 +32,7 @@ class Bytes(Protocol):
 
 
 class Reader:
-    """Reads VIEW from its start; raises ERROR, naming WHERE and the offset, when bytes are missing."""
+    """Reads a view from its start; raises ``error``, naming ``where`` and the offset, if bytes are missing."""
 
     __slots__ = ("_error", "_view", "pos", "where")
 
@@ -104,7 +104,7 @@ class Reader:
 
 
 def run_end(data: Bytes, pos: int, limit: int, byte: int) -> int:
-    """Return the position of the first byte of DATA from POS on that is not BYTE, LIMIT if there is none before it."""
+    """Return the position of the first byte from ``pos`` on that differs from ``byte``, ``limit`` if there is none before it."""
     same = bytes([byte]) * _CHUNK_BYTES
     while pos < limit:
         # Copied chunks compare at memory speed, views byte by byte.
@@ -116,7 +116,7 @@ def run_end(data: Bytes, pos: int, limit: int, byte: int) -> int:
 
 
 def written_end(data: Bytes, pos: int, limit: int) -> int:
-    """Return the position behind the last byte of DATA between POS and LIMIT that is not zero, POS if all are zero."""
+    """Return the position after the last byte between ``pos`` and ``limit`` that is not zero, ``pos`` if all are zero."""
     zeros = bytes(_CHUNK_BYTES)
     while pos < limit:
         chunk = bytes(data[max(pos, limit - _CHUNK_BYTES) : limit])
@@ -127,12 +127,12 @@ def written_end(data: Bytes, pos: int, limit: int) -> int:
 
 
 def signed(number: int) -> int:
-    """Return an unsigned 64-bit NUMBER as the signed one that Java has."""
+    """Return an unsigned 64-bit number as Java's signed one."""
     return number - 2**64 if number >= 2**63 else number
 
 
 def encode_varint(value: int) -> bytes:
-    """Return VALUE, which is not negative, as a varint."""
+    """Return a non-negative number as a varint."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

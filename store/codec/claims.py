@@ -23,22 +23,22 @@ NAMING_KEYS = frozenset([TOPIC_KEY, SCHEMA_KEY, COMPACTED_TOPIC, BUCKET_TOPIC])
 
 
 def topic_claims(name: TopicName) -> dict[str, bytes]:
-    """Return what a ledger of topic NAME says."""
+    """Return the custom metadata of a topic's ledger."""
     return {COMPONENT: b"managed-ledger", TOPIC_KEY: name.managed_ledger_name.encode()}
 
 
 def cursor_claims(name: TopicName, subscription: str) -> dict[str, bytes]:
-    """Return what a cursor ledger of SUBSCRIPTION of topic NAME says."""
+    """Return the custom metadata of a subscription's cursor ledger."""
     return {**topic_claims(name), CURSOR_KEY: subscription.encode()}
 
 
 def schema_claims(name: TopicName) -> dict[str, bytes]:
-    """Return what a ledger of versions of the schema of topic NAME says."""
+    """Return the custom metadata of a ledger with versions of a topic's schema."""
     return {COMPONENT: b"schema", SCHEMA_KEY: name.schema_id.encode()}
 
 
 def compacted_claims(name: TopicName, horizon: Position) -> dict[str, bytes]:
-    """Return what a compacted ledger of topic NAME says, which stands for all up to HORIZON."""
+    """Return the custom metadata of a topic's compacted ledger that covers everything up to a horizon."""
     from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData  # 10 ms, and few commands write one
 
     to = MessageIdData(ledgerId=horizon.ledger_id, entryId=horizon.entry_id, batch_size=0)
@@ -48,7 +48,7 @@ def compacted_claims(name: TopicName, horizon: Position) -> dict[str, bytes]:
 
 
 def bucket_claims(name: TopicName, subscription: str, key: str) -> dict[str, bytes]:
-    """Return what a bucket of delayed messages says; KEY: the cursor's property that names it."""
+    """Return the custom metadata of a bucket of delayed messages; ``key``: the cursor's property that names the bucket."""
     return {
         COMPONENT: BUCKET_COMPONENT,
         BUCKET_KEY: key.encode(),
@@ -58,7 +58,7 @@ def bucket_claims(name: TopicName, subscription: str, key: str) -> dict[str, byt
 
 
 def claimed_topic(custom: Mapping[str, bytes]) -> TopicName | None:
-    """Return the topic that a ledger with CUSTOM metadata says it belongs to, whatever part of it, None where it names none."""
+    """Return the topic to which a ledger's custom metadata says it belongs, in any role, None if it names none."""
     try:
         if TOPIC_KEY in custom:
             return topic_of_path(f"{MANAGED_LEDGERS}/{custom[TOPIC_KEY].decode()}")

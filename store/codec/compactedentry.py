@@ -46,7 +46,7 @@ def decode_compacted_to(value: bytes, where: str) -> Position:
 
 
 def _sized(view: memoryview, offset: int, where: str) -> tuple[int, int]:
-    """Return begin and end of the part whose 4-byte size lies at OFFSET."""
+    """Return begin and end of the part whose 4-byte size is at ``offset``."""
     begin = offset + _SIZE.size
     end = begin + _SIZE.unpack_from(view, offset)[0] if begin <= len(view) else begin
     if end > len(view):

@@ -33,7 +33,7 @@ def codec_name(kind: int) -> str:
 
 
 def compress(kind: int, data: bytes | memoryview) -> bytes:
-    """Return DATA in the stored form of KIND; raises Unsupported for a kind that is none of the five."""
+    """Return data in the stored form of a codec; raises Unsupported for a kind that is none of the five."""
     if kind == NONE:
         return bytes(data)
     if kind == ZLIB:
@@ -58,9 +58,9 @@ def decompress(
     limit_bytes: int = LIMIT_BYTES,
     error: type[Corrupt] = EntryCorrupt,
 ) -> bytes | memoryview:
-    """Return DATA decompressed; NONE returns it as it is, whatever size is stated.
+    """Return decompressed data; NONE returns it unchanged, whatever size is stated.
 
-    Raises LimitExceeded when the stated size passes LIMIT_BYTES, Unsupported for an unknown codec, ERROR when the data
+    Raises LimitExceeded if the stated size passes the limit, Unsupported for an unknown codec, ``error`` if the data
     does not decompress to exactly the stated size.
     """
     if kind == NONE:
@@ -123,7 +123,8 @@ def _decompress(kind: int, data: bytes | memoryview, size: int, where: str, erro
 
 
 def may_fill(kind: int, data: bytes | memoryview, size_bytes: int) -> bool:
-    """Whether DATA of KIND can be SIZE_BYTES decompressed, within the limit; a large lie is seen before there is room for it."""
+    """Whether data of this kind can decompress to ``size_bytes``, within the limit; a false huge size is detected
+    before memory is allocated."""
     most = _MAX_RATIO.get(kind, 0) * len(data) + _MAX_OVERHEAD_BYTES
     if kind not in _MAX_RATIO or not 0 <= size_bytes <= min(most, LIMIT_BYTES):
         return False
@@ -131,7 +132,7 @@ def may_fill(kind: int, data: bytes | memoryview, size_bytes: int) -> bool:
 
 
 def fills(kind: int, data: bytes | memoryview, output: memoryview) -> bool:
-    """Decompress DATA to OUTPUT; whether that is all of it, and full. A KIND and sizes that ``may_fill``."""
+    """Decompress data into ``output``; return whether it is complete and fills ``output``. Only for a kind and sizes that ``may_fill``."""
     if kind == ZLIB:
         try:
             output[:] = _decompress_zlib(data, len(output), "data", Corrupt)
@@ -172,7 +173,7 @@ def _stated_size_bytes(kind: int, data: bytes | memoryview) -> int | None:
 
 
 def _zstd_content_size_bytes(data: bytes | memoryview) -> int | None:
-    """Frame_Content_Size of a zstd frame header (RFC 8878 §3.1.1.1), None when absent."""
+    """Return the Frame_Content_Size of a zstd frame header (RFC 8878 §3.1.1.1), None if absent."""
     descriptor = data[4]
     size_code, single_segment = descriptor >> 6, descriptor >> 5 & 1
     if size_code == 0 and not single_segment:

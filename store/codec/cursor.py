@@ -38,7 +38,7 @@ _PARTS_LIMIT = 4096
 
 
 class CursorState(Struct, frozen=True):
-    """Where a cursor is: the part of it that moves, whichever of the two places it is stored in."""
+    """The position and acknowledgements of a cursor: the part that changes, in whichever of the two places it is stored."""
 
     mark_delete: Position
     ranges: Ranges = ()
@@ -59,17 +59,17 @@ class CursorInfo(Struct, frozen=True):
 
 
 def decode_cursor_info(value: bytes, where: str) -> CursorInfo:
-    """Return the ManagedCursorInfo in VALUE; raises MetadataCorrupt, and what ``unwrap`` raises."""
+    """Return a decoded ManagedCursorInfo; raises MetadataCorrupt, and as ``unwrap``."""
     return _info(_parse_info(value, where)[0], where)
 
 
 def decode_cursor_head(value: bytes, where: str) -> CursorInfo:
-    """Return the ManagedCursorInfo in VALUE without its deletions, which are most of it; raises as ``decode_cursor_info``."""
+    """Return a decoded ManagedCursorInfo without its deletions, which are most of its bytes; raises as ``decode_cursor_info``."""
     return _head(_parse_info(value, where)[0], where)
 
 
 def decode_cursor_ledger_id(value: bytes, where: str) -> int | None:
-    """Return the cursor ledger's id in VALUE, None for a cursor with properties: for a pass over every cursor there is.
+    """Return the cursor ledger's id, None for a cursor with properties: for a pass over every cursor.
 
     Raises as ``decode_cursor_info``, for a cursor without properties.
     """
@@ -78,12 +78,12 @@ def decode_cursor_ledger_id(value: bytes, where: str) -> int | None:
 
 
 def unknown_cursor_fields(value: bytes, where: str) -> tuple[str, ...]:
-    """Return what of the ManagedCursorInfo in VALUE is not known here, by name; raises as ``decode_cursor_info``."""
+    """Return the names of fields of a ManagedCursorInfo that are unknown here; raises as ``decode_cursor_info``."""
     return unknown_fields(_parse_info(value, where)[0])
 
 
 class PlainCursor(NamedTuple):
-    """Where a cursor stands, (ledger id, entry id), and what it acknowledged behind that: (ledger id, entry before the first, last one)."""
+    """A cursor's position, (ledger id, entry id), and the ranges acknowledged after it: (ledger id, entry before the first, last entry)."""
 
     position: tuple[int, int]
     ranges: Sequence[tuple[int, int, int]]
@@ -98,7 +98,7 @@ class UsualCursor(NamedTuple):
 
 
 def find_usual_cursor(value: bytes) -> UsualCursor | None:
-    """Return what VALUE says of a cursor, None unless ``decode_cursor_info`` decodes it, and all of it is known here."""
+    """Return a decoded ManagedCursorInfo, None unless ``decode_cursor_info`` decodes it and knows all its fields."""
     try:
         message, _ = _parse_info(value, "")
         if loses_unknown_fields(message):
@@ -118,9 +118,9 @@ def find_usual_cursor(value: bytes) -> UsualCursor | None:
 
 
 def find_plain_cursor(value: bytes) -> PlainCursor | None:
-    """Return what VALUE says of a cursor of which it says all; None where its ledger does, or a range is of several ledgers.
+    """Return the state of a cursor that is completely in its node; None if it is in a ledger, or a range spans several ledgers.
 
-    None, too, of what ``decode_cursor_info`` cannot decode: for a pass over every cursor there is.
+    Also None if ``decode_cursor_info`` cannot decode it: for a pass over every cursor.
     """
     try:
         message, _ = _parse_info(value, "")
@@ -147,14 +147,14 @@ def _plain(message: managed_ledger_pb2.ManagedCursorInfo) -> PlainCursor | None:
 
 
 def cursor_info_text(value: bytes, where: str) -> str:
-    """Return the ManagedCursorInfo in VALUE in protobuf's text format; raises as ``decode_cursor_info``."""
+    """Return a ManagedCursorInfo in protobuf's text format; raises as ``decode_cursor_info``."""
     return str(_parse_info(value, where)[0])
 
 
 def encode_cursor_info(info: CursorInfo, base: bytes = b"") -> bytes:
-    """Return INFO as a value to store in place of BASE, whose unknown fields and wrapping are kept.
+    """Return the value to store in place of ``base``, whose unknown fields and wrapping are kept.
 
-    A value that says what BASE said is BASE. Raises MetadataCorrupt when BASE is not a ManagedCursorInfo.
+    If nothing changes, ``base`` itself is returned. Raises MetadataCorrupt if ``base`` is not a ManagedCursorInfo.
     """
     message, wrapping = managed_ledger_pb2.ManagedCursorInfo(), PLAIN
     if base:
@@ -201,7 +201,7 @@ def decode_position_info(payload: bytes | memoryview, where: str) -> CursorState
 
 
 def rename_properties(payload: bytes | memoryview, rename: Callable[[str], str]) -> bytes | None:
-    """Return the PositionInfo PAYLOAD with the names of its properties as RENAME has them and no unknown fields; None for what is none."""
+    """Return a PositionInfo with its properties renamed and without unknown fields; None for other bytes."""
     try:
         message = parse_protobuf(managed_ledger_pb2.PositionInfo, payload, "entry", EntryCorrupt)
         message.DiscardUnknownFields()
@@ -213,11 +213,11 @@ def rename_properties(payload: bytes | memoryview, rename: Callable[[str], str])
 
 
 def decode_cursor_ledger(payloads_newest_first: Iterable[bytes | memoryview], where: str) -> CursorState | None:
-    """Return the state that a cursor ledger holds, from its entries in falling order; None when it has none.
+    """Return the state in a cursor ledger, from its entries in descending order; None if it has none.
 
-    The newest entry is the state, or a JSON footer whose parts precede it (PIP-381). Parts without a footer, as a crash
-    leaves them, are passed over when together they are the beginning of a PositionInfo. Entries are taken from the
-    iterable as far as they are needed. Raises Unsupported for another form, EntryCorrupt for a damaged one.
+    The newest entry is the state, or a JSON footer whose parts precede it (PIP-381). Parts without a footer, as a
+    crash leaves them, are skipped if together they are the beginning of a PositionInfo. Only as many entries are taken
+    from the iterable as are needed. Raises Unsupported for another form, EntryCorrupt for a damaged one.
     """
     entries = iter(payloads_newest_first)
     run: list[bytes] = []  # in rising order; a later part may begin with any byte, also with that of a whole state
@@ -248,7 +248,7 @@ def decode_cursor_ledger(payloads_newest_first: Iterable[bytes | memoryview], wh
 
 
 def _whole_state(payload: bytes, where: str) -> CursorState | None:
-    """Return the state in PAYLOAD, or None when it is none."""
+    """Return the state in a payload, or None if it is not a state."""
     try:
         return decode_position_info(payload, where)
     except EntryCorrupt:
@@ -267,7 +267,7 @@ def _no_state(payload: bytes, where: str) -> StoreError:
 
 
 def _footer(payload: bytes) -> tuple[int, int] | None:
-    """Return the number of parts and their bytes in all, or None when PAYLOAD is not a footer."""
+    """Return the number of parts and their bytes in total, or None if the payload is not a footer."""
     if payload[:1] != b"{":
         return None
     try:
@@ -311,7 +311,7 @@ def _join_parts(entries: Iterator[bytes | memoryview], footer: tuple[int, int], 
 
 
 def _is_beginning(parts: list[bytes]) -> bool:
-    """Whether PARTS are a PositionInfo up to some byte: its fields in their order, and one part alone is cut short."""
+    """Whether parts together are the beginning of a PositionInfo: its fields in order, only the last of them cut."""
     data = b"".join(parts)
     offset = last_number = 0
     while offset < len(data):
@@ -352,7 +352,7 @@ def _head(
     ranges: Ranges = (),
     batch_deletes: BatchDeletes = _NO_DELETES,
 ) -> CursorInfo:
-    """Return MESSAGE with these deletions."""
+    """Return the state in a message with these deletions."""
     mark_delete = None
     if message.HasField("markDeleteLedgerId"):
         mark_delete = Position(message.markDeleteLedgerId, message.markDeleteEntryId)

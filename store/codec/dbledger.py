@@ -72,12 +72,12 @@ def ledger_key(ledger_id: int) -> bytes:
 
 
 def encode_location_row(row: LocationRow) -> tuple[bytes, bytes]:
-    """Return key and value of ROW."""
+    """Return key and value of a location row."""
     return _PAIR.pack(row.ledger_id, row.entry_id), _LONG.pack(encode_location(row.log_id, row.pos))
 
 
 def encode_ledgers_row(ledger_id: int, data: LedgerData) -> tuple[bytes, bytes]:
-    """Return key and value of the row of LEDGER_ID."""
+    """Return key and value of a ledger's row."""
     message = LedgerDataMessage(
         exists=data.exists,
         fenced=data.fenced,

@@ -54,7 +54,7 @@ def master_key(password: bytes) -> bytes:
 def compute_digest(
     kind: DigestType, header: bytes | memoryview, payload: bytes | memoryview, password: bytes = b""
 ) -> bytes:
-    """Return the ``DIGEST_SIZE[kind]`` bytes over a 32-byte HEADER and its PAYLOAD; PASSWORD matters to HMAC only."""
+    """Return the ``DIGEST_SIZE[kind]`` bytes over a 32-byte header and its payload; the password matters only to HMAC."""
     if kind is DigestType.CRC32C:
         # The library accepts bytes only, not views.
         import google_crc32c  # 2 ms; many questions read no entry

@@ -38,7 +38,7 @@ _WHOLE_POINT = (4, 6, 7)  # of a point's first byte: both coordinates follow
 
 
 def load_private_key(pem: bytes, where: str) -> PrivateKey:
-    """Return the RSA or EC key in PEM text; raises InvalidValue, which says nothing of its bytes."""
+    """Return the RSA or EC key in PEM text; raises InvalidValue, which reveals none of its bytes."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -58,7 +58,7 @@ def load_private_key(pem: bytes, where: str) -> PrivateKey:
 
 
 def open_data_key(key: PrivateKey, stored: bytes) -> bytes | None:
-    """Return the data key that is STORED for KEY; None where it is for another one, or damaged."""
+    """Return the data key that is encrypted for a private key; None if it is for another one, or damaged."""
     from cryptography.hazmat.primitives.asymmetric import padding
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.hashes import SHA1
@@ -117,7 +117,7 @@ _CACHED = 4096  # data keys; a producer makes a new one every four hours
 
 
 class PrivateKeys:
-    """Opens entries. Which key is whose does not matter: a data key opens for one of them or for none."""
+    """Decrypts entries. Keys need no names: a data key opens with one of them or with none."""
 
     def __init__(self, keys: Sequence[PrivateKey]) -> None:
         self._keys = tuple(keys)
@@ -131,9 +131,9 @@ class PrivateKeys:
         raise TypeError("private keys stay in the process that read them")
 
     def opened(self, header: EntryHeader, where: str) -> EntryHeader:
-        """Return HEADER as if it had not been encrypted.
+        """Return a header as if the entry had not been encrypted.
 
-        Raises EncryptedPayload where no key is for it, EntryCorrupt where the payload does not match its tag.
+        Raises EncryptedPayload if no key opens it, EntryCorrupt if the payload does not match its tag.
         """
         metadata = header.metadata
         if not is_encrypted(metadata):
@@ -165,9 +165,9 @@ class PrivateKeys:
 
 
 def read_private_keys(paths: Iterable[Path]) -> PrivateKeys | None:
-    """Return the keys in the files PATHS, and in the files of directories among them; None for no paths.
+    """Return the keys in files, and in the files of directories; None for no paths.
 
-    In a directory files without a private key are passed over. Raises InvalidValue, MissingComponent.
+    In a directory, files without a private key are skipped. Raises InvalidValue, MissingComponent.
     """
     listed = list(paths)
     if not listed:
@@ -178,7 +178,7 @@ def read_private_keys(paths: Iterable[Path]) -> PrivateKeys | None:
 
 
 def _iter_keys(path: Path) -> list[Path]:
-    """Return the files of a directory in which is a private key; raises InvalidValue where there is none."""
+    """Return the files of a directory that contain a private key; raises InvalidValue if there is no such file."""
     found = [file for file in sorted(path.iterdir()) if file.is_file() and b"PRIVATE KEY-----" in _read(file)]
     if not found:
         raise InvalidValue(

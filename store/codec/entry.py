@@ -57,10 +57,10 @@ def decode_entry(
     password: bytes = b"",
     verify: bool = True,
 ) -> Entry:
-    """Return the entry in BODY, which starts at its ledger id; raises EntryCorrupt naming WHERE, expected and found.
+    """Return the entry in a body, which starts at its ledger id; raises EntryCorrupt naming ``where``, expected and found.
 
-    DIGEST_TYPE None finds the type by trying CRC32C, CRC32, then HMAC with PASSWORD; a DUMMY ledger has no digest to
-    find it by. ``verify=False`` skips the comparison of a known type; finding the type always compares.
+    ``digest_type`` None finds the type by trying CRC32C, CRC32, then HMAC with the password; a DUMMY ledger has no
+    digest to find it by. ``verify=False`` skips the comparison of a known type; finding the type always compares.
     """
     view = memoryview(body)
     _check_size(view, ENTRY_HEADER_BYTES, where)
@@ -84,7 +84,7 @@ def decode_entry(
 
 
 def find_digest_type(body: bytes | memoryview, password: bytes = b"") -> DigestType | None:
-    """Return the first of CRC32C, CRC32 and HMAC whose digest BODY carries, or None."""
+    """Return the first of CRC32C, CRC32 and HMAC whose digest the body carries, or None."""
     return _matching_digest_type(memoryview(body), password)
 
 

@@ -109,10 +109,10 @@ class EntryLogHeader(Struct, frozen=True):
 
 
 def decode_header(view: bytes | memoryview, where: str) -> EntryLogHeader:
-    """Return the header of the log that starts with VIEW.
+    """Return the header at the start of an entry log.
 
-    Raises EntryLogCorrupt when it is cut or lacks the magic, Unsupported for an unknown version. A log of 0 bytes is
-    no damage (BookKeeper preallocates the next log): ask for its header only when it has bytes.
+    Raises EntryLogCorrupt if it is cut or lacks the magic, Unsupported for an unknown version. A log of 0 bytes is not
+    damaged (BookKeeper preallocates the next log): decode a header only if it has bytes.
     """
     reader = Reader(view, where, EntryLogCorrupt)
     magic, version, offset, count = _HEADER.unpack(reader.take(HEADER_BYTES)[: _HEADER.size])
@@ -129,17 +129,17 @@ def decode_header(view: bytes | memoryview, where: str) -> EntryLogHeader:
 
 
 def encode_header(header: EntryLogHeader) -> bytes:
-    """Return the 1024 bytes of HEADER, unused bytes zero."""
+    """Return the 1024 bytes of a header, unused bytes zero."""
     packed = _HEADER.pack(MAGIC, header.version, header.ledgers_map_offset, header.ledgers_count)
     return packed.ljust(HEADER_BYTES, b"\0")
 
 
 def decode_ledgers_map(view: bytes | memoryview, header: EntryLogHeader, where: str) -> dict[int, int]:
-    """Return ledger id -> bytes from the map that HEADER names in VIEW, the whole log.
+    """Return ledger id → bytes from the map to which a log's header points; ``view`` is the whole log.
 
-    Believes the map only if every check of BookKeeper passes (version, offset, ids, sizes, count) and the offset, ids
-    and byte counts are possible at all; raises EntryLogCorrupt otherwise, also when there is no map. The answer to
-    that is a scan, not despair.
+    The map is believed only if it passes every check of BookKeeper (version, offset, ids, sizes, count) and the
+    offset, ids and byte counts are possible; raises EntryLogCorrupt otherwise, also if there is no map: scan the log
+    then.
     """
     offset = header.ledgers_map_offset
     if not header.has_map or not HEADER_BYTES <= offset < len(view):
@@ -154,7 +154,7 @@ def decode_ledgers_map(view: bytes | memoryview, header: EntryLogHeader, where: 
 
 
 def encode_ledgers_map(sizes: Mapping[int, int]) -> bytes:
-    """Return the map records of SIZES (ledger id -> bytes), 10000 ledgers a record."""
+    """Return the map records for ledger id → bytes, 10000 ledgers per record."""
     rows = iter(sizes.items())
     parts: list[bytes] = []
     while batch := list(islice(rows, MAP_BATCH_LEDGERS)):
@@ -164,7 +164,7 @@ def encode_ledgers_map(sizes: Mapping[int, int]) -> bytes:
 
 
 def encode_location(log_id: int, pos: int) -> int:
-    """Return the index value for byte POS of log LOG_ID; POS is past the size field, at the record's ledger id."""
+    """Return the index value for a byte position in a log; the position is after the size field, at the record's ledger id."""
     return log_id << 32 | pos
 
 
@@ -174,7 +174,7 @@ def decode_location(value: int) -> tuple[int, int]:
 
 
 def log_file_name(log_id: int) -> str:
-    """Return the file name of log LOG_ID: lower-case hex without padding."""
+    """Return the file name of an entry log: lower-case hex without padding."""
     return f"{log_id:x}.log"
 
 
@@ -194,7 +194,7 @@ def _is_map_end(data: memoryview, offset: int) -> bool:
 
 
 def _decode_map_batch(data: memoryview, offset: int, where: str, sizes: dict[int, int]) -> int:
-    """Add one batch to SIZES and return the offset behind it."""
+    """Add one batch to ``sizes`` and return the offset after it."""
     if len(data) - offset < _MAP_HEAD.size:
         raise _map_error(where, f"ledgers map is cut @ {offset:#x}", _MAP_HEAD.size, len(data) - offset)
     size, ledger_id, entry_id, count = _MAP_HEAD.unpack_from(data, offset)

@@ -23,9 +23,9 @@ _DIGITS = re.compile("[0-9]{1,19}")
 
 
 def json_value(data: bytes | str, *, once: bool = False) -> Any:  # Any: a JSON value
-    """Return the JSON value in DATA (UTF-8); raises ValueError for all that is none, is nested too deep or is not a finite number.
+    """Return the JSON value in UTF-8 bytes; raises ValueError for invalid JSON, deep nesting and numbers that are not finite.
 
-    ONCE: and for an object that has a name twice, of which people see one value and programs take the other.
+    ``once``: also for an object with a repeated name, of which people see one value and programs use the other.
     """
     if isinstance(data, str):
         data = data.encode()
@@ -43,7 +43,7 @@ def json_value(data: bytes | str, *, once: bool = False) -> Any:  # Any: a JSON 
 
 
 def json_object(data: bytes | str, *, once: bool = False) -> dict[str, Any]:  # Any: JSON values
-    """Return the JSON object in DATA; raises ValueError as ``json_value`` does, and for another value."""
+    """Return the JSON object in some bytes; raises ValueError as ``json_value``, and for another value."""
     value = json_value(data, once=once)
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, found {kind_of(value)}")
@@ -51,7 +51,7 @@ def json_object(data: bytes | str, *, once: bool = False) -> dict[str, Any]:  # 
 
 
 def kind_of(value: object) -> str:
-    """Return what JSON calls the kind of VALUE."""
+    """Return JSON's name for the kind of a value."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     names: dict[type, str] = {str: "a text", int: "a number", float: "a number", list: "a list", dict: "an object"}
@@ -59,7 +59,7 @@ def kind_of(value: object) -> str:
 
 
 def integer(value: object, what: str, low: int = 0, high: int = LONG_MAX) -> int:
-    """Return VALUE when it is a whole number from LOW to HIGH; raises ValueError naming WHAT. True and 1.0 are none."""
+    """Return a whole number from ``low`` to ``high``; raises ValueError naming ``what``, also for True and 1.0."""
     if type(value) is not int:
         raise ValueError(f"{what}: expected a whole number, found {kind_of(value)}")
     if not low <= value <= high:
@@ -70,20 +70,20 @@ def integer(value: object, what: str, low: int = 0, high: int = LONG_MAX) -> int
 
 
 def text(value: object, what: str) -> str:
-    """Return VALUE when it is a text; raises ValueError naming WHAT."""
+    """Return a text; raises ValueError naming ``what``."""
     if not isinstance(value, str):
         raise ValueError(f"{what}: expected a text, found {kind_of(value)}")
     return value
 
 
 def parse_integer(word: str) -> int | None:
-    """Return the number that WORD is in ASCII digits; None for anything else and for more than 64 bits hold."""
+    """Return the number in ASCII digits; None for anything else and for more than 64 bits."""
     number = int(word) if _DIGITS.fullmatch(word) else None
     return number if number is not None and number <= LONG_MAX else None
 
 
 def finite(word: str) -> float:
-    """Return the number WORD; raises ValueError for NaN and infinities, which JSON has none of."""
+    """Return a number; raises ValueError for NaN and infinities, which JSON lacks."""
     number = float(word)
     if not math.isfinite(number):
         raise ValueError(f"{word[:20]} is not a number of JSON")
@@ -106,7 +106,8 @@ def _check(value: object) -> None:
 
 
 def levels(value: object, most: int) -> Iterator[list[object]]:
-    """Yield VALUE, then what lies in it, and so on, names too; raises ValueError for lists and objects more than MOST deep."""
+    """Yield a value, then the values in it, and so on, names included; raises ValueError for lists and objects nested
+    deeper than ``most``."""
     level = [value]
     for _ in range(most):
         yield level

@@ -40,7 +40,7 @@ class BrokerEntryMetadataInterceptor(Protocol):
     """Fills in the broker metadata of entries. A chain has one object a topic, which sees the entries in their order."""
 
     def intercept(self, entry: BrokerEntry, append: Append) -> BrokerEntry:
-        """Return ENTRY with what this interceptor knows about APPEND."""
+        """Return the broker entry metadata with this interceptor's fields for an append."""
 
 
 class AppendBrokerTimestampMetadataInterceptor:
@@ -88,7 +88,7 @@ class InterceptorChain:
         return entry
 
     def recover(self, properties: Mapping[str, str], last: BrokerEntry | None) -> None:
-        """Continue the index of a topic: from its LAST entry where that has one, else from its ManagedLedgerInfo's PROPERTIES.
+        """Continue the index of a topic: from its last entry if that has one, else from its ManagedLedgerInfo's properties.
 
         Upstream: ``ManagedLedgerInterceptorImpl``. A property that is not a number counts as absent.
         """
@@ -129,16 +129,16 @@ def parse_interceptors(text: str) -> tuple[str, ...]:
 
 
 def read_broker_conf(path: Path) -> tuple[str, ...]:
-    """Return the interceptors that a broker with the configuration file PATH (Java properties) has, none where it names none.
+    """Return the interceptors that a broker.conf (Java properties) configures, none if it names none.
 
-    Raises NotFound, Refused for what is not a file of text, InvalidValue for a class that nobody provides here.
+    Raises NotFound, Refused for a file that is not text, InvalidValue for a class that is not supported here.
     """
     found = read_properties(path, "name the broker's broker.conf", missing=NotFound)
     return parse_interceptors(found.get(_SETTING, ""))
 
 
 def open_chain(names: Iterable[str]) -> InterceptorChain:
-    """Return a new chain for one topic of the interceptors NAMES (from ``parse_interceptors``); raises InvalidValue."""
+    """Return a new chain of interceptors (names from ``parse_interceptors``) for one topic; raises InvalidValue."""
     return InterceptorChain(_make(name) for name in names)
 
 

@@ -9,12 +9,12 @@ from pulsar_admin.store.codec.javamap import in_hash_map_order
 
 
 def hash_order(names: Iterable[str]) -> list[str]:
-    """Return NAMES, each once, in the order of a HashSet to which they were added one by one."""
+    """Return names, each once, in the order of a Java HashSet to which they were added one by one."""
     return list(in_hash_map_order(dict.fromkeys(names)))
 
 
 def java_split(text: str, separator: str = ",") -> list[str]:
-    """Return the parts of TEXT as ``String.split`` does: none that is empty at the end; of an empty text, one."""
+    """Return the parts of a text as ``String.split`` does: no empty ones at the end; for an empty text, one."""
     parts = text.split(separator)
     while len(parts) > 1 and not parts[-1]:
         parts.pop()

@@ -11,5 +11,5 @@ Value = TypeVar("Value")
 
 
 def in_hash_map_order(found: Mapping[str, Value]) -> dict[str, Value]:
-    """Return FOUND in the order of a ``HashMap`` that was filled in its order."""
+    """Return a mapping in the order of a Java ``HashMap`` that was filled in its order."""
     return {key: found[key] for key in in_hash_order(found)}

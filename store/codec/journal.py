@@ -76,7 +76,7 @@ class JournalEntry(Struct, frozen=True):
     entry_id: int
 
     def body(self, view: bytes | memoryview) -> memoryview:
-        """Return the entry's body as a view into VIEW, the whole journal."""
+        """Return the entry's body as a view into the whole journal."""
         return memoryview(view)[self.offset + 4 : self.offset + 4 + self.size]
 
 
@@ -113,7 +113,7 @@ class UnknownRecord(Struct, frozen=True):
 
 
 class Padding(Struct, frozen=True):
-    """Filler up to the next alignment block; LENGTH includes its 8 bytes of head."""
+    """Filler up to the next alignment block; ``length`` includes its 8 bytes of head."""
 
     offset: int
     length: int
@@ -133,10 +133,10 @@ JournalItem = JournalEntry | MasterKey | Fence | ExplicitLac | UnknownRecord | P
 
 
 def decode_header(view: bytes | Bytes, where: str) -> JournalHeader:
-    """Return the header of the journal that starts with VIEW; raises Unsupported for an unknown version.
+    """Return the header at the start of a journal; raises Unsupported for an unknown version.
 
-    A file without the magic is version 1, which has no header. A file cut in its header has no records, and the
-    offset of the first lies beyond its end.
+    A file without the magic is version 1, which has no header. A file cut in its header has no records, and the offset
+    of the first is beyond its end.
     """
     head = bytes(view[: _HEADER.size])
     if len(head) < _HEADER.size or not head.startswith(MAGIC):
@@ -149,7 +149,7 @@ def decode_header(view: bytes | Bytes, where: str) -> JournalHeader:
 
 
 def encode_header(version: int) -> bytes:
-    """Return the header bytes of journal VERSION 1 to 6."""
+    """Return the header bytes of a journal version 1 to 6."""
     if version == 1:
         return b""
     packed = _HEADER.pack(MAGIC, version)
@@ -159,13 +159,12 @@ def encode_header(version: int) -> bytes:
 def iter_records(
     view: bytes | Bytes, where: str, start: int | None = None, proofs: Proofs | None = None
 ) -> Iterator[JournalItem]:
-    """Yield the records of VIEW, a whole journal, from START (a record's offset; None: behind the header).
+    """Yield the records of a whole journal, from the record at ``start`` on (None: after the header).
 
-    A clean end (nothing or zeros behind the last record) yields nothing more; a record cut by the end of the file or
-    by its zero tail yields TornTail and ends. Raises JournalCorrupt, with ``offset`` in its context, at bytes that
-    are neither; all before them has been yielded. Raises Unsupported for an unknown version, but not behind
-    START, where nobody asks for one again. PROOFS: of VIEW, kept from
-    one call to the next.
+    A clean end (nothing or zeros after the last record) yields nothing more; a record cut by the end of the file or by
+    its zero tail yields TornTail and ends. Raises JournalCorrupt, with ``offset`` in its context, at any other bytes;
+    everything before them has been yielded. Raises Unsupported for an unknown version, but not with ``start``, when
+    the version was checked before. ``proofs``: of the view, kept from one call to the next.
     """
     data = memoryview(view) if isinstance(view, bytes) else view
     proofs = proofs or Proofs(data)
@@ -254,7 +253,7 @@ def _counted(body: memoryview, pos: int, where: str) -> bytes:
 
 
 def _torn_by_zeros(data: Bytes, pos: int, body: memoryview, proofs: Proofs) -> TornTail | None:
-    """Return a TornTail if the entry at POS reaches into the zeros that end the file and its digest is wrong."""
+    """Return a TornTail if the entry at ``pos`` reaches into the zeros that end the file and its digest is wrong."""
     end = pos + _LEN.size + len(body)
     if body[-1] != 0 or run_end(data, end, min(end + _LEN.size, len(data)), 0) < min(end + _LEN.size, len(data)):
         return None
@@ -264,7 +263,7 @@ def _torn_by_zeros(data: Bytes, pos: int, body: memoryview, proofs: Proofs) -> T
 
 
 def _end(data: Bytes, pos: int, limit: int) -> Iterator[TornTail | Leftover]:
-    """Explain the bytes from POS on, where no record starts."""
+    """Explain the bytes from ``pos`` on, where no record starts."""
     written = run_end(data, pos, limit, 0)
     if written == limit:
         return

@@ -21,7 +21,7 @@ INT, LONG = struct.Struct(">i"), struct.Struct(">q")
 
 
 def check_header(raw: bytes | memoryview, magic: bytes, where: str) -> None:
-    """Raise MetadataCorrupt unless RAW, the first bytes of a file, have this MAGIC and our version."""
+    """Raise MetadataCorrupt unless a file begins with this magic and our version."""
     found, version, _ = HEADER.unpack(raw)
     if found != magic or version != VERSION:
         raise MetadataCorrupt(
@@ -49,7 +49,7 @@ def read_buffer(reader: Reader) -> bytes:
 
 
 def read_text(reader: Reader) -> str:
-    """Return a string; raises MetadataCorrupt where it is not UTF-8."""
+    """Return a string; raises MetadataCorrupt if it is not UTF-8."""
     try:
         return read_buffer(reader).decode()
     except UnicodeDecodeError as error:

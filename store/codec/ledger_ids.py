@@ -20,7 +20,7 @@ class LedgerIds:
         self._roots: set[str] = set()
 
     def see(self, path: str, children_made: int = 0) -> None:
-        """Note the node at PATH, below which CHILDREN_MADE nodes were ever made."""
+        """Note a node below which ``children_made`` nodes were ever created."""
         if path.endswith(_LAYOUT):
             self._roots.add(path[: -len(_LAYOUT)])
         elif "/idgen" in path and (found := _GIVEN.fullmatch(path)):
@@ -29,7 +29,7 @@ class LedgerIds:
             self._next[root] = max(self._next.get(root, 0), (int(high or 0) << 32) | given)
 
     def moved(self, root: str, to: str) -> LedgerIds:
-        """Return those below ROOT as if that were TO."""
+        """Return the ids of nodes below ``root`` as if it were ``to``."""
         found = LedgerIds()
         if root in self._next:
             found._next[to] = self._next[root]
@@ -38,8 +38,8 @@ class LedgerIds:
         return found
 
     def next_id(self, root: str, *, whole: bool) -> int | None:
-        """Return the id that is given next below ROOT, None where that is not known. WHOLE: every node was seen.
+        """Return the next ledger id below ``root``, None if it is unknown. ``whole``: every node was seen.
 
-        The first id makes ``idgen``, so a root that has a layout and no ``idgen`` has given none.
+        The first id creates ``idgen``, so a root with a layout and without ``idgen`` has allocated none.
         """
         return self._next.get(root, 0 if whole and root in self._roots else None)

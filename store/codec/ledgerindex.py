@@ -50,13 +50,13 @@ class LedgerIndexHeader(Struct, frozen=True):
 
 
 def ledger_id_of_index(name: str) -> int | None:
-    """Return the ledger that the file NAME is the index of, None for other files."""
+    """Return the ledger of which a file name is the index, None for other files."""
     match = _NAME.fullmatch(name)
     return int(match[1], 16) if match else None
 
 
 def decode_ledger_index_header(view: bytes | memoryview, where: str) -> LedgerIndexHeader:
-    """Return the header of the index that VIEW begins with; raises MetadataCorrupt, and Unsupported for an unknown version."""
+    """Return the header of an index; raises MetadataCorrupt, and Unsupported for an unknown version."""
     reader = Reader(Reader(view, where, MetadataCorrupt).take(HEADER_BYTES), where, MetadataCorrupt)
     magic, version = bytes(reader.take(len(MAGIC))), reader.i32()
     if magic != MAGIC:
@@ -77,7 +77,7 @@ def decode_ledger_index_header(view: bytes | memoryview, where: str) -> LedgerIn
 
 
 def iter_index_rows(view: bytes | memoryview, ledger_id: int) -> Iterator[LocationRow]:
-    """Yield where the index VIEW of LEDGER_ID says its entries are, in the order of their ids."""
+    """Yield the places of a ledger's entries in its index, in the order of their ids."""
     slots = memoryview(view)[HEADER_BYTES:]
     whole = slots[: len(slots) // _LONG.size * _LONG.size]
     for entry_id, (location,) in enumerate(_LONG.iter_unpack(whole)):

@@ -78,8 +78,8 @@ class Segment(NamedTuple):
 class LedgerMetadata(Struct, frozen=True):
     """A ledger as its creator and its closer described it.
 
-    ``length`` (payload bytes) and ``last_entry_id`` mean something when CLOSED and are 0 and -1 otherwise.
-    ``digest_type`` is None without a password, as upstream ignores it then. ``ctoken`` is None when absent.
+    ``length`` (payload bytes) and ``last_entry_id`` are meaningful if CLOSED and are 0 and -1 otherwise.
+    ``digest_type`` is None without a password, as upstream ignores it then. ``ctoken`` is None if absent.
     """
 
     version: int
@@ -100,7 +100,7 @@ class LedgerMetadata(Struct, frozen=True):
 def closed_ledger(
     bookie: str, entries: int, length: int, custom: Mapping[str, bytes], digest_type: DigestType = DigestType.CRC32C
 ) -> LedgerMetadata:
-    """Return the metadata of a closed ledger without a password, all of whose ENTRIES lie on one BOOKIE."""
+    """Return the metadata of a closed ledger without a password, with all its entries on one bookie."""
     return closed_over((Segment(0, (bookie,)),), 1, entries - 1, length, custom, digest_type)
 
 
@@ -113,7 +113,7 @@ def closed_over(
     digest_type: DigestType | None,
     ack_quorum: int = 0,
 ) -> LedgerMetadata:
-    """Return the metadata of a closed ledger without a password; an ACK_QUORUM of 0 is the write quorum."""
+    """Return the metadata of a closed ledger without a password; ``ack_quorum`` 0 means the write quorum."""
     return LedgerMetadata(
         version=3,
         write_quorum=write_quorum,
@@ -132,7 +132,7 @@ def closed_over(
 
 @lru_cache(maxsize=1024)  # one pass of a check asks for the same ledger at four places
 def decode_ledger_metadata(value: bytes, where: str) -> LedgerMetadata:
-    """Return the metadata in VALUE (versions 1 to 3); raises MetadataCorrupt, or Unsupported for another version."""
+    """Return decoded ledger metadata (versions 1 to 3); raises MetadataCorrupt, or Unsupported for another version."""
     version, rest = _version_of(value, where)
     if version == 1:
         metadata = _decode_text_v1(rest, where)
@@ -143,7 +143,7 @@ def decode_ledger_metadata(value: bytes, where: str) -> LedgerMetadata:
 
 
 def unknown_ledger_fields(value: bytes, where: str) -> tuple[str, ...]:
-    """Return what of the ledger metadata in VALUE is not known here, by name; raises what ``decode_ledger_metadata`` raises."""
+    """Return the names of fields of ledger metadata that are unknown here; raises as ``decode_ledger_metadata``."""
     version, rest = _version_of(value, where)
     return () if version == 1 else unknown_fields(_parse_message(version, rest, where))
 
@@ -155,9 +155,9 @@ class UsualLedger(NamedTuple):
 
 
 def find_usual_ledger(value: bytes) -> UsualLedger | None:
-    """Return what the ledger metadata in VALUE says, None unless it is of version 3 and all of it can be parsed and is known here.
+    """Return decoded ledger metadata, None unless it is of version 3 and every field is known here.
 
-    ``decode_ledger_metadata`` tells more.
+    ``decode_ledger_metadata`` explains the other cases.
     """
     if not value.startswith(_VERSION_3):
         return None
@@ -169,16 +169,16 @@ def find_usual_ledger(value: bytes) -> UsualLedger | None:
 
 
 def decode_digest_type(value: bytes, where: str) -> DigestType | None:
-    """Return the digest type in VALUE, and believe the rest: for a pass over every ledger there is.
+    """Return the digest type in ledger metadata without checking the rest: for a pass over every ledger.
 
-    Raises what ``decode_ledger_metadata`` raises for a value that cannot be parsed; version 1 names no type.
+    Raises as ``decode_ledger_metadata`` if it cannot be parsed; version 1 names no type.
     """
     version, rest = _version_of(value, where)
     return None if version == 1 else _digest_type(_parse_message(version, rest, where))
 
 
 def decode_members(value: bytes, where: str) -> frozenset[str]:
-    """Return the ids of all bookies in the ensembles of VALUE; raises as ``decode_digest_type`` does."""
+    """Return the ids of all bookies in the ensembles of ledger metadata; raises as ``decode_digest_type``."""
     usual = re.match(_ONE_SEGMENT, value)
     if usual is not None:
         end = usual.end() + usual[1][0]
@@ -205,9 +205,9 @@ class LoneLedger(NamedTuple):
 
 
 def find_lone_ledger(value: bytes) -> LoneLedger | None:
-    """Return what VALUE says of a ledger with one ensemble of one bookie; None of any other value, damaged ones among them.
+    """Return the metadata of a ledger with one ensemble of one bookie; None for any other or damaged value.
 
-    For a pass over every ledger there is: a third of the time of ``decode_ledger_metadata``, which accepts what this does.
+    For a pass over every ledger: a third of the time of ``decode_ledger_metadata``, which accepts the same values.
     """
     if not value.startswith(_VERSION_3):
         return None
@@ -268,10 +268,10 @@ def _version_of(value: bytes, where: str) -> tuple[int, bytes]:
 
 
 def encode_ledger_metadata(metadata: LedgerMetadata, base: bytes | None = None) -> bytes:
-    """Return METADATA as a version 3 value, whatever its ``version``.
+    """Return ledger metadata as a version 3 value, whatever its ``version``.
 
-    BASE is the value it replaces: fields there that this toolkit does not know survive. Raises MetadataCorrupt when
-    BASE is not ledger metadata.
+    ``base`` is the value that it replaces: fields unknown to this toolkit survive. Raises MetadataCorrupt if ``base``
+    is not ledger metadata.
     """
     message = LedgerMetadataFormat()
     if base is not None:
@@ -284,7 +284,7 @@ def encode_ledger_metadata(metadata: LedgerMetadata, base: bytes | None = None) 
 
 
 def ledger_path(ledger_id: int) -> str:
-    """Return the path of LEDGER_ID's node under the hierarchical manager, Pulsar's."""
+    """Return the path of a ledger's node under the hierarchical manager, Pulsar's."""
     if ledger_id < _LONG_PATH_FROM:
         digits = f"{ledger_id:010d}"
         return f"{LEDGERS_ROOT}/{digits[:2]}/{digits[2:6]}/L{digits[6:]}"
@@ -351,7 +351,7 @@ def _digest_type(message: LedgerMetadataFormat) -> DigestType | None:
 
 
 def _fill_message(message: LedgerMetadataFormat, metadata: LedgerMetadata) -> None:
-    """Make MESSAGE say what METADATA says, leaving alone what already does, so that unknown fields survive."""
+    """Set the fields of a message that differ from the metadata, and leave the others, so that unknown fields survive."""
     is_closed = metadata.state is LedgerState.CLOSED
     message.quorumSize = metadata.write_quorum
     message.ensembleSize = metadata.ensemble_size

@@ -79,7 +79,7 @@ class Record(NamedTuple):
         return self.offset + _SIZE_BYTES + self.size
 
     def body(self, view: bytes | memoryview) -> memoryview:
-        """Return the record's body, which starts at its ledger id, as a view into VIEW, the whole log."""
+        """Return the record's body, which starts at its ledger id, as a view into the whole log."""
         return memoryview(view)[self.offset + _SIZE_BYTES : self.end]
 
 
@@ -93,7 +93,7 @@ class GapReason(StrEnum):
 
 
 class Gap(Struct, frozen=True):
-    """LENGTH bytes from OFFSET that hold no records."""
+    """``length`` bytes from ``offset`` on that hold no records."""
 
     offset: int
     length: int
@@ -101,7 +101,7 @@ class Gap(Struct, frozen=True):
 
 
 class TornTail(Struct, frozen=True):
-    """The file ends inside a record: WANTED bytes with its size field (4 when even that is cut), GOT are there."""
+    """The file ends inside a record: ``wanted`` bytes with its size field (4 if even that is cut), of which ``got`` exist."""
 
     offset: int
     wanted: int
@@ -115,10 +115,10 @@ def iter_records(
     end: int | None = None,
     proofs: Proofs | None = None,
 ) -> Iterator[Record | Gap | TornTail]:
-    """Yield what lies in VIEW, a whole log, from START (a record's offset) to END, in ascending order, without overlap.
+    """Yield the items of a whole log, from the record at ``start`` to ``end``, in ascending order, without overlap.
 
-    Damage is yielded, not raised; only END beyond VIEW raises EntryLogCorrupt, naming WHERE. Digests are not checked
-    except where the framing leaves a doubt. PROOFS: of VIEW, kept from one call to the next.
+    Damage is yielded, not raised; only ``end`` beyond the view raises EntryLogCorrupt, naming ``where``. Digests are
+    checked only where the framing leaves a doubt. ``proofs``: of the view, kept from one call to the next.
     """
     data = memoryview(view) if isinstance(view, bytes) else view
     limit = len(data) if end is None else end
@@ -153,7 +153,7 @@ def _iter_records(data: Bytes, pos: int, limit: int, proofs: Proofs) -> Iterator
 
 
 def _frame(data: Bytes, pos: int, limit: int) -> Record | None:
-    """Return the record framed at POS (rules 1 and 2), ledger -1 included."""
+    """Return the record framed at ``pos`` (rules 1 and 2), ledger -1 included."""
     left = limit - pos - _SIZE_BYTES
     if left < _LEAST_BODY_BYTES:
         return None
@@ -169,7 +169,7 @@ def _frame(data: Bytes, pos: int, limit: int) -> Record | None:
 
 
 def _find_inside(data: Bytes, held: Record, limit: int, proofs: Proofs) -> int | None:
-    """Return where a good record starts inside HELD if nothing proves HELD itself, else None (rule 1)."""
+    """Return where a good record starts inside ``held`` if nothing proves ``held`` itself, else None (rule 1)."""
     if _is_map(data, held) or _is_proved(held, proofs):
         return None
     return _find_good(data, held.offset + 1, held.end, limit, proofs)
@@ -180,7 +180,7 @@ def _is_proved(record: Record, proofs: Proofs) -> bool:
 
 
 def _explain(data: Bytes, pos: int, limit: int, proofs: Proofs) -> tuple[Gap | TornTail, int]:
-    """Return what lies at POS, where no record is framed, and the position behind it (rules 3 to 5)."""
+    """Return the item at ``pos``, where no record is framed, and the position after it (rules 3 to 5)."""
     if data[pos] == _PADDING:
         stop = run_end(data, pos, limit, _PADDING)
         return Gap(pos, stop - pos, GapReason.PADDING), stop
@@ -202,7 +202,7 @@ def _explain(data: Bytes, pos: int, limit: int, proofs: Proofs) -> tuple[Gap | T
 
 
 def _find_behind_zeros(data: Bytes, pos: int, stop: int, limit: int, proofs: Proofs) -> int | None:
-    """Return where the record starts whose first bytes may belong to the zeros POS to STOP (rule 4)."""
+    """Return the start of a record whose first bytes may belong to the zeros from ``pos`` to ``stop`` (rule 4)."""
     framed = [
         record
         for start in range(max(pos + 1, stop - 3), stop + 1)
@@ -216,7 +216,7 @@ def _find_behind_zeros(data: Bytes, pos: int, stop: int, limit: int, proofs: Pro
 
 
 def _find_good(data: Bytes, start: int, stop: int, limit: int, proofs: Proofs) -> int | None:
-    """Return the first position in START to STOP of a good record, or None."""
+    """Return the first position from ``start`` to ``stop`` of a good record, or None."""
     for pos in iter_candidates(data, start, limit, proofs):
         if pos >= stop:
             return None
@@ -229,9 +229,9 @@ def _find_good(data: Bytes, start: int, stop: int, limit: int, proofs: Proofs) -
 
 
 def find_record(data: Bytes, start: int, stop: int, proofs: Proofs | None = None) -> int | None:
-    """Return the first position in START to STOP where a record begins, in the middle of a sound log; None: there is none.
+    """Return the first position from ``start`` to ``stop`` where a record begins, in the middle of an undamaged log; None: there is none.
 
-    Its digest proves it; where no digest does (an unknown type), the first that starts a run of records is taken.
+    Its digest proves it; for an unknown digest type, the first one that starts a run of records counts.
     """
     proofs = proofs or Proofs(data)
     in_run = None
@@ -249,7 +249,7 @@ def find_record(data: Bytes, start: int, stop: int, proofs: Proofs | None = None
 
 
 def _starts_run(data: Bytes, record: Record) -> bool:
-    """Whether RUN_RECORDS more entries follow RECORD without a gap."""
+    """Whether RUN_RECORDS more entries follow a record without a gap."""
     end = record.end
     for _ in range(RUN_RECORDS):
         following = _frame(data, end, len(data))
@@ -260,7 +260,7 @@ def _starts_run(data: Bytes, record: Record) -> bool:
 
 
 def iter_candidates(data: Bytes, start: int, limit: int, proofs: Proofs) -> Iterator[int]:
-    """Yield the positions in START to LIMIT where the bytes look like the head of a record (also of a journal's entry)."""
+    """Yield the positions from ``start`` to ``limit`` where the bytes look like the head of a record (also of a journal's entry)."""
     base, size, written = start, _FIRST_CHUNK_BYTES, proofs.written_end(limit)
     end = min(written + HEAD_BYTES - 1, limit)  # a head may end with zeros, and does not begin with them alone
     while base < written:
@@ -274,10 +274,10 @@ def iter_candidates(data: Bytes, start: int, limit: int, proofs: Proofs) -> Iter
 
 
 def _places_of_heads(chunk: Any) -> list[int]:  # Any: an array of numpy's, which only damage needs
-    """Return where CHUNK may have the head of a record, which it has room for.
+    """Return the positions in a chunk that may be the head of a record that fits into it.
 
-    Narrower than rule 1, so that few positions need a closer look: no size below 32, entry id and lastAddConfirmed below 2^48, length
-    below 2^56.
+    Narrower than rule 1, so that few positions need a closer look: no size below 32, entry id and lastAddConfirmed
+    below 2^48, length below 2^56.
     """
     count = len(chunk) - HEAD_BYTES + 1
     at = {place: chunk[place : place + count] for place in (0, 1, 2, 3, 4, 12, 13, 28)}
@@ -304,7 +304,7 @@ def _is_map(data: Bytes, record: Record) -> bool:
 
 
 def _torn_bytes(data: Bytes, pos: int, limit: int) -> int | None:
-    """Return how many bytes the record cut at LIMIT wanted, None if the bytes at POS are not a record's head."""
+    """Return how many bytes the record cut at ``limit`` wanted, None if the bytes at ``pos`` are not a record's head."""
     head = bytes(data[pos : min(limit, pos + _FRAME.size)])
     if len(head) < _SIZE_BYTES:
         return _SIZE_BYTES

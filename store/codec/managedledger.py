@@ -61,16 +61,16 @@ class ManagedLedger(Struct, frozen=True):
 
 
 def decode_managed_ledger(value: bytes, where: str, *, as_stored: bool = False) -> ManagedLedger:
-    """Return the ManagedLedgerInfo in VALUE; an empty value is a topic without ledgers.
+    """Return a decoded ManagedLedgerInfo; an empty value is a topic without ledgers.
 
-    A broker that offloads stores the ledgers in the order of a HashMap (``transformLedgerInfo``) and reads them into a sorted map:
-    so does this, unless AS_STORED. Raises MetadataCorrupt, and what ``unwrap`` raises.
+    A broker that offloads stores the ledgers in the order of a HashMap (``transformLedgerInfo``) and reads them into a
+    sorted map: so does this function, unless ``as_stored``. Raises MetadataCorrupt, and as ``unwrap``.
     """
     return _from_message(_parse(value, where)[0], where, as_stored=as_stored)
 
 
 def decode_ledger_ids(value: bytes, where: str) -> list[int]:
-    """Return the ids of the ledgers in VALUE: for a pass over every topic there is. Raises as ``decode_managed_ledger``."""
+    """Return the ids of the ledgers in a ManagedLedgerInfo: for a pass over every topic. Raises as ``decode_managed_ledger``."""
     message, _ = _parse(value, where)
     properties_of(message.properties, where, MetadataCorrupt)
     infos = list(message.ledgerInfo)
@@ -92,7 +92,7 @@ class UsualLedgers(NamedTuple):
 
 
 def find_usual_ledgers(value: bytes) -> UsualLedgers | None:
-    """Return the ledgers in VALUE, None unless ``decode_managed_ledger`` decodes it, and all of it is known here."""
+    """Return the ledgers in a ManagedLedgerInfo, None unless ``decode_managed_ledger`` decodes it and knows all its fields."""
     try:
         message, _ = _parse(value, "")
         if loses_unknown_fields(message):  # also those of publish times, which are known
@@ -111,9 +111,9 @@ def find_usual_ledgers(value: bytes) -> UsualLedgers | None:
 
 
 def find_plain_ledgers(value: bytes) -> list[PlainLedger] | None:
-    """Return the ledgers in VALUE by ascending id, as ``decode_managed_ledger`` would.
+    """Return the ledgers in a ManagedLedgerInfo by ascending id, as ``decode_managed_ledger`` would.
 
-    None where it says more of a ledger, or cannot be decoded: for a pass over every topic there is, at a third of the cost.
+    None if a ledger has further fields, or decoding fails: for a pass over every topic, at a third of the cost.
     """
     if not value:
         return None
@@ -142,21 +142,21 @@ def _plain(message: managed_ledger_pb2.ManagedLedgerInfo, *, is_known: bool = Fa
 
 
 def unknown_managed_ledger_fields(value: bytes, where: str) -> tuple[str, ...]:
-    """Return what of the ManagedLedgerInfo in VALUE is not known here, by name; raises as ``decode_managed_ledger``."""
+    """Return the names of fields of a ManagedLedgerInfo that are unknown here; raises as ``decode_managed_ledger``."""
     return unknown_fields(_parse(value, where)[0], _PUBLISH_TIMES)
 
 
 def managed_ledger_text(value: bytes, where: str) -> str:
-    """Return the ManagedLedgerInfo in VALUE in protobuf's text format; raises as ``decode_managed_ledger``."""
+    """Return a ManagedLedgerInfo in protobuf's text format; raises as ``decode_managed_ledger``."""
     return str(_parse(value, where)[0])
 
 
 def encode_managed_ledger(managed_ledger: ManagedLedger, base: bytes = b"") -> bytes:
-    """Return MANAGED_LEDGER as a value to store in place of BASE.
+    """Return the value to store in place of ``base``.
 
-    Unknown fields and the offload contexts of BASE stay with their ledgers, its wrapping is used again, and a value
-    that says what BASE said is BASE. Publish times (PIP-345) go into the proposal's fields; of a field twice the last one counts.
-    Raises MetadataCorrupt when BASE is not a ManagedLedgerInfo.
+    Unknown fields and the offload contexts of ``base`` stay with their ledgers, its wrapping is used again, and if
+    nothing changes ``base`` itself is returned. Publish times (PIP-345) go into the proposal's fields; of a repeated
+    field the last one counts. Raises MetadataCorrupt if ``base`` is not a ManagedLedgerInfo.
     """
     message, wrapping = _parse(base, "value to replace")
     if base and _from_message(message, "value to replace") == managed_ledger:

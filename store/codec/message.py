@@ -55,7 +55,7 @@ class EntryHeader(NamedTuple):
 
 
 def decode_message_entry(payload: bytes | memoryview, where: str, *, verify: bool = True) -> EntryHeader:
-    """Return the parts of an entry; raises EntryCorrupt for framing, protobuf, text or (if VERIFY) checksum."""
+    """Return the parts of an entry; raises EntryCorrupt for framing, protobuf, text or (if ``verify``) checksum."""
     broker, rest = split_broker_entry(memoryview(payload), where)
     checksum, start = None, 0
     if rest[:2] == CHECKSUM_MAGIC:
@@ -112,7 +112,7 @@ def encode_message_entry(
     broker: BrokerEntry | None = None,
     checksum: bool = True,
 ) -> bytes:
-    """Return an entry of METADATA and PAYLOAD (stored form), with a CRC-32C unless CHECKSUM is false."""
+    """Return an entry of metadata and payload (stored form), with a CRC-32C unless ``checksum`` is false."""
     header = metadata.SerializeToString()
     body = b"".join((_SIZE.pack(len(header)), header, payload))
     front = encode_broker_entry(broker) if broker is not None else b""

@@ -64,19 +64,19 @@ class OffloadIndex(NamedTuple):
     blocks: tuple[OffloadBlock, ...]
 
     def extent(self, number: int) -> tuple[int, int]:
-        """Return the offset of block NUMBER and of what follows it."""
+        """Return the offset of a block and of the bytes after it."""
         following = self.blocks[number + 1].offset if number + 1 < len(self.blocks) else self.data_bytes
         return self.blocks[number].offset, following
 
 
 def parse_object_name(name: str) -> ObjectName | None:
-    """Return what the NAME of a data object says, None for any other name."""
+    """Return the ledger and UUID in the name of a data object, None for any other name."""
     match = _NAME.fullmatch(name)
     return None if match is None else ObjectName(match[1], int(match[2]))
 
 
 def decode_offload_index(raw: bytes, where: str) -> OffloadIndex:
-    """Return the index object RAW; raises EntryLogCorrupt, Unsupported, MetadataCorrupt."""
+    """Return a decoded index object; raises EntryLogCorrupt, Unsupported, MetadataCorrupt."""
     reader = Reader(raw, where, EntryLogCorrupt)
     magic, size, data_bytes, header_bytes, count, metadata_bytes = _INDEX_HEAD.unpack(reader.take(_INDEX_HEAD.size))
     if magic == INDEX_V2_MAGIC:
@@ -99,7 +99,7 @@ def decode_offload_index(raw: bytes, where: str) -> OffloadIndex:
 
 
 def iter_block_entries(raw: bytes | memoryview, first_entry_id: int, where: str) -> Iterator[memoryview]:
-    """Yield the payloads of the entries of the block RAW, whose ids follow FIRST_ENTRY_ID; raises EntryLogCorrupt."""
+    """Yield the payloads of the entries of a block, whose ids start at ``first_entry_id``; raises EntryLogCorrupt."""
     view = memoryview(raw)
     reader = Reader(view, where, EntryLogCorrupt)
     head = _BLOCK_HEAD.unpack(reader.take(_BLOCK_HEAD.size))

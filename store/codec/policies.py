@@ -95,7 +95,7 @@ NEW_POLICIES: JsonObject = {
 
 
 def decode_json_object(value: bytes, where: str) -> JsonObject:
-    """Return the JSON object in VALUE with its keys in their order; raises MetadataCorrupt."""
+    """Return a JSON object with its keys in their order; raises MetadataCorrupt."""
     try:
         found = json.loads(value, parse_float=finite, parse_constant=finite)
     except (ValueError, RecursionError) as cause:
@@ -157,9 +157,9 @@ def decode_policies(value: bytes, where: str) -> Policies:
 
 
 def encode_policies(policies: Policies, base: bytes = b"") -> bytes:
-    """Return POLICIES as a value to store in place of BASE: every other key stays, in its place.
+    """Return policies as a value to store in place of ``base``: every other key stays, in its place.
 
-    A value that says what BASE said is BASE. Raises MetadataCorrupt when BASE is not a JSON object.
+    If nothing changes, ``base`` itself is returned. Raises MetadataCorrupt if ``base`` is not a JSON object.
     """
     found = decode_json_object(base, "value to replace") if base else {}
     before = _policies(found, "value to replace")
@@ -185,7 +185,7 @@ def decode_partitioned_topic(value: bytes, where: str) -> PartitionedTopic:
 
 
 def encode_partitioned_topic(topic: PartitionedTopic, base: bytes = b"") -> bytes:
-    """Return TOPIC as a value to store in place of BASE, whose other keys stay; raises MetadataCorrupt."""
+    """Return a value to store in place of ``base``, whose other keys stay; raises MetadataCorrupt."""
     found = decode_json_object(base, "value to replace") if base else {}
     if base and _partitioned_topic(found, "value to replace") == topic:
         return base
@@ -245,7 +245,7 @@ def retention_json(value: Retention) -> JsonObject:
 
 
 def decode_backlog_quota(quotas: JsonObject, kind: str, where: str) -> BacklogQuota:
-    """Return the ``BacklogQuotaImpl`` of type KIND in a map of them; raises MetadataCorrupt."""
+    """Return the ``BacklogQuotaImpl`` of one type in a map of quotas; raises MetadataCorrupt."""
     found = field_of(quotas, kind, dict, {}, where)
     # "limit" is the name before 2.9.1; newer brokers write both and read limitSize first.
     limit = field_of(found, "limit", int, 0, where)
@@ -257,7 +257,7 @@ def decode_backlog_quota(quotas: JsonObject, kind: str, where: str) -> BacklogQu
 
 
 def backlog_quota_json(value: BacklogQuota) -> JsonObject:
-    """Return ``BacklogQuotaImpl`` as JSON, both names of the size limit."""
+    """Return ``BacklogQuotaImpl`` as JSON, with both names of the size limit."""
     size = value.limit_size_bytes
     return {"limit": size, "limitSize": size, "limitTime": value.limit_time_seconds, "policy": value.policy}
 
@@ -275,7 +275,7 @@ _KINDS: dict[type, str] = {int: "a number", str: "a text", bool: "true or false"
 
 
 def field_of(found: JsonObject, key: str, kind: type, default: Any, where: str) -> Any:  # Any: a KIND, or DEFAULT
-    """Return a value of exactly KIND, or DEFAULT when it is absent or null; raises MetadataCorrupt."""
+    """Return a field of exactly this kind, or the default if it is absent or null; raises MetadataCorrupt."""
     value = found.get(key)
     if value is None:
         return default

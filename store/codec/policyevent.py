@@ -64,7 +64,7 @@ def builtin_schema() -> bytes:
 
 
 def event_key(topic: TopicName, *, is_global: bool = False) -> str:
-    """Return the key of TOPIC's events; partitions share their topic's."""
+    """Return the key of a topic's events; partitions share their topic's."""
     return (GLOBAL_PREFIX if is_global else "") + str(topic.base)
 
 
@@ -74,7 +74,7 @@ def topic_of_key(key: str) -> tuple[TopicName, bool]:
 
 
 def decode_policy_event(payload: bytes | memoryview, schema: AvroSchema, where: str) -> PolicyEvent | None:
-    """Return the event in PAYLOAD, None when it concerns no policies of a persistent topic; raises EntryCorrupt."""
+    """Return the event in a payload, None if it is not about policies of a persistent topic; raises EntryCorrupt."""
     try:
         record = _decoder(schema.definition)(bytes(payload))
     except DECODE_ERRORS as error:
@@ -110,9 +110,9 @@ def _event(record: dict[str, Any], where: str) -> PolicyEvent | None:  # Any: by
 
 
 def encode_policy_event(event: PolicyEvent, schema: AvroSchema) -> bytes:
-    """Return EVENT as a broker with SCHEMA writes it; fields that the schema does not know are left out.
+    """Return an event as a broker with this schema writes it; fields that the schema lacks are dropped.
 
-    Raises EntryCorrupt when the schema is none of ``PulsarEvent``.
+    Raises EntryCorrupt if the schema is not one of ``PulsarEvent``.
     """
     topic = event.topic.base
     record = {
@@ -138,9 +138,9 @@ def encode_policy_event(event: PolicyEvent, schema: AvroSchema) -> bytes:
 def encode_event_entry(
     event: PolicyEvent, schema: AvroSchema, *, producer: str, sequence_id: int, publish_ms: int
 ) -> bytes:
-    """Return EVENT as the message that a broker's PRODUCER sends: an entry, not batched; raises EntryCorrupt.
+    """Return an event as the message that a broker's producer sends: an entry, not batched; raises EntryCorrupt.
 
-    What deletes policies has a key and no value.
+    An event that deletes policies has a key and no value.
     """
     deletes = event.action == DELETE
     payload = b"" if deletes else encode_policy_event(event, schema)

@@ -27,9 +27,9 @@ _Tables = tuple[tuple[int, ...], ...]
 
 
 class Proofs:
-    """The digests of entries in DATA, a whole file; bytes asked about are read once and a constant for each question.
+    """The digests of entries in the data of a whole file; bytes are read once, and each question costs constant time.
 
-    Sums are kept from the first stretch asked about on, and begin anew behind a part that nobody asked about.
+    Sums are kept from the first stretch asked about on, and restart after a part that was not asked about.
     """
 
     def __init__(self, data: Bytes) -> None:
@@ -42,7 +42,7 @@ class Proofs:
         self._written_ends: dict[int, int] = {}
 
     def digest_type(self, start: int, end: int) -> DigestType | None:
-        """Return what ``find_digest_type`` does for the entry body from START to END, as long as HMAC is not used up."""
+        """Return as ``find_digest_type`` for the entry body from ``start`` to ``end``, as long as the budget of HMAC lasts."""
         for sums in (self._crc32c, self._crc32):
             if sums.prove(start, end):
                 return sums.kind
@@ -55,7 +55,7 @@ class Proofs:
         return DigestType.HMAC if proves else None
 
     def written_end(self, limit: int) -> int:
-        """Return the position behind the last byte before LIMIT that is not zero."""
+        """Return the position after the last byte before ``limit`` that is not zero."""
         if limit not in self._written_ends:
             self._written_ends[limit] = written_end(self._data, 0, limit)
         return self._written_ends[limit]
@@ -72,7 +72,7 @@ class _Sums:
         self._states = array("I", [0])
 
     def prove(self, start: int, end: int) -> bool:
-        """Whether the digest of this kind proves the entry body from START to END."""
+        """Whether the digest of this kind proves the entry body from ``start`` to ``end``."""
         at = start + ENTRY_HEADER_BYTES
         payload = at + DIGEST_SIZE[self.kind]
         if payload > end:
@@ -84,7 +84,7 @@ class _Sums:
         return self._state(state, payload, end) ^ _ALL_ONES == expected
 
     def _state(self, state: int, start: int, end: int) -> int:
-        """Return what STATE is behind the bytes from START to END."""
+        """Return a checksum state advanced over the bytes from ``start`` to ``end``."""
         if end - start < 4 * STEP_BYTES:
             return self._advance(state, start, end)
         if not self._base <= start <= self._base + (len(self._states) - 1) * STEP_BYTES:
@@ -106,7 +106,7 @@ class _Sums:
 
 
 def _over_zeros(kind: DigestType, state: int, steps: int) -> int:
-    """Return what STATE is behind STEPS × STEP_BYTES zeros."""
+    """Return a checksum state advanced over ``steps`` × STEP_BYTES zeros."""
     power = 0
     while steps:
         if steps & 1:
@@ -119,7 +119,7 @@ def _over_zeros(kind: DigestType, state: int, steps: int) -> int:
 
 @cache
 def _zeros_table(kind: DigestType, power: int) -> _Tables:
-    """Return tables, one for each byte of a state, that take it over STEP_BYTES << POWER zeros."""
+    """Return tables, one for each byte of a state, that advance it over STEP_BYTES << ``power`` zeros."""
     columns = []
     for bit in range(32):
         state = 1 << bit

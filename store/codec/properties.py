@@ -16,7 +16,8 @@ _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 def read_properties(
     path: Path, hint: str, *, missing: type[NotFound] = SourceNotFound, errors: str = "strict"
 ) -> dict[str, str]:
-    """Return the settings in the file PATH; raises MISSING and InvalidValue with HINT. ERRORS: of bytes that are not UTF-8."""
+    """Return the settings in a file; raises ``missing`` and InvalidValue with ``hint``. ``errors``: how to decode
+    bytes that are not UTF-8."""
     try:
         return parse_properties(read_file(path).decode("utf-8", errors))
     except OSError as error:
@@ -26,7 +27,7 @@ def read_properties(
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the settings in TEXT; of one that is there twice the last."""
+    """Return the settings in a text; of a repeated one the last."""
     joined = re.sub(r"(?m)^[ \t\f]*[#!].*$", "", text)
     joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t\f]*", r"\1", joined)
     found = {}

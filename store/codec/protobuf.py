@@ -26,7 +26,7 @@ class KeyAndValue(Protocol):
 
 
 def parse_protobuf(kind: type[MessageT], data: bytes | memoryview, where: str, error: type[Corrupt]) -> MessageT:
-    """Return DATA as a message of KIND; raises ERROR when it is none or lacks a required field."""
+    """Return a parsed message; raises ``error`` if the bytes are not such a message or lack a required field."""
     try:
         message = kind.FromString(data)  # type: ignore[arg-type]  # the runtime takes any buffer, the stubs say bytes
     except DecodeError as cause:
@@ -48,21 +48,21 @@ def parse_protobuf(kind: type[MessageT], data: bytes | memoryview, where: str, e
 
 
 def text_of(value: str | bytes, where: str, error: type[Corrupt]) -> str:
-    """Return a parsed text field; raises ERROR when its bytes are not UTF-8."""
+    """Return a parsed text field; raises ``error`` if its bytes are not UTF-8."""
     if isinstance(value, str):
         return value
     raise error(f"{where}: a text field is not UTF-8: {value[:32].hex()}", where=where, found=value[:32].hex())
 
 
 def properties_of(pairs: Iterable[KeyAndValue], where: str, error: type[Corrupt]) -> dict[str, str]:
-    """Return key-value PAIRS as a mapping, the last of equal keys winning; raises ERROR for text that is not UTF-8."""
+    """Return key-value pairs as a mapping, the last of equal keys winning; raises ``error`` for text that is not UTF-8."""
     return {text_of(pair.key, where, error): text_of(pair.value, where, error) for pair in pairs}
 
 
 def parse_protobuf_or_text(kind: type[MessageT], data: bytes, where: str, error: type[Corrupt]) -> MessageT:
-    """Return DATA as a message of KIND, from protobuf or, as very old clusters wrote, from protobuf's text form.
+    """Return a parsed message, from protobuf or, as very old clusters wrote, from protobuf's text form.
 
-    Raises ERROR with the reason of the binary form when it is neither.
+    Raises ``error`` with the reason of the binary form if it is neither.
     """
     try:
         return parse_protobuf(kind, data, where, error)
@@ -95,9 +95,9 @@ def replace_pairs(
     values: Mapping[str, str] | Mapping[str, int],
     name: str = "key",
 ) -> None:
-    """Make the repeated field PAIRS hold VALUES, in their order; a pair that stays keeps its unknown fields.
+    """Set the repeated field ``pairs`` to values, in their order; a pair that stays keeps its unknown fields.
 
-    NAME is the pair's own name for its key. PAIRS is left alone when it says the same already.
+    ``name`` is the pair's own name for its key. The field is untouched if it has these values already.
     """
     saved: dict[str, Message] = {}
     for pair in pairs:

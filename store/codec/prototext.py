@@ -16,7 +16,7 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 
 def parse_text(kind: type[MessageT], text: bytes, where: str) -> MessageT:
-    """Return TEXT as a message of KIND, ignoring unknown fields; raises MetadataCorrupt."""
+    """Return a message parsed from text format, ignoring unknown fields; raises MetadataCorrupt."""
     # Imported here: every command decodes ledger metadata, hardly any meets one in text.
     from google.protobuf import text_format
 
@@ -39,7 +39,7 @@ def parse_text(kind: type[MessageT], text: bytes, where: str) -> MessageT:
 
 
 def render_text(message: Message) -> bytes:
-    """Return MESSAGE in text format, one field a line."""
+    """Return a message in text format, one field per line."""
     from google.protobuf import text_format
 
     return text_format.MessageToString(message, as_utf8=True).encode("utf-8")

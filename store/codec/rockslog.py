@@ -39,7 +39,7 @@ _MASK_DELTA = 0xA282EAD8
 
 
 class Flaw(Enum):
-    """What stands in a log in the place of records."""
+    """Damage in a log, in the place of records."""
 
     DAMAGED = "damaged"
     TORN = "the log ends within a record"
@@ -65,7 +65,7 @@ def iter_log_records(file: BinaryIO) -> Iterator[bytes | Flaw]:
 
 
 def _iter_fragments(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield (type, payload) of every fragment, a negative type for what is none; zeros up to the end of the file are its end."""
+    """Yield (type, payload) of every fragment, a negative type for damage; zeros up to the end of the file are its end."""
     start, data_end = 0, -1
     while block := file.read(BLOCK_BYTES):
         for kind, payload in _iter_block(block):
@@ -95,7 +95,7 @@ def _iter_block(block: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _end_of_fragment(block: bytes, position: int) -> int:
-    """Return where the fragment at POSITION ends, 0 when there is none."""
+    """Return the end of the fragment at ``position``, 0 if there is none."""
     if position + _HEADER.size > len(block):
         return 0
     checksum, length, kind = _HEADER.unpack_from(block, position)
@@ -106,10 +106,10 @@ def _end_of_fragment(block: bytes, position: int) -> int:
 
 
 def _next_fragment(block: bytes, position: int) -> tuple[int, bool]:
-    """Return where to go on behind the damage at POSITION, and whether it is a fragment that the log's end cuts.
+    """Return where to continue after the damage at ``position``, and whether the log's end cuts a fragment there.
 
-    The damaged length is believed where a fragment is found there. In the log's last block, which no other follows, all places are
-    tried: whole fragments behind the damage tell it from a cut.
+    The damaged length is believed if a fragment follows it. In the log's last block, which no other follows, all
+    positions are tried: complete fragments after the damage distinguish it from a cut.
     """
     length: int = _HEADER.unpack_from(block, position)[1]
     following = position + _HEADER.size + length
@@ -123,7 +123,7 @@ def _next_fragment(block: bytes, position: int) -> tuple[int, bool]:
 
 
 def _end_of_data(file: BinaryIO) -> int:
-    """Return where the last block from here on that is not zero ends, 0 when there is none; FILE's position is kept."""
+    """Return the end of the last block from here on that is not zero, 0 if there is none; the file's position is kept."""
     position, end = file.tell(), 0
     while block := file.read(BLOCK_BYTES):
         if any(block):
@@ -133,13 +133,13 @@ def _end_of_data(file: BinaryIO) -> int:
 
 
 def masked_crc(data: bytes) -> int:
-    """Return the CRC-32C of DATA as RocksDB stores it."""
+    """Return the CRC-32C of data in RocksDB's stored form."""
     crc: int = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 
 def is_plain_log(file: BinaryIO) -> bool:
-    """Whether FILE, at its beginning, holds records as described here: false where whole ones of another type come first."""
+    """Whether a file, at its beginning, holds records as described here: false if complete ones of another type come first."""
     head = file.read(BLOCK_BYTES)
     file.seek(0)
     if len(head) < _HEADER.size:
@@ -155,7 +155,7 @@ def is_plain_log(file: BinaryIO) -> bool:
 
 
 def encode_log(records: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of a log of RECORDS."""
+    """Yield the bytes of a log of records."""
     left = BLOCK_BYTES
     for record in records:
         position, is_first, is_last = 0, True, False

@@ -76,7 +76,7 @@ def persistent_parts(raw: bytes) -> tuple[bytes, bytes] | None:
 
 
 def encode_value(stat: NodeStat, value: bytes) -> bytes:
-    """Return VALUE behind the 41-byte header of STAT."""
+    """Return a value after the 41-byte header of its stat."""
     header = _HEADER.pack(
         _HEADER.size, FORMAT_VERSION, stat.version, stat.owner, stat.created_ms, stat.modified_ms, stat.ephemeral
     )
@@ -84,7 +84,7 @@ def encode_value(stat: NodeStat, value: bytes) -> bytes:
 
 
 def decode_counter(raw: bytes, where: str) -> int:
-    """Return the number under one of COUNTER_KEYS; raises MetadataCorrupt when it has not 8 bytes."""
+    """Return the number under one of COUNTER_KEYS; raises MetadataCorrupt unless it has 8 bytes."""
     if len(raw) != _COUNTER.size:
         raise MetadataCorrupt(f"{where}: {len(raw)} bytes, expected {_COUNTER.size}", where=where, found=len(raw))
     number: int = _COUNTER.unpack(raw)[0]

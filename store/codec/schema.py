@@ -33,7 +33,7 @@ TYPE_NUMBERS = {name: number for number, name in _TYPE_NAMES.items()} | {"BYTES"
 
 
 class IndexEntry(Struct, frozen=True):
-    """Where a version of a schema lies (−1:−1 = in the entry itself) and the SHA-256 of its definition."""
+    """The place of a schema version (−1:−1 = in the entry itself) and the SHA-256 of its definition."""
 
     version: int
     position: Position
@@ -78,12 +78,12 @@ def decode_schema_locator(value: bytes, where: str) -> SchemaLocator:
 
 
 def unknown_locator_fields(value: bytes, where: str) -> tuple[str, ...]:
-    """Return what of the SchemaLocator in VALUE is not known here, by name; raises MetadataCorrupt."""
+    """Return the names of fields of a SchemaLocator that are unknown here; raises MetadataCorrupt."""
     return unknown_fields(parse_protobuf(schema_pb2.SchemaLocator, value, where, MetadataCorrupt))
 
 
 def encode_schema_locator(locator: SchemaLocator, base: bytes = b"") -> bytes:
-    """Return LOCATOR as a value to store in place of BASE, whose unknown fields stay, also of the versions that stay.
+    """Return a locator as a value to store in place of ``base``, whose unknown fields stay, also those of remaining versions.
 
     Raises MetadataCorrupt.
     """
@@ -104,7 +104,7 @@ def encode_schema_locator(locator: SchemaLocator, base: bytes = b"") -> bytes:
 
 
 def _fill_like(message: schema_pb2.IndexEntry, entry: IndexEntry, saved: Mapping[int, schema_pb2.IndexEntry]) -> None:
-    """Make MESSAGE say what ENTRY says, with the unknown fields that its version had in SAVED."""
+    """Fill a message from an entry, with the unknown fields that this version had in ``saved``."""
     if entry.version in saved:
         message.CopyFrom(saved[entry.version])
     _fill_index_entry(message, entry)
@@ -127,7 +127,7 @@ def decode_schema_entry(payload: bytes | memoryview, where: str) -> SchemaEntry:
 
 
 def encode_schema_entry(entry: SchemaEntry) -> bytes:
-    """Return ENTRY as an entry of a schema ledger."""
+    """Return a schema version as an entry of a schema ledger."""
     info = schema_pb2.SchemaInfo(
         schema_id=entry.schema_id,
         user=entry.user,

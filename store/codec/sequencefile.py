@@ -45,13 +45,13 @@ class _Form(NamedTuple):
 
 
 def parse_map_file_name(name: str) -> MapFileName | None:
-    """Return what the NAME of a MapFile's directory says, None for any other name."""
+    """Return the ledger and UUID in the name of a MapFile's directory, None for any other name."""
     match = _DIRECTORY.fullmatch(name)
     return None if match is None else MapFileName(match[2], int(match[1]))
 
 
 def iter_map_file(raw: bytes | memoryview, where: str) -> Iterator[tuple[int, bytes | memoryview]]:
-    """Yield (key, value) of the SequenceFile RAW; raises EntryLogCorrupt, Unsupported for another class or codec."""
+    """Yield (key, value) of a SequenceFile; raises EntryLogCorrupt, Unsupported for another class or codec."""
     reader = Reader(raw, where, EntryLogCorrupt)
     form = _read_form(reader, where)
     while reader.remaining:

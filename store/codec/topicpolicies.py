@@ -21,7 +21,7 @@ _ENABLED, _TICK, _MAX = "delayedDeliveryEnabled", "delayedDeliveryTickTimeMillis
 
 
 def decode_topic_policies(found: Mapping[str, Any], where: str) -> Policies:  # Any: fields by name
-    """Return the policies in FOUND; raises MetadataCorrupt for a field of another type than upstream's."""
+    """Return decoded topic policies; raises MetadataCorrupt for a field of another type than upstream's."""
     fields = dict(found)
     enabled, tick_ms = field_of(fields, _ENABLED, bool, None, where), field_of(fields, _TICK, int, None, where)
     delivery = None

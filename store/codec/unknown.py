@@ -13,7 +13,8 @@ Known = Collection[tuple[str, int, int]]
 
 
 def unknown_fields(message: Message, known: Known = ()) -> tuple[str, ...]:
-    """Return the names of what MESSAGE and the messages in it have and their definitions do not, as ``LedgerInfo field 9``, in order."""
+    """Return the names of fields in a message, and in messages inside it, that their definitions lack, as ``LedgerInfo
+    field 9``, in order."""
     bare = type(message)()
     bare.CopyFrom(message)
     bare.DiscardUnknownFields()
@@ -25,7 +26,7 @@ def unknown_fields(message: Message, known: Known = ()) -> tuple[str, ...]:
 
 
 def loses_unknown_fields(message: Message) -> bool:
-    """Whether ``unknown_fields`` has any of MESSAGE, which is without them afterwards: for a pass over millions, at half the cost."""
+    """Whether a message has unknown fields, which it loses: for a pass over millions, at half the cost of ``unknown_fields``."""
     before = message.ByteSize()
     message.DiscardUnknownFields()
     return message.ByteSize() != before

@@ -43,7 +43,7 @@ class ValueSchema(Struct, frozen=True, dict=True):
 
     @property
     def is_separated(self) -> bool:
-        """Whether a KEY_VALUE's key is the message's key."""
+        """Whether the key of a KEY_VALUE is the message's key."""
         return self.type_name == "KEY_VALUE" and self.properties.get("kv.encoding.type") == "SEPARATED"
 
     @cached_property
@@ -85,9 +85,9 @@ def split_pair(data: bytes) -> tuple[bytes | None, bytes | None]:
 
 
 def decoder_of(schema: ValueSchema) -> Decode:
-    """Return what decodes a value of SCHEMA, KEY_VALUE excepted; raises Unsupported for a type that is not decoded.
+    """Return a decoder for values of a schema, KEY_VALUE excepted; raises Unsupported for a type that is not decoded.
 
-    The decoder raises DECODE_ERRORS for bytes that are no such value.
+    The decoder raises DECODE_ERRORS for bytes that are not such a value.
     """
     if schema.type_name == "AVRO":
         return avro_decoder(schema.definition)
@@ -100,7 +100,7 @@ def decoder_of(schema: ValueSchema) -> Decode:
 
 
 def json_text(value: Value) -> str:
-    """Return VALUE, of JSON's own types, as JSON."""
+    """Return a value of JSON's own types as JSON."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     try:
         text.encode()
@@ -110,7 +110,7 @@ def json_text(value: Value) -> str:
 
 
 def plain(value: Value) -> Value:
-    """Return VALUE with JSON's own types alone."""
+    """Return a value converted to JSON's own types."""
     if isinstance(value, dict):
         return {key: plain(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -133,7 +133,7 @@ def key_bytes(key: str | None, is_base64: bool) -> bytes | None:
 
 
 def undecodable(schema: ValueSchema, error: Exception) -> str:
-    """Return in one line why ERROR kept a value of SCHEMA from being decoded."""
+    """Return in one line why a value of a schema could not be decoded."""
     if isinstance(error, StoreError):
         return error.message
     return f"no value of its {schema.type_name} schema: {reason_of(error)}"

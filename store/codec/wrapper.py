@@ -36,7 +36,7 @@ PLAIN = Wrapping()
 
 
 def unwrap(value: bytes, kind: Kind, where: str) -> tuple[bytes, Wrapping]:
-    """Return the protobuf inside VALUE and how it was wrapped.
+    """Return the protobuf inside a value and how it was wrapped.
 
     Raises MetadataCorrupt, LimitExceeded for an absurd size, Unsupported for an unknown codec.
     """
@@ -61,7 +61,7 @@ def unwrap(value: bytes, kind: Kind, where: str) -> tuple[bytes, Wrapping]:
 
 
 def wrap(plain: bytes, wrapping: Wrapping, kind: Kind) -> bytes:
-    """Return PLAIN in the form of WRAPPING: as it is for NONE, which every broker reads."""
+    """Return protobuf bytes in a wrapped form: unchanged for NONE, which every broker reads."""
     if wrapping.compression == compression.NONE:
         return plain
     metadata = _metadata_of(kind)(compressionType=wrapping.compression, uncompressedSize=len(plain)).SerializeToString()

@@ -74,7 +74,7 @@ class Snapshot(Struct, frozen=True):
 
 
 class SnapshotReader:
-    """Reads the snapshot in FILE node by node, in bounded memory; ``newest_zxid`` as of a ``Snapshot``, once all nodes are read."""
+    """Reads a snapshot node by node, in bounded memory; ``newest_zxid`` as in ``Snapshot``, once all nodes are read."""
 
     def __init__(self, file: BinaryIO, where: str) -> None:
         self.newest_zxid = 0
@@ -131,7 +131,7 @@ class SnapshotReader:
         return self._data[start:end]
 
     def _more(self, size: int = 0) -> int:
-        """Read on, so that SIZE bytes are in memory if the file has them; return how many are."""
+        """Read on so that ``size`` bytes are in memory if the file has them; return how many are."""
         self._sum()
         rest = self._data[self._pos :]
         self._data = rest + self._file.read(max(_CHUNK_BYTES, size - len(rest)))
@@ -183,7 +183,7 @@ class SnapshotReader:
 
 
 def decode_snapshot(file: BinaryIO, where: str) -> Snapshot:
-    """Return the snapshot in FILE; raises as ``SnapshotReader.nodes``."""
+    """Return the snapshot in a file; raises as ``SnapshotReader.nodes``."""
     reader, ledger_ids = SnapshotReader(file, where), LedgerIds()
     nodes: dict[str, ZooKeeperNode] = {}
     for node, children_made in reader.nodes():
@@ -193,7 +193,8 @@ def decode_snapshot(file: BinaryIO, where: str) -> Snapshot:
 
 
 class Salvaged(Struct, frozen=True):
-    """What can be read of a damaged snapshot: ``nodes`` and ``newest_zxid`` as of a ``Snapshot``; ``lost_bytes``: what is no node."""
+    """The readable part of a damaged snapshot: ``nodes`` and ``newest_zxid`` as in ``Snapshot``; ``lost_bytes``: bytes
+    that are not nodes."""
 
     nodes: dict[str, ZooKeeperNode]
     newest_zxid: int
@@ -206,9 +207,9 @@ _OWN_NODES = "/zookeeper"  # ``DataTree`` makes them, as of transaction 0
 
 
 def salvage_snapshot(data: bytes) -> Salvaged:
-    """Return the nodes of DATA, a snapshot that ``decode_snapshot`` refuses: up to the damage, and from the next whole node on.
+    """Return the nodes of a snapshot that ``decode_snapshot`` refuses: up to the damage, and from the next complete node on.
 
-    No node has a checksum of its own, so one whose value was changed is taken; one whose statistics cannot be is not.
+    Nodes have no checksums, so one with a changed value is taken; one with impossible statistics is not.
     """
     nodes: dict[str, ZooKeeperNode] = {}
     newest = lost = 0
@@ -231,7 +232,7 @@ def salvage_snapshot(data: bytes) -> Salvaged:
 
 
 def _salvage_node(data: bytes, offset: int) -> tuple[ZooKeeperNode | None, int, int]:
-    """Return the node at OFFSET, its newest transaction and where it ends; None where there is none that can be."""
+    """Return the node at ``offset``, its newest transaction and its end; None if no possible node is there."""
     nothing = None, 0, offset
     try:
         size = INT.unpack_from(data, offset)[0]
@@ -252,7 +253,7 @@ def _salvage_node(data: bytes, offset: int) -> tuple[ZooKeeperNode | None, int, 
 
 
 def is_of_session(owner: int) -> bool:
-    """Whether OWNER of a node is a session, so that the node ends with it; containers and nodes with a TTL have owners that are none."""
+    """Whether a node's owner is a session, with which the node ends; containers and nodes with a TTL have other owners."""
     return owner not in (0, _CONTAINER_OWNER) and owner >> 56 != -1
 
 
@@ -270,9 +271,9 @@ class SnapshotNode(NamedTuple):
 
 
 def iter_snapshot(nodes: Iterable[SnapshotNode], zxid: int) -> Iterator[bytes]:
-    """Yield the bytes of a snapshot of NODES as of transaction ZXID; the first is the root, "", and a node follows its parent.
+    """Yield the bytes of a snapshot of nodes as of a transaction; the first is the root, "", and a node follows its parent.
 
-    No session is open, and every node is everybody's (``OPEN_ACL_UNSAFE``), or to be read by everybody.
+    No session is open, and every node is open to everybody (``OPEN_ACL_UNSAFE``), or readable by everybody.
     """
     head = HEADER.pack(SNAPSHOT_MAGIC, VERSION, -1) + INT.pack(0)
     acls = INT.pack(1) + LONG.pack(_READ_ONLY_ACL) + INT.pack(1) + INT.pack(1) + _jute(b"world") + _jute(b"anyone")
@@ -295,7 +296,7 @@ def _jute(raw: bytes) -> bytes:
 
 
 def iter_snappy(data: bytes, where: str) -> Iterator[bytes | memoryview]:
-    """Yield what the stream of snappy-java in DATA holds, part by part; raises MetadataCorrupt."""
+    """Yield the content of a stream of snappy-java, part by part; raises MetadataCorrupt."""
     from pulsar_admin.store.codec.compression import SNAPPY, decompress
 
     reader = Reader(data, where, MetadataCorrupt)

@@ -96,8 +96,9 @@ class Transaction(NamedTuple):
 
 
 class BadRecord(Struct, frozen=True):
-    """Bytes at OFFSET that are not a whole record. ``unfinished``: they are what a write leaves that was stopped, the beginning of a record
-    with nothing but the zeros of preallocation behind it, which begin where writes stop; damage there looks alike."""
+    """Bytes at ``offset`` that are not a complete record. ``unfinished``: they look like an interrupted write, the
+    beginning of a record followed only by the zeros of preallocation, which begin where writes stop; damage there
+    looks alike."""
 
     offset: int
     reason: str
@@ -105,15 +106,15 @@ class BadRecord(Struct, frozen=True):
 
 
 def check_log_header(data: bytes | bytearray, where: str) -> None:
-    """Raise MetadataCorrupt unless a log begins with DATA."""
+    """Raise MetadataCorrupt unless the bytes begin like a log."""
     check_header(Reader(memoryview(data), where, MetadataCorrupt).take(HEADER.size), LOG_MAGIC, where)
 
 
 def read_transactions(file: BinaryIO, where: str) -> Iterator[Transaction | BadRecord]:
-    """Yield the transactions of the log FILE in order, and a BadRecord where bytes are none; it goes on at the next whole record.
+    """Yield the transactions of a log in order, and a BadRecord for other bytes; continue at the next complete record.
 
-    A header that is none is a BadRecord at 0: a server refuses the log, and records have digests of their own. Some MiB of it are in
-    memory at a time; behind damage all of it. An empty file has none.
+    A wrong header is a BadRecord at 0: a server refuses the log, but records have digests of their own. Some MiB are
+    in memory at a time; after damage the whole file. An empty file has no transactions.
     """
     header = file.read(HEADER.size)
     recent = _Recent(maxlen=_RECENT)
@@ -151,7 +152,7 @@ def read_transactions(file: BinaryIO, where: str) -> Iterator[Transaction | BadR
 
 
 def _skip_hole(file: BinaryIO) -> int:
-    """Move FILE to the next byte that its file system keeps, or to its end; return how far. ZooKeeper extends logs by holes."""
+    """Move a file to the next byte that its file system stores, or to its end; return how far. ZooKeeper extends logs by sparse holes."""
     if not isinstance(file, FileIO):
         return 0
     begin = file.tell()
@@ -163,7 +164,7 @@ def _skip_hole(file: BinaryIO) -> int:
 
 
 def _may_go_on(data: bytes) -> bool:
-    """Whether DATA, which begins with no whole record, may be the beginning of one."""
+    """Whether data that begins with no complete record may be the beginning of one."""
     if len(data) <= _RECORD_HEAD.size:
         return True
     length = int(_RECORD_HEAD.unpack_from(data)[1])
@@ -173,7 +174,7 @@ def _may_go_on(data: bytes) -> bool:
 def iter_records(
     view: memoryview, offset: int, base: int, where: str, recent: _Recent | None = None
 ) -> Iterator[Transaction | BadRecord]:
-    """Yield the records of VIEW from OFFSET on; it begins at position BASE of its log, behind the RECENT ones."""
+    """Yield the records of a view from ``offset`` on; the view begins at position ``base`` of its log, after the ``recent`` records."""
     recent = _Recent(maxlen=_RECENT) if recent is None else recent
     search: _Search | None = None
     while offset >= 0:
@@ -193,7 +194,7 @@ def iter_records(
 
 
 def _record_end(view: bytes | memoryview, offset: int) -> int:
-    """Return the position behind the whole record at OFFSET, 0 when there is none."""
+    """Return the position after the complete record at ``offset``, 0 if there is none."""
     start = offset + _RECORD_HEAD.size
     if start >= len(view):
         return 0
@@ -205,7 +206,7 @@ def _record_end(view: bytes | memoryview, offset: int) -> int:
 
 
 class _Search:
-    """What stands in a log where its whole records end: nothing, a write that was stopped, or damage."""
+    """Decides what follows the last complete record of a log: nothing, an interrupted write, or damage."""
 
     def __init__(self, view: memoryview, base: int, recent: _Recent) -> None:
         self._view = view
@@ -215,13 +216,13 @@ class _Search:
         self._left = _SEARCHED * len(view)
 
     def is_end(self, offset: int) -> bool:
-        """Whether nothing was written from OFFSET on."""
+        """Whether nothing was written from ``offset`` on."""
         if self._raw:
             return offset >= len(self._raw)
         return written_end(self._view, offset, len(self._view)) == offset
 
     def next_record(self, offset: int) -> int:
-        """Return the position of the first whole record behind OFFSET, −1 when there is none or looking for it takes too long."""
+        """Return the position of the first complete record after ``offset``, −1 if there is none or the search takes too long."""
         if not self._raw:
             self._raw = bytes(self._view[: written_end(self._view, offset, len(self._view))])
         if len(self._raw) - offset > _RECORD_HEAD.size:
@@ -245,7 +246,7 @@ class _Search:
         return -1
 
     def judge(self, offset: int, following: int) -> tuple[str, bool]:
-        """Return what is wrong at OFFSET, and whether a write was stopped there; FOLLOWING as ``next_record`` gives."""
+        """Return the problem at ``offset``, and whether a write was interrupted there; ``following``: from ``next_record``."""
         written = len(self._raw) - offset
         head = self._raw[offset : offset + _RECORD_HEAD.size].ljust(_RECORD_HEAD.size, b"\0")
         checksum, length = _RECORD_HEAD.unpack(head)
@@ -265,11 +266,11 @@ class _Search:
         return ("checksum mismatch" if is_framed else "no record"), False
 
     def _may_stop(self, offset: int, length: int, end: int) -> bool:
-        """Whether a write of the record at OFFSET, of LENGTH, whose last byte is in front of END or there, may have been stopped where
-        zeros begin.
+        """Whether a write of the record at ``offset``, of ``length``, whose last byte is at or before ``end``, may
+        have been interrupted where zeros begin.
 
-        A loss of power stops it between sectors, a kill between pages or between what ``BufferedOutputStream`` hands on: its whole
-        buffer, counted from a commit, or a body that is longer than that, at once.
+        A loss of power stops it between sectors, a kill between pages or between the blocks that
+        ``BufferedOutputStream`` writes: its whole buffer, counted from a commit, or a longer body at once.
         """
         first = self._base + len(self._raw)
         last = min(first + _ZEROS, self._base + end)
@@ -289,7 +290,7 @@ class _Search:
 
 
 def _decode_usual(data: bytes, pos: int, end: int) -> Transaction | None:
-    """Return the transaction in DATA from POS to END where it is as nearly all are, five times as fast as ``_decode_transaction``."""
+    """Return a transaction of the most common form, five times as fast as ``_decode_transaction``."""
     try:
         session, cxid, zxid, time_ms, kind = _TRANSACTION_HEAD.unpack_from(data, pos)
         pos += _TRANSACTION_HEAD.size
@@ -314,7 +315,7 @@ def _decode_usual(data: bytes, pos: int, end: int) -> Transaction | None:
 
 
 def _usual_change(data: bytes, pos: int, end: int, kind: int) -> Put | Delete | None:
-    """Return the change of KIND between POS and END: of one node, which everybody may change."""
+    """Return the change to one node that everybody may change."""
     if kind not in _USUAL:
         return None
     (length,) = INT.unpack_from(data, pos)
@@ -344,7 +345,7 @@ def _decode_transaction(body: memoryview, where: str) -> Transaction:
 
 
 def _changes(reader: Reader, kind: int, *, inner: bool = False) -> Iterator[Put | Delete]:
-    """Yield what a transaction of KIND changes; INNER: it is a part of another, where ZooKeeper takes no further MULTI."""
+    """Yield the changes of a transaction; ``inner``: it is a part of another, where ZooKeeper allows no further MULTI."""
     if kind in _CREATES:
         path, data = read_text(reader), read_buffer(reader)
         skip_acls(reader)
@@ -365,8 +366,8 @@ def _changes(reader: Reader, kind: int, *, inner: bool = False) -> Iterator[Put 
 
 
 def _closed_paths(reader: Reader) -> Iterator[str]:
-    """Yield the nodes that a session took with it: in the transaction since 3.6 (``zookeeper.closeSessionTxn.enabled``), where a digest,
-    version i32 = 2 and i64, may follow or stand alone."""
+    """Yield the ephemeral nodes that ended with a session: in the transaction since 3.6
+    (``zookeeper.closeSessionTxn.enabled``), where a digest, version i32 = 2 and i64, may follow or stand alone."""
     count = read_count(reader) if reader.remaining else 0
     if count == _DIGEST_VERSION and reader.remaining == LONG.size:
         return

@@ -40,7 +40,7 @@ _STAT = struct.Struct(
 
 
 class Read(NamedTuple):
-    """One read: GET_DATA or GET_CHILDREN of the node PATH."""
+    """One read: GET_DATA or GET_CHILDREN of a node."""
 
     kind: int
     path: str
