@@ -263,7 +263,7 @@ class Database:
         _raise(error)
 
     def _make_tables(self, statement: str) -> None:
-        """Create the tables that a statement names; raises Refused for functions that do more than read tables, NotFound for short names."""
+        """Create the tables that a statement names; raises Refused for functions that do more than read, NotFound for short names."""
         match = _EXPLAIN.match(statement)
         text = statement[match.end() :] if match else statement
         tree = json.loads(self._connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0])
