@@ -9,9 +9,9 @@ import click
 from pulsar_admin.columns import Column
 from pulsar_admin.commands.topics.answers import one_or_rows, selected
 from pulsar_admin.context import App, Result
-from pulsar_admin.jsonify import position_json, to_json
+from pulsar_admin.jsonify import partition_json, to_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from pulsar_admin.store.compaction.forms import RULE_4_0, RULE_4_2
+from pulsar_admin.store.compaction.forms import RULE_4_0, RULE_4_2, CompactionFinding
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
 from pulsar_admin.store.model.topics import topics_bytes
 from pulsar_admin.store.names import TopicName, shell_word
@@ -20,8 +20,7 @@ from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
     from pulsar_admin.api.topics import Rule
-    from pulsar_admin.store.compaction.forms import Verification
-    from pulsar_admin.store.compaction.occurrences import KeyHistory, Occurrence
+    from pulsar_admin.store.compaction.occurrences import KeyHistory
 
 
 _COLUMNS = (
@@ -64,36 +63,14 @@ def verify(app: App, selection: TopicSelection) -> Result:
 def _verify(app: App, name: TopicName) -> dict[str, Any]:  # Any: JSON
     view = app.session.topic(name).compaction()
     found = view.verify()
-    findings = [{"kind": "status", "position": None, "message": text} for text in view.status(leaked=False).problems]
+    findings = [CompactionFinding("status", None, text) for text in view.status(leaked=False).problems]
+    head: dict[str, Any] = {"topic": str(name), "compacted": found is not None}  # Any: JSON
     if found is None:
-        return {"topic": str(name), "compacted": False, "problems": len(findings), "findings": findings}
-    return _document(name, found, findings)
-
-
-def _document(name: TopicName, found: Verification, findings: list[dict[str, Any]]) -> dict[str, Any]:  # Any: JSON
-    for row in found.findings:
-        place = None if row.position is None else position_json(row.position, name.partition_index)
-        findings.append({"kind": row.kind, "position": place, "message": row.message})
-    before = found.trimmed_before
-    trimmed = None if before is None else position_json(before, name.partition_index)
-    return {
-        "topic": str(name),
-        "compacted": True,
-        "compactedLedger": found.ledger_id,
-        "horizon": position_json(found.horizon, name.partition_index),
-        "entries": found.entries,
-        "messages": found.messages,
-        "topicEntries": found.topic_entries,
-        "topicMessages": found.topic_messages,
-        "trimmedBefore": trimmed,
-        "formats": found.forms,
-        "rule": found.rule,
-        "keyless": found.keyless,
-        "encryptedEntries": found.unchecked,
-        "lostEntries": found.lost,
-        "problems": found.total + len(findings) - len(found.findings),
-        "findings": findings,
-    }
+        return {**head, "problems": len(findings), "findings": to_json(findings)}
+    shown, problems = partition_json(found, name.partition_index), found.total + len(findings)
+    tail = {key: shown.pop(key) for key in ("keyless", "encryptedEntries", "lostEntries")}
+    said = partition_json([*findings, *found.findings], name.partition_index)
+    return {**head, **shown, "rule": found.rule, **tail, "problems": problems, "findings": said}
 
 
 def _render(document: Any) -> str:  # Any: the JSON of ``_verify``
@@ -152,7 +129,7 @@ def explain(app: App, selection: TopicSelection, key: str, rule: Rule) -> None:
         names = selected(app, reader.txn, selection)
         found = list(app.each(names, lambda name: (name, app.session.topic(name).compaction().explain(key, rule=rule))))
     rows = [
-        {"topic": str(name), "key": history.key, **_members(name, one)}
+        {"topic": str(name), "key": history.key, **partition_json(one, name.partition_index)}
         for name, history in found
         for one in history.occurrences
     ]
@@ -163,13 +140,6 @@ def explain(app: App, selection: TopicSelection, key: str, rule: Rule) -> None:
     if found and not rows and app.exit_code == 0:  # else it may be in what could not be read
         hint = f"look for keys that begin alike: pulsar-admin topics search {shell_word(names[0])} --key-prefix PREFIX"
         raise NothingMatches(f"no message has the key {key!r}", hint=hint)
-
-
-def _members(name: TopicName, one: Occurrence) -> dict[str, Any]:  # Any: JSON
-    plain = to_json(one)
-    assert isinstance(plain, dict)
-    compacted = plain.pop("inView")
-    return {**plain, "position": position_json(one.position, name.partition_index), "compacted": compacted}
 
 
 def _tell(app: App, name: TopicName, history: KeyHistory) -> None:

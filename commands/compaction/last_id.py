@@ -16,6 +16,7 @@ from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFou
 if TYPE_CHECKING:
     from pulsar_admin.api.topics import Topic
     from pulsar_admin.store.compaction.last_id import LastId
+    from pulsar_admin.store.names import Position
 
 _LAST_ID_COLUMNS = (
     Column("TOPIC", "topic"),
@@ -61,14 +62,7 @@ def last_id(app: App, selection: TopicSelection, verify: bool, explained: bool) 
 
 
 def _document(topic: Topic, found: LastId, explained: bool) -> dict[str, Any]:  # Any: JSON
-    document = {
-        "topic": topic.name,
-        "ledgerId": found.position.ledger_id,
-        "entryId": found.position.entry_id,
-        "batchIndex": found.position.batch_index,
-        "publishTime": found.publish_ms,
-        "rule": found.rule,
-    }
+    document = {"topic": topic.name, **_ids(found.position), "publishTime": found.publish_ms, "rule": found.rule}
     return document | _explanation(found) if explained else document
 
 
@@ -81,15 +75,15 @@ def _explanation(found: LastId) -> dict[str, Any]:  # Any: JSON
         "payloadBytes": found.payload_bytes,
         "bytesRead": found.bytes_read,
         "verified": found.verified,
-        "rejected": [
-            {
-                "ledgerId": row.position.ledger_id,
-                "entryId": row.position.entry_id,
-                "batchIndex": row.position.batch_index,
-                "why": row.reason,
-            }
-            for row in found.rejected
-        ],
+        "rejected": [{**_ids(row.position), "why": row.reason} for row in found.rejected],
+    }
+
+
+def _ids(position: Position) -> dict[str, int]:
+    return {
+        "ledgerId": position.ledger_id,
+        "entryId": position.entry_id,
+        "batchIndex": position.batch_index,
     }
 
 

@@ -77,10 +77,7 @@ def _row(change: Change, steps: bool) -> dict[str, Any]:  # Any: JSON
         "undo": typable(undo_command(change.number)),
     }
     if steps:
-        row["steps"] = [
-            {"database": step.database, "key": step.key, "before": step.before, "after": step.after}
-            for step in change.steps
-        ]
+        row["steps"] = change.steps
     return row
 
 

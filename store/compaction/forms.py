@@ -57,20 +57,21 @@ class Verification(Struct):
     """
 
     __repr__ = one_line
+    JSON_HIDDEN = ("nulls_kept", "nulls_dropped", "total", "findings")
 
-    ledger_id: int
+    ledger_id: int = field(name="compactedLedger")
     horizon: Position
     entries: int = 0
     messages: int = 0
     topic_entries: int = 0
     topic_messages: int = 0
     trimmed_before: Position | None = None
-    forms: dict[str, int] = field(default_factory=dict)
+    forms: dict[str, int] = field(default_factory=dict, name="formats")
     nulls_kept: int = 0
     nulls_dropped: int = 0
-    unchecked: int = 0
     keyless: int = 0
-    lost: int = 0
+    unchecked: int = field(default=0, name="encryptedEntries")
+    lost: int = field(default=0, name="lostEntries")
     total: int = 0
     findings: list[CompactionFinding] = field(default_factory=list)
 

@@ -34,17 +34,15 @@ KEPT, SUPERSEDED, TOMBSTONE, UNCOMMITTED, BEHIND = "kept", "superseded", "tombst
 class Occurrence(Struct, frozen=True):
     """A message of the key. ``in_view``: the compacted ledger holds it; ``size``: of the value; ``next``: what compacting now does."""
 
-    JSON_OPTIONAL = ("is_wrong",)
-
     position: Position
     publish_time: int
     size: int
     tombstone: bool
-    in_view: bool
     fate: str
     next: str
     why: str
-    is_wrong: bool = False
+    is_wrong: bool
+    in_view: bool = field(name="compacted")
 
 
 class KeyHistory(Struct):
@@ -194,7 +192,7 @@ def _fates(found: list[_Found]) -> list[str]:
 
 def _occurrence(one: _Found, fate: str, later: str, why: str) -> Occurrence:
     is_wrong = fate != BEHIND and one.in_view != (fate == KEPT) and not _is_disputed(one)
-    return Occurrence(one.position, one.publish_ms, max(one.size, 0), one.null, one.in_view, fate, later, why, is_wrong)
+    return Occurrence(one.position, one.publish_ms, max(one.size, 0), one.null, fate, later, why, is_wrong, one.in_view)
 
 
 def _is_disputed(one: _Found) -> bool:
