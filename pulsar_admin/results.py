@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -70,6 +69,8 @@ class Results:
         is_asked = self.query is not None or self.settings.total
         columns = result.csv if form == "csv" and result.csv else result.columns
         if result.screen is not None and form in result.texts and not is_asked:
+            from shutil import get_terminal_size  # 2 ms, with all formats of archives, and most answers are no screen
+
             width = min(get_terminal_size().columns, _WIDTH) if self.writer.stream.isatty() else _WIDTH
             for part in result.screen(width):
                 if isinstance(part, Table):

@@ -239,35 +239,30 @@ def checked(function: Function) -> Function:
     A parameter of one of the words of a ``Literal`` of its module takes these alone; what only some values of a kind are for is checked
     by whoever uses them.
     """
-    code, said = function.__code__, function.__annotations__
-    count = code.co_argcount + code.co_kwonlyargcount
-    names, places, scope = code.co_varnames[:count], code.co_varnames[: code.co_argcount], function.__globals__
-    kinds = {name: said[name] for name in names if said.get(name, "").removesuffix(" | None") in _KINDS}
-    kinds |= {name: said[name] for name in names if get_origin(_named_in(scope, said.get(name, ""))) is Literal}
-    rest = said.get(code.co_varnames[count], "") if code.co_flags & CO_VARARGS else ""
+    code, said, scope = function.__code__, function.__annotations__, function.__globals__
 
     @wraps(function)
     def call(*values: Any, **options: Any) -> Any:  # Any: the function's own
-        given = [_kept_of(scope, kinds.get(name, ""), name, one) for name, one in zip(places, values, strict=False)]
-        more = [_kept_of(scope, rest, code.co_varnames[count], one) for one in values[code.co_argcount :]]
-        options = {name: _kept_of(scope, kinds.get(name, ""), name, one) for name, one in options.items()}
-        return function(*given, *more, **options)
+        places, rest = code.co_varnames[: code.co_argcount], values[code.co_argcount :]
+        given = [_kept_of(scope, said.get(name), name, one) for name, one in zip(places, values, strict=False)]
+        if rest and code.co_flags & CO_VARARGS:
+            name = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
+            rest = tuple(_kept_of(scope, said.get(name), name, one) for one in rest)
+        options = {name: _kept_of(scope, said.get(name), name, one) for name, one in options.items()}
+        return function(*given, *rest, **options)
 
-    return cast(Function, call) if kinds or rest in _KINDS else function
+    return cast(Function, call)
 
 
-def _named_in(scope: Mapping[str, Any], said: str) -> Any:  # Any: of a module
-    return scope.get(said.removesuffix(" | None"))
-
-
-def _kept_of(scope: Mapping[str, Any], said: str, what: str, value: Any) -> Any:  # Any: as above
+def _kept_of(scope: Mapping[str, Any], said: str | None, what: str, value: Any) -> Any:  # Any: what callers give
     """Return VALUE of the parameter WHAT, which is SAID to be of a kind; raises InvalidValue."""
-    if not said or (value is None and said.endswith(" | None")):
+    if said is None or (value is None and said.endswith(" | None")):
         return value
-    kind = _KINDS.get(said.removesuffix(" | None"))
-    if kind is not None:
-        return kind(what, value)
-    check_choice(what, value, _named_in(scope, said))
+    said = said.removesuffix(" | None")
+    if said in _KINDS:
+        return _KINDS[said](what, value)
+    if get_origin(scope.get(said)) is Literal:
+        check_choice(what, value, scope[said])
     return value
 
 
@@ -280,9 +275,7 @@ def check_keywords(given: Mapping[str, Any], kind: type) -> None:  # Any: what c
         )
     scope = vars(sys.modules[kind.__module__])
     for name, value in given.items():
-        said = kind.__annotations__[name].__forward_arg__
-        if said in _KINDS or said.removesuffix(" | None") in _KINDS or get_origin(_named_in(scope, said)) is Literal:
-            _kept_of(scope, said, name, value)
+        _kept_of(scope, kind.__annotations__[name].__forward_arg__, name, value)
 
 
 class Checked:
