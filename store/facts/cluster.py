@@ -80,7 +80,9 @@ class ClusterFacts:
                     continue
                 yield UnreadableTopic(str(name), name.path, error)
                 continue
-            yield TopicFacts(self.reader, topic, None, now_ms, budget)
+            facts = TopicFacts(self.reader, topic, None, now_ms, budget)
+            yield facts
+            facts.let_go()
 
     @cached_property
     def unclosed(self) -> Unclosed:

@@ -574,6 +574,10 @@ class TopicFacts:
         """Facts of each of its cursors, those that the broker keeps for itself included."""
         return tuple(SubscriptionFacts(self, cursor) for cursor in self.cursors)
 
+    def let_go(self) -> None:
+        """Forget its subscriptions, which know it: of what goes in circles only a garbage collector gets rid, at the tenth of a pass."""
+        vars(self).pop("subscriptions", None)
+
     @fact
     def mark_deletes(self) -> Mapping[str, Position]:
         """The mark-delete position of each readable durable cursor, by name."""

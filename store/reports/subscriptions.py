@@ -167,7 +167,7 @@ def _topic_facts(reader: EntryReader, topic: Topic, asked: Asked) -> TopicFacts:
 
 
 def iter_facts(found: TopicFacts, asked: Asked, fail: Callable[[StoreError], None]) -> Iterator[SubscriptionFacts]:
-    """Yield the facts of every subscription of a topic; see ``iter_subscription_facts``."""
+    """Yield the facts of every subscription of a topic, whose own are let go; see ``iter_subscription_facts``."""
     readings = sorted((name for name, _ in found.cursor_readings if is_subscription(name)))
     if readings:
         _known(found.policies, fail)
@@ -181,6 +181,7 @@ def iter_facts(found: TopicFacts, asked: Asked, fail: Callable[[StoreError], Non
             yield _facts_of(facts[name], asked, fail)
         except StoreError as error:
             fail(error)
+    found.let_go()
 
 
 def _known(fact: _Fact | Unknown, fail: Callable[[StoreError], None]) -> _Fact | None:
