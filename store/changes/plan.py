@@ -23,10 +23,10 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, TypeVar, get_args, get_origin
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType, convert, field
 from msgspec.structs import FieldInfo, fields, replace
 
-from pulsar_admin.store.codec.given import integer, json_object, text
+from pulsar_admin.store.codec.given import integer, json_object
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import DATABASES, Store, Txn
@@ -261,7 +261,7 @@ class PlanFile(Struct, frozen=True):
 
     command: str
     request: Json
-    txn_id: int
+    txn_id: int = field(name="transaction")
     state: str
     steps: tuple[str, ...] | None
     reports: tuple[Json, ...]
@@ -270,18 +270,8 @@ class PlanFile(Struct, frozen=True):
 
     def dump(self) -> bytes:
         """Return it as the bytes of a plan file (JSON), with the digest of all of it."""
-        fields: dict[str, Any] = {  # Any: JSON
-            "planFormat": PLAN_FORMAT,
-            "command": self.command,
-            "request": self.request,
-            "transaction": self.txn_id,
-            "state": self.state,
-            "steps": self.steps,
-            "reports": self.reports,
-            "loses": self.loses,
-            "reads": self.reads,
-        }
-        return json.dumps({**fields, "digest": _digest_of(fields)}, indent=1).encode() + b"\n"
+        document = {"planFormat": PLAN_FORMAT, **record_json(self)}
+        return json.dumps({**document, "digest": _digest_of(document)}, indent=1).encode() + b"\n"
 
     def check_store(self, store: Store) -> None:
         """Raise StalePlan unless STORE is the one that it was planned on, in that state."""
@@ -315,25 +305,15 @@ def plan_file(plan: Plan | WritingPlan, state: str, reports: tuple[ChangeReport,
 def load_plan(data: bytes, where: str) -> PlanFile:
     """Return what is in the bytes of a plan file; raises InvalidValue for what none is, is of an earlier version, or was changed."""
     try:
-        fields = json_object(data, once=True)
-        form = integer(fields["planFormat"], "planFormat")
+        document = json_object(data, once=True)
+        form = integer(document["planFormat"], "planFormat")
         if form != PLAN_FORMAT:
             raise InvalidValue(
                 f"{where} is a plan of format {form}, this version applies format {PLAN_FORMAT}", hint=_AGAIN
             )
-        if fields.pop("digest") != _digest_of(fields):
+        if document.pop("digest") != _digest_of(document):
             raise InvalidValue(f"{where} was changed since the plan was made", hint=_AGAIN, path=where)
-        steps = fields["steps"]
-        return PlanFile(
-            text(fields["command"], "command"),
-            dict(fields["request"]),
-            integer(fields["transaction"], "transaction"),
-            text(fields["state"], "state"),
-            None if steps is None else tuple(steps),
-            tuple(fields["reports"]),
-            text(fields["loses"], "loses"),
-            text(fields["reads"], "reads"),
-        )
+        return convert(document, PlanFile)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise InvalidValue(f"{where} is not a plan: {reason_of(error)}", hint=_HINT, path=where) from error
 
