@@ -278,3 +278,22 @@ def test_records_between_equal_offsets(cli: Cli) -> None:
 def test_logs_of_one_directory_are_named_without_it(cli: Cli) -> None:
     answer = cli("--store", imported("small", "clean"), "store", "usage", "--by", "log", "-o", "csv")
     assert {line.split(",")[0] for line in answer.stdout.splitlines()[1:3]} == {"0.log", "1.log"}
+
+
+def test_a_partition_0_is_not_the_partitioned_topic(cli: Cli) -> None:
+    ask = ("topics", "update-partitioned-topic", "acme/orders/parts-partition-0", "-p", "9", "--dry-run")
+    answer = cli("--store", imported("small", "clean"), *ask)
+    assert (answer.exit_code, "is not the partitioned topic" in answer.stderr) == (3, True)
+
+
+def test_messages_without_a_time_of_delivery_are_not_delayed() -> None:
+    from pulsar_admin.store.db.environment import open_store
+    from pulsar_admin.store.facts.backlogs import read_contents
+    from pulsar_admin.store.model.reader import open_reader
+    from pulsar_admin.store.model.topics import read_topic
+    from pulsar_admin.store.names import parse_topic
+
+    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("public/default/plain"))
+        found = read_contents(reader, topic, [(0, topic.number_of_entries)], 0)
+    assert (found.entries, found.due) == (topic.number_of_entries, 0)
