@@ -12,7 +12,6 @@ against who computes the whole chain anew: keep the head elsewhere for that.
 
 from __future__ import annotations
 
-import base64
 import functools
 import json
 import struct
@@ -23,7 +22,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, TypeVar, get_args, get_origin
 
-from msgspec import UNSET, Struct, UnsetType, convert, field
+from msgspec import UNSET, Struct, UnsetType, convert, field, to_builtins
 from msgspec.structs import FieldInfo, fields, replace
 
 from pulsar_admin.store.codec.given import integer, json_object
@@ -57,8 +56,8 @@ _HINT = "make one with --plan FILE on any command that changes"
 _AGAIN = "make the plan again and look at it"
 
 
-class Step(Answer, frozen=True):
-    """One row to write: its bytes before (None: not there) and after (None: delete)."""
+class Step(Answer, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One row to write: its bytes before (None: not there) and after (None: delete). In audit records a list, bytes as base64."""
 
     database: str
     key: bytes
@@ -336,7 +335,7 @@ def _step_text(step: Step) -> str:
     """Return STEP as a line that tells what it writes, and from every other one by its digest."""
     name = step.key.decode("utf-8", "backslashreplace") if step.database == "tree" else step.key.hex()
     what = "delete" if step.after is None else "make" if step.before is None else "change"
-    return f"{what} {step.database} {name} (sha256 {sha256(json.dumps(_step_json(step)).encode()).hexdigest()})"
+    return f"{what} {step.database} {name} (sha256 {sha256(json.dumps(to_builtins(step)).encode()).hexdigest()})"
 
 
 # -- audit log and undo -----------------------------------------------------------------------------------------------
@@ -428,7 +427,7 @@ def _encode_change(change: Change, previous: str) -> bytes:
         "time": change.time_ms,
         "command": change.command,
         "reports": list(change.reports),
-        "steps": [_step_json(step) for step in change.steps],
+        "steps": to_builtins(change.steps),
         "undoes": change.undoes,
         "previous": previous,
     }
@@ -443,7 +442,7 @@ def _decode_change(key: bytes, row: bytes) -> Change:
             fields["time"],
             fields["command"],
             tuple(fields["reports"]),
-            tuple(step_of(step) for step in fields["steps"]),
+            tuple(_step_of(step) for step in fields["steps"]),
             fields["undoes"],
         )
     except (ValueError, KeyError, TypeError, RecursionError, struct.error, zlib.error) as error:
@@ -453,20 +452,12 @@ def _decode_change(key: bytes, row: bytes) -> Change:
         ) from error
 
 
-def _step_json(step: Step) -> list[str | None]:
-    return [
-        step.database,
-        *(None if raw is None else base64.b64encode(raw).decode() for raw in (step.key, step.before, step.after)),
-    ]
-
-
-def step_of(row: list[str | None]) -> Step:
+def _step_of(row: list[str | None]) -> Step:
     """Return the step that an audit record spells as ROW; raises ValueError, TypeError."""
-    database, key, before, after = row
-    decoded = [None if text is None else base64.b64decode(text, validate=True) for text in (key, before, after)]
-    if database not in DATABASES or not decoded[0]:
-        raise ValueError(f"a step without a key, or in no database: {database!r}")
-    return Step(database, decoded[0], decoded[1], decoded[2])
+    step = convert(row, Step)
+    if step.database not in DATABASES or not step.key:
+        raise ValueError(f"a step without a key, or in no database: {step.database!r}")
+    return step
 
 
 # -- the chain of the audit log ----------------------------------------------------------------------------------------
