@@ -293,14 +293,14 @@ class CloneNodes(Struct, frozen=True):
         if not node.path.startswith(_JSON):
             return node.value
         try:
-            found = decode_json_object(node.value, node.path)
+            policies = decode_json_object(node.value, node.path)
         except StoreError:
             return node.value  # `store check` names it
         if node.path.removeprefix(CLUSTERS) in self.address.others:
-            found = {key: _nowhere(key, value) for key, value in found.items()}
+            policies = {key: _nowhere(key, value) for key, value in policies.items()}
         if self.address.renamed_from:
-            found = _renamed(found, self.address.renamed_from, self.address.cluster)
-        return encode_json_object(found)
+            policies = _renamed(policies, self.address.renamed_from, self.address.cluster)
+        return encode_json_object(policies)
 
 
 def on_one_bookie(metadata: LedgerMetadata, bookie_id: str) -> LedgerMetadata:
@@ -316,7 +316,7 @@ def _nowhere(key: str, value: Any) -> Any:  # Any: JSON
     return f"{scheme}://{_NOWHERE}"
 
 
-def _renamed(found: dict[str, Any], old: str, new: str) -> dict[str, Any]:  # Any: JSON
+def _renamed(record: dict[str, Any], old: str, new: str) -> dict[str, Any]:  # Any: JSON
     """Return a JSON object with the cluster ``old`` renamed to ``new`` in every field that names clusters."""
 
     def change(value: Any) -> Any:  # Any: JSON
@@ -324,7 +324,7 @@ def _renamed(found: dict[str, Any], old: str, new: str) -> dict[str, Any]:  # An
             return [new if item == old else item for item in value]
         return new if value == old else value
 
-    return {key: change(value) if key in _CLUSTER_KEYS else value for key, value in found.items()}
+    return {key: change(value) if key in _CLUSTER_KEYS else value for key, value in record.items()}
 
 
 # -- the directory ----------------------------------------------------------------------------------------------------

@@ -97,9 +97,9 @@ class LogCompactor:
             self._digest.update(chunk)
         self._position += int(sizes.sum())
         self._parts.append(IndexRows(ledger_ids, live.entry_ids[rows], np.full(len(new), self._next_id, np.int64), new))
-        found, inverse = np.unique(ledger_ids, return_inverse=True)
+        distinct, inverse = np.unique(ledger_ids, return_inverse=True)
         sums = np.bincount(inverse, sizes).astype(np.int64)
-        for ledger_id, size in zip(found.tolist(), sums.tolist(), strict=True):
+        for ledger_id, size in zip(distinct.tolist(), sums.tolist(), strict=True):
             self._sizes[ledger_id] = self._sizes.get(ledger_id, 0) + size
 
     def _open(self) -> None:

@@ -169,7 +169,7 @@ def read_forecast(
     state = read_state(storage)
     logs = read_bookie_directory(storage.logs).logs
     maps = {log_id: _map_of(path) for log_id, path in logs}
-    unmapped = np.array([log_id for log_id, found in maps.items() if found is None], np.int64)
+    unmapped = np.array([log_id for log_id, sizes in maps.items() if sizes is None], np.int64)
     unfinished = _unfinished_ids(storage)
     with open_index(storage) as index:
         indexed = _read_index(index, known, unmapped)
@@ -225,10 +225,10 @@ def _unfinished_ids(storage: Storage) -> set[int]:
 def _ledgers_in(path: Path, sizes: Mapping[int, int] | None) -> Array:
     """Return the ledgers in a log: from its ledgers map (``sizes``), or from its records if it has no map."""
     try:
-        found = read_ledger_sizes(path) if sizes is None else sizes
+        mapped = read_ledger_sizes(path) if sizes is None else sizes
     except (OSError, StoreError):
-        found = {}  # reading the log for what lives tells why
-    return np.fromiter(found, np.int64, len(found))
+        mapped = {}  # reading the log for what lives tells why
+    return np.fromiter(mapped, np.int64, len(mapped))
 
 
 def _map_of(path: Path) -> dict[int, int] | None:

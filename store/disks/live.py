@@ -70,8 +70,8 @@ def _by_entry(places: IndexRows) -> Array:
     ordered = places.where(np.lexsort((places.entry_ids, places.ledger_ids)))
     is_last = np.ones(len(ordered.ledger_ids), np.bool_)
     is_last[:-1] = (np.diff(ordered.ledger_ids) != 0) | (np.diff(ordered.entry_ids) != 0)
-    found: Array = np.column_stack(ordered.where(is_last))
-    return found
+    last_rows: Array = np.column_stack(ordered.where(is_last))
+    return last_rows
 
 
 class LocationsIndex:
@@ -201,9 +201,9 @@ def _rows_at(records: Any, wanted: IndexRows) -> tuple[Array, Array]:  # Any: st
     if not len(records):
         return np.zeros(0, np.int64), np.ones(len(wanted.offsets), np.bool_)
     rows = np.minimum(np.searchsorted(records["offset"], wanted.offsets), len(records) - 1)
-    found = records[rows]
-    is_there = (found["offset"] == wanted.offsets) & (found["ledger_id"] == wanted.ledger_ids)
-    return rows, ~(is_there & (found["entry_id"] == wanted.entry_ids))
+    placed = records[rows]
+    is_there = (placed["offset"] == wanted.offsets) & (placed["ledger_id"] == wanted.ledger_ids)
+    return rows, ~(is_there & (placed["entry_id"] == wanted.entry_ids))
 
 
 def _scan(path: Path, alive: Array, advance: Callable[[int], None]) -> tuple[Any, int, str]:

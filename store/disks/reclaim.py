@@ -160,8 +160,8 @@ class ReclaimResult(Struct):
 
 def free_bytes(directory: Path) -> int:
     """Return the free bytes on the disk of a directory."""
-    found = os.statvfs(directory)
-    return found.f_bavail * found.f_frsize
+    statistics = os.statvfs(directory)
+    return statistics.f_bavail * statistics.f_frsize
 
 
 def check_scratch(scratch: Path | None, bookie: Bookie) -> None:
@@ -205,10 +205,10 @@ def plan_reclaim(
     def members(ledgers: Array) -> Array:
         return find_members(nodes(), ledgers, bookie_id)
 
-    found = tuple(read_forecast(storage, known, members, below_percent, lambda _: None) for storage in storages)
-    doubts = find_doubts(known, bookie, np.unique(np.concatenate([one.garbage for one in found])))
+    forecasts = tuple(read_forecast(storage, known, members, below_percent, lambda _: None) for storage in storages)
+    doubts = find_doubts(known, bookie, np.unique(np.concatenate([one.garbage for one in forecasts])))
     check_trusted(doubts, force=force)
-    return ReclaimPlan(bookie, known, found, tuple(doubts))
+    return ReclaimPlan(bookie, known, forecasts, tuple(doubts))
 
 
 def _check_storage(storage: Storage) -> None:
@@ -233,16 +233,16 @@ def apply_reclaim(plan: ReclaimPlan, scratch: Path | None, advance: Advance, tel
     """
     result = ReclaimResult(plan.bookie.name, forecast_bytes=plan.frees_bytes)
     with ExitStack() as locks:
-        storages = [found.storage for found in plan.storages]
+        storages = [forecast.storage for forecast in plan.storages]
         for storage in storages:
             check_may_write_for(storage.logs / COOKIE_FILE)
             for database in storage.databases:
                 locks.enter_context(lock_database(database))
-        if [read_state(storage) for storage in storages] != [found.state for found in plan.storages]:
+        if [read_state(storage) for storage in storages] != [forecast.state for forecast in plan.storages]:
             raise StalePlan("the bookie's disks changed since this was planned", hint="run the command again")
         before = sum(map(_taken_bytes, storages))
-        for found in plan.storages:
-            _Reclaim(found, scratch, advance, tell, result).run()
+        for forecast in plan.storages:
+            _Reclaim(forecast, scratch, advance, tell, result).run()
         result.freed_bytes = before - sum(map(_taken_bytes, storages))
     return result
 
@@ -425,10 +425,10 @@ class _Reclaim:
         """Raise IndexCorrupt unless the index points exactly to the expected places of live ledgers in these logs."""
         with open_index(self._storage) as index:
             chosen = (rows.where(np.isin(rows.log_ids, log_ids)) for rows in index.iter_places())
-            found = join_places([rows.where(is_among(self._forecast.alive, rows.ledger_ids)) for rows in chosen])
-        if not same_places(found, expected):
+            named = join_places([rows.where(is_among(self._forecast.alive, rows.ledger_ids)) for rows in chosen])
+        if not same_places(named, expected):
             raise IndexCorrupt(
-                f"{self._storage.index}: the index names {len(found.log_ids):,} entries in {', '.join(f'{one:x}.log' for one in log_ids)},"
+                f"{self._storage.index}: the index names {len(named.log_ids):,} entries in {', '.join(f'{one:x}.log' for one in log_ids)},"
                 f" expected {len(expected.log_ids):,}: no log was deleted",
                 hint="run the command again; please report it",
             )
@@ -452,7 +452,9 @@ def _lent_to(path: Path) -> Path | None:
 def next_log_id(current: Path) -> int:
     """Return the id after those of all logs in a directory and all that its bookie ever used; raises Unsupported after the last id."""
     names = (_LOG_ID.fullmatch(file.name) for file in current.iterdir())
-    found = max([*(int(name[1], 16) for name in names if name is not None), newest_log_id(current)]) + 1
-    if found >= _LAST_LOG_ID:
-        raise Unsupported(f"{current}: ids of entry logs are used up, at {found - 1:#x}: the bookie begins again at 0")
-    return found
+    next_id = max([*(int(name[1], 16) for name in names if name is not None), newest_log_id(current)]) + 1
+    if next_id >= _LAST_LOG_ID:
+        raise Unsupported(
+            f"{current}: ids of entry logs are used up, at {next_id - 1:#x}: the bookie begins again at 0"
+        )
+    return next_id

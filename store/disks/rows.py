@@ -97,18 +97,18 @@ class LedgerRows(Struct):
 
 def make_rows(ledgers: set[int], old: OldLedgers, known: Witnesses) -> LedgerRows:
     """Return the rows of these ledgers for the new ``ledgers`` database."""
-    found = LedgerRows()
+    rows = LedgerRows()
     common = _common_key(ledgers, old, known)
     for ledger_id in sorted(ledgers):
         before = old.rows.get(ledger_id)
         key, by = _key_of(ledger_id, old, known) or (common, COMMON if common else NOBODY)
         fence = _fence_of(ledger_id, old.proven(ledger_id), known)
         limbo = before.limbo if before else None
-        found.rows[ledger_id] = LedgerData(True, bool(fence), key, _lac_of(ledger_id, old, known), limbo)
-        found.keys[by] += 1
+        rows.rows[ledger_id] = LedgerData(True, bool(fence), key, _lac_of(ledger_id, old, known), limbo)
+        rows.keys[by] += 1
         if fence:
-            found.fences[fence] += 1
-    return found
+            rows.fences[fence] += 1
+    return rows
 
 
 def ledgers_with_rows(survey: LogSurvey, mine: set[int], old: OldLedgers, known: Witnesses) -> set[int]:

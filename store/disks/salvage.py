@@ -213,8 +213,8 @@ def plan_salvage(store: Store, bookie: Bookie) -> SalvagePlan:
         olds = [read_old_ledgers(storage, number, len(storages)) for number, storage in enumerate(storages)]
         others = _rows_of_others(txn, bookie) if any(old.problem or _has_keyless(old) for old in olds) else {}
         known = Witnesses(journals, listed, others)
-        found = tuple(_storage(txn, bookie, known, olds[number], surveys, number) for number in range(len(storages)))
-        return SalvagePlan(bookie, found, journals, files)
+        planned = tuple(_storage(txn, bookie, known, olds[number], surveys, number) for number in range(len(storages)))
+        return SalvagePlan(bookie, planned, journals, files)
 
 
 def _check_kind(storage: Storage) -> None:
@@ -249,16 +249,16 @@ def _check_journals(bookie: Bookie) -> None:
 
 def files_of(bookie: Bookie) -> tuple[str, ...]:
     """Return what tells whether the bookie ran, or was salvaged: its logs and journals with sizes and times of change, its databases."""
-    found = []
+    files = []
     for database in (database for storage in storages_of(bookie) for database in storage.databases):
         current = database / "CURRENT"
-        found.append(f"{database} {current.stat().st_ino if current.is_file() else 'absent'}")
+        files.append(f"{database} {current.stat().st_ino if current.is_file() else 'absent'}")
     for directory in bookie.directories:
         listed = read_bookie_directory(directory)
         for _, path in (*listed.logs, *listed.journals):
             status = path.stat()
-            found.append(f"{path} {status.st_size} {status.st_mtime_ns}")
-    return tuple(found)
+            files.append(f"{path} {status.st_size} {status.st_mtime_ns}")
+    return tuple(files)
 
 
 def _check_is_of(txn: Txn, bookie: Bookie) -> None:
@@ -442,10 +442,10 @@ def _put_locations(part: StorageSalvage, digests: LedgerDigests, rows: Locations
 def _check_rows(directory: Path, expected: int) -> None:
     problems: list[str] = []
     with open_for_reading(directory, problems) as pairs:
-        found = sum(1 for _ in pairs)
-    if problems or found != expected:
+        count = sum(1 for _ in pairs)
+    if problems or count != expected:
         raise MetadataCorrupt(
-            f"{directory}: RocksDB wrote {found:,} rows, expected {expected:,}",
+            f"{directory}: RocksDB wrote {count:,} rows, expected {expected:,}",
             hint="the files are as they were; please report it",
             problems=problems,
         )

@@ -58,12 +58,12 @@ def nodes_of(source: Source) -> Iterator[tuple[str, bytes]]:
 
 def find_members(nodes: Iterable[tuple[str, bytes]], ledgers: Array, bookie_id: str) -> Array:
     """Return those ledgers that may be on the bookie according to their metadata among ``nodes`` (path, value)."""
-    wanted, found = set(ledgers.tolist()), []
+    wanted, members = set(ledgers.tolist()), []
     for path, value in nodes:
         ledger_id = ledger_id_of_path(path)
         if ledger_id is not None and ledger_id in wanted and _may_have(value, path, bookie_id):
-            found.append(ledger_id)
-    return np.array(sorted(found), np.int64)
+            members.append(ledger_id)
+    return np.array(sorted(members), np.int64)
 
 
 def _may_have(value: bytes, path: str, bookie_id: str) -> bool:

@@ -207,17 +207,17 @@ class _StatesReader:
             after = end_of_first if entry_id == 0 else end
             known = naming if entry_id and version.since_known else made
             before = self._raise(_later(known, self._proof(state)), after)
-            found = AckState(Position(ledger_id, entry_id), None, state, before, after, problem=problem)
-            yield self._counted(found)
+            undated = AckState(Position(ledger_id, entry_id), None, state, before, after, problem=problem)
+            yield self._counted(undated)
 
     def _raise(self, bound: Bound | None, end: Bound | None) -> Bound | None:
         """Return the latest time that this state or an earlier one proves; a time after ``end`` comes from a wrong
         clock and proves nothing."""
-        found = _later(self._floor, bound)
-        if found is not None and end is not None and found.time_ms > end.time_ms:
+        raised = _later(self._floor, bound)
+        if raised is not None and end is not None and raised.time_ms > end.time_ms:
             return self._floor if self._floor is not None and self._floor.time_ms <= end.time_ms else None
-        self._floor = found
-        return found
+        self._floor = raised
+        return raised
 
     def _proof(self, state: CursorState | None) -> Bound | None:
         """Return the publish time of the last entry that the state acknowledges: nobody can have acknowledged it before."""
@@ -241,15 +241,15 @@ class _StatesReader:
             return Bound(broker_ms, f"broker time of {position}")
         return Bound(publish_ms, f"publish time of {position}, by its producer's clock")
 
-    def _counted(self, found: AckState) -> AckState:
-        if found.state is None:
-            return found
+    def _counted(self, recorded: AckState) -> AckState:
+        if recorded.state is None:
+            return recorded
         topic, before = self._topic, self._pending
-        after = self._pending = pending_intervals(topic, found.state)
-        ends = [end for _, end in normal_ranges(topic, found.state)]
+        after = self._pending = pending_intervals(topic, recorded.state)
+        ends = [end for _, end in normal_ranges(topic, recorded.state)]
         return replace(
-            found,
-            backlog=backlog_entries(topic, found.state),
+            recorded,
+            backlog=backlog_entries(topic, recorded.state),
             gaps=_count(part for part in after if ends and part[0] < ends[-1]),
             acknowledged=0 if before is None else _count(subtract(before, after)),
             reopened=0 if before is None else _count(subtract(after, before)),
@@ -319,18 +319,18 @@ class CursorHistory(Struct):
 
     def states(self, reader: EntryReader, topic: Topic, subscription: str) -> Iterator[AckState]:
         """Yield every state of a subscription that is left; raises SubscriptionNotFound where nothing ever had its name."""
-        found = self.versions.get(topic.name.cursor_path(subscription), [])
-        last = found[-1] if found else None
+        versions = self.versions.get(topic.name.cursor_path(subscription), [])
+        last = versions[-1] if versions else None
         imported = imported_versions(reader.txn, topic, subscription)
         new = [one for one in imported if last is None or (one.time_ms >= last.time_ms and one.info != last.info)]
-        if not found and not new:
+        if not versions and not new:
             raise SubscriptionNotFound(
                 f"topic {topic.name} had no subscription {subscription!r}",
                 hint=f"list them with: pulsar-admin topics subscriptions {shell_word(topic.name)}",
                 topic=str(topic.name),
                 subscription=subscription,
             )
-        return iter_ack_states(reader, topic, [*found, *new], self.lives)
+        return iter_ack_states(reader, topic, [*versions, *new], self.lives)
 
 
 def find_cursor_history(
@@ -464,18 +464,18 @@ def plan_as_of(
 def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: WantedState) -> CursorMove:
     states = as_of.past.states(reader, topic, cursor.name)
     if as_of.time_ms is None:
-        found = _named(states, cursor, as_of.name)
+        wanted = _named(states, cursor, as_of.name)
     else:
-        found = state_in_force(states, topic, cursor, as_of)
-    if found.state is None:
-        why = found.problem or f"{cursor.name} was deleted then"
-        raise EntryNotFound(f"{topic.name}: {found.name} is not a state: {why}", hint=_list_hint(cursor))
+        wanted = state_in_force(states, topic, cursor, as_of)
+    if wanted.state is None:
+        why = wanted.problem or f"{cursor.name} was deleted then"
+        raise EntryNotFound(f"{topic.name}: {wanted.name} is not a state: {why}", hint=_list_hint(cursor))
     return CursorMove(
         topic,
         cursor,
-        found.state,
-        MoveBasis(f"as-of {found.name}", time_ms=as_of.time_ms),
-        warnings=(*found.warnings, *_trimmed(topic, found.state.mark_delete)),
+        wanted.state,
+        MoveBasis(f"as-of {wanted.name}", time_ms=as_of.time_ms),
+        warnings=(*wanted.warnings, *_trimmed(topic, wanted.state.mark_delete)),
         force=as_of.force,
     )
 
@@ -538,9 +538,9 @@ class _Possible:
         if state.state is None:
             self.unknown.append(state)
             return
-        found = _Extreme(state.state, state.name, pending_of(self._topic, state.state))
-        self.most = found if self.most is None else self._most_of(self.most, found)
-        self.least = found if self.least is None else self._least_of(self.least, found)
+        extreme = _Extreme(state.state, state.name, pending_of(self._topic, state.state))
+        self.most = extreme if self.most is None else self._most_of(self.most, extreme)
+        self.least = extreme if self.least is None else self._least_of(self.least, extreme)
 
     def _most_of(self, one: _Extreme, other: _Extreme) -> _Extreme:
         lower, higher = sorted((one, other), key=lambda found: found.state.mark_delete)
@@ -664,9 +664,9 @@ class Pending(Struct, frozen=True):
 def pending_of(topic: Topic, state: CursorState) -> Pending:
     """Return the entries of a topic that a subscription in this state has not acknowledged."""
     entries = pending_intervals(topic, state)
-    found = Pending(entries, {})
+    pending = Pending(entries, {})
     batches = {
-        at: words for at, words in state.batch_deletes.items() if topic.is_entry(at) and found.has(topic.rank(at))
+        at: words for at, words in state.batch_deletes.items() if topic.is_entry(at) and pending.has(topic.rank(at))
     }
     return Pending(entries, batches)
 

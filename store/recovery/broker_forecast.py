@@ -107,10 +107,10 @@ class BrokerForecast(Struct, frozen=True):
 
 def read_broker_conf(file: Path) -> BrokerDefaults:
     """Return the defaults that a ``broker.conf`` sets; raises SourceNotFound, InvalidValue."""
-    found = read_properties(file, "name a broker.conf", errors="replace")
+    settings = read_properties(file, "name a broker.conf", errors="replace")
 
     def number(key: str, default: int) -> int:
-        text = found.get(key, "").strip() or str(default)
+        text = settings.get(key, "").strip() or str(default)
         if not _NUMBER.fullmatch(text):
             raise InvalidValue(f"{file}: {key}={text[:40]} is not a number", path=str(file))
         return int(text)
@@ -121,8 +121,8 @@ def read_broker_conf(file: Path) -> BrokerDefaults:
         number("defaultRetentionTimeInMinutes", plain.retention_minutes),
         number("defaultRetentionSizeInMB", plain.retention_mb),
         number("ttlDurationDefaultInSeconds", plain.ttl_seconds),
-        found.get("brokerDeleteInactiveTopicsEnabled", "true").strip() != "false",
-        found.get("brokerDeleteInactiveTopicsMode", "").strip() or plain.inactive_mode,
+        settings.get("brokerDeleteInactiveTopicsEnabled", "true").strip() != "false",
+        settings.get("brokerDeleteInactiveTopicsMode", "").strip() or plain.inactive_mode,
         number("brokerDeleteInactiveTopicsMaxInactiveDurationSeconds", frequency),
     )
 

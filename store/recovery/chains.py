@@ -87,21 +87,21 @@ def find_chains(
     ``known``: ledgers whose topic the metadata names. ``cluster``: the cluster's name, with which its brokers begin
     producers' names; "" for brokers' default names.
     """
-    found = {one.ledger_id: one for one in evidence}
+    by_ledger = {one.ledger_id: one for one in evidence}
     topics = dict(known or {})
-    work = _LedgerSets(found, topics)
+    work = _LedgerSets(by_ledger, topics)
     for topic in dict.fromkeys(topics.values()):
-        mine = sorted(ledger for ledger, name in topics.items() if name == topic and ledger in found)
+        mine = sorted(ledger for ledger, name in topics.items() if name == topic and ledger in by_ledger)
         for pair in pairwise(mine):
             work.unite(*pair)
     pointers: list[LedgerEvidence] = []
-    for one in found.values():
+    for one in by_ledger.values():
         if one.kind in _POINTERS:
             pointers.append(one)
             work.join_pointed(one)
     work.join_coordinators()
-    names = cluster or likely_cluster(found.values())
-    for join, refused in _links(found, names):
+    names = cluster or likely_cluster(by_ledger.values())
+    for join, refused in _links(by_ledger, names):
         work.join(join, refused)
     work.join_pending_acks()  # they are of one topic where what they name is
     groups = tuple(_groups(work, pointers))
@@ -279,16 +279,16 @@ class _KnownProducers(Struct, frozen=True):
         return producer not in self.shared and producer not in self.jumping
 
 
-def _links(found: Mapping[int, LedgerEvidence], cluster: str) -> Iterator[tuple[Join, str]]:
+def _links(by_ledger: Mapping[int, LedgerEvidence], cluster: str) -> Iterator[tuple[Join, str]]:
     """Yield pairs of ledgers where a producer goes on, and why they are not joined; "": they are. Those with most witnesses first."""
     runs: dict[Producer, list[tuple[ProducerRun, int]]] = defaultdict(list)
-    for one in found.values():
+    for one in by_ledger.values():
         if one.kind == MESSAGES:
             for producer, run in one.producers.items():
                 runs[producer].append((run, one.ledger_id))
     names = _KnownProducers(
         frozenset(_shared(runs)),
-        frozenset(_twins(found, runs)),
+        frozenset(_twins(by_ledger, runs)),
         frozenset(p for p, mine in runs.items() if any(r.jumps for r, _ in mine)),
         cluster,
     )
@@ -298,7 +298,7 @@ def _links(found: Mapping[int, LedgerEvidence], cluster: str) -> Iterator[tuple[
         pairs[before, after].append(producer)
         rivals[producer, before, False] += 1
         rivals[producer, after, True] += 1
-    judged = [_judge(found[a], found[b], producers, names, rivals) for (a, b), producers in pairs.items()]
+    judged = [_judge(by_ledger[a], by_ledger[b], producers, names, rivals) for (a, b), producers in pairs.items()]
     yield from sorted(
         judged, key=lambda pair: (bool(pair[1]), -len(pair[0].witnesses), pair[0].ledger_id, pair[0].next_id)
     )
@@ -329,11 +329,11 @@ def _shared(runs: Mapping[Producer, list[tuple[ProducerRun, int]]]) -> Iterator[
 
 
 def _twins(
-    found: Mapping[int, LedgerEvidence], runs: Mapping[Producer, list[tuple[ProducerRun, int]]]
+    by_ledger: Mapping[int, LedgerEvidence], runs: Mapping[Producer, list[tuple[ProducerRun, int]]]
 ) -> Iterator[Producer]:
     """Yield the producers of which two ledgers have one last number, and one index."""
     for producer, mine in runs.items():
-        ends = Counter((run.last, index[2]) for run, ledger in mine if (index := found[ledger].index) is not None)
+        ends = Counter((run.last, index[2]) for run, ledger in mine if (index := by_ledger[ledger].index) is not None)
         if any(count > 1 for count in ends.values()):
             yield producer
 
@@ -426,44 +426,44 @@ class _NamesSaid(Struct):
 
 def find_names(reader: EntryReader, evidence: Iterable[LedgerEvidence], chains: Chains) -> dict[LedgerGroup, GroupName]:
     """Return the names of those groups of ledgers whose entries name their topic."""
-    found = {one.ledger_id: one for one in evidence}
+    by_ledger = {one.ledger_id: one for one in evidence}
     names = _NamesSaid({ledger: group for group in chains.groups for ledger in group.ledger_ids}, {})
-    _name_coordinators(names, found, chains)
-    _name_by_transactions(names, found, chains)
-    _name_pending_acks(names, found, chains)
-    entries = iter_schema_entries(reader, [one.ledger_id for one in found.values() if one.kind == SCHEMA])
+    _name_coordinators(names, by_ledger, chains)
+    _name_by_transactions(names, by_ledger, chains)
+    _name_pending_acks(names, by_ledger, chains)
+    entries = iter_schema_entries(reader, [one.ledger_id for one in by_ledger.values() if one.kind == SCHEMA])
     schemas = [_Schema(f"{_PERSISTENT}{entry.schema_id}", entry) for _, entry in entries if not entry.deleted]
     for group in chains.groups:
         if group.kind == MESSAGES:
             _name_by_keys(names, group, _Sample(reader, group), schemas)
-    _name_by_schema(names, reader, chains, found, schemas)
+    _name_by_schema(names, reader, chains, by_ledger, schemas)
     return names.taken()
 
 
 # -- transactions -----------------------------------------------------------------------------------------------------
 
 
-def _name_coordinators(names: _NamesSaid, found: Mapping[int, LedgerEvidence], chains: Chains) -> None:
+def _name_coordinators(names: _NamesSaid, by_ledger: Mapping[int, LedgerEvidence], chains: Chains) -> None:
     for group in chains.groups:
         if group.kind == TRANSACTIONS:
-            coordinators = {most for ledger in group.ledger_ids for most, _ in found[ledger].txns}
-            count = sum(len(found[ledger].txns) for ledger in group.ledger_ids)
+            coordinators = {most for ledger in group.ledger_ids for most, _ in by_ledger[ledger].txns}
+            count = sum(len(by_ledger[ledger].txns) for ledger in group.ledger_ids)
             for coordinator in coordinators if len(coordinators) == 1 else ():
                 name = str(log_topic(coordinator))
                 names.say(group, name, "its entries are steps of transactions")
                 names.say(group, name, f"{counted(count, 'transaction')} are of coordinator {coordinator}")
 
 
-def _name_by_transactions(names: _NamesSaid, found: Mapping[int, LedgerEvidence], chains: Chains) -> None:
+def _name_by_transactions(names: _NamesSaid, by_ledger: Mapping[int, LedgerEvidence], chains: Chains) -> None:
     """Name groups by the one topic that coordinators say all of their transactions wrote to."""
-    said = _said_of_transactions(found.values())
+    said = _said_of_transactions(by_ledger.values())
     for group in chains.groups:
         if group.kind != MESSAGES:
             continue
         known = [
             (txn, topics)
             for ledger in group.ledger_ids
-            for txn in found[ledger].txns
+            for txn in by_ledger[ledger].txns
             if (topics := frozenset(text for text in said.get(txn, ()) if "\0" not in text))
         ]
         common = frozenset.intersection(*(topics for _, topics in known)) if known else frozenset()
@@ -480,14 +480,14 @@ def _said_of_transactions(evidence: Iterable[LedgerEvidence]) -> dict[tuple[int,
     return said
 
 
-def _name_pending_acks(names: _NamesSaid, found: Mapping[int, LedgerEvidence], chains: Chains) -> None:
-    logs = [one for one in found.values() if one.kind == TRANSACTIONS]
+def _name_pending_acks(names: _NamesSaid, by_ledger: Mapping[int, LedgerEvidence], chains: Chains) -> None:
+    logs = [one for one in by_ledger.values() if one.kind == TRANSACTIONS]
     for group in chains.groups:
         if group.kind != PENDING_ACKS:
             continue
-        common = [frozenset(find_subscriptions(found[ledger], logs)) for ledger in group.ledger_ids]
+        common = [frozenset(find_subscriptions(by_ledger[ledger], logs)) for ledger in group.ledger_ids]
         both = frozenset.intersection(*common)
-        targets = {names.by_ledger.get(point) for ledger in group.ledger_ids for point in found[ledger].points}
+        targets = {names.by_ledger.get(point) for ledger in group.ledger_ids for point in by_ledger[ledger].points}
         if len(both) != 1 or len(targets) != 1:
             continue
         topic, _, subscription = next(iter(both)).partition("\0")
@@ -582,7 +582,7 @@ def _name_by_schema(
     names: _NamesSaid,
     reader: EntryReader,
     chains: Chains,
-    found: Mapping[int, LedgerEvidence],
+    by_ledger: Mapping[int, LedgerEvidence],
     schemas: list[_Schema],
 ) -> None:
     """Name groups by the one schema that their values fit, where no other group fits it."""
@@ -590,7 +590,7 @@ def _name_by_schema(
     decoders = {one.topic: made for one in own if (made := _decoder_of(one.entry)) is not None}
     fits: dict[LedgerGroup, set[str]] = {}
     for group in chains.groups:
-        if group.kind != MESSAGES or all(found[ledger].schema_version < 0 for ledger in group.ledger_ids):
+        if group.kind != MESSAGES or all(by_ledger[ledger].schema_version < 0 for ledger in group.ledger_ids):
             continue
         values = [bytes(one.payload) for one in _Sample(reader, group).messages(_VALUES) if not one.encrypted]
         fits[group] = {topic for topic, fit in decoders.items() if values and all(fit(value) for value in values)}

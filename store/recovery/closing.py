@@ -135,11 +135,11 @@ def _completed(holders: list[frozenset[str]], quorum: int, size: int) -> list[fr
 def _held_of(holders: list[frozenset[str]]) -> dict[str, Array]:
     import numpy as np
 
-    found: dict[str, list[int]] = {}
+    held: dict[str, list[int]] = {}
     for entry, bookies in enumerate(holders):
         for bookie in bookies:
-            found.setdefault(bookie, []).append(entry)
-    return {bookie: np.array(entries, np.int64) for bookie, entries in found.items()}
+            held.setdefault(bookie, []).append(entry)
+    return {bookie: np.array(entries, np.int64) for bookie, entries in held.items()}
 
 
 def _patchwork(holders: list[frozenset[str]], quorum: int, bookies: list[str]) -> Iterator[Segment]:
@@ -174,18 +174,18 @@ class MadeLedger(Struct, frozen=True):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is not as it should be."""
-        found = []
+        texts = []
         if self.behind:
-            found.append(
+            texts.append(
                 f"ledger {self.ledger_id} ends before entry {self.entries}, which no file has:"
                 f" {counted(self.behind, 'entry')} after it {plural(self.behind, 'is', 'are')} not restored"
             )
         if self.astray:
-            found.append(
+            texts.append(
                 f"ledger {self.ledger_id}: {counted(self.astray, 'entry')} {plural(self.astray, 'is', 'are')} on "
                 "other bookies than round robin gives, as happens when a bookie fails: autorecovery copies them again"
             )
-        return tuple(found)
+        return tuple(texts)
 
 
 def make_ledger(
@@ -265,8 +265,8 @@ def _fit(
     segments: list[Segment] = []
     astray = start = 0
     while start < len(entries):
-        found = (_served(order, has, entries[start:], write_quorum) for order in _orders(bookies, has, size))
-        served, wrong, order = max(found, key=lambda one: (one[0], -one[1]))
+        candidates = (_served(order, has, entries[start:], write_quorum) for order in _orders(bookies, has, size))
+        served, wrong, order = max(candidates, key=lambda one: (one[0], -one[1]))
         segments.append(Segment(start, order))
         astray += wrong
         start += served
@@ -286,12 +286,12 @@ def _served(
     other copies, ``order``)."""
     import numpy as np
 
-    found = np.zeros(len(entries), np.int64)
+    copies = np.zeros(len(entries), np.int64)
     everywhere = np.sum([column[entries[0] :] for column in has.values()], axis=0)
     for place, bookie in enumerate(order):
         expected = (place - entries) % len(order) < write_quorum
-        found += has[bookie][entries[0] :] & expected
-    lost = np.flatnonzero(found == 0)
+        copies += has[bookie][entries[0] :] & expected
+    lost = np.flatnonzero(copies == 0)
     served = int(lost[0]) if len(lost) else len(entries)
-    wrong = (found != write_quorum) | (everywhere != found)
+    wrong = (copies != write_quorum) | (everywhere != copies)
     return served, int(wrong[:served].sum()), order

@@ -63,8 +63,8 @@ class Disk(Struct, frozen=True):
 
     def logs(self) -> Iterator[Path]:
         """Yield the entry logs in the order of their numbers."""
-        found = chain.from_iterable(read_bookie_directory(path).logs for path in self.directories)
-        yield from (file for _, file in sorted(found))
+        logs = chain.from_iterable(read_bookie_directory(path).logs for path in self.directories)
+        yield from (file for _, file in sorted(logs))
 
 
 class LogLedgers(NamedTuple):
@@ -102,8 +102,8 @@ def _read_indexes(bookie: Bookie) -> list[Disk]:
             Disk(IndexKind.NONE, (directory,), (), np.zeros(0, np.int64)) for directory in rest
         ]
     indexes = bookie.index_dirs or bookie.ledger_dirs
-    found = (ledger_id_of_index(path.name) for path in iter_index_files(indexes))
-    ledgers = np.fromiter((ledger_id for ledger_id in found if ledger_id is not None), np.int64)
+    ledger_ids = (ledger_id_of_index(path.name) for path in iter_index_files(indexes))
+    ledgers = np.fromiter((ledger_id for ledger_id in ledger_ids if ledger_id is not None), np.int64)
     if not len(ledgers):
         return [Disk(IndexKind.NONE, bookie.ledger_dirs, (), ledgers)]
     return [Disk(IndexKind.FILES, bookie.ledger_dirs, indexes, np.unique(ledgers))]

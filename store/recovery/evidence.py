@@ -130,8 +130,10 @@ def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[Le
     else:
         parts = run_places(reader.engine, SumHeads(), reader.files, scan.groups())  # type: ignore[assignment]
     for places, row in parts:
-        found = [json.loads(row["sums"])] if row is not None and row["sums"] else map(sum_batch, scan.read_here(places))
-        for part in found:
+        sums_of_ledgers = (
+            [json.loads(row["sums"])] if row is not None and row["sums"] else map(sum_batch, scan.read_here(places))
+        )
+        for part in sums_of_ledgers:
             for one in part:
                 sums.setdefault(one["ledger"], _LedgerSums()).add(one)
         reader.advance(places.bytes)
@@ -146,8 +148,8 @@ def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[Le
 def _finished(txn: Txn, ledger_id: int, sums: dict[int, _LedgerSums]) -> Iterator[LedgerEvidence]:
     times = find_times(txn, ledger_id)
     if times is not None:
-        found = sums.pop(ledger_id, None) or _LedgerSums()
-        yield found.evidence(ledger_id, times.sums.first_entry, times.sums.last_entry, times.sums.payload_bytes)
+        total = sums.pop(ledger_id, None) or _LedgerSums()
+        yield total.evidence(ledger_id, times.sums.first_entry, times.sums.last_entry, times.sums.payload_bytes)
 
 
 class SumHeads(Struct, frozen=True):
@@ -168,8 +170,8 @@ class SumHeads(Struct, frozen=True):
 
         for places, files in iter_batches(piece):
             batch = PlacesReader(files, True, None).read_places(places)
-            found = b"" if doubtful(batch, places).any() else json.dumps(sum_batch(batch)).encode()
-            yield packed_row(self.schema, found)
+            encoded = b"" if doubtful(batch, places).any() else json.dumps(sum_batch(batch)).encode()
+            yield packed_row(self.schema, encoded)
 
 
 # -- one batch --------------------------------------------------------------------------------------------------------
@@ -189,15 +191,15 @@ def sum_batch(batch: EntryBatch) -> list[Json]:
     read_sent(batch.data, starts, ends, sent)
     numbers, names = _number_producers(batch, sent)
     edges = np.flatnonzero(np.diff(batch.ledger_ids)) + 1
-    found = []
+    sums = []
     for part in np.split(np.arange(len(batch)), edges):
         if len(part):
             one = _sum_messages(batch, sent, part[sent["framed"][part] == 1], numbers, names)
             raw = part[sent["framed"][part] == 0].tolist()
             one |= _sum_contents(memoryview(batch.data.data)[starts[i] : ends[i]] for i in raw)
             one |= {"ledger": int(batch.ledger_ids[part[0]]), "entries": len(part)}
-            found.append(one)
-    return found
+            sums.append(one)
+    return sums
 
 
 def _number_producers(batch: EntryBatch, sent: Array) -> tuple[Array, list[list[str]]]:
@@ -211,11 +213,11 @@ def _number_producers(batch: EntryBatch, sent: Array) -> tuple[Array, list[list[
         both = both * (len(texts_of) + 1) + column + 1
         texts.append(texts_of)
     left_out = (sent["framed"] == 0) | (sent["is_marker"] == 1) | (sent["producer_size"] < 0)
-    found, numbers = np.unique(np.where(left_out, -1, both), return_inverse=True)
+    keys, numbers = np.unique(np.where(left_out, -1, both), return_inverse=True)
     wide = len(texts[1]) + 1
     pairs = [
         ["", ""] if one < 0 else [texts[0][one // wide - 1], texts[1][one % wide - 1] if one % wide else ""]
-        for one in found.tolist()
+        for one in keys.tolist()
     ]
     return np.where(left_out, -1, numbers.reshape(-1)), pairs
 
@@ -288,10 +290,10 @@ def _sum_contents(payloads: Iterable[memoryview]) -> Json:
     """Return, for each kind that fits every payload, the contents decoded as that kind."""
     kinds: dict[str, list[Content]] | None = None
     for payload in payloads:
-        found = {one.kind: one for one in read_contents(payload)}
+        by_kind = {one.kind: one for one in read_contents(payload)}
         if kinds is None:
-            kinds = {kind: [] for kind in found}
-        kinds = {kind: [*rest, found[kind]] for kind, rest in kinds.items() if kind in found}
+            kinds = {kind: [] for kind in by_kind}
+        kinds = {kind: [*rest, by_kind[kind]] for kind, rest in kinds.items() if kind in by_kind}
     return {} if kinds is None else {"kinds": {kind: _said(said) for kind, said in kinds.items()}}
 
 
@@ -395,8 +397,8 @@ class _LedgerSums(Struct):
         return next(iter(kinds.items())) if len(kinds) == 1 else (UNKNOWN, nothing)
 
     def _pair(self, name: str) -> tuple[int, int] | None:
-        found = self.bounds.get(name)
-        return None if found is None else (found[0], found[1])
+        bound = self.bounds.get(name)
+        return None if bound is None else (bound[0], bound[1])
 
 
 def _joined(a: ProducerRun, b: ProducerRun) -> ProducerRun:
@@ -438,15 +440,15 @@ def read_contents(payload: bytes | memoryview) -> tuple[Content, ...]:
     """Return the possible readings of a payload, one for each kind that fits; empty if none fits."""
     if not payload or len(payload) > _LIMIT:
         return ()
-    found: list[Content] = []
+    readings: list[Content] = []
     for read in _READERS:
         try:
             content = read(payload)
         except StoreError:
             continue
         if content is not None:
-            found.append(content)
-    return tuple(found)
+            readings.append(content)
+    return tuple(readings)
 
 
 def _strict(kind: type[Any], payload: bytes | memoryview) -> Any:  # Any: a message of KIND

@@ -191,16 +191,16 @@ def _topic(claims: Mapping[str, bytes], key: str) -> TopicName:
 
 def read_survey(txn: Txn) -> LedgerSurvey:
     """Return what every ledger of the metadata says that it is; one that cannot be decoded is passed over."""
-    found = LedgerSurvey()
+    survey = LedgerSurvey()
     for ledger_id in sorted_ledger_ids(txn):
         try:
             metadata = find_metadata(txn, ledger_id)
         except MetadataCorrupt as error:
-            found.passed_over[ledger_path(ledger_id)] = error.message
+            survey.passed_over[ledger_path(ledger_id)] = error.message
             continue
         if metadata is not None:
-            found.add(ledger_id, metadata)
-    return found
+            survey.add(ledger_id, metadata)
+    return survey
 
 
 def newest_known(txn: Txn) -> int:
@@ -348,12 +348,12 @@ def index_of(reader: EntryReader, ledger_id: int, entry_id: int) -> int | None:
 
 def _close(made: _Made, ledger: TopicLedger) -> None:
     """Close a ledger that is not the last one and that no broker closed: it ends where a client's recovery would find it."""
-    found = read_ledger(made.txn, ledger.ledger_id)
-    if found.metadata is None or found.metadata.state is LedgerState.CLOSED:
+    stored = read_ledger(made.txn, ledger.ledger_id)
+    if stored.metadata is None or stored.metadata.state is LedgerState.CLOSED:
         return
     path = ledger_path(ledger.ledger_id)
     closed = replace(
-        found.metadata, state=LedgerState.CLOSED, last_entry_id=found.last_entry_id, length=found.size_bytes
+        stored.metadata, state=LedgerState.CLOSED, last_entry_id=stored.last_entry_id, length=stored.size_bytes
     )
     made.put(path, encode_ledger_metadata(closed, read_node(made.txn, path).value))
 
@@ -378,14 +378,14 @@ def _cursors(sources: Sources, survey: LedgerSurvey, topic: Topic) -> list[_Curs
         names.add(COMPACTION_CURSOR)
     there = set(iter_cursor_names(sources.reader.txn, topic.name))  # their nodes outlived the topic's own
     told = (_cursor(sources, survey, topic, name) for name in sorted(names - there))
-    found = [one for one in told if one is not None]
+    cursors = [one for one in told if one is not None]
     known = sources.earlier_value(topic.name.path) is not None
-    name = None if known else holding_name(topic, {*there, *(one.name for one in found)})
+    name = None if known else holding_name(topic, {*there, *(one.name for one in cursors)})
     if name is not None:
         state = CursorState(topic.first_position)
         value = encode_cursor_info(info_of_state(state, {}))
-        found.append(_Cursor(name, state, value, "none: at the beginning, so that brokers keep the messages"))
-    return found
+        cursors.append(_Cursor(name, state, value, "none: at the beginning, so that brokers keep the messages"))
+    return cursors
 
 
 def _cursor(sources: Sources, survey: LedgerSurvey, topic: Topic, name: str) -> _Cursor | None:
@@ -425,16 +425,16 @@ def _earlier_cursor(sources: Sources, topic: TopicName, name: str) -> _Earlier |
     if sources.earlier is None or find_node(sources.earlier.txn, topic.cursor_path(name)) is None:
         return None
     txn = sources.earlier.txn
-    found = read_cursor(txn, sources.earlier, read_topic(txn, topic), name)
-    state = found.state
-    if found.info.cursors_ledger_id >= 0:
-        here, _ = read_cursor_ledger(sources.reader.txn, sources.reader, found.info.cursors_ledger_id)
+    earlier = read_cursor(txn, sources.earlier, read_topic(txn, topic), name)
+    state = earlier.state
+    if earlier.info.cursors_ledger_id >= 0:
+        here, _ = read_cursor_ledger(sources.reader.txn, sources.reader, earlier.info.cursors_ledger_id)
         state = here or state
     node = read_node(txn, topic.cursor_path(name))
     value = encode_cursor_info(
-        info_of_state(state, found.info.cursor_properties, found.info.last_active_ms), node.value
+        info_of_state(state, earlier.info.cursor_properties, earlier.info.last_active_ms), node.value
     )
-    return _Earlier(found.info, state, value)
+    return _Earlier(earlier.info, state, value)
 
 
 def _cursor_properties(survey: LedgerSurvey, topic: TopicName, name: str, earlier: _Earlier | None) -> dict[str, str]:
@@ -486,14 +486,14 @@ def _make_schema(made: _Made, name: TopicName) -> None:
             f"the schema of {name} in {_ledger_names(ids)} is not restored: nothing else names that topic"
         )
         return
-    found = made_locator(sources.reader, ids, sources.earlier_value(name.schema_path))
-    if found is None:
+    locator = made_locator(sources.reader, ids, sources.earlier_value(name.schema_path))
+    if locator is None:
         made.warnings.append(f"no schema of {name} can be read from {_ledger_names(ids)}")
         return
-    made.put(name.schema_path, found.value)
-    shown = [{"version": version.number, "ledger": version.ledger_id} for version in found.versions]
+    made.put(name.schema_path, locator.value)
+    shown = [{"version": version.number, "ledger": version.ledger_id} for version in locator.versions]
     after = {"schemaVersions": shown, "witness": "schema ledgers"}
-    made.parts.append(ChangePart(topic=str(name), after=after, warnings=tuple(found.warnings)))
+    made.parts.append(ChangePart(topic=str(name), after=after, warnings=tuple(locator.warnings)))
 
 
 def _ledger_names(ids: Sequence[int]) -> str:
@@ -557,13 +557,13 @@ def find_cluster(sources: Sources) -> str | None:
 
 def cluster_of(sources: Sources) -> str:
     """Return the cluster's name; raises Refused where nothing says it."""
-    found = find_cluster(sources)
-    if found is None:
+    cluster = find_cluster(sources)
+    if cluster is None:
         raise Refused(
             "the name of the cluster is gone with /admin, and the policies of namespaces need it",
             hint="name it as brokers have it (clusterName in broker.conf): pulsar-admin store recover --cluster NAME",
         )
-    return found
+    return cluster
 
 
 def _make_policies(made: _Made, namespace: NamespaceName, cluster: str) -> None:
@@ -650,23 +650,23 @@ def made_locator(reader: EntryReader, ledger_ids: Sequence[int], before: bytes |
     An entry lists the versions before it: a position that another entry lists is the one that counts. Of two entries
     that no other lists, as two registrations at once leave them, the one in the first ledger counts.
     """
-    found: dict[int, list[SchemaPlace]] = {}
+    places: dict[int, list[SchemaPlace]] = {}
     listed: dict[int, SchemaPlace] = {}
     for position, entry in iter_schema_entries(reader, ledger_ids):
         version = SchemaPlace(_number(entry), position, b"" if entry.deleted else sha256(entry.definition).digest())
-        found.setdefault(version.number, []).append(version)
+        places.setdefault(version.number, []).append(version)
         for item in entry.index:
             if item.position.ledger_id >= 0:
                 listed[item.version] = SchemaPlace(item.version, item.position, item.hash)
     if before:
         locator = decode_schema_locator(before, "the earlier locator")
         listed |= {item.version: SchemaPlace(item.version, item.position, item.hash) for item in locator.index}
-    versions = [listed.get(number) or found[number][0] for number in sorted({*found, *listed})]
+    versions = [listed.get(number) or places[number][0] for number in sorted({*places, *listed})]
     if not versions:
         return None
     index = tuple(IndexEntry(one.number, one.position, one.hash) for one in versions)
     value = encode_schema_locator(SchemaLocator(index[-1], index), before or b"")
-    return MadeLocator(value, versions, list(_doubts(found, listed)))
+    return MadeLocator(value, versions, list(_doubts(places, listed)))
 
 
 def _number(entry: SchemaEntry) -> int:
@@ -674,8 +674,8 @@ def _number(entry: SchemaEntry) -> int:
     return max((item.version for item in entry.index if item.position.ledger_id >= 0), default=-1) + 1
 
 
-def _doubts(found: dict[int, list[SchemaPlace]], listed: dict[int, SchemaPlace]) -> Iterator[str]:
-    for number, versions in found.items():
+def _doubts(places: dict[int, list[SchemaPlace]], listed: dict[int, SchemaPlace]) -> Iterator[str]:
+    for number, versions in places.items():
         if number not in listed and len({one.hash for one in versions}) > 1:
             ledgers = ", ".join(str(one.ledger_id) for one in versions)
             yield f"version {number} is in ledgers {ledgers} with different definitions: the first is used"

@@ -155,15 +155,17 @@ def _check_seen(txn: Txn, ledger_id: int, metadata: LedgerMetadata, gaps: tuple[
         )
 
 
-def lost_text(found: Returning) -> str:
+def lost_text(returning: Returning) -> str:
     """Say what of a ledger does not come back, entry range by entry range; "" when nothing."""
-    if not found.gaps:
+    if not returning.gaps:
         return ""
-    noun, verb = plural(found.lost, "entry", "entries"), plural(found.lost, "is", "are")
-    gaps = listed(str(first) if first == last else f"{first}..{last}" for first, last in found.gaps)
-    text = f"ledger {found.ledger_id}: {noun} {gaps} {verb} in no file"
-    if found.behind:
-        text += f"; {counted(found.behind, 'entry')} after them {plural(found.behind, 'is', 'are')} not restored"
+    noun, verb = plural(returning.lost, "entry", "entries"), plural(returning.lost, "is", "are")
+    gaps = listed(str(first) if first == last else f"{first}..{last}" for first, last in returning.gaps)
+    text = f"ledger {returning.ledger_id}: {noun} {gaps} {verb} in no file"
+    if returning.behind:
+        text += (
+            f"; {counted(returning.behind, 'entry')} after them {plural(returning.behind, 'is', 'are')} not restored"
+        )
     return text
 
 
@@ -188,13 +190,13 @@ def plan_restore_deleted(
     """
     txn = reader.txn
     fates = dict(past.ledgers())
-    found = list(dict.fromkeys(ledger_ids)) or list(iter_deleted_ids(txn))
-    unknown = [] if ledger_ids else [one for one in found if one not in fates]
+    wanted = list(dict.fromkeys(ledger_ids)) or list(iter_deleted_ids(txn))
+    unknown = [] if ledger_ids else [one for one in wanted if one not in fates]
     steps: list[Step] = []
     parts: list[ChangePart] = []
     lost: list[str] = []
     indexed, forgotten = read_indexed(txn.store.info), dict[int, list[str]]()
-    for ledger_id in found:
+    for ledger_id in wanted:
         if ledger_id in unknown:
             continue
         _check_deleted(txn, ledger_id)
@@ -213,10 +215,12 @@ def plan_restore_deleted(
     )
 
 
-def ledger_step(txn: Txn, found: Returning, now_ms: int, custom: Mapping[str, bytes] | None = None) -> Step:
+def ledger_step(txn: Txn, returning: Returning, now_ms: int, custom: Mapping[str, bytes] | None = None) -> Step:
     """Return the step that writes a ledger's metadata; ``custom`` replaces its custom metadata."""
-    metadata = found.metadata if custom is None else replace(found.metadata, custom=custom)
-    return put_value_step(txn, ledger_path(found.ledger_id), encode_ledger_metadata(metadata, found.base), now_ms)
+    metadata = returning.metadata if custom is None else replace(returning.metadata, custom=custom)
+    return put_value_step(
+        txn, ledger_path(returning.ledger_id), encode_ledger_metadata(metadata, returning.base), now_ms
+    )
 
 
 def _check_deleted(txn: Txn, ledger_id: int) -> None:
@@ -270,17 +274,17 @@ def index_texts(indexed: Indexed, forgotten: Mapping[int, Sequence[str]]) -> Ite
     yield "a bookie that runs collects these entries with its next garbage (gcWaitTime, 15 minutes): export before, or stop it"
 
 
-def _deleted_part(found: Returning) -> ChangePart:
-    metadata, claims = found.metadata, custom_text(found.metadata)
+def _deleted_part(returning: Returning) -> ChangePart:
+    metadata, claims = returning.metadata, custom_text(returning.metadata)
     return ChangePart(
-        resource=f"ledger {found.ledger_id}",
-        before={"state": "DELETED", "deleted": found.gone_ms},
+        resource=f"ledger {returning.ledger_id}",
+        before={"state": "DELETED", "deleted": returning.gone_ms},
         after={
             "state": metadata.state.name,
-            "entries": found.entries,
+            "entries": returning.entries,
             "length": metadata.length,
-            "lost": [list(pair) for pair in found.gaps],
-            "leftOut": found.behind,
+            "lost": [list(pair) for pair in returning.gaps],
+            "leftOut": returning.behind,
             "ensembles": {str(segment.first_entry_id): list(segment.members) for segment in metadata.segments},
             "customMetadata": claims,
         },
@@ -368,15 +372,15 @@ def plan_extend(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> 
 
     Raises LedgerNotFound if no entry comes after an end, Refused if none of these entries was acknowledged.
     """
-    found = list(iter_behind(reader, ledger_ids))
-    if not found:
+    extensible = list(iter_behind(reader, ledger_ids))
+    if not extensible:
         what = f"ledger {ledger_ids[0]}" if len(ledger_ids) == 1 else "any ledger of a topic"
         raise LedgerNotFound(f"no entry comes after the end of {what}", hint="see: pulsar-admin ledgers list")
     steps: list[Step] = []
     parts: list[ChangePart] = []
     warnings: list[str] = []
     topics: dict[TopicName, list[Behind]] = {}
-    for one in found:
+    for one in extensible:
         warnings += _behind_texts(reader, one)
         if one.entries:
             steps.append(_longer_step(reader, one, now_ms))
@@ -391,17 +395,17 @@ def plan_extend(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> 
     return Plan(COMMAND, reader.txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
 
 
-def _longer_step(reader: EntryReader, found: Behind, now_ms: int) -> Step:
-    node = read_node(reader.txn, ledger_path(found.ledger_id))
-    metadata = find_metadata(reader.txn, found.ledger_id)
+def _longer_step(reader: EntryReader, behind: Behind, now_ms: int) -> Step:
+    node = read_node(reader.txn, ledger_path(behind.ledger_id))
+    metadata = find_metadata(reader.txn, behind.ledger_id)
     assert metadata is not None
-    length = reader.read(found.ledger_id, found.last).length
-    longer = replace(metadata, last_entry_id=found.last, length=length)
+    length = reader.read(behind.ledger_id, behind.last).length
+    longer = replace(metadata, last_entry_id=behind.last, length=length)
     return put_value_step(reader.txn, node.path, encode_ledger_metadata(longer, node.value), now_ms)
 
 
-def _listed_step(reader: EntryReader, name: TopicName, found: Iterable[Behind], now_ms: int) -> Step:
-    ends = {one.ledger_id: one.last for one in found}
+def _listed_step(reader: EntryReader, name: TopicName, extensible: Iterable[Behind], now_ms: int) -> Step:
+    ends = {one.ledger_id: one.last for one in extensible}
     managed = read_topic(reader.txn, name).managed
     infos = tuple(
         info._replace(
@@ -459,11 +463,11 @@ def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) ->
     steps: list[Step] = []
     parts: list[ChangePart] = []
     for ledger_id in chosen:
-        found = _repointed(reader, disks, ledger_id)
+        repointed = _repointed(reader, disks, ledger_id)
         node = read_node(txn, ledger_path(ledger_id))
-        if found.after != found.before:
-            steps.append(put_value_step(txn, node.path, encode_ledger_metadata(found.after, node.value), now_ms))
-            parts.append(_repointed_part(found, ledger_id))
+        if repointed.after != repointed.before:
+            steps.append(put_value_step(txn, node.path, encode_ledger_metadata(repointed.after, node.value), now_ms))
+            parts.append(_repointed_part(repointed, ledger_id))
     bookies = sorted({one for part in parts if part.after for some in part.after["ensembles"].values() for one in some})
     text = f"{counted(len(parts), 'ledger')} {plural(len(parts), 'names', 'name')} {listed(bookies)} from the export on"
     return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=(text,))
@@ -471,7 +475,7 @@ def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) ->
 
 def _all_astray(txn: Txn) -> list[int]:
     astray = {missing.ledger_id for missing in iter_unreadable(txn) if missing.is_astray}
-    thinned = {found.ledger_id for found in iter_thinned(txn) if found.spare}
+    thinned = {thinned_ledger.ledger_id for thinned_ledger in iter_thinned(txn) if thinned_ledger.spare}
     return sorted(astray | thinned)
 
 
@@ -554,10 +558,10 @@ def _served_end(metadata: LedgerMetadata, last_entry_id: int, served: Mapping[st
     """Return the last entry up to which the bookies named by the metadata serve every entry; −1 if not even the first."""
     import numpy as np
 
-    found = [np.empty(0, np.int64)]
+    parts = [np.empty(0, np.int64)]
     for stripe in stripes_of(metadata, last_entry_id):
-        found += [served[one][stripe.holds(one, served[one])] for one in set(stripe.members) if one in served]
-    ids = np.unique(np.concatenate(found))
+        parts += [served[one][stripe.holds(one, served[one])] for one in set(stripe.members) if one in served]
+    ids = np.unique(np.concatenate(parts))
     gaps = np.flatnonzero(ids != np.arange(len(ids)))
     return int(gaps[0]) - 1 if len(gaps) else len(ids) - 1
 
@@ -592,8 +596,8 @@ def name_bookies(
     everything = np.unique(np.concatenate([np.empty(0, np.int64), *served.values()]))
     if len(segments) <= len(metadata.segments) + _ENSEMBLES_MORE or len(everything) <= last_entry_id:
         return metadata.write_quorum, tuple(segments)
-    write_quorum, found, _ = fit_ensembles(-1, served, last_entry_id, None)
-    return write_quorum, found
+    write_quorum, ensembles, _ = fit_ensembles(-1, served, last_entry_id, None)
+    return write_quorum, ensembles
 
 
 def _name_in(
@@ -608,7 +612,7 @@ def _name_in(
 
     entries = np.unique(np.concatenate([np.empty(0, np.int64), *served.values()]))
     size = len(segment.members)
-    has = {bookie: np.isin(entries, found, assume_unique=True) for bookie, found in served.items()}
+    has = {bookie: np.isin(entries, served_ids, assume_unique=True) for bookie, served_ids in served.items()}
     asked = [(place - entries) % size < write_quorum for place in range(size)]
     kept = {
         place: bookie
@@ -648,21 +652,21 @@ def _name_in(
 # -- what is said -----------------------------------------------------------------------------------------------------
 
 
-def _repointed_part(found: _Repointed, ledger_id: int) -> ChangePart:
+def _repointed_part(repointed: _Repointed, ledger_id: int) -> ChangePart:
     warnings = []
-    if found.nowhere:
+    if repointed.nowhere:
         warnings.append(
-            f"{counted(found.nowhere, 'entry')} of ledger {ledger_id} {plural(found.nowhere, 'is', 'are')} on no imported bookie"
+            f"{counted(repointed.nowhere, 'entry')} of ledger {ledger_id} {plural(repointed.nowhere, 'is', 'are')} on no imported bookie"
         )
-    if found.before.state is not found.after.state:
+    if repointed.before.state is not repointed.after.state:
         warnings.append(
-            f"ledger {ledger_id} is closed at its last entry on an imported bookie, {found.after.last_entry_id}: "
+            f"ledger {ledger_id} is closed at its last entry on an imported bookie, {repointed.after.last_entry_id}: "
             "entries after it that only lost bookies had are lost"
         )
     return ChangePart(
         resource=f"ledger {ledger_id}",
-        before=_shown_ensembles(found.before),
-        after=_shown_ensembles(found.after),
+        before=_shown_ensembles(repointed.before),
+        after=_shown_ensembles(repointed.after),
         warnings=tuple(warnings),
     )
 

@@ -50,8 +50,8 @@ def is_among(ids: Array, wanted: Array) -> Array:
 
     if not len(ids):
         return np.zeros(len(wanted), np.bool_)
-    found: Array = ids[np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)] == wanted
-    return found
+    is_present: Array = ids[np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)] == wanted
+    return is_present
 
 
 class LedgerNames:
@@ -87,9 +87,9 @@ class LedgerNames:
         if not len(named) or not len(ledgers):
             return
         at = np.searchsorted(ledgers, named)
-        found = np.flatnonzero(ledgers[np.minimum(at, len(ledgers) - 1)] == named)
-        owners = np.frombuffer(self._owners, np.uint32)[found]
-        places, first = np.unique(at[found], return_index=True)
+        indexes = np.flatnonzero(ledgers[np.minimum(at, len(ledgers) - 1)] == named)
+        owners = np.frombuffer(self._owners, np.uint32)[indexes]
+        places, first = np.unique(at[indexes], return_index=True)
         owners = owners[first]
         order = np.argsort(owners, kind="stable")
         starts = np.flatnonzero(np.diff(owners[order], prepend=-1))
@@ -119,7 +119,7 @@ class Known(Struct, frozen=True):
     def largest(self) -> int:
         """The largest ledger id in it, named ones too; -1 without any."""
         named = self.names.ledgers
-        return max((int(found.max()) for found in (self.ledgers, named) if len(found)), default=-1)
+        return max((int(ids.max()) for ids in (self.ledgers, named) if len(ids)), default=-1)
 
     def has(self, ledgers: Array) -> Array:
         """Return a mask of the ledgers that have a node."""
@@ -129,11 +129,11 @@ class Known(Struct, frozen=True):
         """Return a mask of the ledgers whose ensembles include the bookie, or whose ensembles are unknown."""
         import numpy as np
 
-        found = self.has(ledgers)
+        mask = self.has(ledgers)
         if self.holders is None or bookie_id not in self.bookies[:_BITS]:
-            return found
+            return mask
         masks = self.holders[np.minimum(np.searchsorted(self.ledgers, ledgers), len(self.ledgers) - 1)]
-        on_it: Array = found & ((masks >> np.uint64(self.bookies.index(bookie_id))) & np.uint64(1)).astype(np.bool_)
+        on_it: Array = mask & ((masks >> np.uint64(self.bookies.index(bookie_id))) & np.uint64(1)).astype(np.bool_)
         return on_it
 
 
@@ -179,11 +179,11 @@ def read_known(
                     names.add(ledger_ids, f"{topic} -s {cursor}" if cursor else topic)
         else:
             add_path(unknown, path)
-    found, places = np.unique(np.array(ledgers, np.int64), return_index=True)
+    ids, places = np.unique(np.array(ledgers, np.int64), return_index=True)
     holders = np.array(masks, np.uint64)[places] if bits else None
     return Known(
         name,
-        found,
+        ids,
         names,
         next_id,
         instance_id,
@@ -227,13 +227,13 @@ def read_indexed(info: StoreInfo) -> dict[str, Array]:
 
     from pulsar_admin.store.recovery.disks import IndexKind, read_disks
 
-    found = {}
+    indexed = {}
     for bookie in iter_imported_bookies(info):
         with suppress(StoreError, OSError):
             disks = [disk for disk in read_disks(bookie) if disk.storage is not IndexKind.NONE]
             if disks:
-                found[bookie.bookie_id] = np.unique(np.concatenate([disk.ledgers for disk in disks]))
-    return found
+                indexed[bookie.bookie_id] = np.unique(np.concatenate([disk.ledgers for disk in disks]))
+    return indexed
 
 
 def find_forgetful(indexed: Indexed, ledger_id: int, metadata: LedgerMetadata) -> list[str]:

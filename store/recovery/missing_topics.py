@@ -141,53 +141,53 @@ def plan_lost_and_found(
     sources: Sources, groups: Sequence[LedgerGroup], newest: int, names: Mapping[LedgerGroup, GroupName]
 ) -> LostAndFound:
     """Plan a topic for the ledgers above ``newest`` of each group, with one subscription at its beginning."""
-    found = LostAndFound(sources)
+    work = LostAndFound(sources)
     entries = ledgers = 0
     for group in groups:
-        made = _made(found, group, newest, names)
+        made = _made(work, group, newest, names)
         if made:
-            _make_topic(found, group, made, names)
-            found.ledger_ids += [one.ledger_id for one in made]
+            _make_topic(work, group, made, names)
+            work.ledger_ids += [one.ledger_id for one in made]
             if group not in names:
                 ledgers += len(made)
                 entries += sum(one.entries for one in made)
-    topics = [parse_topic(part.topic) for part in found.parts if part.topic]
+    topics = [parse_topic(part.topic) for part in work.parts if part.topic]
     for namespace in sorted({one.namespace for one in topics}, key=str):
-        _make_namespace(found, namespace)
+        _make_namespace(work, namespace)
     lost = sum(one.namespace == LOST_AND_FOUND for one in topics)
     if lost < len(topics):
-        found.warnings.append(
+        work.warnings.append(
             f"{counted(len(topics) - lost, 'topic')} of no node {plural(len(topics) - lost, 'has', 'have')} the name that entries say, and"
             f" a subscription {HOLDING} that keeps the messages: make yours, then remove it"
         )
     if lost:
-        found.warnings.append(
+        work.warnings.append(
             f"{counted(ledgers, 'ledger')} of {counted(entries, 'entry')} {plural(ledgers, 'is', 'are')} of no topic of this metadata, or"
             f" one witness alone says of which: see {counted(lost, 'topic')} of {LOST_AND_FOUND}"
         )
-    return found
+    return work
 
 
 def _made(
-    found: LostAndFound, group: LedgerGroup, newest: int, names: Mapping[LedgerGroup, GroupName]
+    work: LostAndFound, group: LedgerGroup, newest: int, names: Mapping[LedgerGroup, GroupName]
 ) -> list[MadeLedger]:
     custom = topic_claims(name_of(group, names))
     made = []
-    sibling = find_metadata(found.txn, newest) if newest >= 0 else None
+    sibling = find_metadata(work.txn, newest) if newest >= 0 else None
     for ledger_id in group.ledger_ids:
         if ledger_id > newest:
             try:
-                made.append(make_ledger(found.sources.reader, ledger_id, custom, sibling))
+                made.append(make_ledger(work.sources.reader, ledger_id, custom, sibling))
             except Refused as error:
-                found.warnings.append(error.message)
+                work.warnings.append(error.message)
     return made
 
 
 def _make_topic(
-    found: LostAndFound, group: LedgerGroup, made: Sequence[MadeLedger], names: Mapping[LedgerGroup, GroupName]
+    work: LostAndFound, group: LedgerGroup, made: Sequence[MadeLedger], names: Mapping[LedgerGroup, GroupName]
 ) -> None:
     name = name_of(group, names)
-    now_ms = found.sources.now_ms
+    now_ms = work.sources.now_ms
     closed = [LedgerInfo(one.ledger_id, one.entries, one.metadata.length, now_ms) for one in made[:-1]]
     managed = ManagedLedger((*closed, LedgerInfo(made[-1].ledger_id)))
     cursor = info_of_state(CursorState(Position(made[0].ledger_id, -1)), {})
@@ -197,23 +197,23 @@ def _make_topic(
         **{ledger_path(one.ledger_id): encode_ledger_metadata(one.metadata) for one in made},
     }
     for path, value in values.items():
-        found.put(path, value)
+        work.put(path, value)
     after: dict[str, object] = {"ledgers": [one.ledger_id for one in made], "entries": sum(one.entries for one in made)}
     if group in names:
         after["witnesses"] = list(names[group].witnesses)
     warnings = tuple(text for one in made for text in one.warnings)
-    found.parts.append(ChangePart(topic=str(name), after=after, warnings=warnings))
+    work.parts.append(ChangePart(topic=str(name), after=after, warnings=warnings))
 
 
-def _make_namespace(found: LostAndFound, namespace: NamespaceName) -> None:
-    cluster = cluster_of(found.sources)
+def _make_namespace(work: LostAndFound, namespace: NamespaceName) -> None:
+    cluster = cluster_of(work.sources)
     tenant = TENANT.replace(None, {"adminRoles": [], "allowedClusters": [cluster]})
     for path, value in (
         (tenant_path(namespace.tenant), tenant),
         (namespace.policies_path, default_policies(cluster)),
     ):
-        if find_node(found.txn, path) is None and all(step.key != tree_key(path) for step in found.steps):
-            found.put(path, encode_json_object(value))
+        if find_node(work.txn, path) is None and all(step.key != tree_key(path) for step in work.steps):
+            work.put(path, encode_json_object(value))
 
 
 # -- younger ledgers that are no topic's messages ---------------------------------------------------------------------
@@ -254,19 +254,21 @@ def _tie_schema(younger: Younger, name: TopicName, ledgers: Iterable[LedgerEvide
             return
         ledgers = [one for one in ledgers if listed & one.points.keys()]
     ids = sorted(one.ledger_id for one in ledgers)
-    found = made_locator(reader, ids, before) if ids else None
-    if found is None or (not before and used < found.versions[0].number) or found.value == before:
+    locator = made_locator(reader, ids, before) if ids else None
+    if locator is None or (not before and used < locator.versions[0].number) or locator.value == before:
         return
     second = (
         "its entries list versions of this metadata"
         if before
-        else f"messages of the topic use version {min(used, found.versions[-1].number)}"
+        else f"messages of the topic use version {min(used, locator.versions[-1].number)}"
     )
-    younger.put(name.schema_path, found.value)
+    younger.put(name.schema_path, locator.value)
     younger.tied |= {one: schema_claims(name) for one in ids}
-    shown = [{"version": one.number, "ledger": one.ledger_id} for one in found.versions if one.ledger_id not in listed]
+    shown = [
+        {"version": one.number, "ledger": one.ledger_id} for one in locator.versions if one.ledger_id not in listed
+    ]
     after = {"schemaVersions": shown, "witnesses": ["its entries name the topic", second]}
-    younger.parts.append(ChangePart(topic=str(name), after=after, warnings=tuple(found.warnings)))
+    younger.parts.append(ChangePart(topic=str(name), after=after, warnings=tuple(locator.warnings)))
 
 
 def used_versions(

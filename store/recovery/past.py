@@ -176,17 +176,17 @@ def read_deleted(reader: EntryReader, name: TopicName, past: Past, *, trimmed: b
     return TopicThen(name, fate.value, tuple(sorted(infos)), cursors, fate.gone_ms)
 
 
-def _went_with(found: Listing | Fate, begin_ms: int | None) -> bool:
-    return found.gone_ms is not None and begin_ms is not None and found.gone_ms >= begin_ms
+def _went_with(record: Listing | Fate, begin_ms: int | None) -> bool:
+    return record.gone_ms is not None and begin_ms is not None and record.gone_ms >= begin_ms
 
 
 def _cursors(reader: EntryReader, name: TopicName, past: Past, begin_ms: int) -> dict[str, CursorThen]:
     prefix = name.path + "/"
-    found = {}
+    cursors = {}
     for path, fate in past.fates.items():
         if path.startswith(prefix) and _went_with(fate, begin_ms):
-            found[decode_name(path.removeprefix(prefix))] = _read_cursor_then(reader, path, fate.value)
-    return dict(sorted(found.items()))
+            cursors[decode_name(path.removeprefix(prefix))] = _read_cursor_then(reader, path, fate.value)
+    return dict(sorted(cursors.items()))
 
 
 def _read_cursor_then(reader: EntryReader, path: str, value: bytes) -> CursorThen:

@@ -189,16 +189,16 @@ def iter_lost(known: Known, bookies: Iterable[Bookie]) -> Iterator[LostLedger]:
                 yield LostLedger(bookie.name, ledger_id, reason, topics.get(ledger_id, ""))
 
 
-def check_loss(found: Preflight, limit: float | None) -> None:
+def check_loss(forecast: Preflight, limit: float | None) -> None:
     """Raise Refused if a bookie loses more than ``limit`` percent of its bytes."""
-    brokers = found.brokers
+    brokers = forecast.brokers
     if limit is not None and brokers is not None and brokers.percent > limit:
         raise Refused(
             f"brokers would delete {brokers.percent:.1f} % of the bytes of topics, more than {limit:g} %",
             hint="set policies in a store first, or let clients connect before: docs/howto/preflight.md",
             percent=brokers.percent,
         )
-    over = [] if limit is None else [one for one in found.bookies if one.percent > limit]
+    over = [] if limit is None else [one for one in forecast.bookies if one.percent > limit]
     if over:
         worst = max(over, key=lambda one: one.percent)
         raise Refused(

@@ -139,9 +139,9 @@ def _check_layout(txn: Txn) -> None:
     """Raise Unsupported where ledgers lie otherwise than we write them: their paths would be made wrong."""
     node = find_node(txn, _LAYOUT)
     if node is not None and node.value.decode("utf-8", "replace") not in (KNOWN_LAYOUT, f"{KNOWN_LAYOUT}\n"):
-        found = " ".join(node.value.decode("utf-8", "replace").split())
+        layout = " ".join(node.value.decode("utf-8", "replace").split())
         raise Unsupported(
-            f"{_LAYOUT}: expected version 2 and HierarchicalLedgerManagerFactory:1, found {found!r}",
+            f"{_LAYOUT}: expected version 2 and HierarchicalLedgerManagerFactory:1, found {layout!r}",
             hint="metadata of another layout cannot be rebuilt: restore ZooKeeper's files, or ask the authors of that layout",
             path=_LAYOUT,
         )
@@ -170,20 +170,20 @@ def _from_bookies(sources: Sources, names: Path | None) -> Plan:
 
     is_there = names is not None and names.exists()
     given = read_names(names) if names is not None and is_there else GivenNames({}, {})
-    found = find_ledgers(sources.reader, given, sources.cluster or "")
-    plan = plan_from_bookies(sources, found)
+    named = find_ledgers(sources.reader, given, sources.cluster or "")
+    plan = plan_from_bookies(sources, named)
     if names is not None and not is_there:
-        write_names(names, name_rows(sources.reader, found))
+        write_names(names, name_rows(sources.reader, named))
     return plan
 
 
 def _nothing(txn: Txn, condition: MetadataCondition, survey: LedgerSurvey, level: str | None) -> Plan:
     left_out = (*_left_out(condition, survey, level),)
-    found = {"level": None, "listedLedgers": condition.listed, **_left(condition, survey, level)}
+    after = {"level": None, "listedLedgers": condition.listed, **_left(condition, survey, level)}
     text = f"nothing to rebuild{f' at level {level}' if level and left_out else ''}: {counted(condition.listed, 'ledger')} listed"
     if not left_out:
         text += ", and all that they name is there"
-    part = ChangePart(resource=_METADATA, before=found, after=found)
+    part = ChangePart(resource=_METADATA, before=after, after=after)
     return Plan(COMMAND, txn.id, (), (part,), warnings=(text, *left_out))
 
 
@@ -233,8 +233,8 @@ def _left(condition: MetadataCondition, survey: LedgerSurvey, level: str | None)
     return {key: names for key, names in left.items() if names}
 
 
-def _named(found: Sequence[object]) -> str:
-    return ", ".join(map(str, found[:_NAMED])) + (" …" if len(found) > _NAMED else "")
+def _named(names: Sequence[object]) -> str:
+    return ", ".join(map(str, names[:_NAMED])) + (" …" if len(names) > _NAMED else "")
 
 
 def _leftover_text(condition: MetadataCondition) -> str:
@@ -258,10 +258,10 @@ def _headless_text(names: Sequence[TopicName]) -> str:
 def _summed(plan: Plan, level: str, condition: MetadataCondition, survey: LedgerSurvey) -> Plan:
     """Return the plan with a first part that counts the others, and with the next steps."""
     of = Counter(_kind(part) for part in plan.parts)
-    found = {"level": level, "listedLedgers": condition.listed, "youngerLedgers": len(condition.younger)}
+    after = {"level": level, "listedLedgers": condition.listed, "youngerLedgers": len(condition.younger)}
     made = {"nodes": len(plan.steps), **{kind: of[kind] for kind in _KINDS if of[kind]}, **_sums(plan)}
     left = _left(condition, survey, level)
-    parts = (ChangePart(resource=_METADATA, after={**found, **made, **left}), *plan.parts)
+    parts = (ChangePart(resource=_METADATA, after={**after, **made, **left}), *plan.parts)
     again = (_AGAIN.format(counted(len(condition.younger), "ledger")),) if level == "A" and condition.younger else ()
     return replace(plan, parts=parts, warnings=(*plan.warnings, *_left_out(condition, survey, level), *again, NEXT))
 

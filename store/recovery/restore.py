@@ -117,7 +117,7 @@ def find_deleted(past: Past, names: Iterable[TopicName], namespaces: Iterable[Na
 
     Raises TopicNotFound, NamespaceNotFound.
     """
-    found: dict[TopicName, None] = {}
+    topics: dict[TopicName, None] = {}
     for name in names:
         parts = [
             one
@@ -125,7 +125,7 @@ def find_deleted(past: Past, names: Iterable[TopicName], namespaces: Iterable[Na
             if one.base == name != one and any(listing.gone_ms is not None for listing in listed.values())
         ]
         for one in sorted(parts) if parts else [name]:
-            found[one] = None
+            topics[one] = None
     for namespace in namespaces:
         gone = [one for one in past.listed if one.namespace == namespace and past.fates[one.path].gone_ms is not None]
         if not gone:
@@ -134,8 +134,8 @@ def find_deleted(past: Past, names: Iterable[TopicName], namespaces: Iterable[Na
                 hint="name files of ZooKeeper that reach further back with --zookeeper DIR",
                 namespace=str(namespace),
             )
-        found.update(dict.fromkeys(sorted(gone)))
-    return list(found)
+        topics.update(dict.fromkeys(sorted(gone)))
+    return list(topics)
 
 
 def check_vanished(reader: EntryReader, names: Iterable[TopicName], why: StoreError) -> None:
@@ -259,14 +259,14 @@ class Comeback:
             if info.ledger_id in there or info.ledger_id in copies:
                 continue
             try:
-                found = self._take(info.ledger_id, topic_claims(target), then.ends.get(info.ledger_id))
+                returning = self._take(info.ledger_id, topic_claims(target), then.ends.get(info.ledger_id))
             except LedgerNotFound as error:
                 texts.append(error.message)
                 continue
-            if lost_text(found):
-                texts.append(lost_text(found))
-            if found.entries:
-                yield info.ledger_id, _listed_again(info, found)
+            if lost_text(returning):
+                texts.append(lost_text(returning))
+            if returning.entries:
+                yield info.ledger_id, _listed_again(info, returning)
 
     def _take(self, ledger_id: int, claims: Mapping[str, bytes], last: int | None = None) -> Returning:
         """Return a ledger that nothing references, up to the entry ``last``, and plan its node; raises Refused, LedgerNotFound."""
@@ -280,15 +280,15 @@ class Comeback:
             )
         self._taken.add(ledger_id)
         fate = find_fate(self._past, ledger_id)
-        found = find_returning(self._reader, ledger_id, fate, with_gaps=self._asked.with_gaps, last=last)
-        if found.entries:
-            forgetful = find_forgetful(self._indexed, ledger_id, found.metadata)
+        returning = find_returning(self._reader, ledger_id, fate, with_gaps=self._asked.with_gaps, last=last)
+        if returning.entries:
+            forgetful = find_forgetful(self._indexed, ledger_id, returning.metadata)
             self._forgotten.update({ledger_id: forgetful} if forgetful else {})
-            custom = found.metadata.custom
+            custom = returning.metadata.custom
             kept = {key: claims.get(key, value) for key, value in custom.items()}
-            step = ledger_step(self._txn, found, self._now_ms, kept)
+            step = ledger_step(self._txn, returning, self._now_ms, kept)
             self._steps[step.key] = step
-        return found
+        return returning
 
     def _topic_part(
         self, then: TopicThen, topic: Topic, returned: tuple[int, ...], there: tuple[int, ...]
@@ -335,8 +335,8 @@ class Comeback:
             return state
         reason = ""
         try:
-            found = self._take(ledger_id, {COMPACTED_TOPIC: str(topic.name).encode()})
-            reason = lost_text(found)
+            returning = self._take(ledger_id, {COMPACTED_TOPIC: str(topic.name).encode()})
+            reason = lost_text(returning)
         except (Refused, LedgerNotFound) as error:
             reason = error.message
         if not reason:
@@ -375,11 +375,11 @@ class Comeback:
             return
         locator = decode_schema_locator(schema.value, base.schema_path)
         try:
-            found = [self._take(one, schema_claims(target)) for one in locator.ledger_ids if one not in copies]
+            returning = [self._take(one, schema_claims(target)) for one in locator.ledger_ids if one not in copies]
         except (Refused, LedgerNotFound) as error:
             self._warnings[f"{target}: its schema does not come back: {error.message}"] = None
             return
-        lost = [text for text in map(lost_text, found) if text]
+        lost = [text for text in map(lost_text, returning) if text]
         if lost:
             self._warnings[f"{target}: versions of its schema are lost: {'; '.join(lost)}"] = None
         moved = SchemaLocator(_moved(locator.newest, copies), tuple(_moved(one, copies) for one in locator.index))
@@ -395,12 +395,12 @@ def _topic(name: TopicName, managed: ManagedLedger, measured: Iterable[TopicLedg
     return Topic(name, NodeStat(0, 0, now_ms, now_ms, False), managed, ledgers)
 
 
-def _listed_again(info: LedgerInfo, found: Returning) -> LedgerInfo:
+def _listed_again(info: LedgerInfo, returning: Returning) -> LedgerInfo:
     """Return how a topic lists a ledger that comes back: closed, and on bookies, wherever it was offloaded to."""
     return info._replace(
-        entries=found.entries,
-        size_bytes=found.metadata.length,
-        timestamp_ms=info.timestamp_ms or found.written_ms,
+        entries=returning.entries,
+        size_bytes=returning.metadata.length,
+        timestamp_ms=info.timestamp_ms or returning.written_ms,
         offloaded=False,
         offload_uuid=None,
         bookkeeper_deleted=False,
@@ -504,10 +504,10 @@ def _cursor(
     cursor = Cursor(topic.name, name, topic.stat, info, state, CursorSource.METADATA)
     as_of = WantedState(at_ms, if_unsure="redeliver", past=history)
     try:
-        found = state_in_force(history.states(reader, topic, name), topic, cursor, as_of)
+        in_force = state_in_force(history.states(reader, topic, name), topic, cursor, as_of)
     except (NothingMatches, SubscriptionNotFound) as error:
         return CursorThen(info, state, value, error.message)
-    return CursorThen(info, found.state or state, value, "; ".join(found.warnings) or found.problem)
+    return CursorThen(info, in_force.state or state, value, "; ".join(in_force.warnings) or in_force.problem)
 
 
 # -- the change -------------------------------------------------------------------------------------------------------
@@ -636,10 +636,10 @@ class Restoring(Struct, frozen=True):
             )
         spec = LedgerSpec(topic_claims(target))
         for info in then.infos[first:]:
-            found = self._find(reader, info.ledger_id, then.ends.get(info.ledger_id))
-            if found is not None:
-                closed_ms = info.timestamp_ms or found.written_ms or self.now_ms
-                yield _Copy(LedgerInfo(info.ledger_id, found.entries, found.metadata.length, closed_ms), spec)
+            readable = self._find(reader, info.ledger_id, then.ends.get(info.ledger_id))
+            if readable is not None:
+                closed_ms = info.timestamp_ms or readable.written_ms or self.now_ms
+                yield _Copy(LedgerInfo(info.ledger_id, readable.entries, readable.metadata.length, closed_ms), spec)
 
     def _schema_copies(self, reader: EntryReader, base: TopicName, target: TopicName) -> Iterator[_Copy]:
         fate = self.past.fates.get(base.schema_path)
@@ -648,15 +648,15 @@ class Restoring(Struct, frozen=True):
         spec = LedgerSpec(schema_claims(target))
         for ledger_id in decode_schema_locator(fate.value, base.schema_path).ledger_ids:
             if self.asked.copy or (self.copies_referenced and find_owners(reader.txn, ledger_id)):
-                found = self._find(reader, ledger_id, None)
-                if found is not None:
-                    yield _Copy(LedgerInfo(ledger_id, found.entries, found.metadata.length, self.now_ms), spec)
+                readable = self._find(reader, ledger_id, None)
+                if readable is not None:
+                    yield _Copy(LedgerInfo(ledger_id, readable.entries, readable.metadata.length, self.now_ms), spec)
 
     def _find(self, reader: EntryReader, ledger_id: int, last: int | None) -> Returning | None:
         """Return a ledger up to its first lost entry, or up to ``last``; None if nothing of it can be restored."""
         with suppress(LedgerNotFound):
-            found = find_returning(reader, ledger_id, find_fate(self.past, ledger_id), last=last)
-            return found if found.entries else None
+            returning = find_returning(reader, ledger_id, find_fate(self.past, ledger_id), last=last)
+            return returning if returning.entries else None
         return None
 
     def _write(

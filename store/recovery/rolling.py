@@ -100,12 +100,12 @@ def plan_rolling(sources: Sources, survey: LedgerSurvey) -> Plan:
     topics = {str(group.topic): group for group in world.chains.groups if group.topic}
     for name in iter_topics(rolled.txn):
         group = topics.get(str(name))
-        made = [(found, len(found)) for found in (rolled.steps, rolled.parts, rolled.kept, rolled.gone)]
+        made = [(column, len(column)) for column in (rolled.steps, rolled.parts, rolled.kept, rolled.gone)]
         try:
             _roll_topic(rolled, world, name, () if group is None else group.ledger_ids)
         except (MetadataCorrupt, TopicNotFound) as error:
-            for found, count in made:  # all of a topic, or nothing
-                del found[count:]
+            for column, count in made:  # all of a topic, or nothing
+                del column[count:]
             _pass_over(survey, name, error)
     strangers = [
         group
@@ -262,13 +262,13 @@ def _rolled_topic(rolled: Rolled, world: _World, topic: Topic, gone: Collection[
             if not one.entries:
                 continue
         ledgers.append(one)
-    for found in made:
-        is_last = found is made[-1]
-        closed_ms = 0 if is_last else _closed_ms(rolled, world, found.ledger_id)
-        info = LedgerInfo(found.ledger_id, timestamp_ms=0)
+    for younger in made:
+        is_last = younger is made[-1]
+        closed_ms = 0 if is_last else _closed_ms(rolled, world, younger.ledger_id)
+        info = LedgerInfo(younger.ledger_id, timestamp_ms=0)
         if not is_last:
-            info = LedgerInfo(found.ledger_id, found.entries, found.metadata.length, closed_ms)
-        ledgers.append(TopicLedger(info, found.entries, found.metadata.length, is_last))
+            info = LedgerInfo(younger.ledger_id, younger.entries, younger.metadata.length, closed_ms)
+        ledgers.append(TopicLedger(info, younger.entries, younger.metadata.length, is_last))
     infos = tuple(one.info for one in ledgers)
     properties = topic.managed.properties
     if made:
@@ -292,9 +292,9 @@ def _has_entries(rolled: Rolled, ledger: TopicLedger) -> bool:
 
 def _closed_ms(rolled: Rolled, world: _World, ledger_id: int) -> int:
     """Return when a ledger was closed, by its last entry; retention counts from there, so a producer's clock is not believed."""
-    found = world.evidence.get(ledger_id)
+    evidence = world.evidence.get(ledger_id)
     now_ms = rolled.sources.now_ms
-    return now_ms if found is None or found.broker_ms is None else min(found.broker_ms[1], now_ms)
+    return now_ms if evidence is None or evidence.broker_ms is None else min(evidence.broker_ms[1], now_ms)
 
 
 def _mend_ledger(rolled: Rolled, ledger: TopicLedger, *, is_last: bool) -> None:
@@ -469,13 +469,13 @@ class FollowedCursor(Struct, frozen=True):
 def read_unnamed(reader: EntryReader, topic: Topic, evidence: Iterable[LedgerEvidence]) -> list[Unnamed]:
     """Return, by id, the cursor ledgers whose positions are all in this topic."""
     there = set(topic.ids)
-    found = []
+    unnamed = []
     for one in sorted(evidence, key=lambda each: each.ledger_id):
         if one.kind == CURSOR and one.points and one.points.keys() <= there:
             first, last = _first_state(reader, one.ledger_id), read_cursor_ledger(reader.txn, reader, one.ledger_id)[0]
             if first is not None and last is not None:
-                found.append(Unnamed(one.ledger_id, first, last))
-    return found
+                unnamed.append(Unnamed(one.ledger_id, first, last))
+    return unnamed
 
 
 def _first_state(reader: EntryReader, ledger_id: int) -> CursorState | None:
@@ -516,7 +516,7 @@ def newest_compaction(
 ) -> FollowedCursor | None:
     """Return the newest compaction of a topic that a cursor ledger and a compacted ledger both assign to this topic alone."""
     there = set(topic.ids)
-    found = []
+    compactions = []
     for one in ledgers:
         compacted = evidence.get(one.last.properties.get(COMPACTED_LEDGER, -1))
         if compacted is None or compacted.kind != COMPACTED or not compacted.is_whole:
@@ -524,8 +524,8 @@ def newest_compaction(
         points = compacted.points.keys()
         # What was trimmed before has no entries any more; a ledger of another topic has some.
         if points & there and not (points - there) & evidence.keys():
-            found.append(FollowedCursor(one.last, (one.ledger_id,), compacted.ledger_id))
-    return max(found, key=lambda one: one.ledger_ids, default=None)
+            compactions.append(FollowedCursor(one.last, (one.ledger_id,), compacted.ledger_id))
+    return max(compactions, key=lambda one: one.ledger_ids, default=None)
 
 
 def _is_same(a: CursorState, b: CursorState) -> bool:

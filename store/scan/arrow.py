@@ -93,10 +93,10 @@ def packed_row(schema: pa.Schema, *values: bytes) -> pa.RecordBatch:
 def bools_of(array: pa.Array) -> Array:
     """Return the values of a column of truth values, false for null."""
     validity, data = array.buffers()
-    found = np.frombuffer(data, np.uint8)
+    bits = np.frombuffer(data, np.uint8)
     if validity is not None:
-        found = found & np.frombuffer(validity, np.uint8)[: len(found)]
-    part = np.unpackbits(found, bitorder="little")[array.offset : array.offset + len(array)]
+        bits = bits & np.frombuffer(validity, np.uint8)[: len(bits)]
+    part = np.unpackbits(bits, bitorder="little")[array.offset : array.offset + len(array)]
     return part.astype(bool)
 
 

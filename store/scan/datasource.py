@@ -104,10 +104,10 @@ class PulsarEntries(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns; of a table that a catalogue keeps they carry its options, which Spark does not hand over again."""
-        found = _in_one_line(lambda: from_arrow_schema(self._columns()))
+        schema = _in_one_line(lambda: from_arrow_schema(self._columns()))
         if not is_catalogue(self.options):
-            return found
-        first, *others = found.fields
+            return schema
+        first, *others = schema.fields
         kept = {_KEPT: table_options(self.options)}
         return StructType([StructField(first.name, first.dataType, first.nullable, kept), *others])
 
@@ -236,14 +236,14 @@ def _check_columns(asked: StructType, found: StructType) -> None:
 
 def _scan_options(values: dict[str, Any], *, schemas: bool) -> tuple[ScanOptions, dict[str, Any]]:
     named, store = values["topics"], values["store"]
-    found: dict[str, Any] = {}
+    written_with: dict[str, Any] = {}
     if named.startswith("{"):
         topics = _ledger_topics(named)
     elif store:
         from pulsar_admin.store.scan.operations import read_topics  # which imports LMDB: executors have no need of it
 
         names = tuple(name.strip() for name in named.split(",") if name.strip())
-        topics, found = read_topics(store, names, schemas=schemas)
+        topics, written_with = read_topics(store, names, schemas=schemas)
     elif named:
         raise InvalidValue("names of topics need a store (option store) that knows their ledgers")
     else:
@@ -260,7 +260,7 @@ def _scan_options(values: dict[str, Any], *, schemas: bool) -> tuple[ScanOptions
         end_ms=values["endTime"],
         needs_logs=not values["ignoreCorruptFiles"],
     )
-    return options, found
+    return options, written_with
 
 
 def _ledger_topics(text: str) -> dict[int, str]:
@@ -274,8 +274,8 @@ def _ledger_topics(text: str) -> dict[int, str]:
 
 
 def _files(values: dict[str, Any]) -> Files:
-    found = source_files(paths_of(values), recursive=values["recursiveFileLookup"])
-    return [(absolute_path(path), file_id, size) for path, file_id, size in found]
+    files = source_files(paths_of(values), recursive=values["recursiveFileLookup"])
+    return [(absolute_path(path), file_id, size) for path, file_id, size in files]
 
 
 class _TaskReader(DataSourceReader):

@@ -229,8 +229,8 @@ class WindowScan:
 
 def within(batch: EntryBatch, times: TimeRange) -> EntryBatch:
     """Return the entries of a batch whose time is in one of the ranges."""
-    found, known = entry_times(batch, times.clock)
-    return batch.take(known & (found >= times.start_ms) & (found < times.end_ms))
+    times_ms, known = entry_times(batch, times.clock)
+    return batch.take(known & (times_ms >= times.start_ms) & (times_ms < times.end_ms))
 
 
 def entry_times(batch: EntryBatch, clock: Clock) -> tuple[Array, Array]:

@@ -166,11 +166,11 @@ class FileScan(Struct):
         """Return where the first record at or behind the slice's start begins; its end when none does."""
         stop = min(self.slice.end, size)
         whole = self._whole_of(file, size)
-        found = find_record(whole.data, self.slice.start, stop, whole.proofs)
-        if found is None:
+        begin = find_record(whole.data, self.slice.start, stop, whole.proofs)
+        if begin is None:
             heads = iter_candidates(whole.data, self.slice.start, min(stop + HEAD_BYTES, size), whole.proofs)
             self.is_inside = next(heads, stop) >= stop
-        return stop if found is None else found
+        return stop if begin is None else begin
 
     def _whole_of(self, file: Any, size: int) -> WholeFile:
         if self._whole is None:
@@ -225,9 +225,9 @@ class FileScan(Struct):
         places = (
             self._journal_places(whole) if self.slice.kind == FileKind.JOURNAL else self._log_places(whole, window.stop)
         )
-        for found in close_together(places, len(rows)):
-            batch = rows[: len(found)]
-            starts, sizes = np.array(found, np.int64).T.copy()
+        for close in close_together(places, len(rows)):
+            batch = rows[: len(close)]
+            starts, sizes = np.array(close, np.int64).T.copy()
             start, end = int(starts[0]), int(starts[-1] + 4 + sizes[-1])
             window.cover(start, end)
             kernel.read_bodies(window.data, starts - window.base, sizes, tuple(self.ledgers), self.verify, batch)
@@ -397,9 +397,9 @@ class FileScan(Struct):
                 reason = f"unknown record: entry id {item.entry_id}"
         except JournalCorrupt as error:
             reason = error.message
-        found = whole.find_journal_entry(start + 1)
-        self.torn = torn and found is None
-        self.next_offset = len(whole.data) if found is None else found
+        entry = whole.find_journal_entry(start + 1)
+        self.torn = torn and entry is None
+        self.next_offset = len(whole.data) if entry is None else entry
         self.problems.append(Problem(start, self.next_offset - start, reason))
 
     def _goes_on(self, whole: WholeFile) -> bool:
@@ -409,15 +409,15 @@ class FileScan(Struct):
             return False
         written = run_end(whole.data, start, len(whole.data), 0)
         # The first bytes of its size field may be zero, too.
-        found = whole.find_journal_entry(max(start + 1, written - 3))
+        entry = whole.find_journal_entry(max(start + 1, written - 3))
         reason = (
             "a length of zero before bytes that are not a record"
-            if found is None
+            if entry is None
             else "lost pages: zeros before more records"
         )
-        self.problems.append(Problem(start, (written_end if found is None else found) - start, reason))
-        self.next_offset = start if found is None else found
-        return found is not None
+        self.problems.append(Problem(start, (written_end if entry is None else entry) - start, reason))
+        self.next_offset = start if entry is None else entry
+        return entry is not None
 
     def _note_bad_digests(self, batch: Records, window: FileWindow) -> None:
         """Give records whose digest is of another type a second chance; note the others as problems."""
@@ -517,14 +517,14 @@ def read_into(view: memoryview, file: Any, offset: int) -> None:
 
 def close_together(places: Iterator[tuple[int, int]], most: int) -> Iterator[list[tuple[int, int]]]:
     """Yield places in lists of at most ``most`` that fit into one window, except for a single larger record."""
-    found: list[tuple[int, int]] = []
+    near: list[tuple[int, int]] = []
     for offset, size in places:
-        if found and (len(found) == most or offset + 4 + size > found[0][0] + WINDOW_BYTES):
-            yield found
-            found = []
-        found.append((offset, size))
-    if found:
-        yield found
+        if near and (len(near) == most or offset + 4 + size > near[0][0] + WINDOW_BYTES):
+            yield near
+            near = []
+        near.append((offset, size))
+    if near:
+        yield near
 
 
 # -- wholefile ---------------------------------------------------------------------------------------------------------

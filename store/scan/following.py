@@ -204,10 +204,10 @@ FIRST: Offset = Progress().encode()
 
 def _id_of(name: str) -> int:
     """Return the id in the name of a log or journal; raises ValueError."""
-    found = journal_id_of(name) if name.endswith(".txn") else log_id_of(name)
-    if found is None:
+    file_id = journal_id_of(name) if name.endswith(".txn") else log_id_of(name)
+    if file_id is None:
         raise ValueError(name)
-    return found
+    return file_id
 
 
 def _order_of(file: FoundFile) -> tuple[str, int, str]:
@@ -258,11 +258,11 @@ class Recent(Struct):
 
     def known(self, ids: Array) -> Array:
         """Return a mask of the ids that were delivered before."""
-        found = np.zeros(len(ids), np.bool_)
+        is_known = np.zeros(len(ids), np.bool_)
         for one in self.given:
             at = np.minimum(np.searchsorted(one.ids, ids), len(one.ids) - 1)
-            found |= one.ids[at] == ids
-        return found
+            is_known |= one.ids[at] == ids
+        return is_known
 
     def add(self, folder: str, log_id: int, mark: Mark, behind: Mark, ids: Array) -> None:
         """Remember delivered ids; see ``_Given``."""
@@ -589,13 +589,13 @@ class Follower:
         """Return the good records of a file from ``start`` on, up to the end of the last one that may be read now."""
         if self._waiting.get(file.path) == (start, file.size_bytes) and not complete:
             return Looked(np.zeros(0, IDS), np.zeros(0, np.int64), np.zeros(0, np.int64), start)
-        found = self._look(file, start, complete)
-        if self._followed.needs_logs and not found.end:
+        looked = self._look(file, start, complete)
+        if self._followed.needs_logs and not looked.end:
             check_is_log(shown_path(file.path), file.kind, read_bytes(file.path, 0, HEADER_BYTES))
-        if found.end == start and is_url(file.path):
+        if looked.end == start and is_url(file.path):
             self._waiting[file.path] = (start, file.size_bytes)
-        self._looked[file.path, start] = found
-        return found
+        self._looked[file.path, start] = looked
+        return looked
 
     def _looked_part(self, part: FilePart) -> Looked:
         known = self._looked.get((part.file.path, part.start))
@@ -604,25 +604,25 @@ class Follower:
         return known.until(part.end)
 
     def _look(self, file: FoundFile, start: int, complete: bool) -> Looked:
-        found, at, step = [], start, STEP_BYTES
+        parts, at, step = [], start, STEP_BYTES
         while at < file.size_bytes and (complete or not _is_zero(file.path, at)):
             limit = min(at + step, file.size_bytes)
             part, behind, stopped = self._look_at(FileRange(file.path, file.kind, -1, at, limit, limit=limit), complete)
-            found.append(part)
+            parts.append(part)
             is_last = stopped or (behind == at and limit == file.size_bytes)
             step = STEP_BYTES if behind > at else 2 * step  # a record may be larger, and so may damage be
             at = behind
             if is_last:
                 break
         ids, offsets, ends = (
-            np.concatenate([part[index] for part in found]) if found else np.zeros(0, kind)
+            np.concatenate([part[index] for part in parts]) if parts else np.zeros(0, kind)
             for index, kind in enumerate((IDS, np.int64, np.int64))
         )
         return Looked(ids, offsets, ends, file.size_bytes if complete else at)
 
     def _look_at(self, piece: FileRange, complete: bool) -> tuple[tuple[Array, Array, Array], int, bool]:
         """Return the good records of a piece, where to continue, and whether zeros stop the reading there."""
-        found = [(np.zeros(0, IDS), np.zeros(0, np.int64), np.zeros(0, np.int64))]
+        parts = [(np.zeros(0, IDS), np.zeros(0, np.int64), np.zeros(0, np.int64))]
         behind, stopped = piece.start, False
         with open_source(piece) as source:
             limit = -1 if is_url(piece.path) else piece.limit
@@ -635,12 +635,12 @@ class Follower:
                     count = _in_front_of_zeros(source.path, np.append(max(behind, scan.first_offset), ends), offsets)
                     stopped = count < len(ends)
                     offsets, ends, good = offsets[:count], ends[:count], good[:count]
-                found.append((_as_ids(good["ledger_id"], good["entry_id"]), offsets, ends))
+                parts.append((_as_ids(good["ledger_id"], good["entry_id"]), offsets, ends))
                 if len(ends):
                     behind = int(ends[-1])
                 if stopped:
                     break
-        ids, offsets, ends = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        ids, offsets, ends = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         return (ids, offsets, ends), behind, stopped
 
     def boundary(self, file: FoundFile, near: int) -> int:
@@ -813,15 +813,15 @@ _MAP_MAX_LEDGERS = 1 << 24
 
 def list_files(paths: Sequence[str], *, recursive: bool = False) -> list[FoundFile]:
     """Return the logs and journals at these paths that are not empty; raises SourceNotFound if not even a folder exists."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for one in paths:
         try:
-            found.update({path: size for path, _, size in source_files([one], recursive=recursive)})
+            sizes.update({path: size for path, _, size in source_files([one], recursive=recursive)})
         except SourceNotFound:
             if not (is_url(one) or any(glob(part) or glob(os.path.dirname(part)) for part in alternatives(one))):
                 raise
             # Nothing yet.
-    return [_listed_at(path, size) for path, size in found.items()]
+    return [_listed_at(path, size) for path, size in sizes.items()]
 
 
 def _listed_at(path: str, size_bytes: int) -> FoundFile:

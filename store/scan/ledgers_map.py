@@ -101,8 +101,8 @@ def ledger_sizes(batch: Array) -> tuple[Array, Array]:
 def add_sizes(sizes: dict[int, int], batch: Any) -> None:  # Any: numpy records, or sizes already
     """Add the bytes per ledger of a batch to ``sizes``."""
     if not isinstance(batch, dict):
-        ledgers, found = ledger_sizes(batch)
-        batch = dict(zip(ledgers.tolist(), found.tolist(), strict=True))
+        ledgers, bytes_each = ledger_sizes(batch)
+        batch = dict(zip(ledgers.tolist(), bytes_each.tolist(), strict=True))
     for ledger_id, size in batch.items():
         sizes[ledger_id] = sizes.get(ledger_id, 0) + size
 

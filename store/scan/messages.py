@@ -132,9 +132,9 @@ class MessageColumns:
 
     def read_slowly(self, positions: Sequence[Position]) -> Iterator[pa.RecordBatch]:
         """Yield the messages of the entries at these positions as the ordinary reader decodes them."""
-        found = list(self.reader.iter_messages(positions))
-        if found:
-            yield _slow_batch(found, self.schema)
+        messages = list(self.reader.iter_messages(positions))
+        if messages:
+            yield _slow_batch(messages, self.schema)
 
 
 def message_runs(
@@ -452,13 +452,13 @@ class Match(Struct, frozen=True):
     def _needles(self) -> tuple[bytes, ...]:
         """Texts of which an entry with a match holds one as it is; none: any entry may hold a match."""
         if self.texts and not self.ignore_case and not self.in_value:
-            found: tuple[str, ...] = self.texts
+            needles: tuple[str, ...] = self.texts
         elif self.keys:
-            found = self.keys
+            needles = self.keys
         else:
             value = max((value or name for name, value in self.properties), key=len, default=None)
-            found = tuple(text for text in (value or self.key_prefix or self.producer,) if text)
-        return tuple(map(_bytes, found)) if len(found) <= _NEEDLES else ()
+            needles = tuple(text for text in (value or self.key_prefix or self.producer,) if text)
+        return tuple(map(_bytes, needles)) if len(needles) <= _NEEDLES else ()
 
     def screened(self, entries: EntryBatch) -> EntryBatch:
         """Return the entries without those whose raw bytes already exclude a match."""
@@ -489,15 +489,15 @@ class Match(Struct, frozen=True):
             of_message &= _has_property(batch.column("properties"), name, value)
         if self._has_text and not self.in_value:
             of_message &= self._finds(batch.column("payload")) | bools_of(batch.column("encrypted"))
-        found: Array = of_entry & (of_message | sealed)
-        return found
+        candidates: Array = of_entry & (of_message | sealed)
+        return candidates
 
     def _test(self, batch: pa.RecordBatch, name: str, wanted: object) -> Array:
         if wanted is None:
             return np.ones(len(batch), bool)
-        found = batch.column(name)
-        kind = found.type.value_type if pa.types.is_dictionary(found.type) else found.type
-        return bools_of(pc.equal(found.cast(kind), wanted))
+        column = batch.column(name)
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        return bools_of(pc.equal(column.cast(kind), wanted))
 
     def settle(self, batch: pa.RecordBatch, values: pa.Array | None, errors: pa.Array | None) -> tuple[Array, Array]:
         """Return masks of the messages that match, and of those that cannot be judged, among the ones whose ``mask`` is true.
@@ -509,15 +509,15 @@ class Match(Struct, frozen=True):
         undecided: Array = (encrypted & asks_content) | (sealed & self._asks_message)
         if values is None or errors is None:
             return ~undecided, undecided
-        found = np.ones(len(batch), bool)
+        matches = np.ones(len(batch), bool)
         if self._has_text and self.in_value:
-            found &= self._finds(batch.column("payload")) | self._finds(values)
+            matches &= self._finds(batch.column("payload")) | self._finds(values)
         failed = bools_of(pc.is_valid(errors))
         if self.paths:
             held = [self._holds(*pair) for pair in zip(values.to_pylist(), batch.column("payload"), strict=True)]
-            found &= np.array(held, bool)
-        undecided |= failed & ~found
-        return found & ~undecided, undecided
+            matches &= np.array(held, bool)
+        undecided |= failed & ~matches
+        return matches & ~undecided, undecided
 
     @property
     def _asks_message(self) -> bool:
@@ -533,15 +533,15 @@ class Match(Struct, frozen=True):
 
     def _finds(self, column: pa.Array) -> Array:
         """Return a mask of the texts or bytes in which one of the searched texts and the expression occur."""
-        found = np.zeros(len(column), bool) if self.texts else np.ones(len(column), bool)
+        matches = np.zeros(len(column), bool) if self.texts else np.ones(len(column), bool)
         for text in self.texts:
             if self.ignore_case:
-                found |= self._matches(column, re.escape(text))
+                matches |= self._matches(column, re.escape(text))
             else:
-                found |= bools_of(pc.match_substring(column, _bytes(text)))
+                matches |= bools_of(pc.match_substring(column, _bytes(text)))
         if self.regex is not None:
-            found &= self._matches(column, self.regex)
-        return found
+            matches &= self._matches(column, self.regex)
+        return matches
 
     def _matches(self, column: pa.Array, pattern: str) -> Array:
         if pattern.isascii():
@@ -574,5 +574,5 @@ def _has_property(pairs: pa.MapArray, name: str, value: str | None) -> Array:
     same = same if value is None else pc.and_(same, pc.equal(pairs.items, scalar(value, pairs.items.type)))
     before = np.append(0, np.cumsum(bools_of(same)))
     offsets, _ = numbers_of(pairs.offsets)
-    found: Array = before[offsets[1:]] > before[offsets[:-1]]
-    return found
+    has_it: Array = before[offsets[1:]] > before[offsets[:-1]]
+    return has_it

@@ -125,9 +125,9 @@ def check_is_log(path: str, kind: FileKind, head: bytes) -> None:
     if head.startswith(magic):
         (journal if is_journal else entrylog).decode_header(head, path)
         return
-    found, expected = head[: len(magic)].hex(), f"{magic.hex()} ({magic.decode()})"
+    magic_found, expected = head[: len(magic)].hex(), f"{magic.hex()} ({magic.decode()})"
     raise EntryLogCorrupt(
-        f"{path} is not {what}: it starts with {found}, not {expected}, and no record is in it",
+        f"{path} is not {what}: it starts with {magic_found}, not {expected}, and no record is in it",
         hint="exclude the file, or continue without it: option ignoreCorruptFiles=true",
         path=path,
     )
@@ -645,8 +645,8 @@ class ReadDelays(Struct, PlacesOperation, frozen=True):
         wrong = doubtful(batch, places)
         due = batch.rows["deliver_at_ms"]
         rows = np.flatnonzero((due > 0) & ~wrong)
-        found = (rows.astype(np.int32), due[rows], np.flatnonzero(wrong).astype(np.int32))
-        return (column.tobytes() for column in found)
+        packed = (rows.astype(np.int32), due[rows], np.flatnonzero(wrong).astype(np.int32))
+        return (column.tobytes() for column in packed)
 
 
 # -- verifying ---------------------------------------------------------------------------------------------------------
@@ -696,8 +696,8 @@ def _judged(places: Places, rows: Array) -> Rows:
     good = rows["flags"] & (BAD_DIGEST | UNVERIFIED) == 0
     good &= (rows["entry_id"] == places.entry_ids) & (rows["ledger_id"] == places.ledger_ids)
     payload = np.maximum(places.sizes.astype(np.int64) - 32 - rows["digest_bytes"], 0)
-    found = zip(good.tolist(), rows["length"].tolist(), payload.tolist(), strict=True)
-    return [(length, size) if is_good else None for is_good, length, size in found]
+    checks = zip(good.tolist(), rows["length"].tolist(), payload.tolist(), strict=True)
+    return [(length, size) if is_good else None for is_good, length, size in checks]
 
 
 def _known_digests(reader: EntryReader, ledgers: Sequence[int]) -> LedgerDigests:

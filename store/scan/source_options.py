@@ -52,19 +52,19 @@ def _path_list(text: str) -> tuple[str, ...]:
 
 def _paths(text: str) -> tuple[str, ...]:
     try:
-        found = json.loads(text)
+        paths = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, list) or not all(isinstance(path, str) for path in found):
+        paths = None
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         raise InvalidValue("is no JSON list of texts", hint='write ["/a/current", "/b/current"]')
-    return tuple(found)
+    return tuple(paths)
 
 
 def _ledgers(text: str) -> tuple[int, ...]:
-    found = [parse_integer(name) for name in _listed(text)]
-    if None in found:
+    ledger_ids = [parse_integer(name) for name in _listed(text)]
+    if None in ledger_ids:
         raise InvalidValue("is no list of ledger ids", hint="write for example 3,17")
-    return tuple(ledger for ledger in found if ledger is not None)
+    return tuple(ledger for ledger in ledger_ids if ledger is not None)
 
 
 def read_flag(text: str) -> bool:
@@ -172,10 +172,10 @@ def _given(given: Mapping[str, str]) -> dict[str, str]:
     lower = {name.lower(): text for name, text in given.items()}
     if _CATALOGUE not in lower:
         return lower
-    found = {name.removeprefix(_OPTION): text for name, text in lower.items() if name.startswith(_OPTION)}
+    named = {name.removeprefix(_OPTION): text for name, text in lower.items() if name.startswith(_OPTION)}
     if "path" in lower:
-        found.setdefault("path", _plain_path(lower["path"]))
-    return found
+        named.setdefault("path", _plain_path(lower["path"]))
+    return named
 
 
 def _plain_path(path: str) -> str:
@@ -213,8 +213,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
     by_lower = {one.lower(): one for one in known}
-    found = get_close_matches(name.lower(), by_lower, 1)
-    return by_lower[found[0]] if found else None
+    matches = get_close_matches(name.lower(), by_lower, 1)
+    return by_lower[matches[0]] if matches else None
 
 
 def paths_of(values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -303,10 +303,10 @@ def _offsets(unbounded: Mapping[str, Position], refused: str, text: str) -> Topi
         raise InvalidValue(f"can't be {refused}", hint="the connector also refuses it")
     if word in unbounded:
         return TopicPlaces(unbounded[word])
-    found = {name: _message_id(value) for name, value in _json_object(text).items()}
-    if any(place == {"latest": LATEST, "earliest": EARLIEST}[refused] for place in found.values()):
+    positions = {name: _message_id(value) for name, value in _json_object(text).items()}
+    if any(place == {"latest": LATEST, "earliest": EARLIEST}[refused] for place in positions.values()):
         raise InvalidValue(f"can't be {refused} for a topic", hint="the connector also refuses it")
-    return TopicPlaces(each=_by_topic(found))
+    return TopicPlaces(each=_by_topic(positions))
 
 
 def _message_id(value: object) -> Position:
@@ -347,12 +347,12 @@ def _time(text: str) -> Place:
 
 def _json_object(text: str) -> dict[str, Any]:  # Any: JSON
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        parsed = None
+    if not isinstance(parsed, dict):
         raise InvalidValue("is no JSON object of topic → place", hint='write {"persistent://t/ns/topic": …}')
-    return found
+    return parsed
 
 
 def _by_topic(found: Mapping[str, Any]) -> dict[str, Any]:  # Any: a place
@@ -392,8 +392,8 @@ def is_connector_read(given: Mapping[str, str]) -> bool:
 def connector_names(given: Mapping[str, str]) -> list[str]:
     """Return the names of the given options that mark a read with the connector's options."""
     lower = {name.lower(): text for name, text in given.items()}
-    found = [sign for sign in _SIGNS if sign.lower() in lower]
-    return found + ["columns"] * (lower.get("columns", "").strip().lower() in PROFILES)
+    signs = [sign for sign in _SIGNS if sign.lower() in lower]
+    return signs + ["columns"] * (lower.get("columns", "").strip().lower() in PROFILES)
 
 
 def read_connector_options(
@@ -451,8 +451,8 @@ def _places(values: Mapping[str, Any], side: str) -> TopicPlaces:
     offsets, times = values[f"{side}Offsets"], values[f"{side}Time"]
     if offsets is not None and times is not None:
         raise InvalidValue(f"{side}Offsets and {side}Time are both given", hint="give only one of them")
-    found: TopicPlaces = offsets or times or TopicPlaces()
-    return found
+    places: TopicPlaces = offsets or times or TopicPlaces()
+    return places
 
 
 def _check_times(start: TopicPlaces | None, end: TopicPlaces | None) -> None:

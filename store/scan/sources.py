@@ -101,8 +101,8 @@ def source_files(paths: str | Sequence[str], *, recursive: bool = False) -> list
         raise SourceNotFound(
             f"no entry log at {', '.join(empty)}", hint="name files, a directory that holds N.log files, or a glob"
         )
-    found = {path: size for files in each for path, size in files.items()}
-    return [(path, -1, size) for path, size in found.items() if size]
+    sizes = {path: size for files in each for path, size in files.items()}
+    return [(path, -1, size) for path, size in sizes.items() if size]
 
 
 def split_paths(text: str) -> list[str]:
@@ -121,18 +121,18 @@ def alternatives(pattern: str) -> list[str]:
     """Return the Python globs that a glob with braces means, one for each alternative; raises InvalidValue."""
     if os.path.exists(pattern):  # its name has braces
         return [pattern]
-    found = [pattern.replace("[^", "[!")]
-    while any(braces := [_BRACES.search(one) for one in found]):
-        found = [
+    patterns = [pattern.replace("[^", "[!")]
+    while any(braces := [_BRACES.search(one) for one in patterns]):
+        patterns = [
             one if inner is None else one[: inner.start()] + choice + one[inner.end() :]
-            for one, inner in zip(found, braces, strict=True)
+            for one, inner in zip(patterns, braces, strict=True)
             for choice in ([""] if inner is None else inner[1].split(","))
         ]
-        if len(found) > _ALTERNATIVES_MAX:
+        if len(patterns) > _ALTERNATIVES_MAX:
             raise InvalidValue(
                 f"{pattern} means more than {_ALTERNATIVES_MAX:,} globs", hint="write * in place of some of its braces"
             )
-    return [*dict.fromkeys(found)]
+    return [*dict.fromkeys(patterns)]
 
 
 def _list_local(part: str, recursive: bool) -> Iterator[tuple[str, int]]:
@@ -174,11 +174,11 @@ def _list_url(part: str, recursive: bool) -> list[tuple[str, int]]:
             folders = [info.path for info in infos if info.type == fs.FileType.Directory]
             infos = [info for path in folders for info in _list_at(system, path) if fnmatchcase(info.base_name, name)]
             infos = [info for info in infos if info.base_name not in _BESIDE]
-        found = {info.path: info.size for info in infos if info.type == fs.FileType.File}
+        sizes = {info.path: info.size for info in infos if info.type == fs.FileType.File}
         for info in infos:
             if info.type == fs.FileType.Directory:
-                found |= {log.path: log.size for log in _logs_at(system, info.path, recursive)}
-    return sorted((f"{folder}{path[len(root) :]}{mark}{query}", size) for path, size in found.items())
+                sizes |= {log.path: log.size for log in _logs_at(system, info.path, recursive)}
+    return sorted((f"{folder}{path[len(root) :]}{mark}{query}", size) for path, size in sizes.items())
 
 
 def _split_glob(base: str) -> tuple[str, list[str]]:
@@ -194,8 +194,8 @@ def _split_glob(base: str) -> tuple[str, list[str]]:
 def _list_at(system: Any, path: str, *, recursive: bool = False) -> list[Any]:  # Any: pyarrow's
     from pyarrow import fs
 
-    found: list[Any] = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
-    return found
+    infos: list[Any] = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
+    return infos
 
 
 def _logs_at(system: Any, path: str, recursive: bool) -> Iterator[Any]:  # Any: pyarrow's

@@ -208,7 +208,7 @@ class _PieceMessages(MessageReader):
 
     def _earlier(self, uuid: str, count: int) -> list[tuple[EntryHeader, Position]]:
         """Return the ``count`` chunks of a message from before the piece, last one first; empty unless all exist."""
-        found: list[tuple[EntryHeader, Position]] = []
+        chunks: list[tuple[EntryHeader, Position]] = []
         for position in reversed([*_positions(self._before)]):
             try:
                 header = self.read_header(position)
@@ -217,11 +217,11 @@ class _PieceMessages(MessageReader):
             if (
                 is_chunk(header.metadata)
                 and header.metadata.uuid == uuid
-                and header.metadata.chunk_id < count - len(found)
+                and header.metadata.chunk_id < count - len(chunks)
             ):
-                found.append((header, position))
-            if len(found) == count:
-                return found
+                chunks.append((header, position))
+            if len(chunks) == count:
+                return chunks
         return []
 
 

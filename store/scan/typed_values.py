@@ -571,10 +571,10 @@ class KnownColumns(Struct, frozen=True):
     def needs(self) -> tuple[str, ...]:
         """The columns of ``store.scan.messages`` that all this is made of."""
         names = self.schema.names
-        found = [need for name in names for need in _COLUMNS.get(name, _NOTHING).needs]
+        needs = [need for name in names for need in _COLUMNS.get(name, _NOTHING).needs]
         if any(name in names for name in self._value_fields):
-            found += NEEDS
-        return tuple(dict.fromkeys(found))
+            needs += NEEDS
+        return tuple(dict.fromkeys(needs))
 
     def converter(self) -> Callable[[pa.RecordBatch], tuple[pa.RecordBatch, pa.Array]]:
         """Return what makes batches with the columns ``needs`` batches of ``schema``, and says why values are not there."""
