@@ -165,5 +165,5 @@ def decode_index(row: bytes, topic: TopicName, subscription: str) -> Index:
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError, zlib.error) as error:
         raise IndexCorrupt(
             f"the delayed index of {topic} {subscription} is damaged: {reason_of(error)}",
-            hint=f"make it again: pulsar-admin delayed build {shell_word(topic)} -s {shell_word(subscription)} --rebuild",
+            hint=f"rebuild it: pulsar-admin delayed build {shell_word(topic)} -s {shell_word(subscription)} --rebuild",
         ) from error

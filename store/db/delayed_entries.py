@@ -220,7 +220,7 @@ def decode_entry_rows(payload: bytes | memoryview, where: str) -> tuple[int, Del
     if written > FORMAT:
         raise Unsupported(
             f"{where}: delayed index of format {written}, this toolkit knows up to {FORMAT}",
-            hint="use the toolkit that wrote it, or make it again: pulsar-admin delayed build TOPIC --rebuild",
+            hint="use the toolkit that wrote it, or rebuild it: pulsar-admin delayed build TOPIC --rebuild",
         )
     if (
         form not in (ROARING, PACKED, STEPS)

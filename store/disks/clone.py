@@ -154,6 +154,7 @@ def _address(txn: Txn, request: CloneRequest) -> CloneAddress:
     path = str((request.boot_at or request.target).absolute())
     names = sorted({node.path.split("/")[3] for node in iter_nodes(txn, CLUSTERS) if node.value} - {"global"})
     old, _, new = request.cluster.partition("=")
+    # Bookies' files do not name the cluster, so among several nothing here can choose.
     if not old and len(names) > 1:
         raise Refused(
             f"the metadata has {len(names)} clusters, {', '.join(names)}, and does not say which of them these bookies belong to",
@@ -168,6 +169,8 @@ def _address(txn: Txn, request: CloneRequest) -> CloneAddress:
     own = old or (names[0] if names else "standalone")
     node = find_node(txn, INSTANCE_ID)
     source = node.value.decode("utf-8", "replace") if node else own
+    # Not the source's id, so that no bookie of the source takes the clone's metadata for its own; and the same id each
+    # time, so that two clones of one source to one path are equal.
     instance_id = str(uuid5(NAMESPACE_URL, f"{source} {path}"))
     renamed_from = own if new and new != own else ""
     return CloneAddress(path, request.bookie_id, instance_id, new or own, renamed_from, frozenset(names) - {own})

@@ -82,6 +82,7 @@ class LogCompactor:
                     self._open()
                 written = int(ends[done - 1]) if done else 0
                 fits = int(np.searchsorted(ends, written + self._limit_bytes - self._position, "right"))
+                # Not even the next record fits. Into an empty log it goes anyway: it may be larger than the limit of a log.
                 if fits == done and self._position > HEADER_BYTES:
                     self._seal()
                     continue
@@ -115,6 +116,7 @@ class LogCompactor:
         """Write the ledgers map and the header that names it, make the log durable and read it back."""
         assert self._stack is not None
         end = self._position
+        # The header names the map only now that it is written: without one, as after a kill, a log is scanned.
         self._file.write(encode_ledgers_map(self._sizes))
         self._file.seek(0)
         self._file.write(encode_header(EntryLogHeader(CURRENT_VERSION, end, len(self._sizes))))
@@ -151,6 +153,7 @@ def _iter_chunks(source: BinaryIO, offsets: Array, sizes: Array) -> Iterator[byt
     run = 0
     while run < len(starts):
         last = run
+        # Gaps between neighbouring runs are read along: one read of a window costs less than a read for each run.
         while last + 1 < len(starts) and ends[last + 1] - starts[run] <= _WINDOW_BYTES:
             last += 1
         if last > run:
@@ -176,6 +179,7 @@ def _read(source: BinaryIO, start: int, end: int) -> bytes:
 def check_written(log: NewLog) -> None:
     """Read a log back and compare: the same entries in the same places, every digest right, the same bytes. Raises EntryLogCorrupt."""
     path = log.unfinished
+    # Each digest type is found by trying, so the check needs no metadata, which may be wrong.
     nothing_known = LedgerDigests.of({})
     scan = FileScan(Slice(str(path), FileKind.ENTRY_LOG, 0, path.stat().st_size), nothing_known, verify=True)
     at = 0

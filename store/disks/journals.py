@@ -135,6 +135,7 @@ class _JournalReader:
         while len(data) - position >= _LEN.size and not reason:
             size = _LEN.unpack(data[position : position + _LEN.size])[0]
             if size == journal.PADDING_MARK and version >= journal.FIRST_PADDED_VERSION:
+                # A start takes a record that the end of the file cuts for the end of the journal: that is no fault.
                 if len(data) - position < 2 * _LEN.size:
                     break
                 size = _LEN.unpack(data[position + _LEN.size : position + 2 * _LEN.size])[0]
@@ -151,6 +152,7 @@ class _JournalReader:
             if not reason:
                 frames.append(frame)
                 position = frame.end
+        # Nothing stops this start: the zeros or the cut record at the end stay as they are.
         if not reason:
             return position
         cut_at = self._behind_good(whole, frames, start)
@@ -198,6 +200,7 @@ class _JournalReader:
             (survey.replayed_fences if replayed else survey.fences).add(item.ledger_id)
         elif isinstance(item, journal.ExplicitLac):
             survey.lacs[item.ledger_id] = item.buffer
+        # A replay of these needs the ledger's master key, which only an earlier record or the index can have.
         if isinstance(item, (journal.JournalEntry, journal.Fence)) and replayed and item.ledger_id not in self._keys:
             survey.keyless.add(item.ledger_id)
         if isinstance(item, journal.JournalEntry) and replayed:

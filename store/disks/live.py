@@ -112,7 +112,7 @@ def open_index(storage: Storage) -> Iterator[LocationsIndex]:
         if problems:
             raise Refused(
                 f"the index of {storage.logs} is damaged: {problems[0]}",
-                hint="make it again first: pulsar-admin store salvage ID=DIR,DIR",
+                hint="rebuild it first: pulsar-admin store salvage ID=DIR,DIR",
                 problems=problems,
             )
         yield LocationsIndex(database, str(directory))

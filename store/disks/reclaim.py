@@ -169,7 +169,7 @@ def check_scratch(scratch: Path | None, bookie: Bookie) -> None:
     if scratch is None:
         return
     if not scratch.is_dir():
-        raise NotFound(f"{scratch} is not a directory", hint="make it first, on a disk with room", path=str(scratch))
+        raise NotFound(f"{scratch} is not a directory", hint="create it first, on a disk with room", path=str(scratch))
     for directory in bookie.ledger_dirs:
         if os.stat(directory).st_dev == os.stat(scratch).st_dev:
             raise InvalidValue(
@@ -199,6 +199,7 @@ def plan_reclaim(
     for storage in storages:
         _check_storage(storage)
         for database in storage.databases:
+            # Only a look: a plan writes nothing, so it takes no lock. apply_reclaim takes it and compares the disks again.
             check_unlocked(database)
     bookie_id = cookie_of(bookie).bookie_id
 
@@ -238,6 +239,7 @@ def apply_reclaim(plan: ReclaimPlan, scratch: Path | None, advance: Advance, tel
             check_may_write_for(storage.logs / COOKIE_FILE)
             for database in storage.databases:
                 locks.enter_context(lock_database(database))
+        # A bookie that ran since the plan may have moved entries or deleted logs that the plan still counts on.
         if [read_state(storage) for storage in storages] != [forecast.state for forecast in plan.storages]:
             raise StalePlan("the bookie's disks changed since this was planned", hint="run the command again")
         before = sum(map(_taken_bytes, storages))
@@ -275,6 +277,7 @@ class _Reclaim:
         self._result = result
 
     def run(self) -> None:
+        # What frees space without needing any comes first: on a full disk the rest may only fit then.
         for path in self._forecast.leftovers:
             remove_file(path)
         for log in self._forecast.chosen(Action.DELETE):
@@ -282,8 +285,10 @@ class _Reclaim:
         self._result.deleted_logs += len(self._forecast.chosen(Action.DELETE))
         for log in self._forecast.chosen(Action.PASS_OVER):
             self._pass_over(log.path, log.reason)
+        # Logs with the least live data first: each copy needs little room and frees a whole log for the next.
         waiting = sorted(self._forecast.chosen(Action.COMPACT), key=lambda log: (log.live_bytes, log.log_id))
         while waiting:
+            # Asked anew each time, as every group changes what is free.
             group = self._fitting(waiting)
             if not group and not self._lend(waiting):
                 self._leave(waiting)
@@ -317,6 +322,7 @@ class _Reclaim:
         """Return how many bytes of room are lacking for a group; 0 or less: it fits."""
         written = written_bytes(group) + _SLACK_BYTES
         index = _INDEX_MARGIN * index_growth(self._storage, sum(log.entries for log in group)) + _SLACK_BYTES
+        # Index and logs on one disk take from the same free bytes.
         if shares_disk(self._storage):
             return written + index - free_bytes(self._current)
         return max(written - free_bytes(self._current), index - free_bytes(self._storage.index))
@@ -327,10 +333,12 @@ class _Reclaim:
         if self._scratch is None or not here:
             return False
         log = max(here, key=lambda log: log.size_bytes)
+        # Named by device and inode: two ledger directories may have logs of the same number.
         place = f"{os.stat(log.path).st_dev:x}-{os.stat(log.path).st_ino:x}"
         lent = self._scratch.resolve() / f"{_LENT}{place}-{log.log}"
         remove_file(lent)  # of a run that was stopped before the link was made
         copy_file(log.path, lent, like=log.path.stat())
+        # The link takes the log's name only now that the copy is durable: a bookie that starts at any moment reads either.
         link = log.path.with_name(f"{log.log}{COMPACTING}")
         remove_file(link)
         link_by_name(lent, link)
@@ -355,6 +363,7 @@ class _Reclaim:
                 self._result.left.append(str(path))
                 self._tell(f"{path} is a link to {lent}: there is no room to move it back; the bookie reads it there")
                 continue
+            # As in _lend: the name always leads to a complete log, whenever this is killed.
             copy = path.with_name(f"{path.name}{COMPACTING}")
             remove_file(copy)
             copy_file(lent, copy, like=lent.stat())
@@ -368,6 +377,8 @@ class _Reclaim:
         lives = self._read(group)
         if not lives:
             return
+        # New logs are durable before the index names them, and old logs go last: killed at any step, every live entry is
+        # where the index points.
         made = self._write([live for live in lives if len(live.sizes)])
         if made:
             try:
@@ -378,6 +389,7 @@ class _Reclaim:
                 self._forget(made)
                 raise
         old_ids = [log_id_of(live.path.name) or 0 for live in lives]
+        # Deleting the old logs cannot be undone, so what the index now says is read back first.
         self._check_named([*old_ids, *(log.log_id for log in made)], join_places([log.places for log in made]))
         for live in lives:
             self._delete(live.path)
@@ -393,6 +405,7 @@ class _Reclaim:
             here = join_places([rows.where(np.isin(rows.log_ids, ids)) for rows in index.iter_places()])
             for log in group:
                 rows = here.where(here.log_ids == log.log_id)
+                # In file order, so that the log is read once from its beginning to its end.
                 rows = rows.where(np.argsort(rows.offsets, kind="stable"))
                 live = read_live(log.path, self._forecast.alive, rows, index.find, self._advance)
                 if live.damage:

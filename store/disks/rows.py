@@ -53,6 +53,7 @@ def read_listed(txn: Txn, bookie_id: str) -> BookieLedgers:
             continue
         if metadata is None:
             continue
+        # Brokers mostly use one password for all ledgers, and its key is a digest: each is computed once.
         if metadata.password is not None:
             listed.keys[ledger_id] = keys.setdefault(metadata.password, master_key(metadata.password))
         if metadata.digest_type is not None:

@@ -360,6 +360,7 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> dict[str, Any]:  # Any: JS
         return plan.report(dry_run=False)
     with ExitStack() as locks:
         _lock(plan, locks)
+        # Compared under the locks: a bookie that ran since the plan may have written or deleted what the plan counts on.
         if files_of(plan.bookie) != plan.files:
             raise StalePlan(
                 f"bookie {plan.bookie.name} changed since the salvage was planned", hint="run the command again"
@@ -370,8 +371,10 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> dict[str, Any]:  # Any: JS
             for part in parts:
                 _put_entries(_iter_bodies(txn, files, plan, part), part.storage.logs)
                 _make_index(part, digests)
+        # Until here the bookie is unchanged but for new logs, which its index does not name, and lastId.
         for part in parts:
             plan.kept.extend(_switch(part, locks))
+        # Last: what the cut takes off a journal is in entry logs by now.
         plan.kept.extend(_cut(stop) for stop in plan.journals.stops)
     return plan.report(dry_run=False)
 
@@ -385,6 +388,7 @@ def _lock(plan: SalvagePlan, locks: ExitStack) -> None:
     for part in plan.storages:
         locks.enter_context(switching.hold(part.storage.index))
     for database in _databases(plan):
+        # A database that is gone has no lock of its own; the index directory is held for it.
         if (database / "CURRENT").is_file():
             locks.enter_context(lock_database(database))
         kept = switching.clear_unfinished(database)

@@ -76,6 +76,7 @@ def _may_have(value: bytes, path: str, bookie_id: str) -> bool:
 def check_is_of(known: Known, bookie: Bookie) -> None:
     """Raise Refused if a bookie certainly does not belong to this metadata's cluster."""
     cookie = cookie_of(bookie)
+    # Cookies of layout 3 have no instance id: those prove nothing.
     if known.instance_id and cookie.instance_id not in (None, known.instance_id):
         raise Refused(
             f"bookie {cookie.bookie_id} is of another cluster: the instance id of its cookie is {cookie.instance_id}, that of"
@@ -102,6 +103,7 @@ def find_doubts(known: Known, bookie: Bookie, garbage: Array) -> list[str]:
         doubts.append(f"{known.name} could not be read whole ({known.problems[0]}): ledgers may be missing from it")
     if known.cookies.get(bookie_id) is None:
         doubts.append(f"{known.name} has no cookie of bookie {bookie_id}: it may be a new one")
+    # Metadata that is too old does no harm where nothing would be deleted.
     if not len(garbage):
         return doubts
     if not len(known.ledgers):
@@ -112,6 +114,7 @@ def find_doubts(known: Known, bookie: Bookie, garbage: Array) -> list[str]:
             f"{counted(len(named), 'ledger')} that topics name ({int(named[0])} to {int(named[-1])}) {plural(len(named), 'is', 'are')} not"
             f" listed: a part of {known.name} is missing"
         )
+    # Without its counter, as when /ledgers/idgen is lost, the largest id that it lists is all that is known.
     first = known.largest + 1 if known.next_id is None else known.next_id
     younger = garbage[garbage >= first]
     if len(younger):

@@ -296,7 +296,7 @@ class _Copying:
         for cursor in sorted(iter_cursor_names(txn, name)):
             if cursor == COMPACTION_CURSOR:
                 left.append(
-                    f"its compacted view (make it again: pulsar-admin compaction run {shell_word(one.target)};"
+                    f"its compacted view (rebuild it: pulsar-admin compaction run {shell_word(one.target)};"
                     " of trimmed ledgers nothing is left)"
                 )
             elif cursor.startswith(REPLICATOR_PREFIX):

@@ -90,6 +90,7 @@ def find_chains(
     by_ledger = {one.ledger_id: one for one in evidence}
     topics = dict(known or {})
     work = _LedgerSets(by_ledger, topics)
+    # What the metadata says is certain, so it comes before any witness, which it may contradict.
     for topic in dict.fromkeys(topics.values()):
         mine = sorted(ledger for ledger, name in topics.items() if name == topic and ledger in by_ledger)
         for pair in pairwise(mine):
@@ -115,6 +116,7 @@ def _groups(work: _LedgerSets, pointers: Iterable[LedgerEvidence]) -> Iterator[L
     beside: dict[int, list[int]] = defaultdict(list)
     for one in pointers:
         roots = {work.root(ledger) for ledger in one.points if ledger in work.found}
+        # One that names ledgers of two groups tells nothing for certain, and goes to neither.
         if len(roots) == 1:
             beside[roots.pop()].append(one.ledger_id)
     for root, ledgers in members.items():
@@ -143,6 +145,7 @@ class _LedgerSets(Struct):
         """Make the sets of two ledgers one."""
         a, b = self.root(a), self.root(b)
         if a != b:
+            # The smaller set joins the larger, so that each ledger moves few times.
             low, high = (a, b) if len(self.members(a)) < len(self.members(b)) else (b, a)
             self._members[high] = sorted(self.members(high) + self.members(low))
             self._parent[low] = high

@@ -98,6 +98,7 @@ def _repeating(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[in
     """Return what the first entries say, where all others repeat them: so are nearly all ledgers, and entries may be many."""
     import numpy as np
 
+    # One bit a bookie in 64-bit numbers; a short ledger is as quick to judge entry by entry.
     if len(held) > _BITS or last < _BITS:
         return None
     codes = np.zeros(last + 1, np.int64)
@@ -146,6 +147,7 @@ def _patchwork(holders: list[frozenset[str]], quorum: int, bookies: list[str]) -
     before: tuple[str, ...] = ()
     for entry, one in enumerate(holders):
         if not before or not one <= {*before}:
+            # Filled with bookies of the ensemble before: as few as possible change, as when one bookie is replaced.
             others = (bookie for bookie in (*before, *bookies) if bookie not in one)
             filled = [*sorted(one), *dict.fromkeys(others)][:quorum]
             before = tuple(filled)
@@ -202,6 +204,7 @@ def make_ledger(
         raise Refused(
             f"entry 0 of ledger {ledger_id} is in no file: no entry of the ledger can be served", ledgerId=ledger_id
         )
+    # Its header has the ledger's length so far, which a closed ledger states.
     last = reader.read(ledger_id, end)
     own = find_metadata(txn, ledger_id)
     if own is not None:  # it was made, and no topic lists it yet
@@ -248,6 +251,7 @@ def _closest(
         bookie: np.isin(entries, held[bookie]) if bookie in held else np.zeros(len(entries), bool) for bookie in bookies
     }
     copies = np.sum([has[bookie] for bookie in bookies], axis=0)
+    # Most entries have the full number of copies: only those around a failure or a crash have others.
     usual = int(np.bincount(copies).argmax()) if sibling is None else sibling.write_quorum
     sizes = range(usual, len(bookies) + 1) if sibling is None else [max(usual, sibling.ensemble_size)]
     fits = [_fit(bookies, has, min(size, len(bookies)), min(usual, len(bookies))) for size in sizes]

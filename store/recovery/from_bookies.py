@@ -118,17 +118,17 @@ def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "") -> N
     return NamedLedgers(evidence, chains, find_names(reader, evidence.values(), chains), given)
 
 
-def plan_from_bookies(sources: Sources, found: NamedLedgers) -> Plan:
+def plan_from_bookies(sources: Sources, named: NamedLedgers) -> Plan:
     """Plan all metadata of a cluster again; raises Refused, Unsupported."""
     txn = sources.reader.txn
-    cluster = sources.cluster or likely_cluster(found.evidence.values())
+    cluster = sources.cluster or likely_cluster(named.evidence.values())
     if not cluster:
         raise Refused(
             "the name of the cluster is in no entry",
             hint="name it as brokers have it (clusterName in broker.conf): pulsar-admin store recover --cluster NAME",
         )
     sources = replace(sources, cluster=cluster)
-    work = _MadeOfBookies(sources, found=found)
+    work = _MadeOfBookies(sources, named=named)
     claims = work.claims()
     plan = plan_from_ledgers(sources, work.survey)
     work.close_ledgers(claims)
@@ -140,7 +140,7 @@ def plan_from_bookies(sources: Sources, found: NamedLedgers) -> Plan:
     )
     steps = (*work.steps, *plan.steps, *(step for step in cluster_steps if step.key not in made))
     parts = [*(work.shown(part) for part in plan.parts), *work.parts]
-    for join in found.chains.refused:
+    for join in named.chains.refused:
         after = {"apart": join.refused, "witnesses": list(join.witnesses)}
         parts.append(ChangePart(resource=f"ledgers {join.ledger_id} and {join.next_id}", after=after))
     return Plan(COMMAND, txn.id, steps, tuple(parts), warnings=(*work.notes(cluster), *plan.warnings))
@@ -149,7 +149,7 @@ def plan_from_bookies(sources: Sources, found: NamedLedgers) -> Plan:
 class _MadeOfBookies(Remade, kw_only=True):
     """What is made of the ledgers so far."""
 
-    found: NamedLedgers
+    named: NamedLedgers
     survey: LedgerSurvey = field(default_factory=LedgerSurvey)
     closed: dict[int, Closed] = field(default_factory=dict)
     groups: dict[TopicName, LedgerGroup] = field(default_factory=dict)
@@ -158,22 +158,22 @@ class _MadeOfBookies(Remade, kw_only=True):
     def claims(self) -> dict[int, dict[str, bytes]]:
         """Fill the survey; return what the metadata of each ledger says of itself, as its creator wrote it."""
         claims: dict[int, dict[str, bytes]] = {}
-        for group in self.found.chains.groups:
-            name = self.found.name_of(group)
+        for group in self.named.chains.groups:
+            name = self.named.name_of(group)
             self.groups[name] = group
             self.survey.data[name] = sorted({*self.survey.data.get(name, ()), *group.ledger_ids})
             for ledger in group.ledger_ids:
                 claims[ledger] = topic_claims(name)
             if group.kind == TRANSACTIONS:
-                most = {most for ledger in group.ledger_ids for most, _ in self.found.evidence[ledger].txns}
+                most = {most for ledger in group.ledger_ids for most, _ in self.named.evidence[ledger].txns}
                 self.coordinators = max(self.coordinators, *(one + 1 for one in most))
-            for subscription, ledgers in _subscriptions(self.sources.reader, self.found, group):
+            for subscription, ledgers in _subscriptions(self.sources.reader, self.named, group):
                 self.survey.cursors.setdefault(name, {})[subscription] = ledgers
                 claims |= {one: cursor_claims(name, subscription) for one in ledgers}
             for claim in self._compacted(group):
                 self.survey.compacted.setdefault(name, []).append(claim)
                 claims[claim.ledger_id] = compacted_claims(name, claim.horizon)
-        for one in self.found.evidence.values():
+        for one in self.named.evidence.values():
             for schema in one.topics if one.kind == SCHEMA and len(one.topics) == 1 else ():
                 claims[one.ledger_id] = {COMPONENT: b"schema", SCHEMA_KEY: schema.encode()}
                 try:
@@ -184,18 +184,18 @@ class _MadeOfBookies(Remade, kw_only=True):
 
     def _compacted(self, group: LedgerGroup) -> Iterator[CompactedClaim]:
         """Yield the newest compacted ledger of a group of ledgers: its horizon is at least the last entry that it holds."""
-        ids = [one for one in group.beside if self.found.evidence[one].kind == COMPACTED]
+        ids = [one for one in group.beside if self.named.evidence[one].kind == COMPACTED]
         for ledger_id in ids[-1:]:
-            last, (_, entry) = max(self.found.evidence[ledger_id].points.items())
+            last, (_, entry) = max(self.named.evidence[ledger_id].points.items())
             yield CompactedClaim(ledger_id, Position(last, entry))
 
     def close_ledgers(self, claims: Mapping[int, Mapping[str, bytes]]) -> None:
         """Give every ledger metadata: a bookie deletes the entries of one that has none."""
-        for ledger_id in self.found.evidence:
+        for ledger_id in self.named.evidence:
             custom = {**APPLICATION, **claims[ledger_id]} if ledger_id in claims else {}
             closed = self.closed[ledger_id] = close_ledger(self.sources.reader, ledger_id, custom)
             self.put(ledger_path(ledger_id), encode_ledger_metadata(closed.metadata))
-        for ledger_id, one in self.found.evidence.items():
+        for ledger_id, one in self.named.evidence.items():
             if ledger_id not in claims:
                 after = {"kind": one.kind, "entries": one.entries, "witness": "nothing says whose it is"}
                 self.parts.append(ChangePart(resource=f"ledger {ledger_id}", after=after))
@@ -209,8 +209,8 @@ class _MadeOfBookies(Remade, kw_only=True):
         if group is None:
             return part
         mine = {*group.ledger_ids}
-        joins = [join for join in self.found.chains.joins if join.ledger_id in mine]
-        naming = self.found.names.get(group)
+        joins = [join for join in self.named.chains.joins if join.ledger_id in mine]
+        naming = self.named.names.get(group)
         named = naming.witnesses if naming is not None and str(naming.topic) == part.topic else ()
         lost = {str(one): closed.missing for one in group.ledger_ids if (closed := self.closed[one]).missing}
         more: dict[str, Any] = {"missing": lost} if lost else {}  # Any: JSON
@@ -256,20 +256,20 @@ class _CursorLedger(Struct, frozen=True):
     last: CursorState
 
 
-def _subscriptions(reader: EntryReader, found: NamedLedgers, group: LedgerGroup) -> Iterator[tuple[str, list[int]]]:
+def _subscriptions(reader: EntryReader, named: NamedLedgers, group: LedgerGroup) -> Iterator[tuple[str, list[int]]]:
     """Yield (name, cursor ledgers in order) of a topic's cursors: a ledger that begins where exactly one other ended
     continues that cursor."""
-    ledgers = [one for ledger in group.beside if (one := _read_cursor(reader, found.evidence[ledger])) is not None]
+    ledgers = [one for ledger in group.beside if (one := _read_cursor(reader, named.evidence[ledger])) is not None]
     own = [one for one in ledgers if COMPACTED_LEDGER in one.last.properties]
     # The compacted ledger says the same of itself: a cursor whose ledger is gone would have brokers look for it.
     chains = list(_cursor_chains([one for one in ledgers if one not in own]))
     if group.kind != MESSAGES:
         yield from ((_OWN_CURSORS[group.kind], chain) for chain in chains if len(chains) == 1)
         return
-    newest = own[-1:] if own and own[-1].last.properties[COMPACTED_LEDGER] in found.evidence else []
+    newest = own[-1:] if own and own[-1].last.properties[COMPACTED_LEDGER] in named.evidence else []
     yield from ((COMPACTION_CURSOR, [one.ledger_id]) for one in newest)
     for number, chain in enumerate(chains, 1):
-        given = [found.given.subscriptions[one] for one in chain if one in found.given.subscriptions]
+        given = [named.given.subscriptions[one] for one in chain if one in named.given.subscriptions]
         yield given[-1] if given else f"recovered-{number}", chain
 
 
@@ -345,16 +345,16 @@ def _read_cookies(txn: Txn) -> Iterator[tuple[str, bytes]]:
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
-def name_rows(reader: EntryReader, found: NamedLedgers) -> Iterator[NameRow]:
+def name_rows(reader: EntryReader, named: NamedLedgers) -> Iterator[NameRow]:
     """Yield the rows of a file of names: each topic, and its subscriptions below it."""
-    for group in found.chains.groups:
-        ledgers = [found.evidence[one] for one in group.ledger_ids]
+    for group in named.chains.groups:
+        ledgers = [named.evidence[one] for one in group.ledger_ids]
         times = [one.publish_ms for one in ledgers if one.publish_ms]
-        naming = found.names.get(group)
+        naming = named.names.get(group)
         yield NameRow(
             TOPIC,
             group.ledger_ids[0],
-            str(found.name_of(group)),
+            str(named.name_of(group)),
             ledgers=" ".join(map(str, group.ledger_ids)),
             entries=sum(one.entries for one in ledgers),
             messages=sum(one.messages for one in ledgers),
@@ -363,7 +363,7 @@ def name_rows(reader: EntryReader, found: NamedLedgers) -> Iterator[NameRow]:
             producers=" ".join(sorted({str(name) for one in ledgers for name in one.producers})[:10]),
             evidence="; ".join(naming.witnesses) if naming else group.kind,
         )
-        for name, chain in _subscriptions(reader, found, group):
+        for name, chain in _subscriptions(reader, named, group):
             last, _ = read_cursor_ledger(reader.txn, reader, chain[-1])
             at = "" if last is None else f"at {last.mark_delete}"
             yield NameRow(SUBSCRIPTION, chain[-1], name, group.ledger_ids[0], " ".join(map(str, chain)), evidence=at)

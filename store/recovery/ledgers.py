@@ -130,10 +130,12 @@ def find_returning(
     times = find_times(txn, ledger_id)
     held = -1 if times is None else times.sums.last_entry
     is_closed = metadata.state is LedgerState.CLOSED
+    # An open ledger's metadata does not say where it ends: its last imported entry counts.
     whole = metadata.last_entry_id if is_closed else held
     end = whole if last is None else min(whole, last)
     gaps = tuple(iter_gaps(txn, ledger_id, end))
     _check_seen(txn, ledger_id, metadata, gaps)
+    # A broker reads no further than a lost entry, so the ledger ends before the first, unless the caller wants the rest.
     cut = end if with_gaps or not gaps else gaps[0][0] - 1
     behind = end - cut - sum(b - a + 1 for a, b in gaps) if cut < end else 0
     if not is_closed or cut < whole:
@@ -226,10 +228,11 @@ def ledger_step(txn: Txn, returning: Returning, now_ms: int, custom: Mapping[str
 def _check_deleted(txn: Txn, ledger_id: int) -> None:
     if find_node(txn, ledger_path(ledger_id)) is not None:
         raise Refused(f"ledger {ledger_id} has metadata: it is not deleted", ledgerId=ledger_id)
+    # Referenced and without a node: brokers never leave that behind, so it was lost.
     if find_owners(txn, ledger_id):
         raise Refused(
             f"ledger {ledger_id} is not deleted, its metadata is lost: something references it",
-            hint=f"make it again with: pulsar-admin ledgers restore {ledger_id}",
+            hint=f"restore it with: pulsar-admin ledgers restore {ledger_id}",
             ledgerId=ledger_id,
         )
     if find_times(txn, ledger_id) is not None and UnlistedLedgers(txn).why(ledger_id) is Unlisted.NEWER:
@@ -330,6 +333,7 @@ def _judge_behind(
     held = read_held(reader.txn, ledger_id, read_disks(reader.txn)) or {}
     copies = {bookie: {*entries.tolist()} for bookie, entries in held.items()}
     ledgers = read_topic(reader.txn, name).ledgers
+    # A producer without an acknowledgement sends again, into the next ledger: what is there again must not be added here.
     following = next((one.ledger_id for one in ledgers if one.ledger_id > ledger_id and one.entries), None)
     sent = _sent(reader, following)
 
@@ -340,6 +344,7 @@ def _judge_behind(
     again = {one for one in ids if one > max_lac and _key(reader, ledger_id, one) in sent}
     last = first - 1
     for entry_id in ids:
+        # Ends at the first doubt: an end beyond an entry that nobody serves would block readers there.
         if entry_id != last + 1 or entry_id in again or not was_acknowledged(entry_id):
             break
         last = entry_id
@@ -488,7 +493,7 @@ def _check_astray(txn: Txn, ledger_id: int) -> None:
     if missing is None:
         text = f"ledger {ledger_id} is served by the bookies that its metadata names"
     elif missing.reason == NO_METADATA:
-        text, hint = f"ledger {ledger_id} has no metadata", f"make it again: pulsar-admin ledgers restore {ledger_id}"
+        text, hint = f"ledger {ledger_id} has no metadata", f"restore it: pulsar-admin ledgers restore {ledger_id}"
     elif missing.reason == GONE:
         text = f"no imported bookie has an entry of ledger {ledger_id}"
         hint = f"take it out of what references it: pulsar-admin ledgers forget {ledger_id}"
@@ -516,6 +521,7 @@ def _repointed(reader: EntryReader, disks: Disks, ledger_id: int) -> _Repointed:
         for bookie, entries in read_served(txn, ledger.ledger_id, disks, held).items()
         if bookie in disks.imported
     }
+    # An open ledger whose bookies can still answer is closed by its next reader, with an end that it proves.
     is_closed = metadata.state is LedgerState.CLOSED or not gone_quorum(metadata, disks.gone)
     if not is_closed:
         _check_closable(txn, ledger, metadata)
@@ -537,6 +543,7 @@ def _repointed(reader: EntryReader, disks: Disks, ledger_id: int) -> _Repointed:
             )
         length = reader.read(ledger.ledger_id, end).length
         after = replace(after, state=LedgerState.CLOSED, last_entry_id=end, length=length)
+        # A segment beyond the end would be an ensemble of no entry.
         after = replace(after, segments=tuple(one for one in segments if one.first_entry_id <= end))
     left = read_coverage(txn, replace(ledger, metadata=after, last_entry_id=after.last_entry_id))
     return _Repointed(metadata, after, 0 if left is None else left.lost + left.outside)
@@ -594,6 +601,7 @@ def name_bookies(
             if not segments or segments[-1].members != one.members:
                 segments.append(one)
     everything = np.unique(np.concatenate([np.empty(0, np.int64), *served.values()]))
+    # Bookies that replaced each other often make many ensembles; where every entry is here, others may explain them better.
     if len(segments) <= len(metadata.segments) + _ENSEMBLES_MORE or len(everything) <= last_entry_id:
         return metadata.write_quorum, tuple(segments)
     write_quorum, ensembles, _ = fit_ensembles(-1, served, last_entry_id, None)
@@ -631,6 +639,7 @@ def _name_in(
             members = list(segment.members)
             for place, bookie in zip(free, chosen, strict=True):
                 members[place] = bookie or members[place]
+            # A bookie twice in one ensemble would count as two copies.
             if len(set(members)) < len(members) and len(set(segment.members)) == len(members):
                 continue
             counts = np.zeros(len(entries) - start, np.int64)

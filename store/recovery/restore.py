@@ -97,6 +97,7 @@ def keep_of(namespaces: Iterable[NamespaceName]) -> Keep:
     claims = [f"{name}/".encode() for name in names]
 
     def keep(path: str, value: bytes) -> bool:
+        # The value is searched, not decoded: the logs have millions of ledgers, and custom metadata names the topic in plain text.
         if is_ledger(path):
             return any(claim in value for claim in claims)
         return path in tenants or path.startswith(prefixes)
@@ -146,7 +147,7 @@ def check_vanished(reader: EntryReader, names: Iterable[TopicName], why: StoreEr
     for topic in find_vanished(reader).topics:
         if topic.name in names or topic.name.base in names:
             count, what = len(topic.ledger_ids), "ledger"
-            hint = "make the node again from what the ledgers say: pulsar-admin store recover --level A"
+            hint = "rebuild the node from the ledgers: pulsar-admin store recover --level A"
             if not count:
                 count, what = len(topic.subscriptions), "subscription"
                 hint = "no list names its ledgers either; what bookies hold and nothing lists: pulsar-admin ledgers orphans"
@@ -223,6 +224,7 @@ class Comeback:
             )
         infos = there | returned
         managed = replace(present, ledgers=tuple(infos[one] for one in sorted(infos)))
+        # An existing topic keeps its own properties and end, which are newer than the history's.
         if node is None:
             managed = replace(managed, properties=then.managed.properties, terminated=then.managed.terminated)
         self._put(target.path, encode_managed_ledger(managed, then.value if node is None else node.value))
@@ -230,6 +232,7 @@ class Comeback:
         topic = _topic(target, managed, measured, self._now_ms)
         cursors = dict(self._cursors(then, topic, copies))
         held = [state for name, state in cursors.items() if name != COMPACTION_CURSOR]
+        # Nothing would keep what was just restored: a broker that loads the topic would trim it at once.
         if self._asked.hold and returned and not _is_held(topic, min(returned), held):
             cursors[self._asked.hold] = CursorState(Position(min(returned), -1))
             self._put_cursor(topic, self._asked.hold, cursors[self._asked.hold])
@@ -284,6 +287,7 @@ class Comeback:
         if returning.entries:
             forgetful = find_forgetful(self._indexed, ledger_id, returning.metadata)
             self._forgotten.update({ledger_id: forgetful} if forgetful else {})
+            # The ledger's own metadata must name the topic under its new name; a claim that it never made is not added.
             custom = returning.metadata.custom
             kept = {key: claims.get(key, value) for key, value in custom.items()}
             step = ledger_step(self._txn, returning, self._now_ms, kept)
@@ -339,6 +343,7 @@ class Comeback:
             reason = lost_text(returning)
         except (Refused, LedgerNotFound) as error:
             reason = error.message
+        # A view that lost entries would hide keys from readers; without one they get the topic itself.
         if not reason:
             return state
         self._warnings[f"{topic.name}: its compacted view does not come back, compact it again: {reason}"] = None
@@ -361,7 +366,7 @@ class Comeback:
         ):
             raise NamespaceNotFound(
                 f"{namespace} does not exist, and the history has no policies for it",
-                hint=f"make it first: pulsar-admin namespaces create {shell_word(namespace)}",
+                hint=f"create it first: pulsar-admin namespaces create {shell_word(namespace)}",
                 namespace=str(namespace),
             )
 

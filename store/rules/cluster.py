@@ -134,7 +134,7 @@ CLUSTER_RULES = (
         "Serves nothing of these ledgers. Bookies keep them.",
         "pulsar-admin store recover --level A",
         "Import again with the brokers' metadata, and BookKeeper's root by `--ledgers-root`, if there is any. Delete no ledger before."
-        " If it is lost, make it again from what the ledgers say.",
+        " If it is lost, rebuild it from the ledgers' metadata.",
         leads=True,
         holds=_no_brokers,
         loss="all topics, if the ledgers are deleted",
