@@ -209,8 +209,8 @@ def _read_index(index: LocationsIndex, known: Known, unmapped: Array) -> _Indexe
     for rows in index.iter_places():
         listed = known.has(rows.ledger_ids)
         ledgers.append(np.unique(rows.ledger_ids))
-        ids, found = np.unique(rows.log_ids[listed], return_counts=True)
-        for log_id, count in zip(ids.tolist(), found.tolist(), strict=True):
+        ids, numbers = np.unique(rows.log_ids[listed], return_counts=True)
+        for log_id, count in zip(ids.tolist(), numbers.tolist(), strict=True):
             counts[log_id] = counts.get(log_id, 0) + count
         parts.append(rows.where(listed & np.isin(rows.log_ids, unmapped)))
     return _Indexed(np.unique(np.concatenate(ledgers)), counts, join_places(parts))

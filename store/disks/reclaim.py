@@ -400,7 +400,7 @@ class _Reclaim:
 
     def _read(self, group: Sequence[LogForecast]) -> list[LiveRecords]:
         ids = np.array([log.log_id for log in group], np.int64)
-        found = []
+        lives = []
         with open_index(self._storage) as index:
             here = join_places([rows.where(np.isin(rows.log_ids, ids)) for rows in index.iter_places()])
             for log in group:
@@ -411,8 +411,8 @@ class _Reclaim:
                 if live.damage:
                     self._pass_over(log.path, live.damage)
                 else:
-                    found.append(live)
-        return found
+                    lives.append(live)
+        return lives
 
     def _write(self, lives: Sequence[LiveRecords]) -> list[NewLog]:
         if not lives:

@@ -149,8 +149,8 @@ def _lac_of(ledger_id: int, old: OldLedgers, known: Witnesses) -> bytes | None:
 
 def _common_key(ledgers: set[int], old: OldLedgers, known: Witnesses) -> bytes:
     """Return the key that all ledgers have whose key is known, b"" when they differ: Pulsar's password is one setting of the broker."""
-    found = (_key_of(ledger_id, old, known) for ledger_id in ledgers)
-    keys = {one[0] for one in found if one is not None}
+    row_keys = (_key_of(ledger_id, old, known) for ledger_id in ledgers)
+    keys = {one[0] for one in row_keys if one is not None}
     return keys.pop() if len(keys) == 1 else b""
 
 

@@ -159,6 +159,7 @@ def iter_ack_states(
     for index, version in enumerate(versions):
         info = version.info
         if info is not None and info.cursors_ledger_id >= 0:
+            # Several versions of the node may name one ledger: its entries are yielded once, at the first of them.
             if info.cursors_ledger_id != named:
                 named = info.cursors_ledger_id
                 after = (
@@ -202,6 +203,7 @@ class _StatesReader:
         end = min(ends, key=lambda bound: bound.time_ms, default=None)
         naming = Bound(version.time_ms, f"the metadata names ledger {ledger_id}")
         made = None if life.made_ms is None else Bound(life.made_ms, f"ledger {ledger_id} was made")
+        # A broker writes entry 0 before its metadata names the ledger, so that version is later than entry 0.
         end_of_first = naming if end is None or naming.time_ms < end.time_ms else end
         for entry_id, state, problem in _iter_ledger(self._reader, ledger_id):
             after = end_of_first if entry_id == 0 else end
@@ -492,8 +494,10 @@ def state_in_force(states: Iterator[AckState], topic: Topic, cursor: Cursor, as_
     assert as_of.time_ms is not None
     possible: _Possible | None = None
     for state in states:
+        # States come in their order, so all further ones are later than the time as well.
         if state.not_before is not None and state.not_before.time_ms > as_of.time_ms:
             break
+        # This state was certainly written by then, so none before it can have been in force.
         if possible is None or (state.not_after is not None and state.not_after.time_ms <= as_of.time_ms):
             possible = _Possible(topic, cursor.name)
         possible.add(state)
@@ -543,7 +547,7 @@ class _Possible:
         self.least = extreme if self.least is None else self._least_of(self.least, extreme)
 
     def _most_of(self, one: _Extreme, other: _Extreme) -> _Extreme:
-        lower, higher = sorted((one, other), key=lambda found: found.state.mark_delete)
+        lower, higher = sorted((one, other), key=lambda extreme: extreme.state.mark_delete)
         return self._joined(either(self._topic, one.pending, other.pending), lower, higher)
 
     def _least_of(self, one: _Extreme, other: _Extreme) -> _Extreme:
@@ -551,11 +555,11 @@ class _Possible:
         return self._joined(both(self._topic, one.pending, other.pending), higher, lower)
 
     def _joined(self, pending: Pending, nearer: _Extreme, other: _Extreme) -> _Extreme:
-        """Return a state with exactly these pending entries: ``nearer``, ``other``, or a new one; properties that
-        neither state shares are dropped."""
-        for found in (nearer, other):
-            if found.pending == pending:
-                return found
+        """Return a state with these pending entries: ``nearer``, ``other``, or a new one; for a cursor of the broker's
+        own ``nearer``, as its properties belong to one state."""
+        for extreme in (nearer, other):
+            if extreme.pending == pending:
+                return extreme
         if not self._can_be_joined:
             return nearer
         return _Extreme(state_of(self._topic, pending, nearer.state), "", pending)
@@ -592,6 +596,7 @@ def _chosen(cursor: Cursor, possible: _Possible, as_of: WantedState) -> StateThe
     if possible.unknown:
         names = listed((state.name for state in possible.unknown), _SHOWN)
         text += f"; of {names} it is not known what was acknowledged"
+    # No possible state can be read: there is nothing that an option could choose.
     if most is None or least is None:
         return StateThen(None, possible.text(), possible.unknown[0].problem)
     between = counted(most.pending.count - least.pending.count, "entry")
@@ -699,6 +704,7 @@ def both(topic: Topic, one: Pending, other: Pending) -> Pending:
             batches[at] = tuple(left & right for left, right in zip(mine, theirs, strict=False))
         else:
             batches[at] = mine or theirs or ()
+    # A batch with no message that both have pending is acknowledged as a whole.
     done = tuple(sorted((topic.rank(at), topic.rank(at) + 1) for at, words in batches.items() if not any(words)))
     return Pending(subtract(entries, done), {at: words for at, words in batches.items() if any(words)})
 
@@ -718,6 +724,7 @@ def state_of(topic: Topic, pending: Pending, like: CursorState) -> CursorState:
     if topic.place(mark_delete) != first:
         mark_delete = topic.at_rank(first - 1) if first else topic.first_position
     acknowledged = subtract(((first, count),), pending.entries)
+    # Upstream's ranges do not contain their lower end.
     ranges = tuple(
         (Position(ledger_id, low - 1), Position(ledger_id, high))
         for start, end in acknowledged

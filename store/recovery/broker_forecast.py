@@ -143,6 +143,7 @@ def read_broker_forecast(reader: EntryReader, now_ms: int, defaults: BrokerDefau
             _add(sums["expired"], bool(row.expires), row.expired_ledgers, row.expired_bytes)
         if row.inactive or row.trimmed_ledgers or row.expires:
             rows.append(row)
+        # Cut only now and then: memory stays bounded without a sort for every topic.
         if len(rows) > 2 * ROWS_MAX:
             rows = _largest(rows)
     lost = sum(total[2] for total in sums.values())
@@ -190,8 +191,10 @@ def _forecast(reader: EntryReader, name: TopicName, now_ms: int, defaults: Broke
     ttl = find_message_ttl(reader.txn, name)
     ttl_seconds = defaults.ttl_seconds if ttl is None else ttl.seconds
     moved, expires = _expired(reader, topic, cursors, ttl_seconds, now_ms)
+    # Ledgers are released from the first one on, so those that go without a TTL are the first of these.
     expired = released_ledgers(topic, {**positions, **moved}, retention, now_ms + 1)[len(trimmed) :]
     after = _inactive_after(reader, topic, cursors, retention, defaults)
+    # Without the empty ledger that _loaded put at the end.
     goes = topic.ledgers[:-1] if after is not None else trimmed
     return TopicForecast(
         str(name),

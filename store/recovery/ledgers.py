@@ -423,20 +423,23 @@ def _listed_step(reader: EntryReader, name: TopicName, extensible: Iterable[Behi
     return put_managed_ledger(reader.txn, name, replace(managed, ledgers=infos), now_ms)
 
 
-def _behind_texts(reader: EntryReader, found: Behind) -> Iterator[str]:
-    where = f"ledger {found.ledger_id} of {found.topic}"
-    if found.entries:
-        proven, were = max(found.proven - found.first + 1, 0), plural(found.entries, "was", "were")
+def _behind_texts(reader: EntryReader, extension: Behind) -> Iterator[str]:
+    where = f"ledger {extension.ledger_id} of {extension.topic}"
+    if extension.entries:
+        proven, were = max(extension.proven - extension.first + 1, 0), plural(extension.entries, "was", "were")
         yield (
-            f"{where}: {counted(found.entries, 'entry')} after its end {were} acknowledged: {proven:,} by a later entry,"
-            f" {found.entries - proven:,} by copies on as many bookies as the ack quorum"
+            f"{where}: {counted(extension.entries, 'entry')} after its end {were} acknowledged: {proven:,} by a later entry,"
+            f" {extension.entries - proven:,} by copies on as many bookies as the ack quorum"
         )
-        topic, behind = read_topic(reader.txn, found.topic), Position(found.ledger_id + 1, -1)
-        names = iter_cursor_names(reader.txn, found.topic)
+        topic, behind = read_topic(reader.txn, extension.topic), Position(extension.ledger_id + 1, -1)
+        names = iter_cursor_names(reader.txn, extension.topic)
         passed = sorted(name for name in names if read_cursor(reader.txn, reader, topic, name).mark_delete >= behind)
         if passed:
             yield f"{where}: subscriptions that are past them do not get them unless they are reset: {', '.join(passed)}"
-    for count, why in ((found.again, "in the next ledger again"), (found.unsure, "not proven to be acknowledged")):
+    for count, why in (
+        (extension.again, "in the next ledger again"),
+        (extension.unsure, "not proven to be acknowledged"),
+    ):
         if count:
             yield f"{where}: {counted(count, 'entry')} more {plural(count, 'is', 'are')} {why}, and not restored"
 

@@ -296,6 +296,7 @@ class _Forecast:
             sums.add(*self._disk(disk))
         self._problems += _missing_logs(self._known, self._bookie, disks)
         lost = Loss(self._lost, self._entries, self._lost_bytes)
+        # Where no log could be read there are no bytes to compare, so ledgers are.
         part, whole = (self._lost_bytes, self._held_bytes) if self._held_bytes else (self._lost, self._held)
         return BookieForecast(
             self._bookie.name,
@@ -325,6 +326,8 @@ class _Forecast:
             sizes[at[indexed]] += log.bytes[indexed]
             live = int(log.bytes[indexed & ~lost[at]].sum()) if len(disk.ledgers) else 0
             self._add_log(log, live)
+            # In a log, but not in the index: garbage, unless the metadata has the ledger on this bookie. Then the index lost it, and
+            # the bookie deletes it with the log.
             stray = ~indexed
             stray[stray] = self._known.may_be_on(self._bookie.bookie_id, log.ledgers[stray])
             strays.add(log.ledgers[stray], log.bytes[stray])
@@ -398,6 +401,7 @@ def _missing_logs(known: Known, bookie: Bookie, disks: Sequence[Disk]) -> Iterat
         yield f"{bookie.name}: which entry logs are missing is not known: {error}"
         return
     problems: list[str] = []
+    # What the journals have after the mark, a start writes into new logs: that is not missing.
     replayed = read_replayed_entries(bookie, {ledger_id for log in logs for ledger_id in log.entries}, problems)
     for log in logs:
         lost = {ledger_id: entries - replayed[ledger_id] for ledger_id, entries in log.entries.items()}

@@ -75,6 +75,8 @@ def _read_condition(txn: Txn, survey: LedgerSurvey) -> MetadataCondition:
     alive = {
         one for one in {name.namespace for name in topics} if next(iter_children(txn, one.managed_ledgers_path), None)
     }
+    # Where other topics of the namespace have their nodes, ledgers without one look like a deletion under way: brokers
+    # delete ledgers first. Only where all nodes of a namespace are gone is it a loss for certain.
     leftovers = {name for name in topics if name.namespace in alive}
     topics -= leftovers
     bases = {name.base for name in survey.data.keys() - leftovers}

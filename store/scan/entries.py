@@ -74,11 +74,11 @@ class EntryScan(Struct):
     def _placed_on(self, engine: Engine) -> Iterator[tuple[Places, EntryBatch]]:
         from pulsar_admin.store.scan.operations import read_heads  # brings pyarrow
 
-        for places, found in read_heads(engine, self.reader.files, self.groups()):
-            if found is None:
+        for places, heads in read_heads(engine, self.reader.files, self.groups()):
+            if heads is None:
                 yield from ((places, batch) for batch in self.read_here(places))
             else:
-                yield places, self.without_damaged(found, places)
+                yield places, self.without_damaged(heads, places)
             self.reader.advance(places.bytes)
 
     def read_here(self, places: Places) -> Iterator[EntryBatch]:

@@ -465,6 +465,7 @@ class Follower:
                 part.looked_at,
                 part.remembered,
             )
+        # lastMark counts only once every log that it speaks of was read: until then journals have entries that no log gave.
         if taking.all_read:
             after.marks |= marks
             for folder in after.folders[FileKind.JOURNAL].values():
@@ -533,6 +534,7 @@ class Follower:
     def _marks_and_files(self, before: Progress) -> tuple[dict[str, Mark], list[FoundFile]]:
         """Return lastMarks and files; marks are read first, as they say what the logs hold, of the folders of the time before."""
         while True:
+            # A folder that appeared meanwhile has no mark yet: once more, with its mark first.
             folders = {one.folder for one in self._heads}
             marks, files = self._marks(self._heads, before), self.files()
             self._heads = [*{one.folder: one for one in reversed(files) if one.kind == FileKind.ENTRY_LOG}.values()]
@@ -569,11 +571,11 @@ class Follower:
         """Whether a file will not grow any more; ``newest``: the newest of its kind in its folder."""
         if file.path not in self._complete:
             if file.kind == FileKind.JOURNAL:
-                found = file.id < newest.id
+                is_closed = file.id < newest.id
             else:
-                found = _has_map(file) or (file.id < newest.id and is_stale(file, newest))
+                is_closed = _has_map(file) or (file.id < newest.id and is_stale(file, newest))
             if (
-                not found or file_info(file.path)[0] != file.size_bytes
+                not is_closed or file_info(file.path)[0] != file.size_bytes
             ):  # asked last: it may have been written meanwhile
                 return False
             self._complete.add(file.path)
@@ -631,6 +633,7 @@ class Follower:
             for batch in scan.batches():
                 good = batch[batch["flags"] & BAD_DIGEST == 0]
                 offsets, ends = good["offset"].copy(), good["offset"] + 4 + good["size"]
+                # Blocks of a log that grows may reach the file in any order: what follows zeros waits until these are filled.
                 if not complete:
                     count = _in_front_of_zeros(source.path, np.append(max(behind, scan.first_offset), ends), offsets)
                     stopped = count < len(ends)
@@ -669,6 +672,7 @@ class Follower:
                 continue
             looked = self._looked_part(part)
             again = kept.known(looked.ids)
+            # A bookie that restarts replays its journal, so one file may have an entry twice: the first record counts.
             is_first = np.zeros(len(again), np.bool_)
             is_first[np.unique(looked.ids, return_index=True)[1]] = True
             again |= ~is_first
@@ -748,6 +752,7 @@ class _Taking:
                 return True
         complete = self._follower.is_complete(file, newest)
         is_journal = file.kind == FileKind.JOURNAL
+        # What a journal or an unfinished log holds may be written once more, elsewhere: its ids tell the copy.
         remembered = not complete or is_journal or (owner in self._with_journals and owner in self._before.marks)
         remembered = remembered or self._may_come_again(file, newest)
         looked_at = remembered or owner in self._remembering or (begun is not None and begun.looked_at)

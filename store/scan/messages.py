@@ -236,11 +236,11 @@ def _decompressed(entries: EntryBatch, heads: Array, *, bodies: bool) -> Array:
         is_whole = may and fills(kind, body, plain[at : at + size])
         places.append(at if is_whole else -1)
         at += size if is_whole else 0
-    found = np.array(places)
-    heads["kind"][compressed[found < 0]] = SLOW  # read again, and explained, by the ordinary reader
-    good = compressed[found >= 0]
-    heads["body_start"][good] = found[found >= 0]
-    heads["body_end"][good] = found[found >= 0] + heads["uncompressed_size"][good]
+    bounds = np.array(places)
+    heads["kind"][compressed[bounds < 0]] = SLOW  # read again, and explained, by the ordinary reader
+    good = compressed[bounds >= 0]
+    heads["body_start"][good] = bounds[bounds >= 0]
+    heads["body_end"][good] = bounds[bounds >= 0] + heads["uncompressed_size"][good]
     return data[:at]
 
 

@@ -303,8 +303,8 @@ def file_info(path: str) -> tuple[int, float]:
         return info.st_size, info.st_mtime
     with translated(path):
         system, inner = file_system_of(path)
-        found = system.get_file_info(inner)
-        return found.size or 0, (found.mtime_ns or 0) / 1e9
+        attributes = system.get_file_info(inner)
+        return attributes.size or 0, (attributes.mtime_ns or 0) / 1e9
 
 
 class SliceSource(Protocol):

@@ -709,13 +709,13 @@ def _key_bytes(batch: pa.RecordBatch, topic: TopicName) -> pa.Array:
     keys, encoded = batch.column("key"), batch.column("keyEncoded")
     if not encoded.true_count:
         return keys.cast(pa.binary())
-    found = []
+    parts = []
     for key, is_base64 in zip(keys.to_pylist(), encoded.to_pylist(), strict=True):
         try:
-            found.append(key_bytes(key, is_base64))
+            parts.append(key_bytes(key, is_base64))
         except ValueError:
-            found.append(key.encode())
-    return pa.array(found, pa.binary())
+            parts.append(key.encode())
+    return pa.array(parts, pa.binary())
 
 
 def _properties(batch: pa.RecordBatch, topic: TopicName) -> pa.Array:
