@@ -140,7 +140,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.rules.finding import Finding, Severity
     from pulsar_admin.store.search.by_index import IndexFound
     from pulsar_admin.store.search.skew import TopicSkew
-    from pulsar_admin.store.sources.given import GivenBookie
+    from pulsar_admin.store.sources.given_bookies import GivenBookie
     from pulsar_admin.store.tables.export import TablesReport
     from pulsar_admin.store.tables.importing import TablesImported
     from pulsar_admin.store.transfer.imports import ImportPreview, ImportResult
@@ -280,7 +280,7 @@ _HOMES = {
     "Severity": "pulsar_admin.store.rules.finding",
     "IndexFound": "pulsar_admin.store.search.by_index",
     "TopicSkew": "pulsar_admin.store.search.skew",
-    "GivenBookie": "pulsar_admin.store.sources.given",
+    "GivenBookie": "pulsar_admin.store.sources.given_bookies",
     "TablesReport": "pulsar_admin.store.tables.export",
     "TablesImported": "pulsar_admin.store.tables.importing",
     "ImportPreview": "pulsar_admin.store.transfer.imports",

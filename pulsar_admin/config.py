@@ -252,7 +252,7 @@ def _jobs(value: object) -> int:
     """Return how many processes to use; 0 when nothing says: one a core where that pays."""
     if value is None:
         return 0
-    from pulsar_admin.store.codec.given import parse_integer  # --help says no number
+    from pulsar_admin.store.codec.strict_values import parse_integer  # --help says no number
 
     text = str(value)
     number = parse_integer(text)

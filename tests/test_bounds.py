@@ -17,7 +17,7 @@ from pulsar_admin.store.check import EACH_MOST, sum_up
 from pulsar_admin.store.codec.cursor import CursorInfo, Position, encode_cursor_info
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.compaction.last_id import check_indexes
-from pulsar_admin.store.disks.live import LocationsIndex
+from pulsar_admin.store.disks.live_records import LocationsIndex
 from pulsar_admin.store.engine.operation import FailedSlice
 from pulsar_admin.store.errors import (
     EntryCorrupt,
@@ -111,7 +111,7 @@ def test_indexes_of_a_batch_that_ascend_are_given_back() -> None:
 @pytest.mark.parametrize("pair", [(b"k" * 15, b"v" * 9), (b"k" * 16, b"v" * 7)])
 def test_rows_that_are_no_locations(pair: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     good = (bytes(16), bytes(8))
-    monkeypatch.setattr("pulsar_admin.store.disks.live.iter_pairs", lambda rows: iter(rows))
+    monkeypatch.setattr("pulsar_admin.store.disks.live_records.iter_pairs", lambda rows: iter(rows))
     assert [len(part.ledger_ids) for part in LocationsIndex([good, good], "here").iter_places()] == [2]
     with pytest.raises(MetadataCorrupt):
         list(LocationsIndex([good, pair], "here").iter_places())

@@ -11,7 +11,7 @@ import pytest
 from pulsar_admin.store.codec.bookie import decode_cookie
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.sources.cluster import make_layout, open_metadata
-from pulsar_admin.store.sources.given import parse_bookie
+from pulsar_admin.store.sources.given_bookies import parse_bookie
 from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
 from tests.conftest import Cli
 from tests.stores import NOW_MS

@@ -25,7 +25,7 @@ from pulsar_admin.store.model.coverage import find_absent_bookies
 from pulsar_admin.store.model.ledgers import find_place
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.sources.bookies import group_directories
-from pulsar_admin.store.sources.given import find_bookie, parse_bookie
+from pulsar_admin.store.sources.given_bookies import find_bookie, parse_bookie
 from tests.conftest import Cli
 from tests.encoders import encode_entry
 from tests.fake_zookeeper import FakeZooKeeper, Znode

@@ -14,7 +14,7 @@ import pytest
 from pulsar_admin import store
 from pulsar_admin.errors import EXIT_CODES, MEANINGS, OTHER_CODES, failure_of
 from pulsar_admin.store.codec.avro import avro_decoder
-from pulsar_admin.store.codec.given import json_value
+from pulsar_admin.store.codec.strict_values import json_value
 from pulsar_admin.store.errors import InvalidValue, StoreError, reason_of
 from tests.conftest import Cli
 from tests.stores import imported

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pulsar_admin.store.codec.given import DEPTH_MAX, integer, json_object, json_value, parse_integer
+from pulsar_admin.store.codec.strict_values import DEPTH_MAX, integer, json_object, json_value, parse_integer
 from pulsar_admin.store.names import parse_topic
 
 

@@ -25,7 +25,7 @@ from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
 from pulsar_admin.store.model.ledgers import iter_indexed_ids
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.sources.cluster import make_layout
-from pulsar_admin.store.sources.given import parse_bookie
+from pulsar_admin.store.sources.given_bookies import parse_bookie
 from pulsar_admin.store.sources.layout import Layout
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source, iter_source_rows
 from pulsar_admin.store.transfer import imports

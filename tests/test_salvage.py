@@ -39,7 +39,7 @@ from pulsar_admin.store.errors import SourceBusy, StalePlan
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
 from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.cluster import make_layout, open_metadata
-from pulsar_admin.store.sources.given import find_bookie, parse_bookie
+from pulsar_admin.store.sources.given_bookies import find_bookie, parse_bookie
 from pulsar_admin.store.sources.rocksdb import create_database, open_for_reading
 from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
 from tests.conftest import Cli

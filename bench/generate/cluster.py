@@ -18,7 +18,7 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.interceptors import open_chain
 from pulsar_admin.store.errors import AlreadyExists
 from pulsar_admin.store.files import create_directory, new_directory
-from pulsar_admin.store.sources.locations import Locations
+from pulsar_admin.store.sources.locations_writer import Locations
 
 FIRST_LEDGER_ID = 1
 _WINDOW_ENTRIES = 1 << 18

@@ -20,7 +20,7 @@ from pulsar_admin.store.codec.entrylog import (
     log_file_name,
 )
 from pulsar_admin.store.files import create_file
-from pulsar_admin.store.sources.locations import Locations
+from pulsar_admin.store.sources.locations_writer import Locations
 
 BUFFER_BYTES = 8 << 20
 POSITIONS = 1 << 16

@@ -26,7 +26,7 @@ from bench.generate.spec import (
     parse_start,
 )
 from pulsar_admin.store.codec.entrylog import LOG_LIMIT_BYTES
-from pulsar_admin.store.codec.given import json_value
+from pulsar_admin.store.codec.strict_values import json_value
 from pulsar_admin.store.errors import InvalidValue, NotFound, reason_of
 from pulsar_admin.store.names import TopicName, parse_topic
 

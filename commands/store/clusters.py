@@ -40,7 +40,7 @@ from pulsar_admin.store.wording import counted, listed
 if TYPE_CHECKING:
     from pulsar_admin.api.transfers import Mode
     from pulsar_admin.store.history.as_of import Moment
-    from pulsar_admin.store.sources.given import GivenBookie
+    from pulsar_admin.store.sources.given_bookies import GivenBookie
     from pulsar_admin.store.transfer.offloads import OffloadResult
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.history.differences import Changed
     from pulsar_admin.store.history.events import Event, Question, Span
     from pulsar_admin.store.history.versions import Flaw
-    from pulsar_admin.store.sources.given import GivenBookie
+    from pulsar_admin.store.sources.given_bookies import GivenBookie
     from pulsar_admin.store.sources.zookeeper import Gap, ServerFiles
 
 
@@ -210,7 +210,7 @@ def reclaim_plan(
     from pulsar_admin.store.disks.reclaim import check_scratch, plan_reclaim
     from pulsar_admin.store.disks.trust import nodes_of, read_stored, stored_nodes
     from pulsar_admin.store.recovery.preflight import read_source
-    from pulsar_admin.store.sources.given import find_bookie
+    from pulsar_admin.store.sources.given_bookies import find_bookie
 
     below, scratch = given_number("below_percent", options.get("below_percent", 50)), _scratch(options)
     force = given_flag("force", options.get("force", False))

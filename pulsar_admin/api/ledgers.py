@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.reader import EntryReader
     from pulsar_admin.store.recovery import ledgers as lost_ledgers
     from pulsar_admin.store.recovery import preflight as preflights
+    from pulsar_admin.store.recovery.deleted_nodes import Keep, Past
     from pulsar_admin.store.recovery.missing_topics import GoneTopic
-    from pulsar_admin.store.recovery.past import Keep, Past
     from pulsar_admin.store.recovery.preflight import ClusterParts, Preflight
     from pulsar_admin.store.reports.ledger_facts import LedgerFacts
     from pulsar_admin.store.reports.verify import EntryRow, LedgerVerdict
-    from pulsar_admin.store.sources.given import GivenBookie
+    from pulsar_admin.store.sources.given_bookies import GivenBookie
     from pulsar_admin.store.sources.roots import Wanted
 else:
     mending = later("pulsar_admin.store.changes.mending")
@@ -173,7 +173,7 @@ class Recoveries(Planner):
         """Plan bringing TOPIC back as it was AT a time, as ``TOPIC-restored``, TO, or IN_PLACE; the rest is as of ``undelete``."""
         from pulsar_admin.store.changes.resets import check_now_is_meant
         from pulsar_admin.store.history.servers import find_servers
-        from pulsar_admin.store.recovery.past import read_past
+        from pulsar_admin.store.recovery.deleted_nodes import read_past
         from pulsar_admin.store.recovery.restore import RestoreAt, Undelete, keep_of, plan_restore_at
 
         name, target = parse_topic(topic), None if to is None else parse_topic(to)
@@ -232,7 +232,7 @@ class Recoveries(Planner):
 
         No topic lists them. ZOOKEEPER, WITH_GAPS: as of ``undelete``. Raises LedgerNotFound, Refused, SourceNotFound.
         """
-        from pulsar_admin.store.recovery.past import is_ledger
+        from pulsar_admin.store.recovery.deleted_nodes import is_ledger
 
         given = given_ledgers(ledgers)
         with self._session.reader() as reader:
@@ -327,7 +327,7 @@ def _read_past(reader: EntryReader, zookeeper: Sequence[str], keep: Keep, *, by_
 
         return read_past_by_evidence(reader)
     from pulsar_admin.store.history.servers import find_servers
-    from pulsar_admin.store.recovery.past import read_past
+    from pulsar_admin.store.recovery.deleted_nodes import read_past
 
     return read_past(find_servers(reader.txn.store.info.sources, given_places("zookeeper", zookeeper)), keep)
 

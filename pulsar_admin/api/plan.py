@@ -221,7 +221,7 @@ def decode(value: Any) -> Any:  # Any: as above
 
 
 def _selection(inner: list[Any]) -> TopicSelection:  # Any: as above
-    from pulsar_admin.store.codec.given import text
+    from pulsar_admin.store.codec.strict_values import text
 
     topics, all_topics, pattern = inner
     return TopicSelection(
@@ -328,7 +328,7 @@ def call_again(session: Session, request: Mapping[str, Any], *, as_then: bool) -
     """Return what the call REQUEST, the JSON of one, plans on SESSION, AS_THEN or as by the clock of now; raises InvalidValue for one that
     no plan is made by.
     """
-    from pulsar_admin.store.codec.given import integer
+    from pulsar_admin.store.codec.strict_values import integer
 
     try:
         of, method = request["of"], request["method"]

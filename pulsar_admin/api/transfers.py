@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from pulsar_admin.store.history.as_of import Moment
     from pulsar_admin.store.model.publish_times import Form
     from pulsar_admin.store.sources import cluster as clusters
-    from pulsar_admin.store.sources import given as given_bookies
-    from pulsar_admin.store.sources.given import GivenBookie
+    from pulsar_admin.store.sources import given_bookies
+    from pulsar_admin.store.sources.given_bookies import GivenBookie
     from pulsar_admin.store.sources.layout import Layout
     from pulsar_admin.store.sources.nodes import Source
     from pulsar_admin.store.sources.roots import Wanted
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.transfer.refresh import RefreshPreview, RefreshResult
 else:
     clusters = later("pulsar_admin.store.sources.cluster")
-    given_bookies = later("pulsar_admin.store.sources.given")
+    given_bookies = later("pulsar_admin.store.sources.given_bookies")
     importing = later("pulsar_admin.store.transfer.imports")
     refreshing = later("pulsar_admin.store.transfer.refresh")
 

@@ -29,10 +29,10 @@ from pulsar_admin.store.changes.plan import (
 )
 from pulsar_admin.store.codec.claims import NAMING_KEYS
 from pulsar_admin.store.codec.cursor import CursorState, Ranges, encode_cursor_info
-from pulsar_admin.store.codec.given import parse_integer
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.policyevent import topic_of_key
 from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, encode_schema_locator
+from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.db.delayed import find_index_ledgers
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_metadata_damage

@@ -25,8 +25,8 @@ from typing import Any, ClassVar, TypeVar, get_args, get_origin
 from msgspec import UNSET, Struct, UnsetType, convert, field, to_builtins
 from msgspec.structs import FieldInfo, fields, replace
 
-from pulsar_admin.store.codec.given import integer, json_object
 from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.codec.strict_values import integer, json_object
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import DATABASES, Store, Txn
 from pulsar_admin.store.db.owners import find_owners, put_owners

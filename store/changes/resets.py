@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from pulsar_admin.store.changes.cursors import CursorMove, advanced, cleared, ledger_parts, plan_moves
 from pulsar_admin.store.changes.plan import BrokerMove, ExpiryDetails, FutureDated, MoveBasis, Plan
 from pulsar_admin.store.codec.cursor import CursorState
-from pulsar_admin.store.codec.given import integer, json_value
 from pulsar_admin.store.codec.message import decode_message_entry, is_batch, message_count
+from pulsar_admin.store.codec.strict_values import integer, json_value
 from pulsar_admin.store.db.blocks import decode_latest, ledger_key
 from pulsar_admin.store.db.clocks import Clock, check_clock
 from pulsar_admin.store.errors import (

@@ -18,7 +18,7 @@ from functools import partial
 from io import BytesIO
 from typing import Any
 
-from pulsar_admin.store.codec.given import levels
+from pulsar_admin.store.codec.strict_values import levels
 from pulsar_admin.store.errors import EntryCorrupt, reason_of
 
 Schema = Any  # a parsed definition: a name, a dict or, for a union, a list

@@ -16,8 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.brokerentry import BrokerEntry
-from pulsar_admin.store.codec.given import parse_integer
 from pulsar_admin.store.codec.properties import read_properties
+from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.errors import InvalidValue, NotFound
 
 ENTRY_POINT_GROUP = "pulsar_admin.broker_entry_metadata_interceptors"

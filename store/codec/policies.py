@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from pulsar_admin.store.codec.given import finite, kind_of
+from pulsar_admin.store.codec.strict_values import finite, kind_of
 from pulsar_admin.store.errors import MetadataCorrupt
 from pulsar_admin.store.wording import Answer
 

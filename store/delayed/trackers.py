@@ -22,7 +22,7 @@ from pulsar_admin.store.codec.delayedbucket import (
     decode_snapshot_segment,
     parse_bucket_key,
 )
-from pulsar_admin.store.codec.given import parse_integer
+from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.db.delayed_entries import DelayedRows, join_rows, sorted_rows
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.delayed.backlog import is_within

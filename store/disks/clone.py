@@ -56,7 +56,7 @@ from pulsar_admin.store.files import create_directory, create_file, new_director
 from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_blocks, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, select_topics
 from pulsar_admin.store.names import EVENTS, TopicName, TopicSelection
-from pulsar_admin.store.sources.locations import Locations
+from pulsar_admin.store.sources.locations_writer import Locations
 from pulsar_admin.store.sources.log_files import put_logs
 from pulsar_admin.store.sources.rocksdb import create_database
 

@@ -26,7 +26,7 @@ from pulsar_admin.store.codec.entrylog import (
     encode_ledgers_map,
     log_file_name,
 )
-from pulsar_admin.store.disks.live import IndexRows, LiveRecords, join_places
+from pulsar_admin.store.disks.live_records import IndexRows, LiveRecords, join_places
 from pulsar_admin.store.errors import EntryLogCorrupt
 from pulsar_admin.store.files import create_file, open_file, remove_file
 from pulsar_admin.store.names import FileKind

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.disks.compacting import COMPACTING, bytes_of_logs
-from pulsar_admin.store.disks.live import (
+from pulsar_admin.store.disks.live_records import (
     Find,
     IndexRows,
     LiveRecords,

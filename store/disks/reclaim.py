@@ -38,7 +38,7 @@ from pulsar_admin.store.disks.forecast import (
     shares_disk,
     written_bytes,
 )
-from pulsar_admin.store.disks.live import (
+from pulsar_admin.store.disks.live_records import (
     NOWHERE,
     IndexRows,
     LiveRecords,

@@ -40,7 +40,7 @@ from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, St
 from pulsar_admin.store.files import create_file, cut_file, open_file, remove_file
 from pulsar_admin.store.scan.files import LedgerDigests
 from pulsar_admin.store.sources.bookies import find_strangers, read_bookie_directory
-from pulsar_admin.store.sources.locations import Locations
+from pulsar_admin.store.sources.locations_writer import Locations
 from pulsar_admin.store.sources.log_files import put_logs, raise_last_id
 from pulsar_admin.store.sources.rocksdb import check_unlocked, create_database, lock_database, open_for_reading
 from pulsar_admin.store.sources.storage import Storage, cookie_of, storages_of

@@ -46,7 +46,7 @@ class DeepFacts(ClusterFacts):
         """Yield the bookies whose database of places leads astray; of those that are not at hand, or known for it, nothing is said."""
         import numpy as np
 
-        from pulsar_admin.store.sources.misled import read_misled
+        from pulsar_admin.store.sources.wrong_locations import read_misled
 
         txn = self.reader.txn
         listed, known = sorted_ledger_ids(txn), read_misled_bookies(txn)

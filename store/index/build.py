@@ -182,7 +182,7 @@ class _Group:
         }
         copies = Copies(self._store.path, logs)
         if copies.several:
-            from pulsar_admin.store.index.held import (
+            from pulsar_admin.store.index.held_entries import (
                 note_copies,  # brings pyroaring: a store of one bookie does without
             )
 

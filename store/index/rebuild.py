@@ -34,7 +34,7 @@ from pulsar_admin.store.db.storeinfo import FORMAT_VERSION, read_store_info
 from pulsar_admin.store.errors import DiskFull, SourceChanged, StoreError
 from pulsar_admin.store.files import remove_file, remove_tree, scratch_directory
 from pulsar_admin.store.index.build import Advance, Scanning, index_files, ledger_digests
-from pulsar_admin.store.index.held import note_copies
+from pulsar_admin.store.index.held_entries import note_copies
 from pulsar_admin.store.index.unserved import index_unserved
 from pulsar_admin.store.wording import Answer, counted, listed
 

@@ -30,9 +30,9 @@ from pulsar_admin.store.db.unserved import (
 )
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.sources.indexed_entries import index_state, read_located
 from pulsar_admin.store.sources.journals import iter_entry_ids
-from pulsar_admin.store.sources.located import index_state, read_located
-from pulsar_admin.store.sources.misled import read_misled
+from pulsar_admin.store.sources.wrong_locations import read_misled
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -151,7 +151,7 @@ def _off_index(txn: Txn, logs: Mapping[int, LogFile], located: Located) -> Itera
     """Yield what entry logs of a store of one bookie have and its index does not lead to."""
     if not located:
         return
-    from pulsar_admin.store.index.held import HeldEntries, hold  # brings pyroaring, for few stores
+    from pulsar_admin.store.index.held_entries import HeldEntries, hold  # brings pyroaring, for few stores
 
     for rows in located.values():
         for ledger_id, indexed in rows.items():

@@ -40,7 +40,7 @@ from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.runs import HAS_BROKER, IS_UNFRAMED, Records, Run, Runs, pack_runs
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.index.held import HeldEntries
+    from pulsar_admin.store.index.held_entries import HeldEntries
 
 _ONE = Struct("<q")
 
@@ -156,7 +156,9 @@ class Indexer:
 
 
 def _held_entries() -> HeldEntries:
-    from pulsar_admin.store.index.held import HeldEntries  # brings pyroaring: a store of one bookie does without
+    from pulsar_admin.store.index.held_entries import (
+        HeldEntries,  # brings pyroaring: a store of one bookie does without
+    )
 
     return HeldEntries()
 

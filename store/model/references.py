@@ -9,9 +9,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from pulsar_admin.store.codec.cursor import decode_cursor_head, decode_cursor_ledger_id
-from pulsar_admin.store.codec.given import parse_integer
 from pulsar_admin.store.codec.managedledger import decode_ledger_ids
 from pulsar_admin.store.codec.schema import decode_schema_locator
+from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.db.blocks import ledger_key, ledger_of_key
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn

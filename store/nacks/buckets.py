@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from pulsar_admin.store.codec.given import json_object
+from pulsar_admin.store.codec.strict_values import json_object
 from pulsar_admin.store.db.nacks import MAX_PRECISION_BITS
 from pulsar_admin.store.errors import InvalidValue, StoreError, reason_of
 from pulsar_admin.store.names import LONG_MAX, Position, TopicName, parse_position, parse_topic

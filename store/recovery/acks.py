@@ -431,7 +431,7 @@ class WantedState(Struct, frozen=True):
     force: bool = False
 
 
-class StateThen(Struct, frozen=True):
+class ChosenState(Struct, frozen=True):
     """The state called ``name``, or one made of the several states that ``name`` lists; None: ``problem`` gives the reason."""
 
     state: CursorState | None
@@ -482,14 +482,14 @@ def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: WantedState)
     )
 
 
-def _named(states: Iterator[AckState], cursor: Cursor, name: str) -> StateThen:
+def _named(states: Iterator[AckState], cursor: Cursor, name: str) -> ChosenState:
     for state in states:
         if state.name == name:
-            return StateThen(state.state, name, state.problem)
+            return ChosenState(state.state, name, state.problem)
     raise EntryNotFound(f"{cursor.topic}: {cursor.name} has no state {name}", hint=_list_hint(cursor))
 
 
-def state_in_force(states: Iterator[AckState], topic: Topic, cursor: Cursor, as_of: WantedState) -> StateThen:
+def state_in_force(states: Iterator[AckState], topic: Topic, cursor: Cursor, as_of: WantedState) -> ChosenState:
     """Return the state of a cursor that was in force at the wanted time; raises NothingMatches, Refused."""
     assert as_of.time_ms is not None
     possible: _Possible | None = None
@@ -509,7 +509,7 @@ def state_in_force(states: Iterator[AckState], topic: Topic, cursor: Cursor, as_
             why = f"the earliest state that is left, {state.name}, is not before {_text(state.not_before)}"
         raise NothingMatches(f"{cursor.topic}: {cursor.name}: {why}", hint=_list_hint(cursor))
     if possible.was_there_by(as_of.time_ms) and possible.are_alike:
-        return StateThen(possible.last.state, possible.last.name, possible.last.problem)
+        return ChosenState(possible.last.state, possible.last.name, possible.last.problem)
     return _chosen(cursor, possible, as_of)
 
 
@@ -584,7 +584,7 @@ class _Possible:
         return f"{counted(self.states, 'state')}, {self.first.name} to {self.last.name}"
 
 
-def _chosen(cursor: Cursor, possible: _Possible, as_of: WantedState) -> StateThen:
+def _chosen(cursor: Cursor, possible: _Possible, as_of: WantedState) -> ChosenState:
     assert as_of.time_ms is not None
     most, least, last = possible.most, possible.least, possible.last
     assert last is not None
@@ -598,7 +598,7 @@ def _chosen(cursor: Cursor, possible: _Possible, as_of: WantedState) -> StateThe
         text += f"; of {names} it is not known what was acknowledged"
     # No possible state can be read: there is nothing that an option could choose.
     if most is None or least is None:
-        return StateThen(None, possible.text(), possible.unknown[0].problem)
+        return ChosenState(None, possible.text(), possible.unknown[0].problem)
     between = counted(most.pending.count - least.pending.count, "entry")
     if as_of.if_unsure == "refuse":
         ways = f"to use it anyway: --as-of {last.name}"
@@ -622,7 +622,7 @@ def _chosen(cursor: Cursor, possible: _Possible, as_of: WantedState) -> StateThe
     warnings = [text if most.pending == least.pending else f"{text}; {effect}"]
     if as_of.if_unsure in _OLD_WORDS:
         warnings.insert(0, f"--if-unsure {as_of.if_unsure} is an older word for {_OLD_WORDS[as_of.if_unsure]}")
-    return StateThen(chosen.state, chosen.name or f"all of {possible.text()}", "", tuple(warnings))
+    return ChosenState(chosen.state, chosen.name or f"all of {possible.text()}", "", tuple(warnings))
 
 
 def _text(bound: Bound) -> str:

@@ -74,8 +74,8 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_owner, shell_word
 from pulsar_admin.store.recovery.closing import ORDERS_MAX, fit_ensembles
-from pulsar_admin.store.recovery.metadata_index import Indexed, find_forgetful, read_indexed
-from pulsar_admin.store.recovery.past import Fate, Past
+from pulsar_admin.store.recovery.deleted_nodes import Fate, Past
+from pulsar_admin.store.recovery.metadata_index import Indexed, find_bookies_without_rows, read_indexed
 from pulsar_admin.store.wording import counted, listed, plural
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 COMMAND = "ledgers restore"
 
 
-class Returning(Struct, frozen=True):
+class RestorableLedger(Struct, frozen=True):
     """A deleted ledger that can be restored. ``gaps``: ranges of entries that no file has, both ends included.
     ``metadata`` ends before the first gap, and ``behind`` imported entries come after that end, unless gaps are kept.
     ``base``: its value in the history."""
@@ -108,9 +108,9 @@ class Returning(Struct, frozen=True):
         return sum(last - first + 1 for first, last in self.gaps)
 
 
-def find_returning(
+def find_restorable(
     reader: EntryReader, ledger_id: int, fate: Fate | None, *, with_gaps: bool = False, last: int | None = None
-) -> Returning:
+) -> RestorableLedger:
     """Return a deleted ledger, closed, as far as its metadata in the history (``fate``) and its imported entries allow.
 
     ``with_gaps``: keep its old end although entries before it are lost; ``last``: its last entry is at most this one.
@@ -142,7 +142,7 @@ def find_returning(
         length = reader.read(ledger_id, cut).length if cut >= 0 else 0
         metadata = replace(metadata, state=LedgerState.CLOSED, last_entry_id=cut, length=length)
     gone_ms, written_ms = (None, 0) if fate is None else (fate.gone_ms, fate.written_ms)
-    return Returning(ledger_id, metadata, value, gaps, behind, gone_ms, written_ms)
+    return RestorableLedger(ledger_id, metadata, value, gaps, behind, gone_ms, written_ms)
 
 
 def _check_seen(txn: Txn, ledger_id: int, metadata: LedgerMetadata, gaps: tuple[tuple[int, int], ...]) -> None:
@@ -157,7 +157,7 @@ def _check_seen(txn: Txn, ledger_id: int, metadata: LedgerMetadata, gaps: tuple[
         )
 
 
-def lost_text(returning: Returning) -> str:
+def lost_text(returning: RestorableLedger) -> str:
     """Say what of a ledger does not come back, entry range by entry range; "" when nothing."""
     if not returning.gaps:
         return ""
@@ -202,13 +202,13 @@ def plan_restore_deleted(
         if ledger_id in unknown:
             continue
         _check_deleted(txn, ledger_id)
-        returning = find_returning(reader, ledger_id, fates.get(ledger_id), with_gaps=with_gaps)
+        returning = find_restorable(reader, ledger_id, fates.get(ledger_id), with_gaps=with_gaps)
         if returning.entries == 0 and not ledger_ids:
             unknown += [ledger_id] if returning.gaps else []
             continue
         steps.append(ledger_step(txn, returning, now_ms))
         parts.append(_deleted_part(returning))
-        forgetful = find_forgetful(indexed, ledger_id, returning.metadata)
+        forgetful = find_bookies_without_rows(indexed, ledger_id, returning.metadata)
         forgotten.update({ledger_id: forgetful} if forgetful else {})
         lost += [text for text in (lost_text(returning),) if text]
     texts = index_texts(indexed, forgotten) if parts else ()
@@ -217,7 +217,7 @@ def plan_restore_deleted(
     )
 
 
-def ledger_step(txn: Txn, returning: Returning, now_ms: int, custom: Mapping[str, bytes] | None = None) -> Step:
+def ledger_step(txn: Txn, returning: RestorableLedger, now_ms: int, custom: Mapping[str, bytes] | None = None) -> Step:
     """Return the step that writes a ledger's metadata; ``custom`` replaces its custom metadata."""
     metadata = returning.metadata if custom is None else replace(returning.metadata, custom=custom)
     return put_value_step(
@@ -277,7 +277,7 @@ def index_texts(indexed: Indexed, forgotten: Mapping[int, Sequence[str]]) -> Ite
     yield "a bookie that runs collects these entries with its next garbage (gcWaitTime, 15 minutes): export before, or stop it"
 
 
-def _deleted_part(returning: Returning) -> ChangePart:
+def _deleted_part(returning: RestorableLedger) -> ChangePart:
     metadata, claims = returning.metadata, custom_text(returning.metadata)
     return ChangePart(
         resource=f"ledger {returning.ledger_id}",

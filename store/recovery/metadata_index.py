@@ -236,7 +236,7 @@ def read_indexed(info: StoreInfo) -> dict[str, Array]:
     return indexed
 
 
-def find_forgetful(indexed: Indexed, ledger_id: int, metadata: LedgerMetadata) -> list[str]:
+def find_bookies_without_rows(indexed: Indexed, ledger_id: int, metadata: LedgerMetadata) -> list[str]:
     """Return the bookies of a ledger's ensembles whose index does not have it."""
     return [
         bookie for bookie in ensemble_bookies(metadata) if bookie in indexed and not _has(indexed[bookie], ledger_id)

@@ -41,11 +41,11 @@ from pulsar_admin.store.recovery.chains import (
     name_of,
 )
 from pulsar_admin.store.recovery.closing import MadeLedger, close_ledger, make_ledger
+from pulsar_admin.store.recovery.deleted_nodes import Fate, Listing, Past
 from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR, MESSAGES, SCHEMA, LedgerEvidence, read_evidence
 from pulsar_admin.store.recovery.from_ledgers import Remade, Sources, cluster_of, default_policies, made_locator
 from pulsar_admin.store.recovery.keepalive_cursor import HOLDING
 from pulsar_admin.store.recovery.ledgers import iter_deleted_ids
-from pulsar_admin.store.recovery.past import Fate, Listing, Past
 from pulsar_admin.store.wording import Answer, counted, listed, plural
 
 
@@ -63,7 +63,7 @@ class GoneTopic(Answer, frozen=True):
 
 
 def is_topic_node(path: str, value: bytes) -> bool:
-    """Filter for ``store.recovery.past.read_past``: keep only what the history has of topics' nodes."""
+    """Filter for ``store.recovery.deleted_nodes.read_past``: keep only what the history has of topics' nodes."""
     return topic_of_path(path) is not None
 
 

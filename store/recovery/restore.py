@@ -62,9 +62,17 @@ from pulsar_admin.store.model.resources import local_policies_path, tenant_path
 from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, parse_topic, shell_word
 from pulsar_admin.store.recovery.acks import CursorHistory, WantedState, read_cursor_history, state_in_force
-from pulsar_admin.store.recovery.ledgers import Returning, find_returning, index_texts, ledger_step, lost_text
-from pulsar_admin.store.recovery.metadata_index import find_forgetful, read_indexed
-from pulsar_admin.store.recovery.past import CursorThen, Keep, Past, TopicThen, find_fate, is_ledger, read_deleted
+from pulsar_admin.store.recovery.deleted_nodes import (
+    Keep,
+    Past,
+    PastCursor,
+    PastTopic,
+    find_fate,
+    is_ledger,
+    read_deleted,
+)
+from pulsar_admin.store.recovery.ledgers import RestorableLedger, find_restorable, index_texts, ledger_step, lost_text
+from pulsar_admin.store.recovery.metadata_index import find_bookies_without_rows, read_indexed
 from pulsar_admin.store.sources.zookeeper import ServerFiles
 from pulsar_admin.store.timespec import format_time_ms
 from pulsar_admin.store.wording import counted, listed, plural
@@ -159,7 +167,7 @@ def check_vanished(reader: EntryReader, names: Iterable[TopicName], why: StoreEr
             ) from why
 
 
-class Comeback:
+class TopicRestorer:
     """Collects the steps and parts of topics that come back."""
 
     def __init__(self, reader: EntryReader, past: Past, asked: Undelete, now_ms: int) -> None:
@@ -200,7 +208,7 @@ class Comeback:
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
-    def add_topic(self, then: TopicThen, target: TopicName, copies: Copies = _NO_COPIES) -> None:
+    def add_topic(self, then: PastTopic, target: TopicName, copies: Copies = _NO_COPIES) -> None:
         """Restore a topic as ``target``, with copies in the place of some ledgers; raises AlreadyExists, TopicNotFound, Refused."""
         node = find_node(self._txn, target.path)
         if node is not None and not self._asked.in_place:
@@ -249,7 +257,7 @@ class Comeback:
 
     def _returning(
         self,
-        then: TopicThen,
+        then: PastTopic,
         target: TopicName,
         there: Mapping[int, LedgerInfo],
         texts: list[str],
@@ -271,7 +279,7 @@ class Comeback:
             if returning.entries:
                 yield info.ledger_id, _listed_again(info, returning)
 
-    def _take(self, ledger_id: int, claims: Mapping[str, bytes], last: int | None = None) -> Returning:
+    def _take(self, ledger_id: int, claims: Mapping[str, bytes], last: int | None = None) -> RestorableLedger:
         """Return a ledger that nothing references, up to the entry ``last``, and plan its node; raises Refused, LedgerNotFound."""
         owners = find_owners(self._txn, ledger_id)
         if owners or ledger_id in self._taken:
@@ -283,9 +291,9 @@ class Comeback:
             )
         self._taken.add(ledger_id)
         fate = find_fate(self._past, ledger_id)
-        returning = find_returning(self._reader, ledger_id, fate, with_gaps=self._asked.with_gaps, last=last)
+        returning = find_restorable(self._reader, ledger_id, fate, with_gaps=self._asked.with_gaps, last=last)
         if returning.entries:
-            forgetful = find_forgetful(self._indexed, ledger_id, returning.metadata)
+            forgetful = find_bookies_without_rows(self._indexed, ledger_id, returning.metadata)
             self._forgotten.update({ledger_id: forgetful} if forgetful else {})
             # The ledger's own metadata must name the topic under its new name; a claim that it never made is not added.
             custom = returning.metadata.custom
@@ -295,7 +303,7 @@ class Comeback:
         return returning
 
     def _topic_part(
-        self, then: TopicThen, topic: Topic, returned: tuple[int, ...], there: tuple[int, ...]
+        self, then: PastTopic, topic: Topic, returned: tuple[int, ...], there: tuple[int, ...]
     ) -> ChangePart:
         ranks = [(topic.ranks[place], topic.ranks[place + 1]) for place, one in enumerate(topic.ids) if one in returned]
         before = {"ledgers": list(there)} if there else None
@@ -314,7 +322,7 @@ class Comeback:
 
     # -- subscriptions ------------------------------------------------------------------------------------------------
 
-    def _cursors(self, then: TopicThen, topic: Topic, copies: Copies) -> Iterator[tuple[str, CursorState]]:
+    def _cursors(self, then: PastTopic, topic: Topic, copies: Copies) -> Iterator[tuple[str, CursorState]]:
         for name, cursor in then.cursors.items():
             if name.startswith(REPLICATOR_PREFIX) and topic.name != then.name:
                 continue  # a topic that is not replicated has no use for it, and it would keep every ledger
@@ -326,7 +334,7 @@ class Comeback:
             self._put_cursor(topic, name, state, cursor)
             yield name, state
 
-    def _put_cursor(self, topic: Topic, name: str, state: CursorState, was: CursorThen | None = None) -> None:
+    def _put_cursor(self, topic: Topic, name: str, state: CursorState, was: PastCursor | None = None) -> None:
         kept = {} if was is None else shown_properties(was.info.cursor_properties)
         active_ms = self._now_ms if was is None else was.info.last_active_ms
         value = encode_cursor_info(info_of_state(state, kept, active_ms), b"" if was is None else was.value)
@@ -400,7 +408,7 @@ def _topic(name: TopicName, managed: ManagedLedger, measured: Iterable[TopicLedg
     return Topic(name, NodeStat(0, 0, now_ms, now_ms, False), managed, ledgers)
 
 
-def _listed_again(info: LedgerInfo, returning: Returning) -> LedgerInfo:
+def _listed_again(info: LedgerInfo, returning: RestorableLedger) -> LedgerInfo:
     """Return how a topic lists a ledger that comes back: closed, and on bookies, wherever it was offloaded to."""
     return info._replace(
         entries=returning.entries,
@@ -448,7 +456,7 @@ def _not_deleted(value: bytes, path: str) -> bytes:
 # -- a topic as it was at a time --------------------------------------------------------------------------------------
 
 
-def read_then(reader: EntryReader, name: TopicName, past: Past, cursors: CursorHistory, at_ms: int) -> TopicThen:
+def read_topic_at(reader: EntryReader, name: TopicName, past: Past, cursors: CursorHistory, at_ms: int) -> PastTopic:
     """Return a topic as it was at ``at_ms``; raises TopicNotFound if it did not exist then, or if the history begins later."""
     fate = past.fates.get(name.path)
     if fate is None or fate.then is None:
@@ -463,7 +471,7 @@ def read_then(reader: EntryReader, name: TopicName, past: Past, cursors: CursorH
         infos.append(past.listed[name][info.ledger_id].info)
         if not info.timestamp_ms:  # it was open
             ends[info.ledger_id] = _last_until(reader, info.ledger_id, at_ms)
-    then = TopicThen(name, fate.then, tuple(infos), {}, None, ends)
+    then = PastTopic(name, fate.then, tuple(infos), {}, None, ends)
     return replace(then, cursors=dict(_cursors(reader, then, past, cursors, at_ms)))
 
 
@@ -485,8 +493,8 @@ def _last_until(reader: EntryReader, ledger_id: int, at_ms: int) -> int:
 
 
 def _cursors(
-    reader: EntryReader, then: TopicThen, past: Past, history: CursorHistory, at_ms: int
-) -> Iterator[tuple[str, CursorThen]]:
+    reader: EntryReader, then: PastTopic, past: Past, history: CursorHistory, at_ms: int
+) -> Iterator[tuple[str, PastCursor]]:
     sizes = {info.ledger_id: then.ends.get(info.ledger_id, info.entries - 1) + 1 for info in then.infos}
     ledgers = tuple(TopicLedger(info, sizes[info.ledger_id], info.size_bytes, False) for info in then.infos)
     stat = NodeStat(0, 0, at_ms, at_ms, False)
@@ -500,25 +508,25 @@ def _cursors(
 
 def _cursor(
     reader: EntryReader, topic: Topic, name: str, value: bytes, history: CursorHistory, at_ms: int
-) -> CursorThen:
+) -> PastCursor:
     """Return where a cursor stood: where several states may have been in force, what redelivers the most, so that nothing is lost."""
     info = decode_cursor_info(value, topic.name.cursor_path(name))
     state = CursorState(info.mark_delete or topic.first_position, info.ranges, info.batch_deletes, info.properties)
     if info.cursors_ledger_id < 0:
-        return CursorThen(info, state, value)
+        return PastCursor(info, state, value)
     cursor = Cursor(topic.name, name, topic.stat, info, state, CursorSource.METADATA)
     as_of = WantedState(at_ms, if_unsure="redeliver", past=history)
     try:
         in_force = state_in_force(history.states(reader, topic, name), topic, cursor, as_of)
     except (NothingMatches, SubscriptionNotFound) as error:
-        return CursorThen(info, state, value, error.message)
-    return CursorThen(info, in_force.state or state, value, "; ".join(in_force.warnings) or in_force.problem)
+        return PastCursor(info, state, value, error.message)
+    return PastCursor(info, in_force.state or state, value, "; ".join(in_force.warnings) or in_force.problem)
 
 
 # -- the change -------------------------------------------------------------------------------------------------------
 
 
-def find_then(past: Past, name: TopicName) -> list[TopicName]:
+def find_topics_at(past: Past, name: TopicName) -> list[TopicName]:
     """Return the topics that a name means: the partitions at that time, else the topic itself."""
     had = [one for one in past.listed if one.base == name and past.fates[one.path].then is not None]
     return sorted(one for one in had if one != name) or [name]
@@ -536,11 +544,11 @@ class RestoreAt(Struct, frozen=True):
 def plan_restore_at(
     reader: EntryReader, wanted: RestoreAt, past: Past, servers: Sequence[ServerFiles], now_ms: int
 ) -> Plan | WritingPlan:
-    """Plan restoring a topic as it was at a time, from its history and the servers' files; raises as ``read_then`` and ``Comeback``."""
-    names = find_then(past, wanted.topic)
+    """Plan restoring a topic as it was at a time, from the servers' files; raises as ``read_topic_at`` and ``TopicRestorer``."""
+    names = find_topics_at(past, wanted.topic)
     paths = [path for path in past.fates if path.startswith(tuple(f"{name.path}/" for name in names))]
     cursors = read_cursor_history(servers, paths)
-    thens = [read_then(reader, name, past, cursors, wanted.at_ms) for name in names]
+    thens = [read_topic_at(reader, name, past, cursors, wanted.at_ms) for name in names]
     named = _named(thens, wanted.to, wanted.asked)
     return Restoring("topics restore", past, named, wanted.asked, now_ms, not wanted.asked.in_place).plan(reader)
 
@@ -562,7 +570,7 @@ def plan_undelete(
     return Restoring("topics undelete", past, _named(thens, to, asked), asked, now_ms).plan(reader)
 
 
-def _named(thens: Iterable[TopicThen], to: TopicName | None, asked: Undelete) -> dict[TopicName, TopicThen]:
+def _named(thens: Iterable[PastTopic], to: TopicName | None, asked: Undelete) -> dict[TopicName, PastTopic]:
     return {target_of(then.name, to, in_place=asked.in_place): then for then in thens}
 
 
@@ -578,13 +586,13 @@ class Restoring(Struct, frozen=True):
 
     command: str
     past: Past
-    thens: Mapping[TopicName, TopicThen]
+    thens: Mapping[TopicName, PastTopic]
     asked: Undelete
     now_ms: int
     copies_referenced: bool = False
 
     def plan(self, reader: EntryReader) -> Plan | WritingPlan:
-        """Return the change; one that copies ledgers writes them first. Raises what ``Comeback`` does."""
+        """Return the change; one that copies ledgers writes them first. Raises what ``TopicRestorer`` does."""
         copied = [copy for target, then in self.thens.items() for copy in self._topic_copies(reader, then, target)]
         copied += [copy for base, target in self._bases() for copy in self._schema_copies(reader, base, target)]
         planned = self._planned(reader, {copy.info.ledger_id: copy.info for copy in copied})
@@ -612,7 +620,7 @@ class Restoring(Struct, frozen=True):
         return list({then.name.base: target.base for target, then in self.thens.items()}.items())
 
     def _planned(self, reader: EntryReader, copies: Copies) -> Plan:
-        comeback = Comeback(reader, self.past, self.asked, self.now_ms)
+        comeback = TopicRestorer(reader, self.past, self.asked, self.now_ms)
         nothing: list[TopicNotFound] = []
         for target, then in self.thens.items():
             try:
@@ -628,7 +636,7 @@ class Restoring(Struct, frozen=True):
             comeback.add_base(base, target, copies)
         return comeback.plan(self.command)
 
-    def _topic_copies(self, reader: EntryReader, then: TopicThen, target: TopicName) -> Iterator[_Copy]:
+    def _topic_copies(self, reader: EntryReader, then: PastTopic, target: TopicName) -> Iterator[_Copy]:
         """Yield the ledgers to copy: all, or those from the first referenced one on; none when restoring in place."""
         ids = [info.ledger_id for info in then.infos]
         referenced = (place for place, one in enumerate(ids) if self.copies_referenced and find_owners(reader.txn, one))
@@ -657,10 +665,10 @@ class Restoring(Struct, frozen=True):
                 if readable is not None:
                     yield _Copy(LedgerInfo(ledger_id, readable.entries, readable.metadata.length, self.now_ms), spec)
 
-    def _find(self, reader: EntryReader, ledger_id: int, last: int | None) -> Returning | None:
+    def _find(self, reader: EntryReader, ledger_id: int, last: int | None) -> RestorableLedger | None:
         """Return a ledger up to its first lost entry, or up to ``last``; None if nothing of it can be restored."""
         with suppress(LedgerNotFound):
-            returning = find_returning(reader, ledger_id, find_fate(self.past, ledger_id), last=last)
+            returning = find_restorable(reader, ledger_id, find_fate(self.past, ledger_id), last=last)
             return returning if returning.entries else None
         return None
 

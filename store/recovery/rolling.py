@@ -21,9 +21,9 @@ from pulsar_admin.store.changes.mending import forgotten_state
 from pulsar_admin.store.changes.plan import ChangePart, Plan
 from pulsar_admin.store.codec.claims import compacted_claims, topic_claims
 from pulsar_admin.store.codec.cursor import CursorState, decode_cursor_ledger, encode_cursor_info
-from pulsar_admin.store.codec.given import parse_integer
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, read_node
 from pulsar_admin.store.errors import MetadataCorrupt, Refused, StoreError, TopicNotFound

@@ -13,9 +13,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.cursor import Ranges
-from pulsar_admin.store.codec.given import parse_integer
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.codec.policies import PartitionedTopic
+from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, StoreError
 from pulsar_admin.store.model.cursors import (

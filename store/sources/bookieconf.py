@@ -13,7 +13,7 @@ from pathlib import Path
 from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
 from pulsar_admin.store.codec.properties import read_properties
 from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.store.sources.given import GivenBookie
+from pulsar_admin.store.sources.given_bookies import GivenBookie
 
 _PORT = "3181"
 _URI = re.compile(r"(?:metadata-store:)?zk(?:\+\w+)?:(?://)?[^/]+(/.*)")

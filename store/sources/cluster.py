@@ -14,7 +14,7 @@ from pulsar_admin.store.db.storeinfo import StoreInfo
 from pulsar_admin.store.db.tree import Node
 from pulsar_admin.store.errors import Refused, SourceNotFound
 from pulsar_admin.store.sources.bookies import Stranger
-from pulsar_admin.store.sources.given import GivenBookie, check_apart, find_bookie, instance_of, join_bookies
+from pulsar_admin.store.sources.given_bookies import GivenBookie, check_apart, find_bookie, instance_of, join_bookies
 from pulsar_admin.store.sources.layout import Layout, read_standalone_layout
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source, find_metadata
 from pulsar_admin.store.sources.rocksdb import is_rocksdb

@@ -22,7 +22,7 @@ _INSTRUMENTED = [
 ]
 _INSTRUMENTED += [
     "pulsar_admin.store.db.tree",
-    "pulsar_admin.store.codec.given",
+    "pulsar_admin.store.codec.strict_values",
     "pulsar_admin.store.changes.resets",
     "pulsar_admin.config",
 ]

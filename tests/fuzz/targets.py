@@ -56,7 +56,7 @@ from pulsar_admin.store.codec import (
     zookeeper_log,
 )
 from pulsar_admin.store.codec.digest import DigestType
-from pulsar_admin.store.codec.given import json_object
+from pulsar_admin.store.codec.strict_values import json_object
 from pulsar_admin.store.db import blocks as index
 from pulsar_admin.store.db import delayed as delayedindexes
 from pulsar_admin.store.db import delayed_entries as delayedindex

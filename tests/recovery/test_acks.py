@@ -45,8 +45,8 @@ from pulsar_admin.store.recovery.acks import (
     plan_as_of,
     state_of,
 )
-from pulsar_admin.store.recovery.past import Past
-from pulsar_admin.store.recovery.restore import read_then
+from pulsar_admin.store.recovery.deleted_nodes import Past
+from pulsar_admin.store.recovery.restore import read_topic_at
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.stores import copied, imported
@@ -341,7 +341,7 @@ def test_a_topic_of_then_has_the_subscription_where_nothing_is_lost(make: Any) -
     with opened(store, TOPIC) as (reader, topic):
         for path in (topic.name.path, topic.name.cursor_path("sub")):
             past.put(path, read_node(reader.txn, path).value, T, at_ms)
-        then = read_then(reader, topic.name, past, CursorHistory(), at_ms).cursors["sub"]
+        then = read_topic_at(reader, topic.name, past, CursorHistory(), at_ms).cursors["sub"]
         assert acknowledged(entries_of(topic), then.state) == {(10, 0), (10, 1)}
     assert "consumers get up to 5 entries again" in then.problem
 

@@ -28,7 +28,7 @@ from pulsar_admin.store.scan import operations
 from pulsar_admin.store.scan.operations import ReadEntries, ReadMessages, ScanOptions
 from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA
 from pulsar_admin.store.sources.cluster import make_layout, open_metadata
-from pulsar_admin.store.sources.given import GivenBookie
+from pulsar_admin.store.sources.given_bookies import GivenBookie
 from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
 from pulsar_admin.store.transfer.refresh import add_sources
 from tests.stores import import_standalone

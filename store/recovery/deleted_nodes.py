@@ -123,7 +123,7 @@ _ACT_MS = 60_000
 """How long the deletion of a topic takes at most."""
 
 
-class CursorThen(Struct, frozen=True):
+class PastCursor(Struct, frozen=True):
     """A cursor as it was; ``problem``: why its state is older than that, in words."""
 
     info: CursorInfo
@@ -132,7 +132,7 @@ class CursorThen(Struct, frozen=True):
     problem: str = ""
 
 
-class TopicThen(Struct, frozen=True):
+class PastTopic(Struct, frozen=True):
     """A topic at an earlier time: how each of its ledgers was listed, and its cursors by name; ``value``: its node's.
 
     ``gone_ms``: when it was deleted, None if only ledgers were. ``ends``: the last entry at that time of each ledger
@@ -142,7 +142,7 @@ class TopicThen(Struct, frozen=True):
     name: TopicName
     value: bytes
     infos: tuple[LedgerInfo, ...]
-    cursors: Mapping[str, CursorThen] = field(default_factory=dict)
+    cursors: Mapping[str, PastCursor] = field(default_factory=dict)
     gone_ms: int | None = None
     ends: Mapping[int, int] = field(default_factory=dict)
 
@@ -152,7 +152,7 @@ class TopicThen(Struct, frozen=True):
         return decode_managed_ledger(self.value, self.name.path)
 
 
-def read_deleted(reader: EntryReader, name: TopicName, past: Past, *, trimmed: bool = False) -> TopicThen:
+def read_deleted(reader: EntryReader, name: TopicName, past: Past, *, trimmed: bool = False) -> PastTopic:
     """Return a topic as it was when it was deleted; for an existing topic, the ledgers that it no longer lists.
 
     ``trimmed``: for a deleted topic also the ledgers that were trimmed before. Raises TopicNotFound if the history
@@ -173,14 +173,14 @@ def read_deleted(reader: EntryReader, name: TopicName, past: Past, *, trimmed: b
     every = trimmed or begin_ms is None
     infos = [one.info for one in listings.values() if one.gone_ms is not None and (every or _went_with(one, begin_ms))]
     cursors = {} if begin_ms is None else _cursors(reader, name, past, begin_ms)
-    return TopicThen(name, fate.value, tuple(sorted(infos)), cursors, fate.gone_ms)
+    return PastTopic(name, fate.value, tuple(sorted(infos)), cursors, fate.gone_ms)
 
 
 def _went_with(record: Listing | Fate, begin_ms: int | None) -> bool:
     return record.gone_ms is not None and begin_ms is not None and record.gone_ms >= begin_ms
 
 
-def _cursors(reader: EntryReader, name: TopicName, past: Past, begin_ms: int) -> dict[str, CursorThen]:
+def _cursors(reader: EntryReader, name: TopicName, past: Past, begin_ms: int) -> dict[str, PastCursor]:
     prefix = name.path + "/"
     cursors = {}
     for path, fate in past.fates.items():
@@ -189,25 +189,25 @@ def _cursors(reader: EntryReader, name: TopicName, past: Past, begin_ms: int) ->
     return dict(sorted(cursors.items()))
 
 
-def _read_cursor_then(reader: EntryReader, path: str, value: bytes) -> CursorThen:
+def _read_cursor_then(reader: EntryReader, path: str, value: bytes) -> PastCursor:
     """Return a cursor from an earlier value of its node: its state is that of its cursor ledger's last entry, wherever that is stored."""
     info = decode_cursor_info(value, path)
     snapshot = CursorState(info.mark_delete or Position(-1, -1), info.ranges, info.batch_deletes, info.properties)
     if info.cursors_ledger_id < 0:
-        return CursorThen(info, snapshot, value)
+        return PastCursor(info, snapshot, value)
     try:
         state, skipped = read_cursor_ledger(reader.txn, reader, info.cursors_ledger_id)
     except StoreError as error:
-        return CursorThen(info, snapshot, value, error.message)
+        return PastCursor(info, snapshot, value, error.message)
     if state is None:
-        return CursorThen(
+        return PastCursor(
             info,
             snapshot,
             value,
             f"its cursor ledger {info.cursors_ledger_id} is in no file: as it was when that began",
         )
     problem = f"{skipped} newer entries of its cursor ledger {info.cursors_ledger_id} cannot be read" if skipped else ""
-    return CursorThen(info, state, value, problem)
+    return PastCursor(info, state, value, problem)
 
 
 def find_fate(past: Past, ledger_id: int) -> Fate | None:
