@@ -220,7 +220,7 @@ class HistogramOptions(Struct, frozen=True):
 @pass_app
 def histogram(app: App, selection: TopicSelection, options: HistogramOptions) -> Result:
     """Plot how many delayed messages fall due when."""
-    require_plot(app.settings.output)
+    require_plot(app)
     with app.session.delayed(selection, options.subscription).waiting() as (_, found):
         documents = [_document(waiting, app.now_ms) for waiting in noted(app, found)]
     if options.png is not None and documents:

@@ -256,7 +256,7 @@ _MISSING_COLUMNS = (
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
 @pass_app
-def missing(app: App, ledgers: tuple[int, ...]) -> None:
+def missing(app: App, ledgers: tuple[int, ...]) -> Result:
     """List losses: referenced ledgers that do not exist, and entries that no file has.
 
     Ledgers in tiered storage are not checked. Files that disappeared since the import are listed with their number of
@@ -264,11 +264,8 @@ def missing(app: App, ledgers: tuple[int, ...]) -> None:
     """
     found = app.session.api.missing(*ledgers)
     app.problems(len(found))
-    app.emit_rows(found, _MISSING_COLUMNS)
-    for text, cure in _next_steps(found):
-        app.tell(text)
-        for line in cure_lines(cure):
-            app.tell(line)
+    notes = (line for text, cure in _next_steps(found) for line in (text, *cure_lines(cure)))
+    return Result(rows=found, columns=_MISSING_COLUMNS, notes=notes)
 
 
 def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
@@ -324,7 +321,7 @@ _UNDERREPLICATED_COLUMNS = (
     errors=[StoreNotFound, IndexCorrupt],
 )
 @pass_app
-def underreplicated(app: App) -> None:
+def underreplicated(app: App) -> Result:
     """List ledgers with entries on fewer bookies than their write quorum.
 
     SHORT: entries that an imported bookie should have but lacks, or has only damaged. LOWEST: the copies of the worst
@@ -333,9 +330,7 @@ def underreplicated(app: App) -> None:
     """
     found = app.session.api.underreplicated()
     app.problems(len(found))
-    app.emit_rows(found, _UNDERREPLICATED_COLUMNS)
-    if found:
-        app.tell(_shortfall_text(found))
+    return Result(rows=found, columns=_UNDERREPLICATED_COLUMNS, notes=[_shortfall_text(found)] if found else ())
 
 
 def _shortfall_text(found: Iterable[UnderReplicated]) -> str:

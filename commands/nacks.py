@@ -168,7 +168,7 @@ class DueRequest(Struct, frozen=True):
 @click.option("--popped", type=whole(1), metavar="CHANGE", help="Show the messages that this change popped.")
 @gather(DueRequest)
 @pass_app
-def due(app: App, options: DueRequest) -> None:
+def due(app: App, options: DueRequest) -> Result:
     """List the negative acks that are due, and optionally pop them.
 
     Whole buckets are listed, of the named subscriptions or all; buckets that are not due are not read. --pop removes
@@ -177,21 +177,20 @@ def due(app: App, options: DueRequest) -> None:
     """
     nacks = app.session.nacks(options.topics, options.subscription)
     if options.popped is not None:
-        _emit_due(app, nacks.due_groups(popped=options.popped), options.popped)
-    elif options.pop:
-        _pop(app, nacks)
-    elif app.settings.plan is not None:
+        return _due(nacks.due_groups(popped=options.popped), options.popped)
+    if options.pop:
+        return _pop(app, nacks)
+    if app.settings.plan is not None:
         raise click.UsageError("--plan: only with --pop", click.get_current_context())
-    else:
-        _emit_due(app, nacks.due_groups())
+    return _due(nacks.due_groups())
 
 
-def _pop(app: App, nacks: KeptNacks) -> None:
+def _pop(app: App, nacks: KeptNacks) -> Result:
     with app.session.read():
         groups, plan = list(nacks.due_groups()), nacks.pop()
     app.confirm(plan)
     (report,) = app.apply(plan)
-    _emit_due(app, groups, report.number)
+    return _due(groups, report.number)
 
 
 def due_rows(groups: Iterable[KeptGroup], change: int | None) -> Iterator[dict[str, Any]]:  # Any: JSON
@@ -203,9 +202,9 @@ def due_rows(groups: Iterable[KeptGroup], change: int | None) -> Iterator[dict[s
             yield head | {"entryId": entry_id} | tail
 
 
-def _emit_due(app: App, groups: Iterable[KeptGroup], change: int | None = None) -> None:
+def _due(groups: Iterable[KeptGroup], change: int | None = None) -> Result:
     columns = DUE_COLUMNS if change is None else (*DUE_COLUMNS, Column("CHANGE", "change", "id"))
-    app.emit_rows(due_rows(groups, change), columns)
+    return Result(rows=due_rows(groups, change), columns=columns)
 
 
 # -- stats ------------------------------------------------------------------------------------------------------------
@@ -311,7 +310,7 @@ def plan(app: App, options: PlanRequest) -> Result:
     without the outermost hundredth; with -s the nacks are its ack holes. * marks the recommended row: the cheapest that is early
     by no more than --precision, otherwise the first from 8 bits on with which the Java client stays within --memory.
     """
-    require_plot(app.settings.output)
+    require_plot(app)
     sizes = _sizes(app, options)
     load, found = sizes.load, sizes.measured
     wanted = sizes.recommended_bits(options.precision_ms, memory_bytes=options.memory_bytes)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.options import NAMESPACE, ParsedType, command, pass_app
 from pulsar_admin.store.changes.policies import shown_policies
 from pulsar_admin.store.changes.resources import properties_of
@@ -77,10 +77,10 @@ def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: 
 )
 @click.argument("namespace", type=NAMESPACE)
 @pass_app
-def policies(app: App, namespace: NamespaceName) -> None:
+def policies(app: App, namespace: NamespaceName) -> Result:
     """Show the policies of a namespace as they are stored."""
     with app.session.read() as txn:
-        app.emit(shown_policies(txn, namespace))
+        return Result(shown_policies(txn, namespace))
 
 
 _BUNDLE_OPTION = click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="Only topics in this bundle.")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pulsar_admin.store.extras import require
+
+if TYPE_CHECKING:
+    from pulsar_admin.context import App
 
 
 def picture_option(form: str) -> Callable[[Any], Any]:  # Any: click's decorators
@@ -23,9 +26,9 @@ def plot_option(text: str) -> Callable[[Any], Any]:  # Any: click's decorators
     return click.option("--plot", is_flag=True, callback=_check_plot, help=text)
 
 
-def require_plot(form: str | None = None) -> None:
-    """Raise MissingComponent where an answer in FORM has a plot and nothing draws it."""
-    if form in (None, "plain"):
+def require_plot(app: App | None = None) -> None:
+    """Raise MissingComponent where nothing draws a plot, and the answer of APP has one in the format that is asked for."""
+    if app is None or app.settings.output in (None, "plain"):
         require("plotext", "a plot", instead="ask for the numbers: -o json")
 
 

@@ -36,7 +36,7 @@ class Result(Struct, frozen=True):
     The formats in ``documents`` have ``value``, those in ``texts`` the ``screen`` (texts and tables, made for lines of so many columns),
     all others ``rows``, which a screen gives way to where something is asked of rows, as by --where. Without rows ``columns`` are the
     value's; ``csv``: those of CSV, where they are others. Functions are called once it is known that what they return is written.
-    ``live``: see ``output.Style``; ``plain``: the text of the value, or what makes one of it.
+    ``live``: see ``output.Style``; ``plain``: the text of the value, or what makes one of it; ``notes`` are told behind all of it.
     """
 
     value: object = None
@@ -48,6 +48,7 @@ class Result(Struct, frozen=True):
     csv: Sequence[Column] = ()
     live: bool = False
     plain: Plain | None = None
+    notes: Iterable[str] = ()
 
 
 class Results:
@@ -85,6 +86,8 @@ class Results:
             )
         else:
             self.emit_rows(rows() if callable(rows) else rows, columns, live=result.live)
+        for note in result.notes:
+            self.tell(note)
 
     def emit(self, result: object, columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
         """Write a result in the format asked for.

@@ -158,7 +158,7 @@ def cluster(
     mode: Mode | None,
     no_checksums: bool,
     **more: Any,  # Any: of ``_files_options``, ``root_options``, ``at_option`` and ``no_index``
-) -> None:
+) -> Result:
     """Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.
 
     A bookie's directories are those of bookkeeper.conf (ledgerDirectories, journalDirectories), or their `current`,
@@ -180,7 +180,9 @@ def cluster(
     place = zookeeper if metadata is None else metadata
     if (zookeeper and metadata) or not (place or given):
         raise click.UsageError("name --zookeeper or --metadata, and the bookies with --bookie or --bookie-conf")
-    import_layout(app, layout_of(place, given, client, wanted), at, mode=mode, verify=not no_checksums, index=index)
+    return import_layout(
+        app, layout_of(place, given, client, wanted), at, mode=mode, verify=not no_checksums, index=index
+    )
 
 
 @command(
@@ -204,7 +206,7 @@ def add_bookie(
     mode: Mode | None,
     no_checksums: bool,
     **confs: Any,  # Any: of ``_files_options``
-) -> None:
+) -> Result:
     """Add the disks of another bookie of the cluster to the store.
 
     Directories are given as for `store import cluster`. Entries that the store already has are compared with the new
@@ -213,7 +215,7 @@ def add_bookie(
     given = bookies_of(_fetched(app, bookies, confs.pop("fetch_to")), **confs)
     if not given:
         raise click.UsageError("name the bookie's directories: [ID=]DIR,DIR, or --bookie-conf FILE")
-    _add(app, bookies=given, mode=mode or "referenced", verify=not no_checksums)
+    return _add(app, bookies=given, mode=mode or "referenced", verify=not no_checksums)
 
 
 @command(
@@ -228,13 +230,13 @@ def add_bookie(
 @root_options
 @zookeeper_client
 @pass_app
-def add_zookeeper(app: App, place: str, client: Path | None, chroot: str | None, ledgers_root: str | None) -> None:
+def add_zookeeper(app: App, place: str, client: Path | None, chroot: str | None, ledgers_root: str | None) -> Result:
     """Add the cluster's metadata to a store that has only bookies.
 
     PLACE is ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT] of a running ensemble, which is only
     read.
     """
-    _add(app, metadata=place, client=client, chroot=chroot, ledgers_root=ledgers_root)
+    return _add(app, metadata=place, client=client, chroot=chroot, ledgers_root=ledgers_root)
 
 
 @command(
@@ -284,14 +286,15 @@ def _fetched(app: App, bookies: tuple[str, ...], fetch_to: Path | None) -> tuple
     return tuple(fetch_bookie(text, fetch_to) for text in bookies)
 
 
-def _add(app: App, *, mode: Mode = "referenced", verify: bool = True, **parts: Any) -> None:  # Any: of Store.add_parts
+def _add(
+    app: App, *, mode: Mode = "referenced", verify: bool = True, **parts: Any
+) -> Result:  # Any: of Store.add_parts
     api = app.session.api
     if app.settings.dry_run:
-        app.emit(api.preview_parts(**parts), plain=render_preview)
-        return
+        return Result(api.preview_parts(**parts), plain=render_preview)
     result = api.add_parts(**parts, mode=mode, verify=verify)
     app.problems(result.problems)
-    app.emit(result, plain=render_refresh)
+    return Result(result, plain=render_refresh)
 
 
 @command(

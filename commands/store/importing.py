@@ -95,7 +95,7 @@ def standalone(
     no_index: bool,
     at: Moment | None,
     chroot: str | None,
-) -> None:
+) -> Result:
     """Read a standalone Pulsar's data directory into a new store.
 
     DIRECTORY contains `metadata` (RocksDB) or `zookeeper`, and `bookkeeper*/current` (entry logs, journals) of one or
@@ -106,18 +106,19 @@ def standalone(
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
     layout = read_standalone_layout(directory, wanted_of(chroot, None))
-    import_layout(app, layout, at, mode=mode, verify=not no_checksums, index=not no_index)
+    return import_layout(app, layout, at, mode=mode, verify=not no_checksums, index=not no_index)
 
 
-def import_layout(app: App, layout: Layout, at: Moment | None, *, mode: Mode | None, verify: bool, index: bool) -> None:
+def import_layout(
+    app: App, layout: Layout, at: Moment | None, *, mode: Mode | None, verify: bool, index: bool
+) -> Result:
     """Import LAYOUT with the metadata as of AT, or with --dry-run show what that would read."""
     from pulsar_admin.api.transfers import import_parts, preview_parts
     from pulsar_admin.store.transfer.imports import way_back
 
     path = app.settings.store
     if app.settings.dry_run:
-        app.emit(preview_parts(app.session, layout, path, at), plain=render_preview)
-        return
+        return Result(preview_parts(app.session, layout, path, at), plain=render_preview)
     try:
         result = import_parts(app.session, layout, path, mode=mode or "referenced", verify=verify, index=index, at=at)
     except KeyboardInterrupt:
@@ -126,13 +127,11 @@ def import_layout(app: App, layout: Layout, at: Moment | None, *, mode: Mode | N
     bookies = len(result.strangers) + len(result.without_journal) + len(result.doubts)
     damage = result.problems + result.undecodable_values + result.differing_copies
     app.problems(damage + bookies + len(result.findings or ()))
-    app.emit(result, plain=render_import)
-    if not index:
-        app.tell(
-            "no entry was read: make tables with `store export tables`; the same import without --no-index indexes them"
-        )
-    if text := way_back(layout):
-        app.tell(text)
+    no_index = (
+        "no entry was read: make tables with `store export tables`; the same import without --no-index indexes them"
+    )
+    notes = [*([] if index else [no_index]), *filter(None, [way_back(layout)])]
+    return Result(result, plain=render_import, notes=notes)
 
 
 def render_preview(preview: ImportPreview) -> str:

@@ -213,7 +213,7 @@ def _node_row(name: str, node: Node | None, has_children: bool) -> dict[str, Any
 @click.option("--hex", "form", flag_value="hex", help="Show the value's bytes in hexadecimal.")
 @redact_properties_option
 @pass_app
-def cat(app: App, path: str, form: str | None, redact: bool) -> None:
+def cat(app: App, path: str, form: str | None, redact: bool) -> Result | None:
     """Show the value of one metadata node."""
     if redact and form is not None:
         raise click.UsageError("--redact: --raw and --hex are exact bytes")
@@ -221,9 +221,10 @@ def cat(app: App, path: str, form: str | None, redact: bool) -> None:
     if form == "raw":
         _write_raw(app, api.node(path).value)
     elif form == "hex":
-        app.emit(api.node(path).value.hex())
+        return Result(api.node(path).value.hex())
     else:
-        app.emit(_hidden(api.decoded(path)) if redact else api.decoded(path))
+        return Result(_hidden(api.decoded(path)) if redact else api.decoded(path))
+    return None
 
 
 def _write_raw(app: App, value: bytes) -> None:

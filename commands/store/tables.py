@@ -127,7 +127,7 @@ def _check(given: Mapping[str, Any], *, messages: bool, iceberg: bool) -> None: 
 @click.argument("place", metavar="DIRECTORY|URL")
 @click.option("--cluster", metavar="NAME", help="The cluster whose tables to load, if there are several.")
 @pass_app
-def import_tables(app: App, place: str, cluster: str | None) -> None:
+def import_tables(app: App, place: str, cluster: str | None) -> Result:
     """Create a store from the tables that `store export tables` wrote.
 
     It needs the tables nodes, rows, bodies and entries of one export: they contain what the exported store knew,
@@ -137,12 +137,11 @@ def import_tables(app: App, place: str, cluster: str | None) -> None:
 
     done = load_tables(app.session, place, app.store_path, cluster)
     app.tell_incomplete_tables(done.incomplete)
-    app.emit(done, plain=_render_import)
-    if done.elsewhere:
-        app.tell(
-            f"{counted(done.elsewhere, 'file of entries is', 'files of entries are')} not reachable from here: the index answers, and what"
-            " reads messages fails until they are at the paths of the export"
-        )
+    elsewhere = (
+        f"{counted(done.elsewhere, 'file of entries is', 'files of entries are')} not reachable from here: the index answers, and what"
+        " reads messages fails until they are at the paths of the export"
+    )
+    return Result(done, plain=_render_import, notes=[elsewhere] * bool(done.elsewhere))
 
 
 def _render_import(done: TablesImported) -> str:

@@ -131,7 +131,7 @@ def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> Resul
     """
     from pulsar_admin.api.messages import timeline_of
 
-    require_plot(app.settings.output)
+    require_plot(app)
     with app.session.reader() as reader:
         topics = selected(app, reader.txn, selection)
         usual = _usual(app, topics, options)

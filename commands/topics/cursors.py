@@ -12,7 +12,7 @@ from pulsar_admin.columns import Column, caution
 from pulsar_admin.commands.mending import zookeeper_option
 from pulsar_admin.commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW
 from pulsar_admin.commands.topics.moving import read_lines, shown_path, topics_or_file
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import INTEGER, whole
 from pulsar_admin.options import (
     DURATION,
@@ -341,13 +341,15 @@ _ERRORS = [TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, N
 @_INTERVAL
 @_EXPIRY_FORCE
 @pass_app
-def expire(app: App, selection: TopicSelection, subscription: str, **options: Any) -> None:  # Any: of Cursors.expire
+def expire(
+    app: App, selection: TopicSelection, subscription: str, **options: Any
+) -> Result | None:  # Any: of Cursors.expire
     """Expire the messages of a subscription that are older than a limit, or up to a position.
 
     Drops the entries before the first entry at or after the limit: nothing newer, even if clocks run backwards. Several
     topics or partitions are one change: all or nothing. A limit that would drop nothing is refused.
     """
-    _expire(app, app.session.cursors(selection, subscription), options)
+    return _expire(app, app.session.cursors(selection, subscription), options)
 
 
 @command(
@@ -373,27 +375,29 @@ def expire(app: App, selection: TopicSelection, subscription: str, **options: An
 @_INTERVAL
 @_EXPIRY_FORCE
 @pass_app
-def expire_all_subscriptions(app: App, selection: TopicSelection, **options: Any) -> None:  # Any: of Cursors.expire
+def expire_all_subscriptions(
+    app: App, selection: TopicSelection, **options: Any
+) -> Result | None:  # Any: of Cursors.expire
     """Expire the messages of every subscription that are older than a limit.
 
     The cursors of compaction, deduplication and replication are not changed. All subscriptions of all topics are one
     change.
     """
-    _expire(app, app.session.cursors(selection, None), {"to": None, "exclude": False, **options})
+    return _expire(app, app.session.cursors(selection, None), {"to": None, "exclude": False, **options})
 
 
-def _expire(app: App, cursors: Cursors, options: dict[str, Any]) -> None:
+def _expire(app: App, cursors: Cursors, options: dict[str, Any]) -> Result | None:
     _check(**options)
     options["clock"] = app.settings.clock
     ahead_ms, interval_ms = options.pop("forecast_ms"), options.pop("interval_ms")
     if ahead_ms is None:
         app.change(cursors.expire(**options))
-        return
+        return None
     how = {key: options[key] for key in ("rule", "clock", "broker_version", "max_clock_skew")}
     ttl = None if options["before"] is None else timedelta(milliseconds=app.clock_ms - options["before"])
     interval = None if interval_ms is None else timedelta(milliseconds=interval_ms)
     found = cursors.forecast(timedelta(milliseconds=ahead_ms), ttl=ttl, interval=interval, **how)
-    app.emit_rows([row for forecast in found for row in forecast.intervals], COLUMNS)
+    return Result(rows=[row for forecast in found for row in forecast.intervals], columns=COLUMNS)
 
 
 def _check(

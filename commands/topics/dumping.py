@@ -104,7 +104,7 @@ class DumpRequest(Struct, frozen=True):
 @private_key_option
 @gather(DumpRequest)
 @pass_app
-def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
+def dump(app: App, selection: TopicSelection, options: DumpRequest) -> Result | None:
     """Write messages or entries of topics as JSON lines or Parquet.
 
     Messages have the columns of `topics read`. Files are partitioned by topic and by day, on the clock given by --clock
@@ -117,14 +117,13 @@ def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
         if app.settings.dry_run:
             directory = None if options.directory is None else str(options.directory)
             size = to_json(store.dump_size(*topics, **wanted))
-            app.emit({"directory": directory, "level": options.level, **size, "dryRun": True})
-            return
+            return Result({"directory": directory, "level": options.level, **size, "dryRun": True})
         open_with(reader, options.private_keys)
         if options.directory is None:
             app.render(_lines(store.dump_lines(*topics, **wanted)))
-        else:
-            form: Any = options.form  # Any: click checked that it is one of the two
-            app.emit(store.dump(options.directory, *topics, form=form, **wanted), plain=_render)
+            return None
+        form: Any = options.form  # Any: click checked that it is one of the two
+        return Result(store.dump(options.directory, *topics, form=form, **wanted), plain=_render)
 
 
 def _check(options: DumpRequest) -> None:

@@ -12,7 +12,7 @@ import click
 from pulsar_admin.columns import Column
 from pulsar_admin.commands.mending import gaps_option, zookeeper_option
 from pulsar_admin.commands.topics.moving import read_lines
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result
 from pulsar_admin.options import NAMESPACE, TIME_POINT, TOPIC, command, pass_app
 from pulsar_admin.store.errors import (
     AlreadyExists,
@@ -307,7 +307,7 @@ def undelete(
     directories: tuple[str, ...],
     by_evidence: bool,
     **options: Any,  # Any: of Store.undelete
-) -> None:
+) -> Result | None:
     """Restore deleted topics, or trimmed parts of topics, if bookies still have the entries.
 
     The topic is taken from ZooKeeper's snapshots and transaction logs: its ledgers with their metadata, its
@@ -323,13 +323,13 @@ def undelete(
     if topics or namespaces:
         back = options | where | {"namespaces": [*map(str, namespaces)], "to": to and str(to)}
         app.change(app.session.api.undelete(*map(str, topics), **back))
-        return
+        return None
     if options["in_place"] or app.settings.plan is not None:
         raise click.UsageError(
             "Name topics, or --namespace; without both and without --in-place and --plan they are listed."
         )
-    app.emit_rows(app.session.api.deleted_topics(**where), _GONE)
-    app.tell("show what would be restored: pulsar-admin topics undelete TOPIC --dry-run")
+    note = "show what would be restored: pulsar-admin topics undelete TOPIC --dry-run"
+    return Result(rows=app.session.api.deleted_topics(**where), columns=_GONE, notes=[note])
 
 
 @command(
