@@ -430,41 +430,92 @@ REQUIRED: dict[str, object] = {
     "tick_time": "1s",
     "subscription": "half",
     "granularity": 1000,
+    "namespaces": ["acme/iot"],
+    "failover": {},
+    "most": 0,
+    "least": 0,
 }
-"""What a call needs beside the flag, by name; it is never used."""
-ONE_OF: dict[str, dict[str, object]] = {"reset": {"time": "3h"}, "expire": {"before": "3h"}}
+"""What a call needs beside what is wrong, by name; it is never used."""
+ONE_OF: dict[str, dict[str, object]] = {
+    "reset": {"time": "3h"},
+    "expire": {"before": "3h"},
+    "set_isolation_policy": {"primary": ["broker-1"]},
+}
 
 
-def test_every_flag_of_every_call_is_true_or_false(store: pa.Store) -> None:
+def _calls(store: pa.Store) -> Iterator[tuple[str, Callable[..., Any], list[inspect.Parameter]]]:
+    """Yield every public function and method, by its name, and its parameters."""
     topic = store.topic(PLAIN)
     cursor, namespace = topic.cursor("half"), store.namespace("acme/iot")
     objects = [pa, store, topic, cursor, store.cursors("half", PLAIN), namespace, store.cluster("standalone")]
     objects += [store.transactions(), topic.transactions(), cursor.transactions(), cursor.nacks(), store.nacks("half")]
     objects += [store.ledger(9), topic.compaction(), topic.delayed()]
-    asked, wrong = 0, []
     for one in objects:
         for name in one.__all__ if one is pa else dir(type(one)):
             call = getattr(one if one is pa else type(one), name)
-            if name.startswith("_") or not inspect.isfunction(call):
-                continue
-            parameters = inspect.signature(bound := getattr(one, name)).parameters.values()
-            needed = [each for each in parameters if each.default is each.empty and each.kind not in VARIADIC]
-            for flag in (each.name for each in parameters if each.annotation == "bool"):
-                asked += 1
-                given = {each.name: REQUIRED.get(each.name, "public/x") for each in needed}
-                given |= {**ONE_OF.get(name, {}), flag: "no"}
-                try:
-                    found = bound(**given)
-                    found = next(found) if inspect.isgenerator(found) else found
-                except pa.InvalidValue as error:
-                    if error.message != f"{flag} 'no' is not True or False":
-                        wrong.append(f"{name}({flag}): {error.message}")
-                except pa.StoreError as error:
-                    wrong.append(f"{name}({flag}): {error!r}")
-                else:
-                    wrong.append(f"{name}({flag}): taken, {found}")
+            if not name.startswith("_") and inspect.isfunction(call):
+                bound = getattr(one, name)
+                yield name, bound, [*inspect.signature(bound).parameters.values()]
+
+
+def _refusal(name: str, bound: Callable[..., Any], parameters: list[inspect.Parameter], what: str, wrong: Any) -> str:
+    """Return how the call refuses WRONG of its parameter WHAT; raises what is no InvalidValue, and AssertionError where it takes it."""
+    needed = [one.name for one in parameters if one.default is one.empty and one.kind not in VARIADIC]
+    given = {one: REQUIRED.get(one, "public/x") for one in needed}
+    try:
+        found = bound(**(given | {**ONE_OF.get(name, {}), what: wrong}))
+        found = next(found) if inspect.isgenerator(found) else found
+    except pa.InvalidValue as error:
+        return error.message
+    raise AssertionError(f"taken, {found}")
+
+
+def test_every_flag_of_every_call_is_true_or_false(store: pa.Store) -> None:
+    asked, wrong = 0, []
+    for name, bound, parameters in _calls(store):
+        for flag in (one.name for one in parameters if one.annotation == "bool"):
+            asked += 1
+            try:
+                message = _refusal(name, bound, parameters, flag, "no")
+            except (pa.StoreError, AssertionError) as error:
+                wrong.append(f"{name}({flag}): {error!r}")
+            else:
+                if message != f"{flag} 'no' is not True or False":
+                    wrong.append(f"{name}({flag}): {message}")
     assert not wrong, "\n".join(wrong)
     assert asked > 70
+    assert store.changes() == ()
+    assert [*Path().iterdir()] == [Path("pulsar-store")]
+
+
+WRONG_KINDS: dict[str, object] = {
+    "str": 5,
+    "int": "5",
+    "float": "0.5",
+    "Path | str": b"x",
+    "Sequence[str]": "text",
+    "Mapping[str, str]": ["a=b"],
+    "Clock": "sundial",
+}
+
+
+def test_every_parameter_of_every_call_is_of_the_kind_that_it_says(store: pa.Store) -> None:
+    asked, wrong = 0, []
+    for name, bound, parameters in _calls(store):
+        for one in parameters:
+            said = str(one.annotation).removesuffix(" | None")
+            if said not in WRONG_KINDS or one.kind in VARIADIC:
+                continue
+            asked += 1
+            try:
+                message = _refusal(name, bound, parameters, one.name, WRONG_KINDS[said])
+            except (pa.StoreError, TypeError, ValueError, AttributeError, AssertionError) as error:
+                wrong.append(f"{name}({one.name}): {error!r}")
+            else:
+                if repr(WRONG_KINDS[said]) not in message:
+                    wrong.append(f"{name}({one.name}): {message}")
+    assert not wrong, "\n".join(wrong)
+    assert asked > 200
     assert store.changes() == ()
     assert [*Path().iterdir()] == [Path("pulsar-store")]
 

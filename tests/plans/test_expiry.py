@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,18 @@ import pytest
 
 from pulsar_admin.store.changes.cursors import plan_moves
 from pulsar_admin.store.changes.plan import BrokerMove, FutureDated, LedgerPart
-from pulsar_admin.store.changes.resets import Before, ExpiryRequest, UpTo, bit_words, expiry_move, ttl_warnings
+from pulsar_admin.store.changes.resets import (
+    Before,
+    ByTtl,
+    ExpiryRequest,
+    ResetRequest,
+    ToPosition,
+    UpTo,
+    bit_words,
+    expiry_move,
+    reset_target,
+    ttl_warnings,
+)
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes
@@ -24,6 +35,7 @@ from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, Position, parse_topic
 from pulsar_admin.store.policies.in_force import MessageTtl, find_message_ttl, find_retention
 from pulsar_admin.store.policies.trimming import freed_ledgers
+from pulsar_admin.store.search.broker_setup import BrokerSetup
 from pulsar_admin.store.search.expiry import (
     ALL_BEFORE,
     BROKER,
@@ -278,6 +290,22 @@ def test_bad_positions(places: Path) -> None:
 
 
 # -- policies ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_request_that_cannot_be_meant_is_never_made() -> None:
+    made: list[tuple[Callable[[], object], str]] = [
+        (lambda: ExpiryRequest(NOW_MS, ByTtl(), rule="oldest"), "rule 'oldest' is not one of 'all-before', 'broker'"),  # type: ignore[arg-type]
+        (lambda: ExpiryRequest(NOW_MS, ByTtl(), clock="event"), "clock 'event' is not indexed"),  # type: ignore[arg-type]
+        (lambda: ExpiryRequest(NOW_MS, Before(1), BROKER, "publish"), "--rule broker goes by the broker's own clock"),
+        (lambda: ResetRequest(NOW_MS, "nearest"), "rule 'nearest' is not one of 'exact', 'broker'"),  # type: ignore[arg-type]
+        (lambda: ResetRequest(NOW_MS, clock="event"), "clock 'event' is not indexed"),
+        (lambda: BrokerSetup("3.0"), "broker version '3.0' is not one of '4.0', '4.2'"),  # type: ignore[arg-type]
+        (lambda: reset_target(shift_by=5, exclude=True), "--exclude-reset-position goes with a time or a position"),
+    ]
+    for make, message in made:
+        with pytest.raises(InvalidValue, match=message):
+            make()
+    assert reset_target(position=LATEST, exclude=True) == ToPosition(LATEST, exclude=True)
 
 
 def test_ttl_in_force(tmp_path: Path) -> None:
