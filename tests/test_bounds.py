@@ -36,6 +36,7 @@ from pulsar_admin.store.names import EVENTS, NamespaceName
 from pulsar_admin.store.recovery.metadata_index import LedgerNames
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.judging import weight
+from pulsar_admin.store.scan.source_options import pattern_namespace
 from pulsar_admin.store.scan.sources import ListedObject, list_prefix
 from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.cluster import open_metadata
@@ -181,7 +182,7 @@ def test_a_master_key_of_zeros_is_none() -> None:
 
 @pytest.mark.parametrize("number", [number_spans, number_spans.plain])
 def test_spans_after_one_that_is_none(number: Any) -> None:
-    data, numbers, firsts = np.frombuffer(b"abab", np.uint8), np.zeros(3, np.int32), np.zeros(3, np.int32)
+    data, numbers, firsts = np.frombuffer(b"abab", np.uint8), np.full(3, 7, np.int32), np.zeros(3, np.int32)
     spans = np.array([[0, 2], [0, -1], [2, 2]])
     assert number(data, spans, numbers, firsts, np.full(8, -1, np.int32)) == 1
     assert numbers.tolist() == [0, -1, 0]
@@ -297,3 +298,53 @@ def test_messages_without_a_time_of_delivery_are_not_delayed() -> None:
         topic = read_topic(reader.txn, parse_topic("public/default/plain"))
         found = read_contents(reader, topic, [(0, topic.number_of_entries)], 0)
     assert (found.entries, found.due) == (topic.number_of_entries, 0)
+
+
+def test_entries_that_another_directory_keeps_are_seen_after_one_without() -> None:
+    from pulsar_admin.store.disks.salvage import _check_order
+
+    def survey(strays: int) -> Any:
+        return SimpleNamespace(strays=strays, storage=SimpleNamespace(logs="l0"))
+
+    _check_order([survey(0), survey(0)])
+    with pytest.raises(InvalidValue, match="holds 1 entry of ledgers"):
+        _check_order([survey(0), survey(1)])
+
+
+def test_ledgers_of_a_bookie_begin_at_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import nullcontext
+
+    from pulsar_admin.store.recovery import disks
+
+    keys = [number.to_bytes(8, "big", signed=True) for number in (0, -1, 5)]
+    rows = [(key, b"") for key in (*keys, b"short", keys[2] + b"longer")]
+    monkeypatch.setattr(disks, "open_for_reading", lambda database, problems: nullcontext(rows))
+    assert disks.read_ledger_ids(Path(), []).tolist() == [0, 5, 5]
+
+
+def test_the_namespace_of_a_pattern() -> None:
+    found = [pattern_namespace(text) for text in ("t.*", "a/b/t.*", "persistent://a/b/.*")]
+    assert found == ["public/default", "a/b", "a/b"]
+    with pytest.raises(InvalidValue, match="names no namespace"):
+        pattern_namespace("b/t.*")
+
+
+def test_a_compacted_view_that_cannot_be_read_is_dropped_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pulsar_admin.store.changes import ending
+
+    def unreadable(*_: object) -> None:
+        raise EntryCorrupt("entry 7:0 is damaged")
+
+    monkeypatch.setattr(ending, "find_compacted_view", unreadable)
+    nothing: Any = None
+    text = ending._dropped_view(nothing, nothing, 7)
+    assert text.endswith("; which keys it holds cannot be read: entry 7:0 is damaged")
+
+
+def test_where_nothing_was_found_no_list_begins() -> None:
+    from pulsar_admin.commands.overview import _findings
+    from pulsar_admin.commands.store.recover import _topic_lines
+
+    nothing: Any = SimpleNamespace(findings=(), topics=(), topic_count=0)
+    assert _findings(nothing, nothing) == ["FINDINGS: none"]
+    assert _topic_lines(nothing) == []
