@@ -558,6 +558,11 @@ def _keys_of(kind: type[Struct]) -> frozenset[str]:
     return frozenset(key for _, key, _ in rows if key).union(*(_keys_of(one) for one in inner if one))
 
 
+def _needed(kind: type[Struct]) -> set[str]:
+    """Return the keys without which a document has no record of KIND: of other changes it may have keys of the same names."""
+    return {key for _, key, one in _fields_of(kind) if key and one.required}
+
+
 def _record_of(hint: Any) -> type[Struct] | None:  # Any: a type as annotated
     """Return the record that HINT names beside None and UNSET, if it names one."""
     return next((one for one in get_args(hint) or (hint,) if isinstance(one, type) and issubclass(one, Struct)), None)
@@ -598,7 +603,7 @@ def read_record(kind: type[Record], document: Json) -> Record:
         inner = None if key else _record_of(one.type)
         if key in document:
             found[name] = _read(one.type, document[key])
-        elif inner and (_keys_of(inner) - own) & document.keys():
+        elif inner and (_keys_of(inner) - own) & document.keys() and _needed(inner) <= document.keys():
             found[name] = read_record(inner, document)
     return kind(**found)
 
@@ -756,7 +761,7 @@ class WrittenEvent(Struct, frozen=True):
     """The event of a topic policy. ``topic`` None: the policies stand in a node. ``position`` None: it is not written."""
 
     topic: str | None = field(name="events")
-    position: Position | None
+    position: Position | None = None
 
 
 class CompactionDetails(Struct, frozen=True):

@@ -110,3 +110,19 @@ def test_what_undoes_a_move_says_nothing_of_moving_forward() -> None:
         **_EXTENT,
         **_EXPIRY,
     }
+
+
+def test_a_report_of_what_is_no_change_of_rows_keeps_its_keys() -> None:
+    """Such as an export's: keys of the same names as in other reports mean nothing there."""
+    document = {
+        "before": None,
+        "after": None,
+        "directory": "/copy",
+        "ledgers": 3,
+        "time": 5,
+        "position": "there",
+        "files": 2,
+    }
+    part = decode_part(document)
+    assert (part.basis, part.expiry) == (None, None)
+    assert part.as_json() == document
