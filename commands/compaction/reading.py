@@ -12,7 +12,7 @@ from pulsar_admin.columns import Column, alarm
 from pulsar_admin.commands.topics.answers import answer_each, selected
 from pulsar_admin.commands.topics.printout import emit_messages, message_columns, redact_option, value_option
 from pulsar_admin.context import FEW_MESSAGES, App, Result
-from pulsar_admin.jsonify import position_json
+from pulsar_admin.jsonify import partition_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
 from pulsar_admin.store.compaction.reading import FoundInView, views_bytes
@@ -166,13 +166,5 @@ def _find(app: App, topic: Topic, time_ms: int, rule: ViewRule) -> dict[str, Any
         then = f"pulsar-admin topics find-by-time {shell_word(name)} --time {time_ms}"
         app.warn(f"{name}: {why}; to search the topic itself: {then}")
     found = found or FoundInView(None, None, 0)
-    return {
-        "topic": topic.name,
-        "time": time_ms,
-        "clock": "publish",
-        "rule": rule,
-        "position": None if found.position is None else position_json(found.position, name.partition_index),
-        "entryTime": found.publish_ms,
-        "entriesRead": found.entries_read,
-        "why": why,
-    }
+    head = {"topic": topic.name, "time": time_ms, "clock": "publish", "rule": rule}
+    return {**head, **partition_json(found, name.partition_index), "why": why}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
 from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry
@@ -113,7 +113,7 @@ class FoundInView(Answer, frozen=True):
     """Where a time search in a compacted ledger ended; ``position`` None: nothing there is at or after the time."""
 
     position: Position | None
-    publish_ms: int | None
+    publish_ms: int | None = field(name="entryTime")
     entries_read: int
 
 
