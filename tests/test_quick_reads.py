@@ -23,7 +23,7 @@ from pulsar_admin.store.db.tree import decode_node
 from pulsar_admin.store.doctor import diagnose
 from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, StoreError
 from pulsar_admin.store.facts.values import find_usual, iter_unusual
-from pulsar_admin.store.model.coverage import read_open_end, read_shortfalls
+from pulsar_admin.store.model.coverage import look_at_ledgers_one_by_one, read_open_end, read_shortfalls
 from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor, read_each_cursor
 from pulsar_admin.store.model.ledgers import find_ledger, find_whole, iter_ledger_ids, missing_ranges
 from pulsar_admin.store.model.nodes import decode_structure, unknown_in
@@ -198,3 +198,15 @@ def test_facts_of_subscriptions_read_together_are_those_of_each(state: str, quic
             assert len(prepared) > len(names) // 2
         assert again == failed
         assert any(one.delayed is not None and one.delayed.entries for one in expected) != quick
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_ledgers_looked_at_one_by_one_are_whole_as_in_a_look_at_all(state: str) -> None:
+    found = []
+    for look in (read_shortfalls, look_at_ledgers_one_by_one):
+        with open_store(imported("small", state)) as store, open_reader(store) as reader:
+            look(reader.txn)
+            ids = [*iter_ledger_ids(reader.txn), -1, 1 << 31, 1 << 40]
+            found.append([find_whole(reader.txn, ledger_id) for ledger_id in ids])
+    assert found[0] == found[1]
+    assert any(found[0])

@@ -19,7 +19,7 @@ from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.topics import is_on_time
 from pulsar_admin.store.facts.unclosed import last_write_ms
 from pulsar_admin.store.facts.values import find_plain_nodes
-from pulsar_admin.store.model.coverage import read_shortfalls
+from pulsar_admin.store.model.coverage import look_at_ledgers_one_by_one
 from pulsar_admin.store.model.cursors import is_subscription
 from pulsar_admin.store.model.ledgers import find_sums, find_whole
 from pulsar_admin.store.model.reader import EntryReader
@@ -158,7 +158,7 @@ def find_quiet(reader: EntryReader, part: QuietPart) -> list[Quiet | None]:
     txn = reader.txn
     with txn.passing_altered():  # the rules tell of them
         with suppress(StoreError):  # of what cannot be read, too
-            read_shortfalls(txn)
+            look_at_ledgers_one_by_one(txn)
         quiet = QuietTopics(txn, part.now_ms)
         topics = (iter_topics_between(txn, *each) for each in part.ranges)
         return [quiet.find(name) for name in chain.from_iterable(topics)]

@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -37,6 +37,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
     decode_members,
     find_lone_ledger,
     ledger_id_of_path,
+    ledger_path,
 )
 from pulsar_admin.store.db.backups import damaged_store
 from pulsar_admin.store.db.blocks import decode_sums, ledger_key
@@ -44,7 +45,7 @@ from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.copies import has_copies, iter_copies
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
-from pulsar_admin.store.db.tree import iter_children, iter_values
+from pulsar_admin.store.db.tree import iter_children, iter_values, plain_value, tree_key
 from pulsar_admin.store.db.unserved import has_unserved, iter_unserved
 from pulsar_admin.store.errors import StoreError, reason_of
 from pulsar_admin.store.model.ledgers import (
@@ -61,7 +62,7 @@ from pulsar_admin.store.model.ledgers import (
     missing_ranges,
     read_ledger,
 )
-from pulsar_admin.store.names import LONG_MAX, FileKind, shell_word
+from pulsar_admin.store.names import INT_MAX, LONG_MAX, FileKind, shell_word
 from pulsar_admin.store.wording import counted, listed, plural
 
 if TYPE_CHECKING:
@@ -909,7 +910,7 @@ def read_shortfalls(txn: Txn) -> Shortfalls:
             if (
                 lone is not None
                 and lone.bookie == bookie
-                and (whole := _find_whole(txn, ledger_id, lone, times)) is not None
+                and (whole := _find_whole(txn, ledger_id, lone, times.find)) is not None
             ):
                 all_whole.add(ledger_id, whole)
                 if not whole.is_closed and (damaged is None or ledger_id in damaged):  # as of ``is_final``
@@ -942,6 +943,33 @@ def find_whole_ledgers(txn: Txn) -> None:
         read_shortfalls(txn)
     for key in (WholeLedgers, _SHORT_LEDGERS, read_shortfalls) if altered else ():
         txn.memo.pop(key, None)  # who asks for a row meets what was altered beside it
+
+
+class _LedgersOneByOne(WholeLedgers):
+    """The same, each looked at when it is asked for."""
+
+    def __init__(self, txn: Txn) -> None:
+        super().__init__()
+        self._txn, self._bookie = txn, find_lone_bookie(txn)
+
+    def find(self, ledger_id: int) -> WholeLedger | None:
+        """Return the ledger, None where it is not known to be whole."""
+        if not 0 <= ledger_id < INT_MAX:
+            return None
+        try:
+            row = self._txn.view("tree", tree_key(ledger_path(ledger_id)))
+            lone = None if row is None else find_lone_ledger(plain_value(row))
+            if lone is None or lone.bookie != self._bookie:
+                return None
+        except StoreError:
+            return None
+        return _find_whole(self._txn, ledger_id, lone, lambda one: self._txn.view("times", ledger_key(one)))
+
+
+def look_at_ledgers_one_by_one(txn: Txn) -> None:
+    """Have ``find_whole`` tell of each ledger without a look at all of them: for who asks of some of very many."""
+    if WholeLedgers not in txn.memo:
+        txn.memo[WholeLedgers] = _LedgersOneByOne(txn)
 
 
 def _iter_lone(txn: Txn) -> Iterator[tuple[int, LoneLedger | None]]:
@@ -980,12 +1008,14 @@ class _TimeRows:
         return self._txn.view("times", key)  # one that was altered, or of a ledger before the last
 
 
-def _find_whole(txn: Txn, ledger_id: int, found: LoneLedger, times: _TimeRows) -> WholeLedger | None:
+def _find_whole(
+    txn: Txn, ledger_id: int, found: LoneLedger, find_times: Callable[[int], bytes | memoryview | None]
+) -> WholeLedger | None:
     """Return what a ledger has whose one bookie has every entry and serves it, as most are; None of any other."""
     if has_unserved(txn, ledger_id):
         return None
     try:
-        row = times.find(ledger_id)
+        row = find_times(ledger_id)
         sums = None if row is None else decode_sums(ledger_id, row)
     except StoreError:
         return None
