@@ -380,7 +380,7 @@ def test_metadata_that_lacks_what_topics_name_is_refused(cli: Cli, tmp_path: Pat
     assert "that topics name" in done.error["message"]
 
 
-def test_other_clusters_and_running_bookies_are_refused(data: Path, cli: Cli) -> None:
+def test_other_clusters_and_running_servers_are_refused(data: Path, cli: Cli) -> None:
     import fcntl
 
     with (data / CURRENT / "locations" / "LOCK").open("r+b") as lock:

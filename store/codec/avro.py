@@ -1,4 +1,4 @@
-"""Values of AVRO definitions, decoded by fastavro, and nothing that makes it run away with a few bytes.
+"""Decodes values of AVRO definitions with fastavro, with limits: a few bytes could otherwise expand without end.
 
 An array of values that take no bytes may claim any length, and records that name one another twice double with each: thirty
 of them are 2³⁰ values in no byte. A definition is taken only if B bytes of data are at most VALUES_PER_BYTE × B values more

@@ -1,4 +1,4 @@
-"""Broker entry metadata: what the broker puts in front of an entry (PIP-70).
+"""Broker entry metadata, which the broker puts before an entry (PIP-70).
 
 ``0x0e02 | u32 n | BrokerEntryMetadata(n)``, only where interceptors are configured, and decided per entry, never per
 topic. The entry's checksum does not cover it. Upstream: ``Commands.skipBrokerEntryMetadataIfExist`` and

@@ -1,4 +1,4 @@
-"""Values in text and files that others give us (plans, settings, resets, dumps): bounded before they are believed.
+"""Values in text and files from outside (plans, settings, resets, dumps): checked against limits before they are used.
 
 Python's own readers take more than a file of ours can mean: infinities, numbers of thousands of digits, halves of surrogate pairs,
 digits of every script, nesting as deep as the stack.

@@ -1,4 +1,4 @@
-"""The journals of a bookie: what its next start reads of them, the record at which that start fails, and what else they tell.
+"""A bookie's journals: what its next start reads from them, the record at which that start fails, and what else they contain.
 
 Upstream ``Journal.scanJournal`` and ``BookieImpl.readJournal`` (4.17): from the mark on record by record. A length of zero or a cut record
 ends a file in silence; a negative length, a record too short for what it says it is, or a second master key of a ledger ends the start.

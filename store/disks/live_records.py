@@ -1,4 +1,4 @@
-"""What of an entry log must stay: the records of live ledgers that the index names there, or names nowhere.
+"""The records of an entry log that must stay: those of live ledgers that the index points to, or that nothing points to.
 
 BookKeeper's compaction takes every record of a live ledger (``EntryLogCompactor``, 4.17) and lets the index name the copy. Here one
 that the index finds in another log, good and whole, is not taken: it is a second copy, left by a replay of the journal or a compaction

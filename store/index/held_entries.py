@@ -1,4 +1,4 @@
-"""Which entries each file holds, gathered while it is indexed, for ``store.db.copies``."""
+"""Collects which entries each file holds while it is indexed, for ``store.db.copies``."""
 
 from __future__ import annotations
 

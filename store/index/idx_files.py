@@ -1,4 +1,4 @@
-"""The ``.idx`` files of a bookie, each against the entry logs that it leads to.
+"""Compares a bookie's ``.idx`` files with its entry logs.
 
 Source: ``IndexPersistenceMgr``, ``InterleavedLedgerStorage.localConsistencyCheck``; BookKeeper 4.17. An index may lag behind the logs,
 so an entry that it lacks is not damage; where it names a record, that record must be the entry's.

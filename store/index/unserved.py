@@ -1,5 +1,5 @@
-"""Which entries files have and no start serves: those of journals that it does not read any more, and records of entry logs to which the
-index does not lead; rows: ``store.db.unserved``.
+"""Finds entries in files that no start of the bookie serves: in journals before its mark, or in logs without an
+index row; rows: ``store.db.unserved``.
 
 What is decided is what one bookie serves of its own files: another bookie may serve the same entry.
 """

@@ -1,3 +1,3 @@
-"""Making again what a cluster lost: from ZooKeeper's history and from what the bookies still hold."""
+"""Recovery of lost metadata, from ZooKeeper's history and from the data that bookies still hold."""
 
 OWNER = "pulsar-admin"

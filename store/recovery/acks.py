@@ -1,5 +1,5 @@
-"""How a subscription's acknowledgements came about: every state that its cursor ledgers, its metadata and ZooKeeper's history still hold,
-and the change that brings one of them back, holes included.
+"""Earlier states of a subscription's acknowledgements, from its cursor ledgers, its metadata and ZooKeeper's
+history, and the change that restores one.
 
 Upstream: ``ManagedCursorImpl`` (Pulsar 4.0.8). A cursor ledger is made with the present state as its first entry, then the
 metadata names it (``createNewMetadataLedger``, ``switchToNewLedger``), and only then states go on there: mark-deletes wait

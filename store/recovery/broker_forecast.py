@@ -1,4 +1,4 @@
-"""What brokers delete when they start and load every topic, while no client connects.
+"""What brokers delete if they start and load every topic while no client connects.
 
 Upstream (Pulsar 4.0.8): ``ManagedLedgerImpl.internalTrimLedgers`` with retention, ``PersistentMessageExpiryMonitor`` with a TTL, and
 ``PersistentTopic.checkGC``, which deletes a topic that nobody uses. Loading a topic closes its last ledger and opens another one, so that

@@ -1,4 +1,4 @@
-"""Which ledgers are of one topic, and of which, by what their entries say: two witnesses or they stay apart, and without a name.
+"""Groups of ledgers that belong to one topic, judged by their entries: two witnesses must agree, or ledgers stay apart.
 
 The broker names what belongs together in cursor ledgers, compacted ledgers and delayed buckets: positions of one topic alone. Beyond
 that a producer goes on in the next ledger with the next sequence id; its name alone, or the broker's index alone, joins wrongly:

@@ -1,4 +1,4 @@
-"""The metadata of a ledger that no metadata lists, made from its entries and the bookies that hold them: closed where reading can end.
+"""Metadata for a ledger without any, made from its entries and the bookies that hold them: closed at its last readable entry.
 
 Upstream: ``LedgerRecoveryOp`` finds a ledger's end (from the largest LAC on, as far as entries follow), ``RoundRobinDistributionSchedule``
 puts entries on bookies (BookKeeper 4.17). ``close_ledger`` keeps what is behind a gap, and gives each entry the bookies that have it;

@@ -1,4 +1,4 @@
-"""What metadata nodes were before they were deleted, from ZooKeeper's snapshots and transaction logs; and what a topic was by them.
+"""Metadata nodes before their deletion, from ZooKeeper's snapshots and transaction logs, and the topics that they describe.
 
 Bounded: of each node its last value is kept and, where a time is asked for, the one it had then; of a topic every ledger it ever listed.
 Upstream: ``PersistentTopic.delete`` removes the schema, then the cursors, then trims every ledger, then the topic's node

@@ -1,4 +1,4 @@
-"""What the entries of ledgers say about themselves, for ledgers whose metadata is gone: one pass, on any engine, in bounded memory.
+"""What the entries of ledgers say about their origin, for ledgers without metadata: one pass, on any engine, in bounded memory.
 
 An executor returns sums for each batch of entries, which are put together here in entry order. Of a large entry only its head is read.
 Upstream, Pulsar 4.0.8: ``MessageMetadata``, ``BrokerEntryMetadata``; of what is no message ``PositionInfo`` (cursors),

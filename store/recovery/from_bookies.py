@@ -1,4 +1,4 @@
-"""Level C: bookies are all there is. Every ledger gets metadata again, and groups of ledgers become topics by what their entries say.
+"""Level C: only bookies are left. Every ledger gets new metadata, and groups of ledgers become topics by what their entries say.
 
 What two witnesses do not join stays apart; what nothing names is a topic of ``lost-and-found/ledgers`` (``+`` is in no name of a tenant).
 From the ledgers' metadata on it is level A. Upstream: ``LedgerMetadataUtils``, ``BookKeeperAdmin.initNewCluster`` (Pulsar 4.0.8).

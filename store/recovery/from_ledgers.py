@@ -1,4 +1,4 @@
-"""Level A: ``/ledgers`` is alive, and ``/managed-ledgers``, ``/schemas`` or ``/admin`` are made again from what ledgers say of themselves.
+"""Level A: ``/ledgers`` exists, and ``/managed-ledgers``, ``/schemas`` or ``/admin`` are rebuilt from the ledgers' custom metadata.
 
 Upstream: ``LedgerMetadataUtils`` writes what they say, ``ManagedLedgerImpl.initialize``, ``ManagedCursorImpl.recover`` and
 ``BookkeeperSchemaStorage`` read what is written here (Pulsar 4.0.8). Whatever exists stays as it is. An earlier state of the same metadata,

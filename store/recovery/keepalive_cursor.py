@@ -1,4 +1,4 @@
-"""The subscription that keeps a topic's messages where none is known: brokers delete what no subscription waits for.
+"""The subscription that keeps a topic's messages if no other is known: brokers delete messages that no subscription needs.
 
 Upstream, Pulsar 4.0.8: ``ManagedLedgerImpl.internalTrimLedgers`` takes all but the last ledger of a topic without cursors once retention
 has passed, ``PersistentTopic.checkGC`` deletes a topic without subscriptions. Of the broker's own topics it is the cursor that their

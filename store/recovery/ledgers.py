@@ -1,4 +1,4 @@
-"""``ledgers restore``: metadata of ledgers as a broker had it, as their entries prove it, or as their bookies have them.
+"""``ledgers restore``: metadata of ledgers from the history, from their entries, or from the bookies that hold these.
 
 Deleted ones (``--deleted``) come back with their last metadata: a broker deletes a ledger's metadata (``BookKeeper.asyncDeleteLedger``), a
 bookie its entries when it collects garbage, which frees disk a whole entry log at a time: until then they lie there (BookKeeper 4.17).

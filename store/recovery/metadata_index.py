@@ -1,4 +1,4 @@
-"""Which ledgers metadata knows, who names them and which id it would give next; and which of them bookies' indexes no longer have.
+"""The ledgers of a metadata store with their owners and the next id, and those that bookies' indexes no longer have.
 
 Upstream: a ledger exists when its node does, whatever is in it (``HierarchicalLedgerManager``). ``ScanAndCompareGarbageCollector`` takes a
 deleted one out of a bookie's index at once, and its bytes go with their entry log, often much later (BookKeeper 4.17). Until its journals

@@ -1,4 +1,4 @@
-"""Topics and ledgers that the metadata does not list, deleted ones and younger ones: what they are, and what is made of them.
+"""Topics and ledgers that the metadata does not list, deleted ones and younger ones, and their recovery.
 
 Two witnesses join two ledgers, or they stay apart (``store.recovery.chains``); what nothing names is a topic of ``lost-and-found/ledgers``,
 where no broker deletes anything. Every younger ledger gets metadata, since a bookie deletes the entries of one that has none

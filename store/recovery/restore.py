@@ -1,4 +1,4 @@
-"""Deleted topics and namespaces, and trimmed ledgers of topics, come back; a topic as it was at a time, beside it or in its place.
+"""Restoring deleted topics and namespaces, trimmed ledgers, and a topic as it was at an earlier time.
 
 A ledger is in one topic only: a broker that trims or deletes a topic deletes its ledgers. So what anything references is never given
 to a topic a second time: beside a topic, ledgers that nothing references any more come back themselves; from the first one that is still

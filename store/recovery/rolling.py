@@ -1,4 +1,4 @@
-"""Level B: the metadata is older than the bookies, and is rolled forward over what they hold since.
+"""Level B: the metadata is older than the bookies, and is rolled forward over their newer ledgers.
 
 Ledgers that are younger than any listed join the topic whose messages go on in them, by two witnesses; those of no topic that was there
 go to lost-and-found topics, since bookies would delete what no metadata lists (``ScanAndCompareGarbageCollector``, BookKeeper 4.17).

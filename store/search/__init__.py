@@ -1,1 +1,1 @@
-"""Where in a topic is what was asked for: by time, by index, and as a broker would find it."""
+"""Finds entries of a topic by time or by index, exactly or as a broker would."""

@@ -1,4 +1,4 @@
-"""Delayed messages that go before they are due: what an expiry drops, what a TTL will drop (delays and TTL conflict).
+"""Delayed messages that are dropped before they are due: by an expiry, or by a TTL.
 
 Upstream counts a message's age from when it was appended, never from when it is due (pulsar.md §3.5).
 """

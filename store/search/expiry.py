@@ -1,4 +1,4 @@
-"""What an age limit drops: by the rule that drops nothing young, and by the broker's own (pulsar.md §3.4); forecasts of a TTL.
+"""What an age limit drops, exactly or as a broker would (pulsar.md §3.4); forecasts of a TTL.
 
 Rule ``all-before`` drops what stands before the first pending entry whose time is the limit or later. Rule ``broker`` is what a
 broker does: whole ledgers by the time they were closed, then a binary search that takes clocks to run forward.

@@ -1,4 +1,4 @@
-"""Whose clock is wrong: per producer the publish times beside the broker's, and where the topic's clock runs backwards.
+"""Finds wrong clocks: publish times against the broker's, per producer, and entries at which a topic's time runs backwards.
 
 An *inversion* is an entry whose time is before that of the entry in front of it. The entry that shows it is not always the one
 at fault: behind one message from the future every honest one looks late. So the entries at fault are found otherwise: where

@@ -1,4 +1,4 @@
-"""Reading a part of a topic: between positions, between times, with one key; what was lost on the way is named.
+"""Reads a part of a topic: between positions, between times, or with one key; losses on the way are reported.
 
 Times prune by the time index: blocks without an entry in the window are not read. The window is exact on clocks that run
 backwards, it takes every entry whose own time lies in it. Event times belong to messages and are not indexed: they are compared

@@ -1,4 +1,4 @@
-"""Bookies as an operator names them: which directories hold what, whose they are, and what cannot be.
+"""Bookies as an operator names them: their directories, their owners, and combinations that are impossible.
 
 Upstream ``BookieImpl.checkEnvironment`` and ``LegacyCookieValidation``: all directories of a bookie have the same cookie.
 """

@@ -1,4 +1,4 @@
-"""Which entries the index of a bookie leads to: of others it says that it has none, whatever its entry logs hold.
+"""The entries to which a bookie's index points: for any other entry the bookie answers that it has none, whatever its logs hold.
 
 Upstream: ``SingleDirectoryDbLedgerStorage.doGetEntry``, ``InterleavedLedgerStorage.getEntry`` (BookKeeper 4.17): an entry without a row is
 ``Bookie.NoEntryException``. Rows are written before the mark from which a start reads journals moves on.

@@ -1,4 +1,4 @@
-"""The bookie's ``locations`` database, written as a RocksDB write-ahead log that RocksDB itself then takes in.
+"""Writes a bookie's ``locations`` database, as a RocksDB write-ahead log that RocksDB itself then takes in.
 
 A row for every entry is needed, and a call for every row would cost more than all the rest of the work. The log's format
 is fixed-width here: blocks of 32 KiB, two whole records each, 606 puts a record (rocksdb/db/log_format.h, write_batch.cc):

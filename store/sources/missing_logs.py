@@ -1,4 +1,4 @@
-"""Entries that the index of a bookie leads to an entry log which is not there: the bookie answers with an error when it is asked for them.
+"""Entries for which a bookie's index points to an entry log that does not exist: reading them fails with an error.
 
 Upstream: ``SingleDirectoryDbLedgerStorage.doGetEntry``, ``InterleavedLedgerStorage.getEntry`` (BookKeeper 4.17): the index alone says where
 an entry is. Garbage collection takes a ledger out of the index before it deletes a log, so that no row of a living ledger leads to one.

@@ -1,4 +1,4 @@
-"""Entries that the index of a bookie leads to bytes which are no record of theirs: the bookie answers with an error when it is asked.
+"""Entries for which a bookie's index points to bytes that are not their record: reading them fails with an error.
 
 Upstream: ``DefaultEntryLogger.readEntry`` (BookKeeper 4.17) compares the ledger and the entry id in front of what it reads with those that
 it was asked for, and throws. Whoever asks for this reads every row, and the head of every record: more than an import can spend.

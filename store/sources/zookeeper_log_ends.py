@@ -1,4 +1,4 @@
-"""Where the newest transaction log of ZooKeeper ends, and what shows that more was written there.
+"""The end of ZooKeeper's newest transaction log, and the signs that more was written there.
 
 Zeros behind the last record are what a sound log has: ``FilePadding`` extends it by ``zookeeper.preAllocSize`` (64 MiB) ahead of use.
 The files tell more in these cases only: a log without zeros, one that was extended further than its records reach, one that was written

@@ -1,4 +1,4 @@
-"""Whether somebody is writing the sources of a store while they are read: a disk of a server that runs."""
+"""Whether a server writes a store's sources while they are read: a process holds files of metadata or bookies open."""
 
 from __future__ import annotations
 
