@@ -33,7 +33,7 @@ _HELPS = {
     "enable": "Switch on.",
     "disable": "Switch off.",
     "subscription": "Only for this subscription.",
-    "type_": "Type.",
+    "type_": "Type of the backlog quota: destination_storage or message_age.",
 }
 _SAMPLES = {
     "clusters": "standalone",

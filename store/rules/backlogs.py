@@ -59,7 +59,7 @@ def _markers(facts: SubscriptionFacts) -> Iterator[Evidence]:
         + (
             f"; {counted(rest, 'entry')} {plural(rest, 'is', 'are')} left for it"
             if rest
-            else ", and nothing else is left"
+            else ", and there is no other entry"
         ),
         {
             "topic": facts.of.where,
@@ -97,10 +97,10 @@ CHUNK_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         "chunk-remainder",
         Severity.WARNING,
         "A backlog begins with the rest of a chunked message",
-        f"{_CUT} Its first chunk is trimmed, so that nobody can join it any more.",
+        f"{_CUT} Its first chunk was trimmed, so the message cannot be joined any more.",
         _DROPS,
         "pulsar-admin topics skip {topic} -s {subscription} -n {left}",
-        "Skip the chunks that are left.",
+        "Skip the remaining chunks.",
         holds=_remainder,
         loss="the message, which no consumer gets in any case",
         scope="use",
@@ -114,7 +114,7 @@ MARKER_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         Severity.NOTE,
         "Half of a backlog or more is markers, which no client gets",
         "Brokers write markers into topics for replicated subscriptions and transactions (apache/pulsar#6437, #22926, #10054).",
-        "Counts them in `msgBacklog`, gives them to nobody, and acknowledges them when a consumer reads past them.",
+        "Counts them in `msgBacklog`, delivers them to nobody, and acknowledges them when a consumer reads past them.",
         "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1 -ssm",
         "Nothing to repair: connect a consumer.",
         holds=_markers,

@@ -27,14 +27,14 @@ def _logs(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
     for log in (one for one in facts.bookies.lost_logs if one.is_database is is_database):
         counts = (
             (log.elsewhere, "has another copy that clients get", "have another copy that clients get"),
-            (log.outside, "lies only where no client asks for it", "lie only where no client asks for them"),
+            (log.outside, "is only where no client asks for it", "are only where no client asks for them"),
             (log.nowhere, "is nowhere", "are nowhere"),
         )
         rest = ", ".join(f"{count:,} {plural(count, one, many)}" for count, one, many in counts if count)
         yield Evidence(
             str(log.path),
-            f"the index of bookie {log.bookie} leads {counted(log.entries, 'entry')} of {counted(len(log.ledgers), 'ledger')} to this"
-            f" entry log, which is not there: {rest}",
+            f"the index of bookie {log.bookie} points {counted(log.entries, 'entry')} of "
+            f"{counted(len(log.ledgers), 'ledger')} to this entry log, which does not exist: {rest}",
             {
                 "bookie": log.bookie,
                 "ledgers": len(log.ledgers),
@@ -72,7 +72,7 @@ def _unserved(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
         entries, in_logs = sum(one.outside_entries for one in ledgers), facts.bookies.off_index(bookie, ledgers)
         in_journals = entries - in_logs
         counts = (
-            (in_logs, "in its entry logs, to which its index does not lead"),
+            (in_logs, "in its entry logs, without an index row"),
             (in_journals, "only in its old journals, which no start reads"),
         )
         where = " or ".join(
@@ -147,7 +147,7 @@ def _gone(facts: ClusterFacts) -> Iterator[Evidence]:
             if entries
             else "no imported bookie has their entries, and nobody can close them"
             if lost
-            else "clients get the entries of other bookies, which are fewer than the write quorum"
+            else "clients get the entries from other bookies, but there are fewer copies than the write quorum"
         )
         yield Evidence(
             f"bookie {bookie}",
@@ -204,23 +204,23 @@ def _of(ledgers: Sequence[Unreadable]) -> dict[str, object]:
 
 _COPIES = "Keep write quorum at 2 or more, and never delete files of a bookie by hand."
 _ASKED = (
-    "A client asks the bookies that the ledger's metadata names, and no others. A subscription that reaches such an entry gets nothing"
-    " more (`No such entry`), a topic whose last ledger cannot be closed does not load (`BKLedgerRecoveryException`), a schema or a"
-    " subscription that is in one cannot be used."
+    "A client asks the bookies that the ledger's metadata names, and no others. Consumers stop at such an entry (`No "
+    "such entry`), a topic whose last ledger cannot be closed does not load (`BKLedgerRecoveryException`), and a "
+    "schema or subscription stored in one cannot be used."
 )
 
 BOOKIE_RULES = (
     Rule(
         "entry-log-missing",
         Severity.CRITICAL,
-        "An entry log that a bookie's index names is not there",
-        "The index leads entries of ledgers that live to the log. Journals may still have them, but before the mark from which a"
-        " start reads. Critical where clients get no other copy, else a warning.",
-        "The bookie answers with an I/O error, and the client asks the other bookies of the entry. Where none has it the reader is"
-        " stuck, and a ledger that was not closed cannot be recovered.",
+        "An entry log that a bookie's index names does not exist",
+        "The index points entries of existing ledgers to this log. Journals may still have them, but before the mark "
+        "from which a start reads. Critical if clients get no other copy, otherwise a warning.",
+        "The bookie answers with an I/O error, and the client asks the entry's other bookies. If none has it the "
+        "reader is stuck, and a ledger that was not closed cannot be recovered.",
         "pulsar-admin store salvage {disks}",
-        "Bring the file back from a backup. Without one salvage the bookie while it is stopped, which writes the entries anew from old"
-        " journals and the other bookies, then run `store refresh`.",
+        "Restore the file from a backup. Without one, salvage the bookie while it is stopped, which writes the "
+        "entries anew from old journals and other bookies, then run `store refresh`.",
         _COPIES,
         holds=_lost_logs,
         of_disks=True,
@@ -228,14 +228,15 @@ BOOKIE_RULES = (
     Rule(
         "idx-log-missing",
         Severity.CRITICAL,
-        "An entry log that a bookie's .idx files name is not there",
-        "As `entry-log-missing`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage. Critical where clients get no other"
-        " copy, else a warning.",
-        "The bookie answers with an I/O error, and the client asks the other bookies of the entry. Where none has it the reader is"
-        " stuck, and a ledger that was not closed cannot be recovered.",
+        "An entry log that a bookie's .idx files name does not exist",
+        "As `entry-log-missing`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage. Critical if "
+        "clients get no other copy, otherwise a warning.",
+        "The bookie answers with an I/O error, and the client asks the entry's other bookies. If none has it the "
+        "reader is stuck, and a ledger that was not closed cannot be recovered.",
         "pulsar-admin ledgers underreplicated",
-        "Bring the file back from a backup. Without one, `bookkeeper shell recover` copies what other bookies have; what only old"
-        " journals have `topics dump` writes to files, which `topics load` reads. See which ledgers lack copies.",
+        "Restore the file from a backup. Without one, `bookkeeper shell recover` copies the entries that other "
+        "bookies have; `topics dump` writes those that only old journals have to files, which `topics load` reads. "
+        "See which ledgers lack copies.",
         _COPIES,
         holds=_lost_logs_of_files,
         of_disks=True,
@@ -248,8 +249,8 @@ BOOKIE_RULES = (
         "its journals have them, before the mark: an entry log, or part of one, is lost. In neither case does a start read them again.",
         f"It answers that it has no such entry. {_ASKED}",
         "pulsar-admin store salvage {disks}",
-        "Salvage the bookie while it is stopped, which makes its index again and writes what only journals have into an entry log,"
-        " then run `store refresh`.",
+        "Salvage the bookie while it is stopped, which rebuilds its index and writes entries that only journals have "
+        "into an entry log, then run `store refresh`.",
         _COPIES,
         holds=_not_served,
         of_disks=True,
@@ -258,13 +259,13 @@ BOOKIE_RULES = (
         "idx-entries-not-served",
         Severity.CRITICAL,
         "A bookie with .idx files has entries that it does not serve",
-        "As `entries-not-served`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage: an `.idx` file is gone, or has no"
-        " place of the entries.",
+        "As `entries-not-served`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage: an `.idx` file is "
+        "gone, or does not have the entries.",
         f"It answers that it has no such entry. {_ASKED}",
         "pulsar-admin ledgers missing",
-        "While the bookie is stopped `bookkeeper shell regenerate-interleaved-storage-index-file -l LEDGER,LEDGER` makes the files"
-        " again of its entry logs; then run `store refresh`. What only old journals have `topics dump` writes to files. See which"
-        " entries they are.",
+        "While the bookie is stopped, `bookkeeper shell regenerate-interleaved-storage-index-file -l LEDGER,LEDGER` "
+        "rebuilds the files from its entry logs; then run `store refresh`. `topics dump` writes entries that only old "
+        "journals have to files. See which entries they are.",
         _COPIES,
         holds=_not_served_of_files,
         of_disks=True,
@@ -277,8 +278,8 @@ BOOKIE_RULES = (
         "imported bookies do: a bookie's id was changed, or disks were moved to other bookies.",
         _ASKED,
         "pulsar-admin ledgers restore --to-bookies",
-        "A ledger that nobody can close is closed at its last entry here. Let the metadata name the bookies that have the entries.",
-        "Give bookies ids of their own (`bookieId`), so that a new address is no new bookie.",
+        "Make the metadata name the bookies that have the entries. A ledger that nobody can close is closed at its last imported entry.",
+        "Give bookies fixed ids (`bookieId`), so that a new address does not make a new bookie.",
         holds=_elsewhere,
     ),
     Rule(
@@ -289,9 +290,9 @@ BOOKIE_RULES = (
         _ASKED,
         "pulsar-admin store add bookie {bookie}=DIR,DIR",
         "If its disks are gone, `ledgers missing` lists the losses, and `ledgers forget` lets topics continue. Otherwise import them.",
-        "Decommission a bookie (`bookkeeper shell decommissionbookie`) before its disks go.",
+        "Decommission a bookie (`bookkeeper shell decommissionbookie`) before removing its disks.",
         holds=_gone,
-        loss="the entries that are nowhere",
+        loss="the entries that no bookie has",
     ),
     Rule(
         "ledger-on-gone-bookies",
@@ -302,8 +303,8 @@ BOOKIE_RULES = (
         "subscription that stores its position in this ledger starts at the position in its metadata.",
         "pulsar-admin ledgers forget {ledgerIds}",
         "If the disks of the bookies exist, import them first (`store add bookie`). Otherwise remove the ledgers.",
-        "Decommission a bookie (`bookkeeper shell decommissionbookie`) before its disks go.",
+        "Decommission a bookie (`bookkeeper shell decommissionbookie`) before removing its disks.",
         holds=_empty,
-        loss="what the ledger had on the bookies that are gone",
+        loss="the ledger's entries on the lost bookies",
     ),
 )

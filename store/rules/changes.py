@@ -24,18 +24,18 @@ CHANGES_DAMAGED: Rule[Any] = Rule(
     "A record of a change made with this toolkit cannot be read, so the change cannot be undone.",
     UNSEEN,
     "pulsar-admin store log",
-    "Look at the remaining changes. What was exported stays as it is.",
+    "Look at the remaining changes. Exported changes are not affected.",
     PREVENT,
     scope="store",
 )
 CHANGES_ALTERED: Rule[Any] = Rule(
     "changes-altered",
     Severity.WARNING,
-    "Somebody altered the log of changes",
+    "The log of changes was altered",
     "Each change has the digest of the previous one. One digest is wrong: a record was altered or removed.",
     UNSEEN,
     "pulsar-admin store log",
-    "Find out who did it before you trust the log. It cannot be repaired.",
+    "Find out who altered it before you trust the log. It cannot be repaired.",
     PREVENT,
     scope="store",
 )
@@ -104,7 +104,7 @@ def check_nacks(txn: Txn) -> Iterator[Finding]:
             if tracker.subscription not in iter_cursor_names(txn, parse_topic(tracker.topic)):
                 yield NACKS_OF_NOBODY.at(
                     f"{tracker.topic} {tracker.subscription}",
-                    "negative acks were kept for a subscription that is not there",
+                    "negative acks are kept for a subscription that does not exist",
                     f"see them with: pulsar-admin nacks stats {shell_word(tracker.topic)}",
                 )
     except (IndexCorrupt, InvalidValue, Unsupported) as error:

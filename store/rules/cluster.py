@@ -63,7 +63,7 @@ def _no_bookkeeper(facts: ClusterFacts) -> Iterator[Evidence]:
     if facts.has_bookkeeper is False:
         yield Evidence(
             "metadata store",
-            "it has no metadata of BookKeeper, not one ledger and no /ledgers/LAYOUT: that is elsewhere, or lost",
+            "it has no metadata of BookKeeper (no ledger, no /ledgers/LAYOUT): that is elsewhere, or lost",
         )
 
 
@@ -71,8 +71,8 @@ def _no_brokers(facts: ClusterFacts) -> Iterator[Evidence]:
     if facts.bare_ledgers:
         yield Evidence(
             "metadata store",
-            f"it lists {counted(facts.bare_ledgers, 'ledger')} and not one topic: nothing is below /managed-ledgers, what brokers keep is"
-            " elsewhere, or lost",
+            f"it lists {counted(facts.bare_ledgers, 'ledger')} but no topic: /managed-ledgers is empty, so the "
+            "brokers' metadata is elsewhere, or lost",
             {"ledgers": facts.bare_ledgers},
         )
 
@@ -104,7 +104,7 @@ CLUSTER_RULES = (
         Severity.CRITICAL,
         "The metadata knows nothing of an imported bookie",
         "Neither a cookie nor the ensemble of a ledger names it. Metadata and disks are not of one cluster, or the metadata is new.",
-        "The bookie refuses to start (InvalidCookieException). With a new cookie it deletes all that it has.",
+        "The bookie refuses to start (InvalidCookieException). With a new cookie it deletes all its entries.",
         "pulsar-admin store ls /ledgers/cookies",
         "Import the metadata that the bookie's `bookkeeper.conf` names (`metadataServiceUri`) into a store of its own; of a ZooKeeper "
         "with several clusters, `--chroot` names one. If that is lost, import the bookies alone and run `store recover`.",
@@ -163,7 +163,7 @@ CLUSTER_RULES = (
     Rule(
         "zookeeper-log-end",
         Severity.NOTE,
-        "Whether ZooKeeper's newest log ends where it ended is not sure",
+        "ZooKeeper's newest log may have lost its end",
         "Its last transaction is unfinished, or a newer epoch began. A kill or a loss of power leaves that, and loses nothing that was "
         "acknowledged; so do zeros in place of the log's end. `metadata-older` tells if bookies have newer ledgers.",
         "ZooKeeper silently treats it as the end of the log.",
@@ -178,8 +178,7 @@ CLUSTER_RULES = (
         "A newer Pulsar, or another program in the same ZooKeeper, wrote it. Its nodes may reference ledgers.",
         "A Pulsar that does not know it ignores it.",
         "pulsar-admin store ls {path}",
-        "Look at what it is. Commands that judge that nothing references a ledger refuse until "
-        "`--accept-unknown-tree` names it.",
+        "Look at its nodes. Commands that depend on a ledger being unreferenced refuse until `--accept-unknown-tree` names the tree.",
         holds=_unknown_trees,
     ),
     Rule(
@@ -195,7 +194,7 @@ CLUSTER_RULES = (
     Rule(
         "unknown-value",
         Severity.NOTE,
-        "Metadata values with more in them than this version knows",
+        "Metadata values with fields that this version does not know",
         "A newer Pulsar or BookKeeper wrote them: fields, keys, versions or compression that are not known here.",
         "A Pulsar that does not know them ignores fields and keys, and cannot read other versions and compression.",
         "pulsar-admin store cat {path} --hex",

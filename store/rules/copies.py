@@ -69,7 +69,7 @@ LEDGERS_DELETED: Rule[Any] = Rule(
 LEDGERS_GONE: Rule[Any] = Rule(
     "ledgers-gone",
     Severity.NOTE,
-    "Ledgers with entries on disk whose metadata is gone, for a reason that nothing shows",
+    "Ledgers with entries on disk whose metadata is gone, for an unknown reason",
     "The metadata is whole and gave their ids, and nothing references them. That is what a deletion leaves, and most "
     "often it was one; losing the nodes of a topic and its ledgers leaves the same. RocksDB keeps no history"
     " that would tell the two apart, nor does ZooKeeper once its logs are purged.",
@@ -85,13 +85,13 @@ COPIES_UNKNOWN: Rule[Any] = Rule(
     "The store does not record which file belongs to which bookie.",
     "Nothing.",
     "pulsar-admin store index --rebuild",
-    "Import the cluster's bookies by name to have copies counted.",
+    "Import the cluster's bookies by name, so that copies are counted.",
 )
 BOOKIE_NOT_IMPORTED: Rule[Any] = Rule(
     "bookie-not-imported",
     Severity.NOTE,
     "A bookie of the cluster was not imported",
-    "Ledgers name it, but its disks are not here. Nothing indicates a loss.",
+    "Ledgers name it, but its disks were not imported. Nothing indicates a loss.",
     "Reads from it, if it runs.",
     "pulsar-admin store add bookie {bookie}=DIR",
     "Add its disks to check.",
@@ -136,7 +136,7 @@ _REFERENCES = {
     ),
     OwnerKind.BUCKET: (
         BUCKET_LEDGER_WITHOUT_METADATA,
-        "BookKeeper's metadata of a bucket of delayed messages is gone: a broker makes it again from the messages",
+        "BookKeeper's metadata of a bucket of delayed messages is gone: a broker rebuilds it from the messages",
     ),
 }
 """What references ledgers beside topics and cursors: the rule, and what its loss means."""

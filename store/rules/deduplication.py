@@ -18,9 +18,9 @@ def _left_behind(facts: TopicFacts) -> Iterator[Evidence]:
     if DEDUP_CURSOR in facts.mark_deletes and facts.is_deduplicated is False:
         ledgers, size = _held(facts)
         keeps = (
-            f"keeps {counted(ledgers, 'ledger')} of {counted(size, 'byte')} that all subscriptions have left"
+            f"keeps {counted(ledgers, 'ledger')} of {counted(size, 'byte')} that all subscriptions are past"
             if ledgers
-            else "will keep ledgers that all subscriptions leave"
+            else "will keep ledgers that all subscriptions are past"
         )
         yield Evidence(
             facts.where,
@@ -36,9 +36,9 @@ def _holds(facts: TopicFacts) -> Iterator[Evidence]:
     if size >= HELD_BYTES:
         yield Evidence(
             facts.where,
-            f"its cursor at {facts.mark_deletes[DEDUP_CURSOR]} keeps {counted(ledgers, 'ledger')} of {counted(size, 'byte')} that all"
-            f" subscriptions have left: {plural(ledgers, 'it goes', 'they go')} with the next snapshot, which a broker takes after entries"
-            " that are written",
+            f"its cursor at {facts.mark_deletes[DEDUP_CURSOR]} keeps {counted(ledgers, 'ledger')} of "
+            f"{counted(size, 'byte')} that all subscriptions are past: {plural(ledgers, 'it', 'they')} can be deleted "
+            "after the next snapshot, which a broker takes after new entries",
             _values(facts, ledgers, size),
         )
 
@@ -64,12 +64,12 @@ DEDUPLICATION_RULES: tuple[Rule[TopicFacts], ...] = (
     Rule(
         "dedup-cursor-left",
         Severity.WARNING,
-        "The cursor of deduplication was left behind",
+        "The deduplication cursor is still there although deduplication is off",
         "A policy of the topic or its namespace turns deduplication off, and the cursor `pulsar.dedup` is still there.",
         "Removes it when it loads the topic, from Pulsar 2.11 on (apache/pulsar#15363). Until then, and with earlier brokers, the"
         " cursor stays where it is and keeps all ledgers from there on.",
         "pulsar-admin topics unsubscribe {topic} -s pulsar.dedup --force",
-        "Remove the cursor: what it knows of producers' sequence ids is of no use while deduplication is off.",
+        "Remove the cursor: its sequence ids of producers are useless while deduplication is off.",
         "Unload topics after turning deduplication off.",
         holds=_left_behind,
         scope="use",
@@ -78,13 +78,13 @@ DEDUPLICATION_RULES: tuple[Rule[TopicFacts], ...] = (
     Rule(
         "dedup-holds-ledgers",
         Severity.NOTE,
-        "The cursor of deduplication alone keeps ledgers",
-        "Every subscription has left them, and deduplication is on (apache/pulsar#7345, #22479).",
+        "Only the deduplication cursor keeps ledgers",
+        "Every subscription is past them, and deduplication is on (apache/pulsar#7345, #22479).",
         "Moves the cursor with a snapshot: after `brokerDeduplicationEntriesInterval` (1,000) entries, and every"
         " `brokerDeduplicationSnapshotIntervalSeconds` (120) if producers were active. A topic that is quiet keeps its ledgers.",
         "pulsar-admin topics stats-internal {topic}",
-        "Nothing to repair here: the next messages move it. Where the topic is no longer deduplicated, say so"
-        " (`topics set-deduplication --disable`).",
+        "Nothing to repair here: the next messages move it. If the topic no longer needs deduplication, disable it "
+        "(`topics set-deduplication --disable`).",
         holds=_holds,
         scope="use",
         needs="is_deduplicating",

@@ -45,7 +45,7 @@ LENGTH_DIFFERS: Rule[Any] = Rule(
     "The payload bytes in the metadata differ from those in the last entry, or from the sum of the payloads.",
     "Uses it for sizes, quotas and retention.",
     "pulsar-admin ledgers verify {ledgerId}",
-    "Read the whole ledger. This alone loses nothing.",
+    "Read the whole ledger. By itself this loses nothing.",
 )
 INDEX_FILE_WRONG: Rule[Any] = Rule(
     "index-file-wrong",
@@ -55,17 +55,17 @@ INDEX_FILE_WRONG: Rule[Any] = Rule(
     "needs no index.",
     "The bookie returns NoSuchEntry or another error, and a broker reads from another bookie with a copy.",
     "pulsar-admin ledgers info {ledgerId}",
-    "While the bookie is stopped let BookKeeper make the index again: `bookkeeper shell "
+    "While the bookie is stopped, let BookKeeper rebuild the index: `bookkeeper shell "
     "regenerate-interleaved-storage-index-file`.",
 )
 INDEX_ROWS_WRONG: Rule[Any] = Rule(
     "index-rows-wrong",
     Severity.CRITICAL,
-    "A bookie's index leads entries to records of others",
-    "Rows of its `locations` lead to bytes in its entry logs that are no record of their entry: the index is of other logs, or damaged. A"
-    " deep check alone reads every row. Critical where clients get no other copy, else a warning.",
-    "The bookie compares the ids at the start of what it reads and answers with an I/O error; clients ask the other bookies of the entry."
-    " Where none has it the reader is stuck.",
+    "A bookie's index points entries to other records",
+    "Rows of its `locations` point to bytes in its entry logs that are not their entry's record: the index belongs to "
+    "other logs, or is damaged. Only a deep check reads every row. Critical if clients get no other copy, otherwise a warning.",
+    "The bookie compares the ids at the start of what it reads and answers with an I/O error; clients ask the entry's "
+    "other bookies. If none has it the reader is stuck.",
     "pulsar-admin store salvage {disks}",
     "Salvage the bookie while it is stopped, which rebuilds its index, then run `store refresh`. Until then `store "
     "index --rebuild` also reads every row: after it, `ledgers missing` and the other answers count these entries as not served.",
@@ -85,17 +85,17 @@ NOT_CHECKED: Rule[Any] = Rule(
     "not-checked",
     Severity.WARNING,
     "Files have changed, so the index was not compared with every file",
-    "A deep check compares the index with the files as they were imported. Of files that somebody writes it verifies what was"
-    " imported, and leaves out the ledgers in them.",
+    "A deep check compares the index with the files as they were imported. In files that are being written, it "
+    "verifies the imported part, and does not compare the ledgers in them.",
     UNSEEN,
     "pulsar-admin store refresh",
-    "Refresh, then check again; stop what writes before, to compare all.",
+    "Refresh, then check again; to compare everything, stop the processes that write first.",
 )
 ENTRY_DAMAGED: Rule[Any] = Rule(
     "entry-damaged",
     Severity.CRITICAL,
     "An entry that was good at import is damaged now",
-    "A deep check read its bytes again, and the digest is wrong: the disk failed, or somebody wrote to the file.",
+    "A deep check read its bytes again, and the digest is wrong: the disk failed, or another program wrote to the file.",
     "The client verifies the digest and asks another bookie. If none has a good copy, it stops there, as at a "
     "lost entry.",
     "pulsar-admin ledgers verify {ledgerId}",
@@ -159,7 +159,7 @@ def _check_index_files(facts: DeepFacts) -> Iterator[Finding]:
                 yield INDEX_FILE_WRONG.at(
                     f"ledger {verdict.ledger_id}",
                     f"{problem}{more}: the bookie cannot read there, this store can",
-                    "let BookKeeper make the index again: bookkeeper shell regenerate-interleaved-storage-index-file",
+                    "let BookKeeper rebuild the index: bookkeeper shell regenerate-interleaved-storage-index-file",
                     ledgerId=verdict.ledger_id,
                 )
 
@@ -171,8 +171,8 @@ def _check_rows(facts: DeepFacts) -> Iterator[Finding]:
         yield INDEX_ROWS_WRONG.found(
             Evidence(
                 f"bookie {one.bookie}",
-                f"its index leads {counted(entries, 'entry')} of {counted(len(one.ledgers), 'ledger')} to bytes that are no record of"
-                f" {plural(entries, 'it', 'them')}; clients get {one.elsewhere:,} of these from another bookie",
+                f"its index points {counted(entries, 'entry')} of {counted(len(one.ledgers), 'ledger')} to bytes that "
+                f"are not {plural(entries, 'its record', 'their records')}; clients get {one.elsewhere:,} of these from another bookie",
                 {
                     "bookie": one.bookie,
                     "ledgers": len(one.ledgers),

@@ -26,8 +26,8 @@ PAGES_DAMAGED: Rule[Any] = Rule(
     "The file `meta/data.mdb` is not what the last commit left. The evidence names the page.",
     UNSEEN,
     "pulsar-admin store log",
-    "Put a backup of the store in place (`backups/` in the store has some), or import the source into a new store, and make the "
-    "changes again that the log still shows.",
+    "Put a backup of the store in place (`backups/` in the store has some), or import the source into a new store, "
+    "and repeat the changes that the log still shows.",
     PREVENT,
     scope="store",
 )
@@ -134,7 +134,7 @@ FILE_DAMAGED: Rule[Any] = Rule(
     "The bookie returns an error for entries there, and the client asks another bookie. One damaged log "
     "silently stops compaction (bookkeeper#4596).",
     "pulsar-admin logs verify {where}",
-    "See which entries they were. If other copies are good, BookKeeper's `recover` makes the missing ones.",
+    "See which entries they were. If other copies are good, BookKeeper's `recover` creates the missing ones.",
     KEEP_COPIES,
 )
 
@@ -180,7 +180,7 @@ def _check_catalogue(facts: ClusterFacts) -> Iterator[Finding]:
         yield BOOKIE_NOT_KNOWN.at(
             "bookies",
             text,
-            "its disks may be of another cluster: take them out of the source directory and import into a new store, or keep them",
+            "its disks may be of another cluster: remove them from the source directory and import into a new store, or keep them",
         )
     if len(names) < txn.count("logs"):
         return  # a row that cannot be read may name the file
@@ -202,7 +202,7 @@ def _copies_differ(log: LogFile, reason: str, ledger_id: int, count: int) -> Fin
     return COPIES_DIFFER.at(
         log.path,
         f"{counted(count, 'entry', 'entries')} of ledger {ledger_id} in it{f', of bookie {log.bookie},' if log.bookie else ''}"
-        f" {plural(count, 'is', 'are')} passed over: each {reason}",
+        f" {plural(count, 'is', 'are')} ignored: each {reason}",
         hint,
         fileId=log.file_id,
         bookie=log.bookie,

@@ -13,9 +13,9 @@ DELAYED_BUCKET, DELAYED_INDEX = "delayed-bucket", "delayed-index"
 
 HOLDERS: Mapping[str, str] = {
     CURSOR: "ledgers that a subscription still needs: the slowest one is named",
-    RETENTION: "ledgers that every cursor has left, and retention keeps",
+    RETENTION: "ledgers that every cursor is past, kept by retention",
     OPEN: "the last ledger of a topic, which no broker deletes",
-    TRIM: "ledgers that nothing keeps: a broker deletes them once it has the topic loaded",
+    TRIM: "ledgers that can be deleted: a broker deletes them once it has the topic loaded",
     OFFLOADED: "ledgers that are in tiered storage as well, until the deletion lag is over",
     COMPACTED_LEDGER: "the compacted ledger of a topic",
     SCHEMA_LEDGER: "schemas of a topic",
@@ -25,9 +25,9 @@ HOLDERS: Mapping[str, str] = {
     UNREADABLE: "ledgers of a topic whose metadata cannot be read",
     OTHER_DOMAIN: "managed ledgers that only a newer Pulsar reads, such as segments of scalable topics",
     ORPHAN: "ledgers with metadata that nothing references",
-    UNLISTED: "ledgers that the metadata does not list, and that nothing shows to be deleted",
-    SHARED: "ledgers without metadata in an entry log in which others live",
-    GARBAGE: "entry logs in which nothing lives: the next garbage collection deletes them",
+    UNLISTED: "ledgers that the metadata does not list, without a sign that they were deleted",
+    SHARED: "ledgers without metadata, in entry logs that also hold live ones",
+    GARBAGE: "entry logs without live ledgers: the next garbage collection deletes them",
     JOURNAL: "journals",
     OVERHEAD: "headers and maps of entry logs, damage, unwritten space",
 }

@@ -24,7 +24,8 @@ def _metadata_older(facts: ClusterFacts) -> Iterator[Evidence]:
     yield Evidence(
         "metadata",
         f"it is older than the bookies: its next ledger id is {next_id}, and {counted(newer.ledgers, 'ledger')} up to {newer.largest}"
-        f"{named} with {size} {plural(newer.ledgers, 'is', 'are')} not in it: nobody deleted them, and a bookie that starts on it does",
+        f"{named} with {size} {plural(newer.ledgers, 'is', 'are')} not in it: nobody deleted them, but a bookie that "
+        "starts on this metadata will",
         {
             "nextLedgerId": next_id,
             "largestLedgerId": newer.largest,
@@ -63,7 +64,7 @@ def _vanished(facts: ClusterFacts) -> Iterator[Evidence]:
             + (
                 ""
                 if topic.has_namespace
-                else "; its namespace is not here either: it is lost, or of another Pulsar on this BookKeeper"
+                else "; its namespace does not exist here either: it is lost, or belongs to another Pulsar on this BookKeeper"
             ),
             {
                 **({} if count else {MEND: _LOST_WITH_LEDGERS}),
@@ -81,19 +82,19 @@ def _detached_views(facts: ClusterFacts) -> Iterator[Evidence]:
     for number, view in enumerate(one for one in facts.vanished.views if not one.unfit):
         keys = facts.keys_of_view_alone(view) if number < _VIEWS_READ else Unknown("other views were read")
         if isinstance(keys, Unknown):
-            only = "of keys whose messages were trimmed it is the only copy"
+            only = "it is the only copy of keys whose messages were trimmed"
         elif keys:
             only = f"{counted(len(keys), 'key')} ({listed(map(repr, keys), _SHOWN)}) {plural(len(keys), 'is', 'are')} only in it"
         else:
             only = "the topic's own ledgers also have all its keys"
         told = {} if isinstance(keys, Unknown) else {"keys": len(keys), "firstKeys": list(keys[:_SHOWN])}
-        yield _of_view(view, f"is named by nothing any more, and there is no other: {only}", told)
+        yield _of_view(view, f"is no longer named by anything, and the topic has no other: {only}", told)
 
 
 def _unfit_views(facts: ClusterFacts) -> Iterator[Evidence]:
     for view in facts.vanished.views:
         if view.unfit:
-            yield _of_view(view, f"is named by nothing any more and cannot be named again: {view.unfit}", {})
+            yield _of_view(view, f"is no longer named by anything and cannot be named again: {view.unfit}", {})
 
 
 def _of_view(view: DetachedView, what: str, told: Mapping[str, object]) -> Evidence:
@@ -149,8 +150,8 @@ LEDGER_RULES = (
         "Bookies delete the entries of ledgers that the metadata does not list (`ScanAndCompareGarbageCollector`). The ids are given"
         " a second time: bookies that have fenced such a ledger refuse its new entries, others keep entries of both under one id.",
         "pulsar-admin store recover --level B",
-        "Start no bookie on it. Bring newer metadata, if there is any, and run `store refresh`. Otherwise roll it forward over"
-        " what the bookies hold.",
+        "Start no bookie on it. Provide newer metadata, if there is any, and run `store refresh`. Otherwise roll it "
+        "forward over the bookies' newer ledgers.",
         "Copy the metadata after the bookies' disks, or copy everything from a stopped cluster.",
         leads=True,
         holds=_metadata_older,
@@ -175,12 +176,12 @@ LEDGER_RULES = (
     Rule(
         "compacted-view-detached",
         Severity.WARNING,
-        "A topic's compacted view is named by nothing any more",
+        "A topic's compacted view is no longer named by anything",
         "The compaction cursor lost the property that names the compacted ledger, as `topics truncate` of a 4.0 broker leaves it.",
         "Serves compacted reads only from the topic's own ledgers. Nobody deletes the compacted ledger.",
         "pulsar-admin compaction attach {topic} {ledgerId}",
-        "Let the topic name it again: readers get its keys, then what the topic has after it. A key that was changed after it in"
-        " ledgers that are gone has its old value again.",
+        "Attach it to the topic again: readers get its keys, then the topic's later messages. A key that was changed "
+        "later in ledgers that are gone has its old value again.",
         "Compact a topic to its end before truncating it, and read the view from another topic afterwards.",
         holds=_detached_views,
         loss="keys whose messages were trimmed, if the ledger is deleted",
@@ -188,7 +189,7 @@ LEDGER_RULES = (
     Rule(
         "compacted-view-unfit",
         Severity.WARNING,
-        "A compacted ledger that nothing names, and that readers would not get all of",
+        "A compacted ledger without a reference is incomplete for readers",
         "It was never closed, because its compaction did not finish, or some of its entries are lost. The topic has no other.",
         "Serves compacted reads only from the topic's own ledgers. Nobody deletes the compacted ledger.",
         "pulsar-admin ledgers entries {ledgerId}",
@@ -206,7 +207,7 @@ LEDGER_RULES = (
         "Counts versions from 0 again when a producer registers a schema. Messages that name an older version are "
         "decoded with another schema, or not at all. Nobody deletes the ledgers.",
         "pulsar-admin store recover --level A",
-        "Bring it back before producers connect. Delete none of its ledgers.",
+        "Restore it before producers connect. Delete none of its ledgers.",
         "Delete schemas with `schemas delete`, never nodes of the metadata store.",
         holds=_vanished_schemas,
         loss="the versions of the schema, if the ledgers are deleted",
@@ -215,22 +216,22 @@ LEDGER_RULES = (
         "ledgers-of-others",
         Severity.NOTE,
         "Ledgers of topics or schemas that this metadata does not have",
-        "They have metadata, and what they say to be of is not here: it was deleted before the oldest log, or lost, or it is of another"
-        " Pulsar that uses the same BookKeeper.",
+        "They have metadata, but the owner that they name does not exist here: it was deleted before the oldest log, "
+        "or lost, or it belongs to another Pulsar that uses the same BookKeeper.",
         "Ignores them, and bookies keep them.",
         "pulsar-admin ledgers orphans",
-        "Find out what they are of. Those of another Pulsar must stay. `ledgers delete --force` frees them.",
+        "Find out what they belong to. Those of another Pulsar must stay. `ledgers delete --force` frees them.",
         holds=_foreign,
     ),
     Rule(
         "ledgers-unlisted",
         Severity.NOTE,
-        "Ledgers that the metadata does not list, for a reason that is not known",
-        "They have entries and no metadata. The metadata is not whole, or does not say which ledger ids it gave: they may be lost,"
+        "Ledgers that the metadata does not list, for an unknown reason",
+        "They have entries and no metadata. The metadata is incomplete, or does not say which ledger ids it gave: they may be lost,"
         " newer than the metadata, or deleted.",
         "Bookies free what the metadata of a running cluster does not list.",
         "pulsar-admin ledgers orphans",
-        "Bring the whole metadata, then run `store refresh`. Until then start no bookie on what there is.",
+        "Provide the complete metadata, then run `store refresh`. Until then start no bookie on this metadata.",
         holds=_unlisted,
         loss="the entries of the ledgers, once a bookie starts on this metadata",
     ),

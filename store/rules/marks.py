@@ -47,10 +47,11 @@ MARK_RULES: tuple[Rule[ClusterFacts], ...] = (
         "Ledgers are marked as under-replicated without a reason",
         "The node below `/ledgers/underreplication` exists, but the ledger was deleted, or each of its entries is on "
         "as many bookies as its write quorum (bookkeeper#3316, pulsar#1886).",
-        "The mark stays while no autorecovery runs, or it is disabled, and tools that count marks tell of lost copies. One that runs"
-        " finds nothing to replicate and removes the mark (BookKeeper 4.17; earlier ones were seen to take it up again and again).",
+        "The mark stays while no autorecovery runs, or it is disabled, and tools that count marks report lost copies. "
+        "A running one finds nothing to replicate and removes the mark (BookKeeper 4.17; earlier ones were seen to "
+        "take it up again and again).",
         "pulsar-admin ledgers unmark",
-        "Remove the marks, all in one change; the auditor makes one again for a ledger that needs it.",
+        "Remove the marks, all in one change; the auditor marks a ledger again if it needs it.",
         holds=_stale,
     ),
 )

@@ -63,7 +63,7 @@ METADATA_INCOMPLETE: Rule[Any] = Rule(
 JOURNAL_ABSENT: Rule[Any] = Rule(
     "journal-absent",
     Severity.WARNING,
-    "The journal of a bookie is not here",
+    "The journal of a bookie was not imported",
     "Entries that were acknowledged and are not yet in an entry log exist only in the journal. Ledgers are "
     "open or lack entries.",
     "A bookie replays its journal when it starts; without it these entries are lost.",
@@ -100,7 +100,7 @@ def _check_nodes(facts: ClusterFacts) -> Iterator[Finding]:
                 hint = "answers that depend on it may be incomplete or outdated: restore intact files, then run: pulsar-admin store refresh"
                 yield METADATA_INCOMPLETE.at("metadata store", damage.reason, hint)
             else:
-                hint = "the value was not imported: restore undamaged files, then run: pulsar-admin store refresh"
+                hint = "the value was not imported: restore intact files, then run: pulsar-admin store refresh"
                 yield VALUE_UNDECODABLE.at(
                     "metadata store", damage.reason, hint, **{MEND: "pulsar-admin store refresh"}
                 )

@@ -18,8 +18,8 @@ def _without_metadata(facts: ClusterFacts) -> Iterator[Evidence]:
         if one.record is None and one.there and not one.is_plain:
             yield Evidence(
                 str(one.name),
-                f"{_there(one)}, and nothing says that it is partitioned: a producer that uses the name makes a new topic without"
-                " partitions, where topics are created automatically",
+                f"{_there(one)}, and no metadata says that it is partitioned: a producer that uses the name creates a "
+                "new topic without partitions, if topics are created automatically",
                 {**_of(one), "partitions": one.there[-1] + 1},
             )
 
@@ -54,7 +54,7 @@ def _half_deleted(facts: ClusterFacts) -> Iterator[Evidence]:
             left = f"{_there(one)}" if one.there else "none of its partitions is left"
             yield Evidence(
                 str(one.name),
-                f"its deletion began and did not end: its metadata says deleted, and {left}",
+                f"its deletion began and did not finish: its metadata says deleted, and {left}",
                 _of(one),
             )
 
@@ -74,13 +74,13 @@ def _plain_beside(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.disagreeing_partitions:
         if one.is_plain and one.there and not (one.record is not None and one.record.deleted):
             says = (
-                "and nothing says that the name is partitioned: clients use this topic, not the partitions"
+                "and no metadata says that the name is partitioned: clients use this topic, not the partitions"
                 if one.record is None
                 else f"and its metadata {_says(one)}: clients use the partitions, not this topic"
             )
             yield Evidence(
                 str(one.name),
-                f"there is a topic of the name without partitions beside {_numbered(one.there)}, {says}",
+                f"a topic of that name without partitions exists beside {_numbered(one.there)}, {says}",
                 _of(one),
             )
 
@@ -117,7 +117,7 @@ PARTITION_RULES: tuple[Rule[ClusterFacts], ...] = (
     Rule(
         "partitions-without-metadata",
         Severity.WARNING,
-        "Partitions are there without the metadata of their topic",
+        "Partitions exist without the metadata of their topic",
         "The node below `/admin/partitioned-topics` that says how many partitions the topic has is gone (apache/pulsar#24225).",
         "Does not find the topic. Consumers and producers get a new topic of that name without partitions, or none "
         "where topics are not created automatically; only clients that name each partition get its messages.",
@@ -129,41 +129,41 @@ PARTITION_RULES: tuple[Rule[ClusterFacts], ...] = (
     Rule(
         "partitions-beyond-metadata",
         Severity.WARNING,
-        "There are more partitions than the topic's metadata says",
-        "The number in the metadata was lowered, or is of an older copy.",
+        "More partitions exist than the topic's metadata says",
+        "The number in the metadata was lowered, or comes from an older copy.",
         "Gives clients of the name the partitions that the metadata counts. The others keep their messages and subscriptions.",
         "pulsar-admin topics update-partitioned-topic {topic} -p {partitions}",
-        "Raise the number to all that are there. Keys map to other partitions from then on.",
+        "Raise the number to all existing partitions. Keys map to other partitions from then on.",
         holds=_beyond,
     ),
     Rule(
         "partitions-missing",
         Severity.WARNING,
-        "Partitions that the topic's metadata counts are not there",
-        "A note where none is there: a broker that deletes inactive topics leaves the metadata (unless"
-        " `brokerDeleteInactivePartitionedTopicMetadataEnabled`). Where others are there, a creation did not end, or one was deleted.",
-        "Creates a partition when a client asks for it, if topics are created automatically. Else clients of the whole topic fail"
+        "Partitions that the topic's metadata counts do not exist",
+        "A note if none exists: a broker that deletes inactive topics leaves the metadata (unless "
+        "`brokerDeleteInactivePartitionedTopicMetadataEnabled`). If others exist, a creation did not finish, or one was deleted.",
+        "Creates a partition when a client asks for it, if topics are created automatically. Otherwise clients of the whole topic fail"
         " (`TopicNotFoundException`).",
         "pulsar-admin topics create-missed-partitions {topic}",
-        "Create the partitions that are missing, without subscriptions.",
+        "Create the missing partitions, without subscriptions.",
         holds=_missing,
     ),
     Rule(
         "partitioned-topic-half-deleted",
         Severity.WARNING,
-        "The deletion of a partitioned topic did not end",
+        "The deletion of a partitioned topic did not finish",
         "A broker marks the metadata as deleted, deletes the partitions, and removes the metadata last.",
         "Refuses clients of the topic and creates none of its partitions as long as the mark exists.",
         "pulsar-admin topics delete-partitioned-topic {topic}",
         "Finish the deletion. To keep the remaining entries, copy them first (`topics dump --level entries`).",
         holds=_half_deleted,
-        loss="what is left in its partitions, by the cure",
+        loss="the remaining messages of its partitions, by the cure",
     ),
     Rule(
         "partitioned-name-over-topic",
         Severity.WARNING,
-        "A topic without partitions has metadata that says it has some",
-        "Both were created under one name, and no partition is there.",
+        "A topic without partitions has metadata of a partitioned topic",
+        "Both were created under one name, and no partition exists.",
         "Gives clients of the name partitions that it creates, or none. The topic's messages and subscriptions stay, out of reach.",
         "pulsar-admin topics delete-partitioned-topic {topic}",
         "Remove the metadata of partitions: the topic itself, its schema and its policies stay.",
@@ -173,7 +173,7 @@ PARTITION_RULES: tuple[Rule[ClusterFacts], ...] = (
     Rule(
         "topic-beside-partitions",
         Severity.WARNING,
-        "There are a topic without partitions and partitions under one name",
+        "A topic without partitions and partitions share one name",
         "Both were created under one name, or the metadata of the partitions was lost and a client created the topic.",
         "Gives clients one of the two, according to the metadata of partitions. Messages and subscriptions of the "
         "other stay, out of reach.",

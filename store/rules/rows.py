@@ -12,7 +12,9 @@ from pulsar_admin.store.rules.rule import Evidence, Rule
 from pulsar_admin.store.rules.words import UNSEEN
 from pulsar_admin.store.wording import counted, plural
 
-_UNSEEN = "Nothing: no broker reads the store. Until it is repaired, this toolkit refuses what it would answer from these rows."
+_UNSEEN = (
+    "Nothing: no broker reads the store. Until it is repaired, this toolkit refuses answers that depend on these rows."
+)
 _MEANS = (
     "A disk, its memory or another program changed bytes of rows in the store's database: their key and value do not fit the "
     "digest that was written with them. What the rows said is not known."
@@ -52,8 +54,8 @@ ROW_RULES = (
         _MEANS,
         _UNSEEN,
         "pulsar-admin store log",
-        "Put the newest back-up of the database in place (`backups/` in the store), or import the source into a new store "
-        "and make the changes again.",
+        "Put the newest backup of the database in place (`backups/` in the store), or import the source into a new "
+        "store and repeat the changes.",
         _PREVENT,
         holds=_altered(lambda altered: not altered.derived and altered.database != "tree"),
         scope="store",
@@ -65,7 +67,7 @@ ROW_RULES = (
         _MEANS,
         _UNSEEN,
         "pulsar-admin store refresh",
-        "Read these nodes from the source again. Nodes that were changed in the store are only in a back-up of its database "
+        "Read these nodes from the source again. Nodes that were changed in the store are only in a backup of its database "
         "(`backups/` in the store).",
         _PREVENT,
         holds=_altered(lambda altered: altered.database == "tree"),
@@ -87,7 +89,7 @@ ROW_RULES = (
         "rows-without-digests",
         Severity.NOTE,
         "The store's rows have no digests",
-        "An earlier version wrote the store. Its answers are the same, but a bit that turns on the disk goes unnoticed.",
+        "An earlier version wrote the store. Its answers are the same, but a flipped bit on the disk goes unnoticed.",
         "Nothing: no broker reads the store.",
         "pulsar-admin store refresh",
         "The next change of the store gives all rows their digests, and so does a refresh. Earlier versions cannot read the "

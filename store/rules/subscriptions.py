@@ -353,7 +353,7 @@ def _aborted(facts: SubscriptionFacts) -> Iterator[Evidence]:
         yield Evidence(
             facts.where,
             f"{counted(aborted, 'transaction')} of this topic {plural(aborted, 'was', 'were')} aborted: their messages are in the topic, "
-            "and a broker passes over them.",
+            "and a broker skips them.",
             {"transactions": aborted},
         )
 
@@ -606,17 +606,17 @@ STOPPING_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         "pulsar-admin topics subscription-history {topic} -s {subscription}",
     ),
     _row(
-        "lost-entries", _CRITICAL, "the entry to be given next is lost: a broker gets no further", partial(_lost, is_next=True),
+        "lost-entries", _CRITICAL, "the next entry is lost: a broker gets no further", partial(_lost, is_next=True),
     ),
     _row(
-        "open-transaction", _WARNING, "the entry to be given next belongs to an open transaction, or comes after one",
+        "open-transaction", _WARNING, "the next entry belongs to an open transaction, or comes after one",
         partial(_open_transaction, is_next=True), _BUFFER,
     ),
     _row(
-        "delayed", _NOTE, "the oldest entry that is not acknowledged waits for its time", partial(_delayed, is_next=True), _STATUS,
+        "delayed", _NOTE, "the oldest unacknowledged entry is delayed", partial(_delayed, is_next=True), _STATUS,
     ),
-    _row("ack-holes", _NOTE, "the oldest entry is not acknowledged, later ones are", _ack_holes),
-    _row("unreadable", _CRITICAL, "the oldest entry that is not acknowledged cannot be read", _unreadable),
+    _row("ack-holes", _NOTE, "later entries are acknowledged, but not the oldest one", _ack_holes),
+    _row("unreadable", _CRITICAL, "the oldest unacknowledged entry cannot be read", _unreadable),
     _row(
         "compaction", _NOTE, "it is compaction's cursor, which moves when compaction runs", _compaction,
         "pulsar-admin compaction status {topic}",
@@ -630,10 +630,10 @@ STOPPING_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         "pulsar-admin transactions pending-ack-stats -t {topic} -s {subscription}",
     ),
     _row(
-        "open-transaction-ahead", _WARNING, "an entry further on is of an open transaction: a broker gets so far",
+        "open-transaction-ahead", _WARNING, "a later entry belongs to an open transaction: a broker gets that far",
         partial(_open_transaction, is_next=False), _BUFFER,
     ),
-    _row("lost-ahead", _CRITICAL, "an entry further on is lost: a broker gets so far", partial(_lost, is_next=False)),
+    _row("lost-ahead", _CRITICAL, "a later entry is lost: a broker gets that far", partial(_lost, is_next=False)),
 )  # fmt: skip
 """Why a subscription does not move, what a broker meets first before the rest."""
 
@@ -653,9 +653,9 @@ SUBSCRIPTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         "aborted-transactions", _NOTE, "messages of aborted transactions count in the backlog, but are never "
         "delivered", _aborted, _BUFFER,
     ),
-    _row("delayed-later", _NOTE, "other entries of the backlog wait for their time", partial(_delayed, is_next=False), _STATUS),
+    _row("delayed-later", _NOTE, "other entries of the backlog are delayed", partial(_delayed, is_next=False), _STATUS),
     _row(
-        "ttl-future", _WARNING, "publish times lie in the future: no TTL reaches them before", _ttl_future,
+        "ttl-future", _WARNING, "publish times are in the future: no TTL applies before then", _ttl_future,
         "pulsar-admin topics skew {topic}",
     ),
     _row(
@@ -667,7 +667,7 @@ SUBSCRIPTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         "ttl-none", _NOTE, "no TTL applies", _ttl_none,
         "pulsar-admin topics expire-messages {topic} -s {subscription} -t 3d",
     ),
-    _row("ttl-never", _NOTE, "brokers expire nothing of this cursor, or of this topic", _ttl_never),
+    _row("ttl-never", _NOTE, "brokers never expire messages of this cursor, or of this topic", _ttl_never),
     _row("ttl-drops-delayed", _WARNING, "the TTL drops delayed messages before they are due", _ttl_drops_delayed, _STATUS),
     _row("ttl-unknown", _WARNING, "the policies, or the times of entries, cannot be read", _ttl_unknown),
     _row("quota-reached", _WARNING, "the backlog quota is reached", partial(_quota, is_reached=True), _QUOTAS),

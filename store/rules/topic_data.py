@@ -31,8 +31,8 @@ TOPIC_UNREADABLE: Rule[Any] = Rule(
     "The list of the topic's ledgers is damaged: none of its messages can be found.",
     "Fails to load the topic: producers and consumers get errors.",
     "pulsar-admin store cat {path} --hex",
-    "Bring back an earlier list: `topics restore TOPIC --at TIME` makes a topic of what ZooKeeper's logs have of that time. RocksDB "
-    "keeps no earlier values: there it takes a backup of the metadata.",
+    "Restore an earlier list: `topics restore TOPIC --at TIME` creates a topic as ZooKeeper's logs had it at that "
+    "time. RocksDB keeps no earlier values: there you need a backup of the metadata.",
     NO_HAND,
 )
 LEDGER_MISSING: Rule[Any] = Rule(
@@ -54,8 +54,8 @@ NEWER_LEDGER_MISSING: Rule[Any] = Rule(
     " gone.",
     STUCK,
     "pulsar-admin ledgers missing {ledgerId}",
-    "No command takes it out: nothing here changes what a newer version wrote. Bring another bookie or a backup that has it, and the"
-    " metadata.",
+    "No command removes it: nothing here changes what a newer version wrote. Add another bookie or a backup that has "
+    "it, and the metadata.",
     KEEP_COPIES,
 )
 LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
@@ -104,7 +104,7 @@ ENTRIES_NOT_SEEN: Rule[Any] = Rule(
     "entries-not-seen",
     Severity.NOTE,
     "Entries exist only on a bookie that was not imported",
-    "They need not be lost: their bookie is not here.",
+    "They need not be lost: their bookie was not imported.",
     "Reads them from that bookie, if it runs.",
     "pulsar-admin store add bookie {bookie}=DIR",
     "Add the bookie's disks to see them.",
@@ -311,7 +311,7 @@ def _judge_cursor_ledger(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> 
     elif cursor.source is CursorSource.FALLBACK:
         yield CURSOR_LEDGER_LOST.at(
             where,
-            f"its ledger {cursor.info.cursors_ledger_id} is gone, empty or unreadable: acknowledgements since it was made are lost",
+            f"its ledger {cursor.info.cursors_ledger_id} is gone, empty or unreadable: acknowledgements since its creation are lost",
             **_whose(cursor),
             position=str(topic.next_valid(cursor.mark_delete)),
         )
@@ -345,7 +345,7 @@ def _judge_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Finding]:
     yield COMPACTED_LEDGER_WITHOUT_METADATA.at(
         where,
         f"BookKeeper's metadata of the compacted ledger {ledger_id} is gone: a broker cannot open it; {there}",
-        "restore the ledger, or compact the topic here; until then readers of the compacted view wait or fail",
+        "restore the ledger, or compact the topic here; until then compacted reads hang or fail",
         ledgerId=ledger_id,
     )
 

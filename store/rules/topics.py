@@ -212,8 +212,8 @@ def _compaction_stale(facts: TopicFacts) -> Iterator[Evidence]:
     if size and not facts.compaction_threshold:
         yield Evidence(
             facts.where,
-            f"nothing compacts the topic by itself, and __compaction at {own.mark_delete} keeps"
-            f" {counted(free - held, 'ledger')} of {counted(size, 'byte')} that all subscriptions have left",
+            f"no threshold triggers compaction, and __compaction at {own.mark_delete} keeps "
+            f"{counted(free - held, 'ledger')} of {counted(size, 'byte')} that all subscriptions are past",
             {"topic": facts.where, "ledgers": free - held, "bytes": size, "horizon": str(own.mark_delete)},
             severity=_by_size(size),
         )
@@ -273,8 +273,8 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         Severity.WARNING,
         "A producer's clock is ahead",
         "Publish times are more than 5 minutes after the broker stamped the entry, or after its ledger was closed."
-        " The evidence names the producers if the topic is small enough to be read, or with `--deep`. A note where every entry has a"
-        " broker's time, by which brokers then search and expire.",
+        " The evidence names the producers if the topic is small enough to be read, or with `--deep`. A note if every "
+        "entry has a broker time, by which brokers then search and expire.",
         "Searches and resets by time bisect, and land in the wrong place. If entries have no broker time, messages"
         " from the future do not expire. Messages after them in the same ledger do not expire either, until the "
         "ledger is closed and older than the TTL.",
@@ -291,7 +291,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         Severity.WARNING,
         "A producer's clock is behind",
         "Publish times are more than 5 minutes before the broker stamped the entry, or before the previous ledger "
-        "was closed. A note where every entry has a broker's time, by which brokers then search and expire.",
+        "was closed. A note if every entry has a broker time, by which brokers then search and expire.",
         "If entries have no broker time, a TTL expires such messages too early, and at once if the clock is behind"
         " by more than the TTL. Searches and resets by time land in the wrong place.",
         "pulsar-admin topics skew {topic}",
