@@ -349,6 +349,6 @@ def test_a_deep_check_beside_a_writer_checks_what_is_at_rest(is_damaged: bool, c
     found = told["not-checked"]
     assert (found["severity"], found["context"]["live"], found["context"]["gone"]) == ("note", 1, 0)
     assert found["context"]["read"] > found["context"]["live"]
-    assert "stop what writes" in found["hint"]
+    assert "stop the processes that write" in found["hint"]
     assert bool(told.keys() - before - {"not-checked", "file-grown"}) is is_damaged
     assert "index-differs" not in told or is_damaged
