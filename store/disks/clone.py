@@ -73,7 +73,7 @@ class ClonedLedger(Struct, frozen=True):
 
 
 class ClonePlan(Struct, frozen=True):
-    """What a clone at ``target`` would be; it starts at ``address`` alone. ``chosen``: topics, None for all."""
+    """The plan of a clone at ``target``; it can only start at ``address``. ``chosen``: topics, None for all."""
 
     target: Path
     address: CloneAddress
@@ -219,9 +219,9 @@ _NOWHERE = "clone.invalid"
 
 
 class CloneAddress(Struct, frozen=True):
-    """What of a clone is not its original's.
+    """The properties in which a clone differs from its original.
 
-    ``renamed_from``: the cluster's name there, "" when it stays; ``others``: clusters that it must not reach.
+    ``renamed_from``: the cluster's name there, "" if it stays; ``others``: clusters that it must not reach.
     """
 
     path: str

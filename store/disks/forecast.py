@@ -39,7 +39,7 @@ from pulsar_admin.store.wording import Answer
 
 
 class Action(StrEnum):
-    """What is done with an entry log."""
+    """The action for an entry log."""
 
     DELETE = "delete"
     COMPACT = "compact"

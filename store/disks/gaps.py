@@ -29,7 +29,8 @@ class FilePlace(NamedTuple):
 
 
 class Gaps(Struct):
-    """What a ledger directory lacks: what others have (``found``), and what nobody has that the store knows (``nowhere``)."""
+    """The missing entries of a ledger directory: those that other bookies have (``found``), and those that no file of
+    the store has (``nowhere``)."""
 
     found: Entries = field(default_factory=Entries)
     nowhere: Entries = field(default_factory=Entries)

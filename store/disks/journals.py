@@ -36,7 +36,7 @@ _META = frozenset(_META_SINCE)
 
 
 class Stop(Struct, frozen=True):
-    """The record of a journal at which a bookie's start fails; from ``cut_at``, behind the last good record, it is to be cut."""
+    """The record of a journal at which a bookie's start fails; the journal is to be cut at ``cut_at``, after the last good record."""
 
     path: Path
     offset: int
@@ -62,7 +62,7 @@ def read_place(place: JournalPlace) -> bytes:
 
 
 class JournalSurvey(Struct):
-    """What the journals of a bookie tell. ``only_here``: entries that no start replays and no entry log has, digests verified."""
+    """The contents of a bookie's journals. ``only_here``: entries that no start replays and no entry log has, digests verified."""
 
     keys: dict[int, bytes] = field(default_factory=dict)
     fences: set[int] = field(default_factory=set)
@@ -86,7 +86,7 @@ class Frame(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset behind it."""
+        """The offset after it."""
         return self.offset + _LEN.size + self.size
 
 

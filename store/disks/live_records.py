@@ -94,7 +94,7 @@ class LocationsIndex:
             yield IndexRows(rows[:, 0], rows[:, 1], rows[:, 2] >> _LOG_ID_SHIFT, (rows[:, 2] & _POSITION) - SIZE_BYTES)
 
     def find(self, ledger_id: int, entry_id: int) -> tuple[int, int] | None:
-        """Return the log and offset of an entry, None where there is no row."""
+        """Return the log and offset of an entry, None if it has no row."""
         value = self._database.get(np.array([ledger_id, entry_id], ">i8").tobytes())
         if value is None:
             return None

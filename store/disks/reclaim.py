@@ -94,7 +94,7 @@ class ReclaimPlan(Answer, frozen=True):
 
     @property
     def frees_bytes(self) -> int:
-        """What is free afterwards that is not free now."""
+        """How many bytes become free."""
         return sum(storage.frees_bytes for storage in self.storages)
 
     @property
@@ -104,7 +104,7 @@ class ReclaimPlan(Answer, frozen=True):
 
     @property
     def loses(self) -> str:
-        """What is deleted for good."""
+        """A sentence about what is deleted for good."""
         logs = [log for log in self.logs if log.action in (Action.DELETE, Action.COMPACT)]
         if not logs and not any(storage.leftovers for storage in self.storages):
             return ""
@@ -141,7 +141,7 @@ class ReclaimPlan(Answer, frozen=True):
 
 
 class ReclaimResult(Struct):
-    """What was done. ``moved_entries``: live entries copied, the digest of each verified before and after."""
+    """The result of a reclaim. ``moved_entries``: live entries copied, the digest of each verified before and after."""
 
     __repr__ = one_line
 

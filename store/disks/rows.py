@@ -81,7 +81,7 @@ OLD, JOURNAL, METADATA, OTHERS, COMMON, NOBODY = (
 
 
 class Witnesses(Struct, frozen=True):
-    """What is known of the ledgers of a bookie. ``others``: rows of other bookies' indexes."""
+    """Facts about the ledgers of a bookie. ``others``: rows of other bookies' indexes."""
 
     journals: JournalSurvey
     listed: BookieLedgers

@@ -48,9 +48,9 @@ from pulsar_admin.store.wording import counted
 
 
 class StorageSalvage(Struct):
-    """A ledger directory of the bookie: what its logs hold, what its index says, and what it is to say.
+    """A ledger directory of the bookie: the content of its logs, its present index, and its new index.
 
-    ``rescued``: entries that journals alone have, and no start replays; they go into a log of their own, with the gaps.
+    ``rescued``: entries that only journals have, and no start replays; they are written into a new log, with the gaps.
     """
 
     storage: Storage
@@ -95,8 +95,8 @@ class StorageSalvage(Struct):
 
     @property
     def databases(self) -> tuple[Path, ...]:
-        """Those to be made again, in the order in which they take their places: a row of ``ledgers`` alone would say that a ledger is
-        empty here."""
+        """The databases to rebuild, in the order in which they are replaced: a row of ``ledgers`` alone would say that
+        a ledger is empty on this bookie."""
         ledgers, locations = self.storage.databases
         both = ((locations, self.needs_locations), (ledgers, self.needs_ledgers))
         return tuple(database for database, is_needed in both if is_needed)
@@ -152,7 +152,7 @@ class SalvagePlan(Struct, frozen=True):
 
     @property
     def loses(self) -> str:
-        """What is confirmed: nothing is deleted, but no command of this store takes it back."""
+        """The sentence to confirm: nothing is deleted, but no command of this store reverts it."""
         indexes = sum(bool(storage.databases) for storage in self.storages)
         parts = [f"{counted(indexes, 'index', 'indexes')} of bookie {self.bookie.name} rebuilt"] if indexes else []
         if self.journals.stops:
@@ -465,7 +465,7 @@ def _switch(part: StorageSalvage, locks: ExitStack) -> Iterable[Path]:
 
 
 def _cut(stop: Stop) -> Path:
-    """Cut a journal behind its last good record; return where the bytes from there on are."""
+    """Cut a journal after its last good record; return the path of the bytes that were cut off."""
     beside = stop.path.with_name(f"{stop.path.name}-from-{stop.cut_at}-before-salvage")
     remove_file(beside)  # left by a salvage that was stopped
     with open_file(stop.path) as journal, create_file(beside, like=stop.path.stat()) as kept:

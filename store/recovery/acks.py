@@ -78,9 +78,9 @@ class Bound(Struct, frozen=True):
 
 
 class CursorVersion(Struct, frozen=True):
-    """What the metadata said of a cursor from ``time_ms`` on; ``info`` None: it was deleted. ``zxid``: None where none is known.
+    """A cursor's value in the metadata from ``time_ms`` on; ``info`` None: it was deleted. ``zxid``: None if unknown.
 
-    ``since_known``: whether it was written at that time, not only there by then.
+    ``since_known``: whether it was written at that time, rather than some time before.
     """
 
     time_ms: int
@@ -132,7 +132,7 @@ class AckState(Answer, frozen=True):
 
 
 def imported_versions(txn: Txn, topic: Topic, subscription: str) -> list[CursorVersion]:
-    """Return what the imported metadata says of a cursor, whatever was changed here since; nothing where it was not there."""
+    """Return the cursor's value in the imported metadata, without changes made here since; empty if it did not exist."""
     path = topic.name.cursor_path(subscription)
     node = _imported_node(txn, path)
     if node is None:
@@ -174,7 +174,7 @@ def iter_ack_states(
 
 
 class _StatesReader:
-    """Makes states in their order: what one proves not to be before a time, holds for all later ones."""
+    """Yields states in their order: a time that one state cannot precede, no later state can precede."""
 
     def __init__(self, reader: EntryReader, topic: Topic, lives: Mapping[int, LedgerLife]) -> None:
         self._reader = reader
@@ -267,7 +267,7 @@ def _later(one: Bound | None, other: Bound | None) -> Bound | None:
 
 
 def _life(txn: Txn, ledger_id: int) -> LedgerLife:
-    """Return what the metadata of a ledger's node tells; of a deleted one nothing."""
+    """Return the facts in the metadata of a ledger's node; none for a deleted one."""
     path = ledger_path(ledger_id)
     node = _imported_node(txn, path)
     if node is None:
@@ -313,7 +313,7 @@ _CURSOR_KEY = CURSOR_KEY.encode()
 
 
 class CursorHistory(Struct):
-    """Versions by the path of a cursor, lives by the id of a cursor ledger, and what could not be read."""
+    """Versions by the path of a cursor, lives by the id of a cursor ledger, and sentences about unreadable parts."""
 
     versions: dict[str, list[CursorVersion]] = field(default_factory=dict)
     lives: dict[int, LedgerLife] = field(default_factory=dict)
@@ -514,7 +514,7 @@ def state_in_force(states: Iterator[AckState], topic: Topic, cursor: Cursor, as_
 
 
 class _Extreme(Struct, frozen=True):
-    """A state, what it is called, and what it gives consumers; ``name`` empty: it was made of several."""
+    """A state, its name, and the entries that it gives consumers; ``name`` empty: it was made from several."""
 
     state: CursorState
     name: str
@@ -651,7 +651,7 @@ Words = tuple[int, ...]
 
 
 class Pending(Struct, frozen=True):
-    """What a state gives consumers: entries, as intervals of ranks, and of batches among them that are acknowledged in part, the rest."""
+    """The entries that a state gives consumers, as intervals of ranks, and the remaining messages of partly acknowledged batches."""
 
     entries: Intervals
     batches: Mapping[Position, Words]

@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"-?\d{1,18}")
 
 
 class BrokerDefaults(Struct, frozen=True):
-    """What a broker does where no policy says anything else: the settings of ``broker.conf``, by default Pulsar's."""
+    """A broker's behaviour without policies: the settings of ``broker.conf``, by default Pulsar's."""
 
     retention_minutes: int = 0
     retention_mb: int = 0

@@ -262,9 +262,10 @@ def likely_cluster(evidence: Iterable[LedgerEvidence]) -> str:
 
 
 class _KnownProducers(Struct, frozen=True):
-    """What is known of producers: those whose ranges of one ledger lie in another's, and those that leave numbers out.
+    """Facts about producers: those whose ranges in one ledger lie within another's, and those that skip numbers.
 
-    ``twins``: those that end two ledgers with one number at one index, as partitions that get equally many do.
+    ``twins``: those that end two ledgers with one number at one index, as partitions that get equally many messages
+    do.
     """
 
     shared: frozenset[Producer]
@@ -561,7 +562,7 @@ class _Own(Struct, frozen=True):
 
 
 def _read_own(message: Message, snapshot: bytes | None) -> tuple[str, _Own | None]:
-    """Return (what topic a message of the broker's own belongs into, what it names); None where key and value differ."""
+    """Return (the topic of a broker's own message, the object that it names); None if key and value disagree."""
     try:
         topic = parse_topic((message.key or "").removeprefix(GLOBAL_PREFIX))
         if message.null_value or not len(message.payload):

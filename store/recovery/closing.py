@@ -33,7 +33,7 @@ _BITS = 62
 
 
 class Closed(Struct, frozen=True):
-    """A ledger as it is closed. ``missing``: entries before its end that no bookie has; ``behind``: entries that lie behind it."""
+    """A closed ledger. ``missing``: entries before its end that no bookie has; ``behind``: entries after it."""
 
     metadata: LedgerMetadata
     missing: int
@@ -95,7 +95,8 @@ def _ensembles(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[in
 
 
 def _repeating(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[int, tuple[Segment, ...]] | None:
-    """Return what the first entries say, where all others repeat them: so are nearly all ledgers, and entries may be many."""
+    """Return the ensemble that the first entries show, if all others repeat it: nearly every ledger is like that, and
+    entries may be many."""
     import numpy as np
 
     # One bit a bookie in 64-bit numbers; a short ledger is as quick to judge entry by entry.
@@ -162,7 +163,8 @@ ORDERS_MAX = 5_040
 
 
 class MadeLedger(Struct, frozen=True):
-    """A closed ledger. ``behind``: entries behind a gap, which it leaves out; ``astray``: entries with copies where none should be."""
+    """A closed ledger. ``behind``: entries after a gap, which it does not include; ``astray``: entries with copies
+    where round robin puts none."""
 
     ledger_id: int
     metadata: LedgerMetadata
@@ -175,7 +177,7 @@ class MadeLedger(Struct, frozen=True):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is not as it should be."""
+        """Sentences about entries that are lost or misplaced."""
         texts = []
         if self.behind:
             texts.append(

@@ -42,10 +42,10 @@ class Listing(Struct, frozen=True):
 
 
 class Past(Struct):
-    """Fates by path; ``listed``: of each topic every ledger that it ever listed, as it was listed last.
+    """Fates by path; ``listed``: for each topic every ledger that it ever listed, with its last entry of the list.
 
-    ``begins_ms``: when the history begins; ``gaps``: what it lacks, in words; ``witnesses``: without a history, what
-    says that a topic's ledgers are its.
+    ``begins_ms``: when the history begins; ``gaps``: its gaps, in words; ``witnesses``: without a history, the
+    evidence that ledgers belong to a topic.
     """
 
     fates: dict[str, Fate] = field(default_factory=dict)
@@ -124,7 +124,7 @@ _ACT_MS = 60_000
 
 
 class PastCursor(Struct, frozen=True):
-    """A cursor as it was; ``problem``: why its state is older than that, in words."""
+    """A cursor at an earlier time; ``problem``: why its state is older than that, in words."""
 
     info: CursorInfo
     state: CursorState
@@ -211,5 +211,5 @@ def _read_cursor_then(reader: EntryReader, path: str, value: bytes) -> PastCurso
 
 
 def find_fate(past: Past, ledger_id: int) -> Fate | None:
-    """Return what the history has of a ledger."""
+    """Return the history of a ledger's node."""
     return past.fates.get(ledger_path(ledger_id))

@@ -45,9 +45,10 @@ _KEY_BYTES = 8
 
 
 class Disk(Struct, frozen=True):
-    """Entry logs with an index of their own: a ledger directory of DbLedgerStorage, or all of a bookie's other directories.
+    """Entry logs with an index: a ledger directory of DbLedgerStorage, or all directories of another bookie.
 
-    ``storage``: ``IndexKind.NONE`` where there is no index, which a bookie then makes, empty. ``ledgers``: those that the index has.
+    ``storage``: ``IndexKind.NONE`` without an index; a bookie then creates an empty one. ``ledgers``: those in the
+    index.
     """
 
     storage: IndexKind
@@ -188,7 +189,7 @@ class MasterKeys(Struct, frozen=True):
 
 
 def read_master_keys(txn: Txn) -> MasterKeys:
-    """Return what the indexes of the imported bookies say; one that cannot be read says nothing."""
+    """Return the master keys in the indexes of the imported bookies; unreadable indexes are skipped."""
     none, agree, locked = master_key(b""), 0, set[int]()
     places = (
         one for bookie in iter_imported_bookies(txn.store.info) for one in bookie.index_dirs or bookie.ledger_dirs

@@ -363,7 +363,7 @@ class _LedgerSums(Struct):
                 self.txns.setdefault((most, least), set()).update(says)
 
     def evidence(self, ledger_id: int, first_entry: int, last_entry: int, size_bytes: int) -> LedgerEvidence:
-        """Return what the ledger says as a whole."""
+        """Return the evidence of the whole ledger."""
         kind, said = self._kind()
         points: dict[int, tuple[int, int]] = {}
         for ledger, low, high in said[0]:
@@ -425,9 +425,10 @@ _FOOTER = b"{"  # of a cursor state in parts (PIP-381): JSON
 
 
 class Content(Struct, frozen=True):
-    """What one entry is, as one of its possible kinds. ``points``: positions of other ledgers' entries that it names.
+    """One entry, read as one of its possible kinds. ``points``: positions of other ledgers' entries that it names.
 
-    ``topic``: a schema's id, a compacted key…: what it says it belongs to. ``txns``: (most, least) → what it says of that transaction.
+    ``topic``: the topic to which it claims to belong (a schema's id, a compacted key…). ``txns``: (most, least) → the
+    recorded state of that transaction.
     """
 
     kind: str
@@ -538,7 +539,7 @@ _READERS: tuple[Callable[[bytes | memoryview], Content | None], ...] = (
 
 
 def iter_schema_entries(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[tuple[Position, SchemaEntry]]:
-    """Yield the versions of schemas in ledgers, with their places; what cannot be read is passed over."""
+    """Yield the versions of schemas in ledgers, with their places; unreadable entries are skipped."""
     for ledger_id in ledger_ids:
         for entry_id in iter_entry_ids(reader.txn, ledger_id):
             try:

@@ -92,7 +92,7 @@ _BUILT_IN = (NamespaceName("public", "default"), NamespaceName("pulsar", "system
 
 
 class NamedLedgers(Struct, frozen=True):
-    """What entries say, and what the ledgers are called by that and by the operator."""
+    """The evidence of ledgers, and the names that it and the operator give them."""
 
     evidence: Mapping[int, LedgerEvidence]
     chains: Chains
@@ -147,7 +147,7 @@ def plan_from_bookies(sources: Sources, named: NamedLedgers) -> Plan:
 
 
 class _MadeOfBookies(Remade, kw_only=True):
-    """What is made of the ledgers so far."""
+    """The metadata rebuilt so far."""
 
     named: NamedLedgers
     survey: LedgerSurvey = field(default_factory=LedgerSurvey)
@@ -156,7 +156,7 @@ class _MadeOfBookies(Remade, kw_only=True):
     coordinators: int = 0
 
     def claims(self) -> dict[int, dict[str, bytes]]:
-        """Fill the survey; return what the metadata of each ledger says of itself, as its creator wrote it."""
+        """Fill the survey; return the custom metadata of each ledger, as its creator wrote it."""
         claims: dict[int, dict[str, bytes]] = {}
         for group in self.named.chains.groups:
             name = self.named.name_of(group)
@@ -221,7 +221,7 @@ class _MadeOfBookies(Remade, kw_only=True):
         return replace(part, after={**after, **told, **more})
 
     def notes(self, cluster: str) -> Iterator[str]:
-        """Yield what the operator has to know."""
+        """Yield sentences for the operator."""
         nameless = sum(name.namespace == LOST_AND_FOUND for name in self.groups)
         if nameless:
             yield (
@@ -384,7 +384,7 @@ COLUMNS = ("kind", "ledger", "name", "of", "ledgers", "entries", "messages", "fi
 
 
 class NameRow(Struct, frozen=True):
-    """A row: what it is, the ledger that says which one, its name, and what helps to find that."""
+    """A row of the file of names: its kind, the ledger that identifies the object, its name, and hints for finding the name."""
 
     kind: str
     ledger: int
@@ -400,7 +400,7 @@ class NameRow(Struct, frozen=True):
 
 
 class GivenNames(Struct, frozen=True):
-    """What the operator called them: ledger → topic, cursor ledger → subscription."""
+    """The operator's names: ledger → topic, cursor ledger → subscription."""
 
     topics: dict[int, TopicName]
     subscriptions: dict[int, str]

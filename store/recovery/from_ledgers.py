@@ -100,13 +100,13 @@ class Sources(Struct, frozen=True):
     cluster: str | None = None
 
     def earlier_value(self, path: str) -> bytes | None:
-        """Return the value of a node as it was earlier."""
+        """Return the value of a node in the earlier metadata."""
         node = None if self.earlier is None else find_node(self.earlier.txn, path)
         return None if node is None else node.value
 
 
 class Remade(Struct):
-    """What of the metadata is made again so far."""
+    """The metadata rebuilt so far."""
 
     sources: Sources
     steps: list[Step] = field(default_factory=list)
@@ -140,7 +140,7 @@ class BucketClaim(NamedTuple):
 
 
 class LedgerSurvey(Struct):
-    """The ledgers that metadata lists by what they say they are, ids ascending. ``silent``: say nothing that we know."""
+    """The ledgers of the metadata by their claims (custom metadata), ids ascending. ``silent``: those without claims that we know."""
 
     data: dict[TopicName, list[int]] = field(default_factory=dict)
     cursors: dict[TopicName, dict[str, list[int]]] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class LedgerSurvey(Struct):
     """What is not made although it is lost, as sentences."""
 
     def add(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        """Note what a ledger says it is."""
+        """Note the claims of a ledger."""
         try:
             told = self._add(ledger_id, metadata.custom)
         except (InvalidValue, ValueError):  # a name that is none
@@ -311,7 +311,7 @@ def _managed(sources: Sources, name: TopicName, ledgers: list[TopicLedger]) -> t
 
 
 def newer_index(was: str, index: int | None) -> dict[str, str]:
-    """Return the broker's index: what was stored may be ahead of the last entry, of messages on their way."""
+    """Return the broker's index property: the stored one may be ahead of the last entry, for messages that were being written."""
     ahead = int(was) if was.lstrip("-").isdigit() else -1
     return {} if index is None or ahead > index else {_INDEX: str(index)}
 
@@ -438,7 +438,7 @@ def _earlier_cursor(sources: Sources, topic: TopicName, name: str) -> _Earlier |
 
 
 def _cursor_properties(survey: LedgerSurvey, topic: TopicName, name: str, earlier: _Earlier | None) -> dict[str, str]:
-    """Return the cursor's properties: the buckets of delayed messages that say they are its own, and what there was earlier."""
+    """Return the cursor's properties: buckets of delayed messages that claim to be its own, and the earlier properties."""
     buckets = {claim.key: str(claim.ledger_id) for claim in survey.buckets.get(topic, {}).get(name, ())}
     kept = {} if earlier is None else dict(earlier.info.cursor_properties)
     return {**{key: value for key, value in kept.items() if not key.startswith(BUCKET_PREFIX)}, **buckets}
@@ -535,7 +535,7 @@ def _is_missing(txn: Txn, path: str, copied: set[bytes]) -> bool:
 
 
 def _copy_earlier(made: _Made) -> None:
-    """Bring back all of ``/admin`` as it was earlier, but for partitioned topics, which ledgers know better."""
+    """Restore all of ``/admin`` from the earlier metadata, except partitioned topics, which ledgers tell more exactly."""
     if made.sources.earlier is None:
         return
     known = {step.key for step in made.steps}
@@ -637,7 +637,7 @@ class SchemaPlace(Struct, frozen=True):
 
 
 class MadeLocator(Struct):
-    """A locator that was made again, as a value to store."""
+    """A rebuilt locator, as a value to store."""
 
     value: bytes
     versions: list[SchemaPlace]

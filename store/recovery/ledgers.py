@@ -158,7 +158,7 @@ def _check_seen(txn: Txn, ledger_id: int, metadata: LedgerMetadata, gaps: tuple[
 
 
 def lost_text(returning: RestorableLedger) -> str:
-    """Say what of a ledger does not come back, entry range by entry range; "" when nothing."""
+    """Return a sentence about the ranges of entries that cannot be restored; "" if there are none."""
     if not returning.gaps:
         return ""
     noun, verb = plural(returning.lost, "entry", "entries"), plural(returning.lost, "is", "are")
@@ -298,8 +298,8 @@ def _deleted_part(returning: RestorableLedger) -> ChangePart:
 
 
 class Behind(Struct, frozen=True):
-    """What lies behind a ledger's end: entries ``first`` to ``last`` were acknowledged, up to ``proven`` by a later entry; ``again``: of
-    those behind ``last``, how many the next ledger has once more; ``unsure``: how many too few bookies have."""
+    """The entries after a ledger's end: ``first`` to ``last`` were acknowledged, up to ``proven`` by a later entry;
+    ``again``: how many after ``last`` the next ledger has again; ``unsure``: how many are on too few bookies."""
 
     ledger_id: int
     topic: TopicName
@@ -328,7 +328,7 @@ def iter_behind(reader: EntryReader, ledger_ids: Iterable[int] = ()) -> Iterator
 def _judge_behind(
     reader: EntryReader, ledger_id: int, metadata: LedgerMetadata, name: TopicName, max_lac: int
 ) -> Behind:
-    """Return how far the entries behind the end were acknowledged; the first that was not, or is not here, ends it."""
+    """Return how far the entries after the end were acknowledged, up to the first that was not, or was not imported."""
     first = metadata.last_entry_id + 1
     held = read_held(reader.txn, ledger_id, read_disks(reader.txn)) or {}
     copies = {bookie: {*entries.tolist()} for bookie, entries in held.items()}

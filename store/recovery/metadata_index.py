@@ -138,7 +138,7 @@ class Known(Struct, frozen=True):
 
 
 def no_metadata() -> Known:
-    """Return what an empty metadata store says."""
+    """Return the facts of an empty metadata store."""
     import numpy as np
 
     return Known("an empty metadata store", np.zeros(0, np.int64), LedgerNames(), 0, "", {})
@@ -222,7 +222,7 @@ Indexed = Mapping[str, "Array"]
 
 
 def read_indexed(info: StoreInfo) -> dict[str, Array]:
-    """Return what the indexes of the imported bookies have; a bookie without one, or with one that cannot be read, is left out."""
+    """Return the ledgers in the indexes of the imported bookies; bookies with a missing or unreadable index are skipped."""
     import numpy as np
 
     from pulsar_admin.store.recovery.disks import IndexKind, read_disks

@@ -63,7 +63,7 @@ class GoneTopic(Answer, frozen=True):
 
 
 def is_topic_node(path: str, value: bytes) -> bool:
-    """Filter for ``store.recovery.deleted_nodes.read_past``: keep only what the history has of topics' nodes."""
+    """Filter for ``store.recovery.deleted_nodes.read_past``: keep only history records of managed-ledger (topic) nodes."""
     return topic_of_path(path) is not None
 
 
@@ -132,7 +132,7 @@ def _witnesses(chains: Chains, naming: GroupName | None, ledgers: list[int]) -> 
 
 
 class LostAndFound(Remade):
-    """What is made for groups of no topic."""
+    """The metadata planned for groups that belong to no topic."""
 
     ledger_ids: list[int] = field(default_factory=list)
 
@@ -220,7 +220,7 @@ def _make_namespace(work: LostAndFound, namespace: NamespaceName) -> None:
 
 
 class Younger(Remade):
-    """What is made for ledgers that go on with no topic's messages. ``tied``: ledger → what its metadata says that it belongs to."""
+    """The metadata planned for younger ledgers that continue no topic. ``tied``: ledger → the owner in its metadata."""
 
     tied: dict[int, Mapping[str, bytes]] = field(default_factory=dict)
 

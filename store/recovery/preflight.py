@@ -465,9 +465,10 @@ _NO_STAT = NodeStat(0, 0, 0, 0, False)
 
 
 class ClusterParts(Struct, frozen=True):
-    """What the metadata says and the bookies that would start on it; ``source``: where the metadata is, None for a store's or none.
+    """The facts of the metadata, and the bookies that would start on it; ``source``: where the metadata is, None for a store's or none.
 
-    ``blank``: how many bookies have nothing yet."""
+    ``blank``: how many bookies have empty disks.
+    """
 
     known: Known
     bookies: tuple[Bookie, ...]

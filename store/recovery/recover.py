@@ -38,10 +38,10 @@ _LAYOUT = f"{LEDGERS_ROOT}/LAYOUT"
 
 
 class MetadataCondition(Struct, frozen=True):
-    """What is there of a store's metadata: how many ledgers it lists, which are too young for it to know, and topics that ledgers name
-    and that have no node, nor has any other of their namespace. ``leftovers``: topics without a node beside others, as a deletion that was
-    stopped leaves their ledgers. ``headless``: topics of which subscriptions alone are listed. ``unsure``: ledgers
-    above all that it lists, where nobody knows which ids it gave."""
+    """The condition of a store's metadata: how many ledgers it lists, which ledgers are younger than it, and topics
+    that ledgers name but that have no node, in namespaces without any topic node. ``leftovers``: such topics in other
+    namespaces, as an interrupted deletion leaves their ledgers. ``headless``: topics of which only subscriptions are
+    listed. ``unsure``: ledgers above all listed ones, if it is unknown which ids were allocated."""
 
     listed: int
     younger: tuple[int, ...]
@@ -269,7 +269,7 @@ def _summed(plan: Plan, level: str, condition: MetadataCondition, survey: Ledger
 
 
 def _sums(plan: Plan) -> dict[str, int]:
-    """Return how many topics nothing names, the entries that topics get, and those that are lost in front of ledgers' ends."""
+    """Return how many topics have no name, the entries that topics get, and those that are lost before the ends of ledgers."""
     topics = [part for part in plan.parts if part.topic and _kind(part) == "topics"]
     nameless = sum(parse_topic(part.topic).namespace == LOST_AND_FOUND for part in topics if part.topic)
     now = sum((part.after or {}).get("entries", 0) for part in topics)

@@ -533,7 +533,7 @@ def find_topics_at(past: Past, name: TopicName) -> list[TopicName]:
 
 
 class RestoreAt(Struct, frozen=True):
-    """What is asked for: a topic as of ``at_ms``, as ``to`` or the name of ``target_of``."""
+    """The request: a topic as of ``at_ms``, restored as ``to`` or under the name of ``target_of``."""
 
     topic: TopicName
     at_ms: int
@@ -575,7 +575,7 @@ def _named(thens: Iterable[PastTopic], to: TopicName | None, asked: Undelete) ->
 
 
 class _Copy(Struct, frozen=True):
-    """A ledger to copy: how it is listed, up to its last entry to copy, and what the copy says of itself."""
+    """A ledger to copy: its entry of the list, up to the last entry to copy, and the custom metadata of the copy."""
 
     info: LedgerInfo
     spec: LedgerSpec

@@ -144,7 +144,7 @@ class EntryScan(Struct):
         return PlacesReader(self.reader.files, self.heads, self.digests, self.reader.failed)
 
     def without_damaged(self, batch: EntryBatch, places: Places) -> EntryBatch:
-        """Leave out entries that are no longer what was imported, and note why."""
+        """Remove entries that are no longer those that were imported, and note why."""
         wrong = doubtful(batch, places)
         for index in np.flatnonzero(wrong).tolist():
             place = (int(places.files[index]), int(places.offsets[index]), int(places.sizes[index]))

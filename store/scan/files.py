@@ -163,7 +163,7 @@ class FileScan(Struct):
         return journal.PADDED_HEADER_BYTES if is_journal else HEADER_BYTES
 
     def _seek(self, file: Any, size: int) -> int:
-        """Return where the first record at or behind the slice's start begins; its end when none does."""
+        """Return where the first record at or after the slice's start begins; the slice's end if none does."""
         stop = min(self.slice.end, size)
         whole = self._whole_of(file, size)
         begin = find_record(whole.data, self.slice.start, stop, whole.proofs)
@@ -220,7 +220,7 @@ class FileScan(Struct):
         return self.vain_bytes + max(again, 0) > allowed
 
     def _read_on_carefully(self, window: FileWindow, rows: Records) -> Iterator[Records]:
-        """Read the rest with the reference readers, which digest what they believe alone and every byte of that once."""
+        """Read the rest with the reference readers, which digest each believed byte only once."""
         whole = self._whole_of(window.file, window.file_bytes)
         places = (
             self._journal_places(whole) if self.slice.kind == FileKind.JOURNAL else self._log_places(whole, window.stop)
@@ -269,7 +269,7 @@ class FileScan(Struct):
                 return
 
     def _sound_items(self, whole: WholeFile) -> Iterator[journal.JournalItem]:
-        """Yield records and paddings of a journal, and move behind each, until something else comes or it ends."""
+        """Yield records and paddings of a journal, moving on after each, until something else comes or the journal ends."""
         self._ends = False
         try:
             for item in journal.iter_records(whole.data, self.slice.path, self.next_offset, whole.proofs):
@@ -361,7 +361,7 @@ class FileScan(Struct):
         return shorter
 
     def _step_over(self, window: FileWindow) -> None:
-        """Ask the reference reader what lies at ``next_offset``, and move behind it."""
+        """Ask the reference reader what is at ``next_offset``, and move after it."""
         self.vain_bytes += STOP_BYTES
         whole = self._whole_of(window.file, window.file_bytes)
         if self.slice.kind == FileKind.JOURNAL:
@@ -460,7 +460,7 @@ WINDOW_BYTES = 8 << 20
 
 
 class FileWindow:
-    """A part of a file in memory: ``data`` are its bytes from ``base`` on; records that begin behind ``stop`` are not wanted."""
+    """A part of a file in memory: ``data`` are its bytes from ``base`` on; records that begin after ``stop`` are not needed."""
 
     def __init__(self, file: Any, stop: int, file_bytes: int, cold: ColdPages | None = None) -> None:
         """``cold``: which part of the file is dropped from the page cache as the window moves on."""

@@ -102,7 +102,7 @@ class _Begun(Struct, frozen=True):
 
 
 class _Folder(Struct):
-    """What was read of the logs, or journals, of one folder."""
+    """The parts of the logs, or journals, of one folder that were read."""
 
     owner: str  # whose disk it is on
     done: list[tuple[int, int]] = field(default_factory=list)  # ranges of ids, both ends included
@@ -237,7 +237,8 @@ NO_MARK: Mark = (-1, -1)
 
 
 class _Given(Struct):
-    """Entries that came while lastMark was ``mark``, before ``behind`` in the journals: from a log of ``folder``, or from them ("", −1)."""
+    """Entries delivered while lastMark was ``mark``, before ``behind`` in the journals: from a log of ``folder``, or
+    from journals ("", −1)."""
 
     folder: str
     log_id: int
@@ -249,7 +250,7 @@ class _Given(Struct):
 
 
 class Recent(Struct):
-    """What one bookie's files gave lately."""
+    """The entries that one bookie's files delivered lately."""
 
     given: list[_Given] = field(default_factory=list)
 
@@ -339,7 +340,8 @@ Tasks = tuple[tuple[FileRange, ...], ...]
 class FilePart(Struct, frozen=True):
     """Bytes of a file that a batch reads.
 
-    ``complete``: nothing comes behind. ``looked_at``: what came lately is left out. ``remembered``: it may come again.
+    ``complete``: nothing follows. ``looked_at``: entries delivered lately are skipped. ``remembered``: they may be
+    written again.
     """
 
     file: FoundFile
@@ -425,7 +427,7 @@ class Followed(Struct, frozen=True):
 
 
 class Follower:
-    """Finds what comes behind an offset. What it keeps saves time only: offset and files say all."""
+    """Finds the bytes after an offset. Its own state only saves time: offset and files determine every answer."""
 
     def __init__(self, followed: Followed) -> None:
         self._followed = followed
@@ -437,7 +439,7 @@ class Follower:
         self._heads: list[FoundFile] = []  # a log of each folder
 
     def files(self) -> list[FoundFile]:
-        """Return the logs and journals that are there and not empty; raises SourceNotFound where there is not even a folder."""
+        """Return the existing logs and journals that are not empty; raises SourceNotFound if not even a folder exists."""
         return list_files(self._followed.paths, recursive=self._followed.recursive)
 
     def latest(self, start: Offset, limit: Limit, listed: Sequence[FoundFile] | None = None) -> Offset:
@@ -532,7 +534,7 @@ class Follower:
         return owner
 
     def _marks_and_files(self, before: Progress) -> tuple[dict[str, Mark], list[FoundFile]]:
-        """Return lastMarks and files; marks are read first, as they say what the logs hold, of the folders of the time before."""
+        """Return lastMarks and files; marks are read first, because they say which entries the logs hold, for the folders known before."""
         while True:
             # A folder that appeared meanwhile has no mark yet: once more, with its mark first.
             folders = {one.folder for one in self._heads}

@@ -107,7 +107,8 @@ class Keep(Protocol):
 class MessageColumns:
     """Turns batches of entries, given in topic order, into batches of messages; problems go to ``reader.errors``.
 
-    ``names``: only these columns; empty: those of ``message_schema``. ``unwrap``: from what the reader reads to what has messages.
+    ``names``: only these columns; empty: those of ``message_schema``. ``unwrap``: converts the entries read into those
+    that hold the messages.
     """
 
     def __init__(
@@ -245,7 +246,7 @@ def _decompressed(entries: EntryBatch, heads: Array, *, bodies: bool) -> Array:
 
 
 def _entry_columns(part: _KernelRun, messages: Array) -> dict[str, Make]:
-    """Return what makes the columns that the messages of an entry share."""
+    """Return the functions that make the columns that all messages of an entry share."""
     entry, batch_index = messages["entry"], messages["batch_index"]
     single = len(entry) == len(part.rows) and bool((batch_index < 0).all())
 
@@ -292,7 +293,7 @@ def _producers(part: _KernelRun, of: Callable[[Array], Array]) -> pa.DictionaryA
 
 
 def _message_columns(data: Array, messages: Array, pairs: Array) -> dict[str, Make]:
-    """Return what makes the columns that each message has of its own."""
+    """Return the functions that make the columns that differ between messages."""
 
     def spans(name: str, kind: pa.DataType) -> pa.Array:
         return spans_array(data, messages[name + "_start"], messages[name + "_size"], kind)

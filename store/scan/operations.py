@@ -134,7 +134,7 @@ def check_is_log(path: str, kind: FileKind, head: bytes) -> None:
 
 
 def _scan(part: Slice, options: ScanOptions, problems: list[Problem], source: SliceSource) -> Iterator[Records]:
-    """Yield all records of a slice; where its last one reaches over what was fetched, more is fetched."""
+    """Yield all records of a slice; if the last one reaches beyond the fetched bytes, more are fetched."""
     last_offset = -1
     while True:
         scan = FileScan(part, options.digests, options.verify)
@@ -343,7 +343,7 @@ def _places(records: np.ndarray[Any, np.dtype[np.void]]) -> Places:
 
 
 def timestamps(column: pa.Array) -> pa.Array:
-    """Return ms as timestamps; 0 (no such time) and what cannot be shown are null."""
+    """Return ms as timestamps; 0 (no such time) and times out of range are null."""
     shown = pc.and_(pc.greater(column, 0), pc.less_equal(column, MAX_TIME_MS))
     return pc.multiply(pc.if_else(shown, column, None), 1000).cast(TIME)
 

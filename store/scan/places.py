@@ -137,7 +137,7 @@ class Places(Struct):
 
     @staticmethod
     def of_small(parts: Sequence[tuple[Block, int, int]]) -> Places:
-        """Return the places of entries (block, first index, index behind the last) of many blocks, each of which ``is_small_part``."""
+        """Return the places of entries (block, first index, index after the last) of many blocks, each of which ``is_small_part``."""
         heads = [
             (high - low, block.ledger_id, block.entry_id(low), block.files(), block.header.digest_bytes)
             for block, low, high in parts
@@ -196,8 +196,8 @@ _UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable, MemoryError)
 
 
 class PlacesReader(Struct, frozen=True):
-    """Reads entries at places. ``files``: what reads as ``EntryFiles``; ``heads``: of large entries the beginnings will do;
-    ``digests``: how to verify, None: as the places say; ``failed``: gets what cannot be read, None: that raises."""
+    """Reads entries at places. ``files``: reads like ``EntryFiles``; ``heads``: the beginnings of large entries
+    suffice; ``digests``: how to verify, None: as the places say; ``failed``: collects failures, None: they raise."""
 
     files: Any
     heads: bool

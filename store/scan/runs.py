@@ -102,7 +102,8 @@ class Runs:
         return tuple(getattr(self, name) for name in self.COLUMNS)
 
     def starts(self) -> list[tuple[int, int, int]]:
-        """Return where each run's part of ``counts``, ``slots`` and ``kinds`` begins; what a run does not need has no part."""
+        """Return where each run's part of ``counts``, ``slots`` and ``kinds`` begins; optional columns that a run does
+        not need have no part."""
         sizes = self.table["end"] - self.table["start"]
         parts = [np.where(needed, sizes, 0) for needed in _needs(self.table)]
         return list(zip(*((np.cumsum(part) - part).tolist() for part in parts), strict=True))

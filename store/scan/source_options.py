@@ -218,9 +218,9 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def paths_of(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the paths that options name; raises InvalidValue where there are none.
+    """Return the paths that options name; raises InvalidValue if there are none.
 
-    As to Spark's own sources ``file:/a%20b`` and ``file:///a%20b`` are the path ``/a%20b``: nothing in it is decoded.
+    As in Spark's own sources ``file:/a%20b`` and ``file:///a%20b`` are the path ``/a%20b``: nothing in it is decoded.
     """
     paths = tuple(plain_path(path) for path in (*values["path"], *values["paths"]))
     if not paths:
@@ -456,7 +456,7 @@ def _places(values: Mapping[str, Any], side: str) -> TopicPlaces:
 
 
 def _check_times(start: TopicPlaces | None, end: TopicPlaces | None) -> None:
-    """Raise InvalidValue for an ending time in front of the starting time: of all topics, or of one."""
+    """Raise InvalidValue for an end before the start: for all topics, or for one."""
     if start is None or end is None:
         return
     for topic in {*(start.each or ()), *(end.each or ())} or {""}:

@@ -330,9 +330,9 @@ class _LocalFile:
 
 
 class _Fetched:
-    """Bytes of an object in memory as a file of this machine, at the same offsets; ``path`` opens it.
+    """Bytes of an object in memory, as a local file with the same offsets; ``path`` opens it.
 
-    What lies in front of ``start`` is a hole. ``end`` grows with ``extend``; ``size_bytes`` is the whole object's.
+    The file is sparse before ``start``. ``end`` grows with ``extend``; ``size_bytes`` is the whole object's.
     """
 
     def __init__(self, piece: FileRange, file: Any, size_bytes: int) -> None:  # Any: pyarrow's NativeFile

@@ -81,7 +81,7 @@ class TopicPiece(EntryPlaces, frozen=True, eq=False):
 
 
 class ReadTopicPieces(Struct, frozen=True):
-    """The messages of pieces of topics, under the columns that are known of each topic; ``fail``: what cannot be read ends it."""
+    """The messages of pieces of topics, under the connector's columns for each topic; ``fail``: unreadable entries end the read."""
 
     columns: Mapping[str, KnownColumns]
     fail: bool = False
@@ -92,7 +92,7 @@ class ReadTopicPieces(Struct, frozen=True):
         return next(iter(self.columns.values())).schema
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield the messages in topic order; raises StoreError for what cannot be read where that ends it."""
+        """Yield the messages in topic order; raises StoreError for unreadable entries if these end the read."""
         assert isinstance(piece, TopicPiece)
         yield from self.rows(piece, partial(_warn, piece.topic))
 
@@ -111,7 +111,7 @@ class ReadTopicPieces(Struct, frozen=True):
             pass_over(len(messages.errors))
 
     def _entries(self, piece: TopicPiece, files: PlainFiles, pass_over: Callable[[int], None]) -> Iterator[EntryBatch]:
-        """Yield the entries that are what was imported."""
+        """Yield the entries that are those that were imported."""
         entries = PlacesReader(files, False, None, None if self.fail else [])
         read = 0
         for places in piece.batches:

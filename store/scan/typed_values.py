@@ -577,7 +577,8 @@ class KnownColumns(Struct, frozen=True):
         return tuple(dict.fromkeys(needs))
 
     def converter(self) -> Callable[[pa.RecordBatch], tuple[pa.RecordBatch, pa.Array]]:
-        """Return what makes batches with the columns ``needs`` batches of ``schema``, and says why values are not there."""
+        """Return the function that turns batches with the columns ``needs`` into batches of ``schema``, with the
+        reasons for missing values."""
         schema, values = self.schema, self._values
         wanted = any(name in schema.names for name in self._value_fields)
         readers = ValueColumns(values) if values is not None and wanted else None

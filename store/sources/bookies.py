@@ -81,7 +81,7 @@ def read_bookie_directory(current: Path) -> BookieDirectory:
 
 
 def iter_links(bookies: Iterable[Bookie]) -> Iterator[str]:
-    """Tell of entry logs and journals that are links to files: what they lead to is read."""
+    """Yield sentences about entry logs and journals that are links: their targets are read."""
     for path in dict.fromkeys(path for bookie in bookies for path in (*bookie.ledger_dirs, *bookie.journal_dirs)):
         listed = read_bookie_directory(path)
         yield from (
@@ -92,7 +92,7 @@ def iter_links(bookies: Iterable[Bookie]) -> Iterator[str]:
 
 
 def iter_no_files(bookies: Iterable[Bookie]) -> Iterator[str]:
-    """Tell of what has the name of an entry log or a journal and cannot be read as one."""
+    """Yield sentences about objects that have the name of an entry log or a journal but cannot be read as one."""
     for path in dict.fromkeys(path for bookie in bookies for path in (*bookie.ledger_dirs, *bookie.journal_dirs)):
         for other in read_bookie_directory(path).others:
             if reason := why_no_file(other):

@@ -399,7 +399,7 @@ class LiveEnsemble:
         return {"kind": "ensemble", "path": self.name} | login | read | self.roots.row()
 
     def holder(self) -> int | None:
-        """Return None: servers write while they are read, and what they wrote is read again."""
+        """Return None: servers write while they are read, and changed nodes are read again."""
         return None
 
     def nodes(self, problems: list[str], notes: Notes | None = None) -> Iterator[Node | NextLedgerId]:
@@ -526,7 +526,7 @@ class _Reading:
             self._moved[path] = None if data is None or is_of_session(data.owner) else node_of(path, data)
 
     def nodes(self) -> Iterator[Node]:
-        """Yield what was read, as of its end."""
+        """Yield the nodes, as of the end of the reading."""
         self._spool.seek(0)
         for node in _unpacked(self._spool):
             if node.path not in self._moved:

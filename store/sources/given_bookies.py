@@ -20,10 +20,11 @@ from pulsar_admin.store.wording import Answer, counted
 
 
 class GivenBookie(Answer, frozen=True):
-    """Directories said to be of one bookie, ``where``. ``directories``: what they hold tells what they are; of the others it is said.
+    """Directories given for one bookie, by the option or file ``where``. ``directories``: their kind follows from
+    their content; the kind of the others was given.
 
-    ``bookie_id``: "" for the cookie's; ``fallback_id``: where there is no cookie either; ``metadata_root``: BookKeeper's root in
-    ZooKeeper, "" where that is not said.
+    ``bookie_id``: "" for the cookie's; ``fallback_id``: used without a cookie; ``metadata_root``: BookKeeper's root in
+    ZooKeeper, "" if not given.
     """
 
     where: str

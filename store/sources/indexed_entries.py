@@ -68,7 +68,7 @@ def _count_rows(opened: Any) -> float:  # Any: rocksdict has no stubs
 
 
 def _read_files(indexes: Collection[Path], ledgers: Iterable[int]) -> dict[int, BitMap64] | None:
-    """Return what ``.idx`` files lead to, None where there are none."""
+    """Return the entries in ``.idx`` files, None if there are none."""
     import numpy as np
     from pyroaring import BitMap64
 

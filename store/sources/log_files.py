@@ -46,7 +46,7 @@ def put_log(bodies: Iterable[bytes | memoryview], current: Path) -> int:
 
 
 class LoggedEntries(Struct):
-    """The entries of a log of ours, in its order, and their places: offsets behind the size."""
+    """The entries of a log that we write, in its order, and their places: offsets after the size field."""
 
     log_id: int = -1
     ledger_ids: array[int] = field(default_factory=lambda: array("q"))
@@ -102,7 +102,7 @@ def _logs(current: Path) -> list[Path]:
 
 
 def _write_log(bodies: Iterable[bytes | memoryview], path: Path) -> None:
-    """Write one sealed entry log: the records as they are, their digests with them, behind them the ledgers map."""
+    """Write one sealed entry log: the records unchanged, with their digests, then the ledgers map."""
     sizes: dict[int, int] = {}
     like = next(iter((*_logs(path.parent), path.parent / COOKIE_FILE))).stat()
     with create_file(path, like=like) as file:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class MissingLog(Struct, frozen=True):
-    """An entry log that is not there, where it would be, and what the index leads there: ledger → entries.
+    """A missing entry log, its path, and the entries for which the index points there: ledger → entries.
 
     ``is_database``: whether the index is DbLedgerStorage's.
     """

@@ -51,7 +51,7 @@ class Source(Protocol):
         """Yield all nodes as ``nodes`` does, but with whole paths, and those outside of the cluster as well."""
 
     def next_ledger_id(self) -> int | None:
-        """Return the ledger id that it gives next by now, None where that is not known."""
+        """Return the present next ledger id, None if it is unknown."""
 
     def holder(self) -> int | None:
         """Return the process that has it open and may write while it is read, None where that does not matter."""
