@@ -182,7 +182,7 @@ def test_when_retention_lets_go(tmp_path: Path) -> None:
     """Closed ten hours ago and kept for a day: in fourteen hours."""
     found = why(kept(tmp_path / "s", {"slow": (12, 9)}, retention(24 * 60, -1)))
     row = next(row for row in found.held if row.reason.code == "retention")
-    assert "Retention (1d, any size, by the namespace) keeps 2 ledgers" in row.reason.sentence
+    assert "Retention (1d, any size, set by the namespace) keeps 2 ledgers" in row.reason.sentence
     assert "(in 14h)" in row.reason.sentence
 
 
