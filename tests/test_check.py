@@ -308,7 +308,10 @@ def test_many_lost_ledgers_are_one_finding_and_asked_for_once(
     assert [(row["where"], row["context"]["ledgers"]) for row in rows] == [
         (f"{lost:,} ledgers of persistent://public/default/plain", lost)
     ]
-    assert "for ledger 10000000 of persistent://public/default/plain; the same for each of the others" in rows[0]["message"]
+    assert (
+        "for ledger 10000000 of persistent://public/default/plain; the same for each of the others"
+        in rows[0]["message"]
+    )
     assert len(cli("--store", store, *rows[0]["hint"].partition("pulsar-admin ")[2].split(), "-o", "json").json) >= lost
     asked = Counter[int]()
     find = broken.find_ledger
