@@ -293,146 +293,13 @@ class TopicPolicies(PolicyPlans):
         return list(dict.fromkeys(name.base for name in select_topics(txn, self._selection)))
 
 
-class TopicPlans(PolicyPlans):
-    """The part of ``Topic`` that changes it; of a partitioned topic most change the partitions, too. All raise TopicNotFound."""
-
-    _group = "topics"
-    _session: Session
-    _name: TopicName
-
-    def terminate(self, *, partitioned: bool = False) -> Plan:
-        """Plan that no message can be added any more, to a PARTITIONED topic to any of its partitions; Refused: it has no ledger yet.
-
-        ``after`` of the plan's parts has where they end, ``terminatedPosition``.
-        """
-        with self._session.reader() as reader:
-            if not partitioned:
-                return plan_of(
-                    endings.plan_terminate(reader, "topics terminate", [self._name], self._session.clock_ms), reader.txn
-                )
-            names = existing_partitions(reader.txn, check_partitioned(reader.txn, self._name))
-            return plan_of(
-                endings.plan_terminate(reader, "topics partitioned-terminate", names, self._session.clock_ms),
-                reader.txn,
-            )
-
-    def _plan_policy(self, job: PolicyJob) -> Plan:
-        return TopicPolicies(self._session, TopicSelection((self._name.base,)))._plan_policy(job)
-
-    def trim(self) -> Plan:
-        """Plan deleting the ledgers, but the last, that every subscription has consumed and retention does not keep."""
-        return self._planned(
-            lambda reader, now_ms: endings.plan_trim(reader, expand_topic(reader.txn, self._name), now_ms)
-        )
-
-    def truncate(self) -> Plan:
-        """Plan moving every subscription to the end, and deleting all ledgers but the last, whatever retention keeps."""
-        return self._planned(
-            lambda reader, now_ms: endings.plan_truncate(reader, expand_topic(reader.txn, self._name), now_ms)
-        )
-
-    def set_partitions(self, partitions: int) -> Plan:
-        """Plan giving a partitioned topic more PARTITIONS, with the subscriptions of the first one at their end.
-
-        Keys map to other partitions from then on. Raises InvalidValue, Refused (fewer, or not partitioned).
-        """
-        return self._planned(
-            topic_changes.plan_partitions, self._name, whole_number("partitions", partitions, INT_MIN, INT_MAX)
-        )
-
-    def create_missed_partitions(self) -> Plan:
-        """Plan making the partitions of a partitioned topic that are not there."""
-        return self._planned_rows(topic_changes.plan_missing_partitions, self._name)
-
-    # -- the managed ledger -------------------------------------------------------------------------------------------
-
-    def managed_ledger_text(self) -> str:
-        """Return the stored ManagedLedgerInfo in protobuf's text format; raises TopicNotFound, MetadataCorrupt."""
-        from pulsar_admin.store.codec.managedledger import managed_ledger_text
-
-        with self._session.read() as txn:
-            read_topic(txn, self._name)
-            return managed_ledger_text(read_node(txn, self._name.path).value, self._name.path)
-
-    def forget_ledgers(self, *ledgers: int) -> Plan:
-        """Plan the list of its ledgers without LEDGERS, which stay with BookKeeper; raises LedgerNotFound.
-
-        Cursors hop over them; ``store.delete_ledgers`` deletes ledgers.
-        """
-        from pulsar_admin.store.changes.log_writer import plan_forget_ledgers
-
-        ids = [whole_number("ledger", one) for one in ledgers]
-        return self._planned_rows(plan_forget_ledgers, self._name, ids)
-
-    # -- schema --------------------------------------------------------------------------------------------------------
-
-    def check_schema(self, schema: Mapping[str, Any] | Path | str) -> None:  # Any: JSON
-        """Raise Refused unless SCHEMA, as of ``upload_schema``, may follow the versions that it has."""
-        with self._session.reader() as reader:
-            schema_changes.check_compatible(reader, self._name, given_schema(schema))
-
-    def upload_schema(self, schema: Mapping[str, Any] | Path | str) -> Plan:  # Any: JSON
-        """Plan a new version of its schema: ``{"type": "AVRO", "schema": "{…}", "properties": {}}``, or a file with that.
-
-        One that it has already changes nothing. Raises InvalidValue, NamespaceNotFound, Refused (it is not compatible).
-        """
-        return self._planned(schema_changes.plan_upload, self._name, given_schema(schema))
-
-    def delete_schema(self, *, force: bool = False) -> Plan:
-        """Plan a version that says that the schema is deleted, with FORCE the removal of all of them.
-
-        Raises MetadataCorrupt, and Refused where a topic of a newer Pulsar has the same schema.
-        """
-        everything = force
-        return self._planned_rows(
-            lambda txn, now_ms: schema_changes.plan_delete_schema(txn, self._name, force=everything, now_ms=now_ms)
-        )
-
-    # -- properties and permissions -----------------------------------------------------------------------------------
-
-    def properties(self) -> Mapping[str, str]:
-        """Return its properties in a broker's order; raises TopicNotFound."""
-        return self._session.ask(topic_changes.read_properties, self._name)
-
-    def set_properties(self, properties: Mapping[str, str]) -> Plan:
-        """Plan setting PROPERTIES and keeping the others; raises MetadataCorrupt."""
-        return self._plan_properties("topics update-properties", properties, ())
-
-    def remove_properties(self, *keys: str) -> Plan:
-        """Plan removing the properties KEYS; raises MetadataCorrupt."""
-        return self._plan_properties("topics remove-properties", {}, keys)
-
-    def _plan_properties(self, command: str, given: Mapping[str, str], removed: Sequence[str]) -> Plan:
-
-        def change(found: dict[str, str]) -> dict[str, str]:
-            return {key: value for key, value in {**found, **given}.items() if key not in removed}
-
-        return self._planned_rows(topic_changes.plan_properties, command, self._name, change)
-
-    def permissions(self) -> Mapping[str, Sequence[str]]:
-        """Return what each role may do: its own permissions and those of its namespace. Raises NamespaceNotFound, MetadataCorrupt."""
-        return self._session.ask(resource_changes.read_topic_permissions, self._name)
-
-    def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
-        """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
-        return self._plan_grant(
-            "topics grant-permission", resource_changes.Grant(role, resource_changes.check_actions(actions))
-        )
-
-    def revoke_permission(self, role: str) -> Plan:
-        """Plan revoking the permissions of ROLE on the topic; those on the namespace stay."""
-        return self._plan_grant("topics revoke-permission", resource_changes.Grant(role))
-
-    def _plan_grant(self, command: str, grant: Grant) -> Plan:
-
-        return self._planned_rows(resource_changes.plan_topic_permission, command, self._name, grant)
-
-
-class Topic(TopicPlans):
+class Topic(PolicyPlans):
     """A topic, one partition, or a partitioned topic as a whole. Nothing is read before a method is called.
 
     Policies are of a topic as a whole. Plans that change them raise MetadataCorrupt, Refused (a system topic).
     """
+
+    _group = "topics"
 
     def __init__(self, session: Session, name: TopicName) -> None:
         self._session = session
@@ -855,6 +722,135 @@ class Topic(TopicPlans):
         from pulsar_admin.api.cursors import Cursor
 
         return Cursor(self._session, self._name, name).create(start=start, replicated=replicated, properties=properties)
+
+    # -- plans; of a partitioned topic most change the partitions, too -------------------------------------------------
+
+    def terminate(self, *, partitioned: bool = False) -> Plan:
+        """Plan that no message can be added any more, to a PARTITIONED topic to any of its partitions; Refused: it has no ledger yet.
+
+        ``after`` of the plan's parts has where they end, ``terminatedPosition``.
+        """
+        with self._session.reader() as reader:
+            if not partitioned:
+                return plan_of(
+                    endings.plan_terminate(reader, "topics terminate", [self._name], self._session.clock_ms), reader.txn
+                )
+            names = existing_partitions(reader.txn, check_partitioned(reader.txn, self._name))
+            return plan_of(
+                endings.plan_terminate(reader, "topics partitioned-terminate", names, self._session.clock_ms),
+                reader.txn,
+            )
+
+    def _plan_policy(self, job: PolicyJob) -> Plan:
+        return TopicPolicies(self._session, TopicSelection((self._name.base,)))._plan_policy(job)
+
+    def trim(self) -> Plan:
+        """Plan deleting the ledgers, but the last, that every subscription has consumed and retention does not keep."""
+        return self._planned(
+            lambda reader, now_ms: endings.plan_trim(reader, expand_topic(reader.txn, self._name), now_ms)
+        )
+
+    def truncate(self) -> Plan:
+        """Plan moving every subscription to the end, and deleting all ledgers but the last, whatever retention keeps."""
+        return self._planned(
+            lambda reader, now_ms: endings.plan_truncate(reader, expand_topic(reader.txn, self._name), now_ms)
+        )
+
+    def set_partitions(self, partitions: int) -> Plan:
+        """Plan giving a partitioned topic more PARTITIONS, with the subscriptions of the first one at their end.
+
+        Keys map to other partitions from then on. Raises InvalidValue, Refused (fewer, or not partitioned).
+        """
+        return self._planned(
+            topic_changes.plan_partitions, self._name, whole_number("partitions", partitions, INT_MIN, INT_MAX)
+        )
+
+    def create_missed_partitions(self) -> Plan:
+        """Plan making the partitions of a partitioned topic that are not there."""
+        return self._planned_rows(topic_changes.plan_missing_partitions, self._name)
+
+    # -- the managed ledger -------------------------------------------------------------------------------------------
+
+    def managed_ledger_text(self) -> str:
+        """Return the stored ManagedLedgerInfo in protobuf's text format; raises TopicNotFound, MetadataCorrupt."""
+        from pulsar_admin.store.codec.managedledger import managed_ledger_text
+
+        with self._session.read() as txn:
+            read_topic(txn, self._name)
+            return managed_ledger_text(read_node(txn, self._name.path).value, self._name.path)
+
+    def forget_ledgers(self, *ledgers: int) -> Plan:
+        """Plan the list of its ledgers without LEDGERS, which stay with BookKeeper; raises LedgerNotFound.
+
+        Cursors hop over them; ``store.delete_ledgers`` deletes ledgers.
+        """
+        from pulsar_admin.store.changes.log_writer import plan_forget_ledgers
+
+        ids = [whole_number("ledger", one) for one in ledgers]
+        return self._planned_rows(plan_forget_ledgers, self._name, ids)
+
+    # -- schema --------------------------------------------------------------------------------------------------------
+
+    def check_schema(self, schema: Mapping[str, Any] | Path | str) -> None:  # Any: JSON
+        """Raise Refused unless SCHEMA, as of ``upload_schema``, may follow the versions that it has."""
+        with self._session.reader() as reader:
+            schema_changes.check_compatible(reader, self._name, given_schema(schema))
+
+    def upload_schema(self, schema: Mapping[str, Any] | Path | str) -> Plan:  # Any: JSON
+        """Plan a new version of its schema: ``{"type": "AVRO", "schema": "{…}", "properties": {}}``, or a file with that.
+
+        One that it has already changes nothing. Raises InvalidValue, NamespaceNotFound, Refused (it is not compatible).
+        """
+        return self._planned(schema_changes.plan_upload, self._name, given_schema(schema))
+
+    def delete_schema(self, *, force: bool = False) -> Plan:
+        """Plan a version that says that the schema is deleted, with FORCE the removal of all of them.
+
+        Raises MetadataCorrupt, and Refused where a topic of a newer Pulsar has the same schema.
+        """
+        everything = force
+        return self._planned_rows(
+            lambda txn, now_ms: schema_changes.plan_delete_schema(txn, self._name, force=everything, now_ms=now_ms)
+        )
+
+    # -- properties and permissions -----------------------------------------------------------------------------------
+
+    def properties(self) -> Mapping[str, str]:
+        """Return its properties in a broker's order; raises TopicNotFound."""
+        return self._session.ask(topic_changes.read_properties, self._name)
+
+    def set_properties(self, properties: Mapping[str, str]) -> Plan:
+        """Plan setting PROPERTIES and keeping the others; raises MetadataCorrupt."""
+        return self._plan_properties("topics update-properties", properties, ())
+
+    def remove_properties(self, *keys: str) -> Plan:
+        """Plan removing the properties KEYS; raises MetadataCorrupt."""
+        return self._plan_properties("topics remove-properties", {}, keys)
+
+    def _plan_properties(self, command: str, given: Mapping[str, str], removed: Sequence[str]) -> Plan:
+
+        def change(found: dict[str, str]) -> dict[str, str]:
+            return {key: value for key, value in {**found, **given}.items() if key not in removed}
+
+        return self._planned_rows(topic_changes.plan_properties, command, self._name, change)
+
+    def permissions(self) -> Mapping[str, Sequence[str]]:
+        """Return what each role may do: its own permissions and those of its namespace. Raises NamespaceNotFound, MetadataCorrupt."""
+        return self._session.ask(resource_changes.read_topic_permissions, self._name)
+
+    def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
+        """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
+        return self._plan_grant(
+            "topics grant-permission", resource_changes.Grant(role, resource_changes.check_actions(actions))
+        )
+
+    def revoke_permission(self, role: str) -> Plan:
+        """Plan revoking the permissions of ROLE on the topic; those on the namespace stay."""
+        return self._plan_grant("topics revoke-permission", resource_changes.Grant(role))
+
+    def _plan_grant(self, command: str, grant: Grant) -> Plan:
+
+        return self._planned_rows(resource_changes.plan_topic_permission, command, self._name, grant)
 
 
 class SchemaVersion(Answer, frozen=True):
