@@ -37,7 +37,18 @@ if TYPE_CHECKING:
         preview_import,
         read_bookie_conf,
     )
-    from pulsar_admin.store.changes.plan import BrokerMove, ChangePart, Deletable, FutureDated, LedgerPart, Step
+    from pulsar_admin.store.changes.plan import (
+        BrokerMove,
+        ChangePart,
+        CompactionDetails,
+        Deletable,
+        ExpiryDetails,
+        FutureDated,
+        LedgerPart,
+        MoveBasis,
+        SplitIndex,
+        Step,
+    )
     from pulsar_admin.store.changes.policies import DelayedPolicy
     from pulsar_admin.store.codec.policies import PartitionedTopic, Policies
     from pulsar_admin.store.codec.schema import SchemaLocator
@@ -202,6 +213,10 @@ _HOMES = {
     "TopicTransactions": "pulsar_admin.api.pending",
     "Transactions": "pulsar_admin.api.pending",
     "BrokerMove": "pulsar_admin.store.changes.plan",
+    "CompactionDetails": "pulsar_admin.store.changes.plan",
+    "ExpiryDetails": "pulsar_admin.store.changes.plan",
+    "MoveBasis": "pulsar_admin.store.changes.plan",
+    "SplitIndex": "pulsar_admin.store.changes.plan",
     "ChangePart": "pulsar_admin.store.changes.plan",
     "Deletable": "pulsar_admin.store.changes.plan",
     "FutureDated": "pulsar_admin.store.changes.plan",
@@ -348,6 +363,7 @@ __all__ = [
     "Changed",
     "Cluster",
     "Compaction",
+    "CompactionDetails",
     "CompactionStatus",
     "CoordinatorStats",
     "Corrupt",
@@ -369,6 +385,7 @@ __all__ = [
     "EntryLogCorrupt",
     "EntryNotFound",
     "EntryRow",
+    "ExpiryDetails",
     "Extent",
     "Finding",
     "FindingComparison",
@@ -417,6 +434,7 @@ __all__ = [
     "Metric",
     "Missing",
     "MissingComponent",
+    "MoveBasis",
     "NackSizes",
     "Nacks",
     "Namespace",
@@ -458,6 +476,7 @@ __all__ = [
     "SourceChanged",
     "SourceNotFound",
     "SparkTables",
+    "SplitIndex",
     "StalePlan",
     "Step",
     "Store",

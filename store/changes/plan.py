@@ -732,7 +732,7 @@ class DelayLoss(Struct, frozen=True):
     evicting_quotas: tuple[str, ...] | UnsetType = UNSET
 
 
-class MoveBasis(Struct, frozen=True, omit_defaults=True):
+class MoveBasis(Answer, frozen=True, omit_defaults=True):
     """What a cursor was moved by: a position, a time, or the age limit of an expiry, of which ``ttl_seconds`` may be the reason.
 
     ``broker``: UNSET where the broker's answer was not looked for, None where it answers an error.
@@ -747,7 +747,7 @@ class MoveBasis(Struct, frozen=True, omit_defaults=True):
     broker: BrokerMove | UnsetType | None = UNSET
 
 
-class ExpiryDetails(Struct, frozen=True, omit_defaults=True):
+class ExpiryDetails(Answer, frozen=True, omit_defaults=True):
     """What an expiry says beyond a move. ``delays`` None: delayed messages were not looked for."""
 
     JSON_INLINE = ("delays",)
@@ -764,7 +764,7 @@ class WrittenEvent(Struct, frozen=True):
     position: Position | None = None
 
 
-class CompactionDetails(Struct, frozen=True):
+class CompactionDetails(Answer, frozen=True):
     """What a compaction read and kept. Bytes are payload bytes of entries; ``payload_bytes``: of messages, before and after."""
 
     format: str
@@ -778,7 +778,7 @@ class CompactionDetails(Struct, frozen=True):
     damaged: int
 
 
-class SplitIndex(Struct, frozen=True):
+class SplitIndex(Answer, frozen=True):
     """What narrower partitions do to one delayed index."""
 
     topic: str

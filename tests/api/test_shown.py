@@ -134,7 +134,7 @@ def test_hints_are_in_pythons_words(store: pa.Store) -> None:
     compaction = store.topic("acme/orders/compacted").cursor("__compaction")
     with pytest.raises(pa.Refused) as refused:
         compaction.reset(to="earliest")
-    assert refused.value.hint.startswith("add force=True to move it all the same")
+    assert refused.value.hint.startswith("add force=True to move it anyway")
     assert refused.value.__notes__ == [refused.value.hint]
     assert compaction.reset(to="earliest", force=True).command == "topics reset-cursor"
     with pytest.raises(pa.InvalidValue) as zoneless:
