@@ -174,7 +174,7 @@ class MessageSource(Struct):
         return (entries, rows) if self.as_is else self._in_order(entries, rows)
 
     def _in_order(self, entries: EntryBatch, rows: Array) -> tuple[EntryBatch, Array]:
-        """Leave out compacted entries that do not come behind the one before them: which value is the latest is told by that."""
+        """Skip compacted entries that do not follow the one before them: the order decides which value is the latest."""
         ledgers, ids = (np.append(first, rows[name]) for first, name in zip(self._before, _PLACE, strict=True))
         behind = (ledgers[1:] > ledgers[:-1]) | ((ledgers[1:] == ledgers[:-1]) & (ids[1:] > ids[:-1]))
         for index in np.flatnonzero(~behind).tolist():

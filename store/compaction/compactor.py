@@ -62,9 +62,9 @@ from pulsar_admin.store.scan.places import Part
 
 
 class SourceOptions(Struct, frozen=True):
-    """How to read. ``from_start``: as if the topic had never been compacted; ``encrypted_by_key``: see ``MessageSource``;
-    ``view_only``: nothing behind the horizon. ``transactional``: the topic has transactions, whatever the broker's snapshots say.
-    """
+    """How to read. ``from_start``: as if the topic had never been compacted; ``encrypted_by_key``: see
+    ``MessageSource``; ``view_only``: nothing after the horizon. ``transactional``: the topic has transactions,
+    whatever the broker's snapshots say."""
 
     from_start: bool = False
     skip_damaged: bool = False
@@ -179,7 +179,7 @@ class Inventory:
         self.messages = 0
 
     def add(self, facts: EntryFacts, *, compacted: bool) -> None:
-        """Note entries, which come behind all those before."""
+        """Note entries, which follow all those before."""
         self._pieces.append((compacted, self.messages, facts))
         self.messages += facts.messages
 

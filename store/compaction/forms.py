@@ -49,11 +49,11 @@ class CompactionFinding(Struct, frozen=True):
 
 
 class Verification(Struct):
-    """What was compared and found. ``trimmed_before``: the topic begins there, what lies before it could not be compared.
+    """The result of a verification. ``trimmed_before``: the topic begins there; earlier messages could not be compared.
 
-    ``forms``: batches by form; ``nulls_kept`` and ``nulls_dropped``: messages that are null by the rule of 4.2 alone, in the ledger or not.
-    ``unchecked``: encrypted batches, whose keys nobody here can read. ``lost``: entries of the topic that cannot be read, so
-    that a finding may be due to them. ``findings`` are the first ones, ``total`` counts all.
+    ``forms``: batches by form; ``nulls_kept`` and ``nulls_dropped``: messages that are null by the rule of 4.2 alone,
+    in the ledger or not. ``unchecked``: encrypted batches, whose keys are unknown here. ``lost``: unreadable entries
+    of the topic, which may explain a finding. ``findings`` are the first ones, ``total`` counts all.
     """
 
     __repr__ = one_line

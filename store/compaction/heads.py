@@ -153,7 +153,7 @@ class PassedOver(Struct, frozen=True):
 
 
 class TopicEnd(Struct, frozen=True):
-    """Where readers of a topic end. ``head`` None: they get nothing behind the floor that was given."""
+    """Where readers of a topic end. ``head`` None: they get nothing after the given floor."""
 
     head: EntryHead | None
     passed_over: tuple[PassedOver, ...]
@@ -199,7 +199,7 @@ def has_transactions(reader: EntryReader, name: TopicName) -> bool:
 
 
 def _iter_keys(reader: EntryReader, name: TopicName) -> Iterator[str]:
-    """Yield the keys of a system topic, whose messages are never batched; none when there is no such topic."""
+    """Yield the keys of a system topic, whose messages are never batched; none if the topic does not exist."""
     try:
         topic = read_topic(reader.txn, name)
     except TopicNotFound:

@@ -27,7 +27,7 @@ WHOLE = (kernel.ENCRYPTED_BATCH, kernel.STRANGE, kernel.CHUNK)
 
 
 class Survey(Struct):
-    """Numbers of what was read. ``keyed``: messages with a key and a value; bytes as in ``CompactionResult``."""
+    """Counts of the messages read. ``keyed``: messages with a key and a value; bytes as in ``CompactionResult``."""
 
     entries: int = 0
     bytes: int = 0
@@ -171,9 +171,9 @@ class Latest(Struct, frozen=True):
 
 
 class LatestKeys:
-    """Collects the keys of messages in order. Use in ``with``: what was written out goes away at its end.
+    """Collects the keys of messages in order. Use in ``with``: its temporary files are removed at the end.
 
-    ``ordinal``: of the next message; who leaves messages out, or merges their keys, moves it on.
+    ``ordinal``: of the next message; callers that skip messages, or merge their keys, advance it.
     """
 
     def __init__(self, limit_keys: int = LIMIT_KEYS) -> None:

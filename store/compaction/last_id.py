@@ -40,8 +40,9 @@ class Rejected(Struct, frozen=True):
 class LastId(Answer, frozen=True):
     """The last message. ``batch_index`` of the position is −1 outside batches and in a batch of one.
 
-    ``rule``: how it was found. ``compacted_entry``: (ledger, entry) of the compacted ledger that told, None for the topic itself.
-    ``verified``: what was checked of that entry: "structure", or "digest" where its payload was read too.
+    ``rule``: how it was found. ``compacted_entry``: (ledger, entry) of the compacted ledger that decided, None for the
+    topic itself. ``verified``: what was checked of that entry: "structure", or "digest" if its payload was read as
+    well.
     """
 
     position: Position

@@ -46,8 +46,8 @@ class Occurrence(Struct, frozen=True):
 
 
 class KeyHistory(Struct):
-    """The messages of a key in order. ``horizon`` None: never compacted. ``sealed``: encrypted batches, which stay whole and may
-    hold it; ``undecodable``: entries that stay whole; ``damaged``: what could not be read."""
+    """The messages of a key in order. ``horizon`` None: never compacted. ``sealed``: encrypted batches, which stay
+    whole and may contain it; ``undecodable``: entries that stay whole; ``damaged``: unreadable entries."""
 
     __repr__ = one_line
 

@@ -190,7 +190,7 @@ def _form_of(reader: EntryReader, view: CompactedView, entry_id: int) -> str:
 
 
 def _compacted_to(reader: EntryReader, topic: Topic, ledger: Ledger, horizon: Position) -> tuple[Position | None, str]:
-    """Return what the ledger's own metadata says was compacted, and how the cursor contradicts it."""
+    """Return the horizon in the ledger's own metadata, and how the cursor contradicts it."""
     raw = None if ledger.metadata is None else ledger.metadata.custom.get(COMPACTED_TO)
     if raw is None:
         return None, ""

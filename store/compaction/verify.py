@@ -183,7 +183,7 @@ class _Comparison:
             self._next = next(self._kept, None)
 
     def _iter_kept(self, kept: MessageSource) -> Iterator[_Entry]:
-        """Yield the compacted entries, each checked for what can be seen without the topic."""
+        """Yield the compacted entries, each checked as far as possible without the topic."""
         before = Position(-1, -1)
         for batch in kept.batches():
             self._found.entries += len(batch.rows)
@@ -212,7 +212,7 @@ class _Comparison:
                 forms[form] = forms.get(form, 0) + count
 
     def _check_indexes(self, entry: _Entry) -> None:
-        """Field 31: ascending, in range, and what the payload says too where it has placeholders."""
+        """Field 31: ascending, in range, and equal to the payload's placeholders if it has any."""
         row, place = entry.row, entry.position
         listed = entry.indexes()
         try:

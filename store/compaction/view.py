@@ -21,7 +21,7 @@ COMPACTED_LEDGER = "CompactedTopicLedger"
 
 
 class CompactedView(Struct, frozen=True):
-    """What the ``__compaction`` cursor says. ``last_entry_id``: of the compacted ledger, −1 when it is empty."""
+    """The view that the ``__compaction`` cursor names. ``last_entry_id``: of the compacted ledger, −1 if it is empty."""
 
     horizon: Position
     ledger_id: int

@@ -296,7 +296,7 @@ def decode_publish_bounds(ledger_id: int, row: bytes | memoryview) -> tuple[int,
 
 
 def decode_sums(ledger_id: int, row: bytes | memoryview) -> LedgerSums:
-    """Return the sums of a time row, for a pass over all: half the time of ``decode_times``, which raises what this raises."""
+    """Return the sums of a time row, for a pass over all rows: half the time of ``decode_times``, with the same errors."""
     if len(row) >= _TIMES.size:
         version, flags, blocks, *values = _TIMES.unpack_from(row)
         if version == TIMES_VERSION and len(row) == _TIMES.size + 8 * blocks * (4 if flags & HAS_AUTO else 2):

@@ -173,7 +173,7 @@ def _roaring_body(ticks: Array, places: Array, entry_ids: Array) -> bytes:
 
 
 def _packed_body(keys: Array) -> tuple[int, bytes]:
-    """Return (low bits, body): bit planes of the distances' low bits, lowest first, then the rest in unary: a 1 behind so many 0.
+    """Return (low bits, body): bit planes of the distances' low bits, lowest first, then the rest in unary: a 1 after that many 0.
 
     The first distance is from 0.
     """

@@ -151,7 +151,7 @@ class EntryFiles:
 
 
 def check_unchanged(descriptor: int, log: LogFile) -> bool:
-    """Return whether the open file may hold more than was imported; raises SourceChanged when it is another or shorter."""
+    """Return whether the open file may have grown since the import; raises SourceChanged if it is another file or shorter."""
     status = os.fstat(descriptor)
     if status.st_size == log.size_bytes and status.st_mtime_ns == log.mtime_ns:
         return False

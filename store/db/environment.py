@@ -256,7 +256,7 @@ class Txn:
             return None
 
     def count(self, database: str) -> int:
-        """Return how many rows a database has; one that this store lacks, as it was made without it, has none."""
+        """Return how many rows a database has; 0 for one that did not exist when this store was created."""
         if database in _LATER and database not in self._handles:
             return 0
         return int(self._txn.stat(self._handles[database])["entries"])
@@ -498,7 +498,7 @@ class Store:
         return self._env
 
     def _put_record(self) -> None:
-        """Record what was committed last, and the number of the last change with it."""
+        """Record the state of the last commit, and the number of the last change."""
         if self._record is not None and (change := self._last_change()) is not None:
             self._record.put(change)
 
@@ -512,7 +512,7 @@ class Store:
 
     @property
     def has_digests(self) -> bool:
-        """Whether rows have digests, as of what was opened or written last."""
+        """Whether rows have digests, in the state opened or written last."""
         return self._has_digests
 
     @contextmanager

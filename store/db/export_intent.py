@@ -31,7 +31,7 @@ def delete_intent(txn: Txn) -> None:
 
 
 def find_intent(txn: Txn) -> tuple[Intent, int | None]:
-    """Return what an export meant to write that was stopped, and the sequence; raises IndexCorrupt."""
+    """Return the values that an interrupted export was to write, and the sequence; raises IndexCorrupt."""
     row = txn.get("state", _KEY)
     if row is None:
         return {}, None
@@ -49,13 +49,13 @@ def intended_node(path: str, raw: bytes | None) -> Node | None:
 
 
 def intended_rows(txn: Txn) -> dict[bytes, bytes | None]:
-    """Return the rows of ``tree`` that an import of what a stopped export wrote would make; None: no row."""
+    """Return the rows of ``tree`` that an import after an interrupted export would create; None: no row."""
     nodes = {path: intended_node(path, raw) for path, raw in find_intent(txn)[0].items()}
     return {tree_key(path): None if node is None else encode_node(node) for path, node in nodes.items()}
 
 
 def put_exported_zxid(txn: Txn, zxid: int) -> None:
-    """Remember the transaction that an export into a live ensemble was: what was read before it lacks the changes."""
+    """Store the transaction of an export into a live ensemble: metadata read before it lacks the changes."""
     txn.put("state", _ZXID_KEY, str(zxid).encode())
 
 

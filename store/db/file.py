@@ -52,7 +52,7 @@ class Meta(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """What the last commit left behind. ``change``: the number of the last change in the audit log, 0 before the first one."""
+    """The state after the last commit. ``change``: the number of the last change in the audit log, 0 before the first one."""
 
     transaction: int
     change: int

@@ -180,7 +180,7 @@ def iter_damage(txn: Txn, file_id: int | None = None, start: int = 0) -> Iterato
 
 
 def iter_metadata_damage(txn: Txn) -> Iterator[Damage]:
-    """Yield what of the metadata store could not be read: values, and from ``WHOLE_METADATA`` on what may concern any node."""
+    """Yield the unreadable parts of the metadata store: values, and from ``WHOLE_METADATA`` on damage that may concern any node."""
     return (damage for damage in iter_damage(txn, METADATA_FILE_ID) if not damage.costs_nothing)
 
 

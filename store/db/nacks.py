@@ -61,7 +61,7 @@ def tracker_key(identity: bytes) -> bytes:
 
 
 def bucket_prefix(identity: bytes) -> bytes:
-    """Return what the keys of all bitmaps of a tracker begin with."""
+    """Return the common prefix of the keys of a tracker's bitmaps."""
     return BUCKET + identity
 
 

@@ -20,13 +20,13 @@ _MEANWHILE = b"ledger-ids-meanwhile"
 
 
 class NextLedgerId(Struct, frozen=True):
-    """What a metadata store tells behind its nodes: the ledger id that it gives next."""
+    """What a metadata store yields after its nodes: its next ledger id."""
 
     value: int
 
 
 def find_next_ledger_id(txn: Txn) -> int | None:
-    """Return the ledger id that the metadata gives next, None where that is not known."""
+    """Return the metadata's next ledger id, None if it is unknown."""
     row = txn.get("state", _ROW)
     if row is None or not row.isdigit() or txn.get("state", UNFINISHED_REFRESH) is not None:
         return None

@@ -77,7 +77,7 @@ def is_listed(txn: Txn, ledger_id: int) -> bool:
 
 
 def iter_owners(txn: Txn) -> Iterator[tuple[int, tuple[Owner, ...]]]:
-    """Yield (ledger id, who references it) for every referenced ledger, in id order; raises IndexCorrupt."""
+    """Yield (ledger id, owners) for every referenced ledger, in id order; raises IndexCorrupt."""
     for key, row in txn.items("owners"):
         ledger_id = ledger_of_key(key)
         yield ledger_id, decode_owners(ledger_id, bytes(row))

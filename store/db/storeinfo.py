@@ -41,7 +41,7 @@ class StoreState(StrEnum):
 
 
 class StoreInfo(Struct, frozen=True):
-    """``store.json``: format version, creation time and what was imported from where."""
+    """``store.json``: format version, creation time, and the imported sources."""
 
     format_version: int
     created_ms: int

@@ -127,7 +127,7 @@ def decode_node(key: bytes, row: bytes | memoryview) -> Node:
 
 
 def plain_value(row: bytes | memoryview) -> bytes:
-    """Return the value in the row of a node whose path is its key, b"" where it is not, or the row is damaged: for passes over millions."""
+    """Return the value in the row of a node whose path is its key, b"" for other nodes and damaged rows: for passes over millions."""
     return bytes(row[_HEADER.size :]) if len(row) >= _HEADER.size and row[0] == 0 else b""
 
 

@@ -55,7 +55,7 @@ class DelayScan:
         return DelayedRows(due[chosen], batch.ledger_ids[chosen], batch.entry_ids[chosen])
 
     def take_found(self, places: Places, row: dict[str, bytes]) -> DelayedRows:
-        """Return the same from what ``ReadDelays`` found there; what it doubts is read again."""
+        """Return the same from the result of ``ReadDelays``; doubtful entries are read again."""
         chosen = np.frombuffer(row["rows"], np.int32)
         self.entries += len(places)
         found = DelayedRows(np.frombuffer(row["due_ms"], np.int64), places.ledger_ids[chosen], places.entry_ids[chosen])

@@ -114,7 +114,7 @@ TURN_ENTRIES = 1 << 24
 
 
 class BuildResult(Answer, frozen=True):
-    """What a build did. ``added`` and ``removed``: messages; ``read``: entries of the topic that were looked at."""
+    """The result of a build. ``added`` and ``removed``: messages; ``read``: entries of the topic that were looked at."""
 
     topic: str
     subscription: str

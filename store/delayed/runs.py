@@ -52,7 +52,7 @@ class SortedRuns(Struct):
             self.flush()
 
     def flush(self) -> None:
-        """Put what was added since the last run into a run of its own."""
+        """Write the rows added since the last run as a new run."""
         if self._pending:
             pending, self._pending, self._pending_rows = self._pending, [], 0
             columns = zip(*((part.times_ms, part.ledger_ids, part.entry_ids) for part in pending), strict=True)

@@ -43,7 +43,7 @@ class Delivery(Struct, frozen=True):
 
 
 class IndexSummary(Struct, frozen=True):
-    """The index of one subscription: how far it reaches, how much it lags behind, what it takes."""
+    """The index of one subscription: its end, its lag, and its size."""
 
     cursor: str
     lag_entries: int
@@ -59,7 +59,8 @@ class IndexSummary(Struct, frozen=True):
 class DelayedSummary(Answer, frozen=True):
     """A delayed backlog. ``due``: how many are due ``now``, ``within1h``, ``within2h``, ``within1d``, and ``later``.
 
-    ``trackers``: what a broker's own would need, estimated; ``ttl_conflict`` and ``evicting_quotas``: what drops messages first.
+    ``trackers``: estimates for a broker's own trackers; ``ttl_conflict`` and ``evicting_quotas``: policies that drop
+    messages first.
     """
 
     topic: str

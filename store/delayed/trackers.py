@@ -69,7 +69,7 @@ def iter_buckets(reader: EntryReader, cursor: Cursor) -> Iterator[Bucket]:
 
 
 def _read(reader: EntryReader, ledger_id: int) -> DelayedRows:
-    """Return what a bucket's ledger holds; raises EntryCorrupt where segment and metadata contradict each other."""
+    """Return the messages in a bucket's ledger; raises EntryCorrupt if segment and metadata contradict each other."""
     where = f"bucket ledger {ledger_id}"
     parts = []
     for number, segment in enumerate(decode_snapshot_metadata(reader.read(ledger_id, 0).payload, f"{where}:0"), 1):
@@ -108,7 +108,7 @@ _SEGMENT_MESSAGES, _SEGMENT_MS = 5000, 300_000  # of a bucket's snapshot: delaye
 
 
 class Tracker(Struct, frozen=True):
-    """What one kind of tracker needs: memory, and entries it reads again before it knows everything, which takes ``rebuild_ms``."""
+    """The cost of one kind of tracker: memory, and the entries it reads again before it is complete, which takes ``rebuild_ms``."""
 
     name: str
     memory_bytes: int

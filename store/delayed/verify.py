@@ -37,7 +37,7 @@ class _Column:
 
     @property
     def values(self) -> Array:
-        """What was added, until more is."""
+        """The rows added so far; valid until more are added."""
         return self._whole[: self._count]
 
     def append(self, more: Array) -> None:

@@ -105,7 +105,7 @@ class TimeWheel:
                 return
 
     def _open(self, before: _Window | None, now_ms: int) -> bool:
-        """Put the next window that matters at hand; False when nothing waits up to now and the present window is behind it."""
+        """Load the next window that matters; return False if nothing waits up to now and the present window is past."""
         start_ms = LONG_MIN if before is None else before.end_ms
         if before is not None and self._next is not None and self._next.start_ms == before.end_ms:
             self._current, self._next = self._next, None
@@ -132,9 +132,10 @@ class TimeWheel:
         return _Window.of(start_ms, self._rules, rows)
 
     def add(self, time_ms: int, ledger_id: int, entry_id: int) -> bool:
-        """Take a message that became delayed after its partition was loaded; False: its partition is not, it waits in the index.
+        """Add a message that became delayed after its partition was loaded; return False if its partition is not
+        loaded: it waits in the index.
 
-        What lies behind the slot at hand is given first when the wheel is advanced.
+        A message before the present slot is yielded first at the next advance.
         """
         current = self._current
         if current is None:

@@ -121,7 +121,7 @@ class SeenDigests:
             self._sizes.append(DIGEST_SIZE[digest_type])
 
     def digests(self) -> LedgerDigests:
-        """Return what was seen; of a ledger that was seen twice the later counts."""
+        """Return the digest types seen; for a ledger seen twice the later one counts."""
         order = np.argsort(np.asarray(self._ids), kind="stable")
         ids = np.asarray(self._ids)[order]
         is_last = np.append(ids[1:] != ids[:-1], True)[: len(ids)]
@@ -145,7 +145,7 @@ def index_files(store: Store, logs: Iterable[LogFile], how: Scanning) -> dict[in
 
 
 class _Group:
-    """What was scanned and is not yet committed; ``rows``: file id → the catalogue row committed last."""
+    """Scanned records that are not committed yet; ``rows``: file id → the catalogue row committed last."""
 
     def __init__(self, store: Store, how: Scanning) -> None:
         self._store = store

@@ -86,7 +86,7 @@ class Copies:
         return found
 
     def _content(self, file_id: int, offset: int, size: int, digest_bytes: int) -> bytes:
-        """Return what of a record replicas share: ledger, entry, length, payload."""
+        """Return the fields of a record that replicas share: ledger, entry, length, payload."""
         body = self._read(file_id, offset + 4, min(size, RECORD_MAX_BYTES))
         return body[:16] + body[24:32] + body[32 + digest_bytes :]
 

@@ -49,7 +49,7 @@ _SCRATCH = "rebuild.unfinished"
 
 
 class Difference(Struct, frozen=True):
-    """A row that is not what the files say: "missing" from the store, "surplus", or "different"."""
+    """A row that differs from the files: "missing" from the store, "surplus", or "different"."""
 
     database: str
     key: bytes
@@ -61,7 +61,7 @@ class Difference(Struct, frozen=True):
 
 
 class RebuildResult(Answer, frozen=True):
-    """What a rebuild of the index did. ``changed_rows``: rows that are not what they were."""
+    """The result of a rebuild of the index. ``changed_rows``: how many rows changed."""
 
     store: str
     files: int

@@ -70,7 +70,7 @@ class ScanFile(Struct, Generic[Part], frozen=True):
 
 
 class ScanRuns(ScanFile[Runs], frozen=True):
-    """What the index needs of a slice: the runs of every batch."""
+    """The runs of every batch of a slice, for the index."""
 
     COLUMNS = Runs.COLUMNS
     LEAVES_CACHE = True
@@ -109,9 +109,9 @@ class ScanSizes(ScanFile[dict[int, int]], frozen=True):
 
 
 class EngineScan(Struct, Generic[Part]):
-    """One file whose slices an engine runs. ``pieces`` are what it is given; ``take`` takes their results in any order.
+    """One file whose slices an engine scans. ``pieces`` are its tasks; ``take`` takes their results in any order.
 
-    The other fields are those of ``FileScan``, of the slices from the first one on that have their results.
+    The other fields are those of ``FileScan``, for the slices from the first one on that have results.
     """
 
     slice: Slice
@@ -145,7 +145,7 @@ class EngineScan(Struct, Generic[Part]):
 
     @property
     def missing(self) -> FileRange | None:
-        """The first slice without a result; what lies behind it has to wait."""
+        """The first slice without a result; slices after it must wait."""
         return self.pieces[self._due] if self._due < len(self.pieces) else None
 
     def take(self, piece: FileRange, table: pa.Table) -> Iterator[tuple[FileRange, list[Part]]]:

@@ -88,10 +88,10 @@ def _index_states(store: Store) -> dict[str, str]:
 
 
 def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool) -> Located:
-    """Return disk → ledger with metadata → entries that the index of the disk's bookie leads to, of the disks whose index was read.
+    """Return disk → ledger with metadata → entries to which the index of the disk's bookie points, for each disk whose index was read.
 
-    Without a journal nobody knows what a start brings in. Indexes are read after the files: of a bookie that runs they have every record
-    that was read, or a start would replay it.
+    Without a journal it is unknown what a start replays. Indexes are read after the files: a running bookie's index
+    has every record that was read, or a start would replay it.
     """
     journals = {log.disk for log in logs if log.kind == FileKind.JOURNAL}
     records: dict[str, int] = {}
@@ -129,7 +129,7 @@ def _of_copies(
     doubted: Collection[int],
     located: Located,
 ) -> Iterator[Found]:
-    """Yield what no bookie serves of journals of which a start reads nothing, or a part, and of entry logs."""
+    """Yield the entries that no bookie serves, of journals that a start does not read completely, and of entry logs."""
     if not doubted and not located:
         return
     suspects = {file_id for file_id, log in logs.items() if log.kind == FileKind.ENTRY_LOG and log.disk in located}

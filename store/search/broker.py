@@ -103,9 +103,9 @@ class BrokerSearch(Struct):
         return self.topic.next_valid(newest)
 
     def reset_read_position(self, time_ms: int) -> Position:
-        """Return the read position a reset by time leaves: behind the newest earlier entry it finds, or the topic's first.
+        """Return the read position that a reset by time leaves: after the newest earlier entry it finds, or the topic's first.
 
-        What the cursor has acknowledged plays no part: ``PersistentMessageFinder`` searches from the ledger.
+        Acknowledgements play no part: ``PersistentMessageFinder`` searches from the ledger.
         """
         self.probes = []
         newest = self._find_message(time_ms)
@@ -300,7 +300,7 @@ class BrokerSearch(Struct):
     # -- compacted ledger ---------------------------------------------------------------------------------------------
 
     def _find_in_compacted(self, view: CompactedView, time_ms: int) -> Position | None:
-        """Return what the compacted ledger answers, by publish time; None: the managed ledger is asked."""
+        """Return the answer of the compacted ledger, by publish time; None: the managed ledger is asked."""
         last = self._read_compacted(view, view.last_entry_id)
         last_ms = last.header.metadata.publish_time
         if time_ms == last_ms:

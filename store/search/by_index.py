@@ -32,10 +32,10 @@ class NextIndex(NamedTuple):
 
 
 class IndexFound(Answer, frozen=True):
-    """Where an index was found. ``position``: with the batch index where the entry is a batch; None: no entry covers it.
+    """The result of a search by index. ``position``: with the batch index if the entry is a batch; None: no entry covers it.
 
-    ``indexed``: whether any entry carries an index at all; ``scanned``: whether every entry was looked at. ``next_index``: the
-    least index behind a gap that the one asked for lies in, with the entry it belongs to.
+    ``indexed``: whether any entry carries an index at all; ``scanned``: whether every entry was looked at.
+    ``next_index``: the least index after the gap that contains the wanted one, with its entry.
     """
 
     JSON_HIDDEN = ("indexed",)

@@ -76,7 +76,7 @@ def find_first_at_or_after(reader: EntryReader, topic: Topic, time_ms: int, cloc
 
 
 class _Look:
-    """Looks into blocks for the first entry that is late enough, and counts what it read."""
+    """Searches blocks for the first entry that is late enough, and counts the entries read."""
 
     def __init__(self, reader: EntryReader, time_ms: int, clock: Clock) -> None:
         self._reader = reader

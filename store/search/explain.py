@@ -30,9 +30,10 @@ _NEAR = 10
 
 
 class LedgerVerdict(Struct, frozen=True):
-    """What the index said of one ledger: its newest time on the clock asked for, and whether it had to be looked into.
+    """The index's answer for one ledger: its newest time on the clock asked for, and whether its entries had to be searched.
 
-    ``lost``: entries that no bookie has; ``unseen``: entries that may be on bookies or in tiered storage that are not imported.
+    ``lost``: entries that no bookie has; ``unseen``: entries that may be on bookies or in tiered storage that were not
+    imported.
     """
 
     ledger_id: int

@@ -109,7 +109,7 @@ def find_offloaded(objects: Objects) -> dict[tuple[int, str], OffloadedLedger]:
 
 @contextmanager
 def _translated(where: str) -> Iterator[None]:
-    """Turn what a file or an object store says into our errors."""
+    """Turn the errors of files and object stores into ours."""
     try:
         yield
     except FileNotFoundError as error:

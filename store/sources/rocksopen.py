@@ -281,7 +281,7 @@ def logged_changes(directory: Path) -> int:
 
 
 class Salvaged(NamedTuple):
-    """What can be read of a damaged database in key order, why it is damaged, and the tables that are left out."""
+    """The readable pairs of a damaged database in key order, its damage, and the tables that are missing from them."""
 
     pairs: list[tuple[bytes, bytes]]
     problem: str
@@ -311,7 +311,7 @@ def _salvage(directory: Path) -> Salvaged:
 
 
 def _read_both_ways(database: Any, shown: Path, problems: list[str]) -> list[tuple[bytes, bytes]]:  # Any: no stubs
-    """Return the pairs up to the first damaged block and those behind the last."""
+    """Return the pairs up to the first damaged block and those after the last."""
     found: dict[bytes, bytes] = {}
     try:
         with _translated(shown):

@@ -157,7 +157,7 @@ class Marks:
         return found
 
     def ledgers(self) -> list[str]:
-        """Return the roots of BookKeepers, without what has such a name within a Pulsar."""
+        """Return the roots of BookKeepers, without such names inside of a Pulsar."""
         chroots = self.chroots()
         usual = {chroot + LEDGERS_ROOT for chroot in chroots}
         return sorted(

@@ -53,7 +53,7 @@ def _numbered(directory: Path, kind: str) -> list[tuple[int, str, Path]]:
 
 
 def _named(directory: Path, kind: str) -> list[tuple[int, str, Path]]:
-    """Return what ``_numbered`` does, and also what has such a name and is no file."""
+    """Return the result of ``_numbered``, and also objects with such a name that are not files."""
     found = []
     for file in directory.glob(f"{kind}.*"):
         name = _NAME.fullmatch(file.name)
@@ -63,7 +63,7 @@ def _named(directory: Path, kind: str) -> list[tuple[int, str, Path]]:
 
 
 def _iter_no_files(server: ServerFiles) -> Iterator[tuple[int, str]]:
-    """Tell (zxid, text) of what has the name of a log or a snapshot and cannot be read as one."""
+    """Yield (zxid, text) of objects that have the name of a log or a snapshot but cannot be read as one."""
     for zxid, _, file in (*_named(server.snapshots, "snapshot"), *_named(server.logs, "log")):
         if os.path.lexists(file) and (reason := why_no_file(file)):
             yield zxid, f"{file} is not read: {reason}"
@@ -103,9 +103,10 @@ def last_transaction(directory: Path, until: int | None = None) -> Transaction |
 
 
 class ServerFiles(Struct, frozen=True):
-    """The ``version-2`` of one server: where its ``snapshots`` are, and its ``logs`` (ZooKeeper's dataLogDir, often the same).
+    """The ``version-2`` of one server: the directories of its ``snapshots`` and its ``logs`` (ZooKeeper's dataLogDir, often the same).
 
-    ``roots``: where in the tree the cluster is. What is read of these files has the cluster's own paths, and nothing but its nodes.
+    ``roots``: where in the tree the cluster is. Nodes read from these files have the cluster's own paths; nodes
+    outside of it are skipped.
     """
 
     snapshots: Path
@@ -122,7 +123,7 @@ class SnapshotFile(NamedTuple):
     roots: Roots
 
     def read(self) -> Snapshot:
-        """Return what it holds; raises MetadataCorrupt, LimitExceeded."""
+        """Return the snapshot; raises MetadataCorrupt, LimitExceeded."""
         snapshot = read_snapshot(self.path, self.extension)
         ledger_ids = snapshot.ledger_ids.moved(self.roots.ledgers, LEDGERS_ROOT)
         return Snapshot(_inner_nodes(snapshot.nodes, self.roots), snapshot.newest_zxid, ledger_ids)

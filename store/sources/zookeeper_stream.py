@@ -36,11 +36,11 @@ class ZooKeeperStream:
 
     @property
     def next_ledger_id(self) -> int | None:
-        """The ledger id that this ZooKeeper gives next, None where that is not known."""
+        """The next ledger id of this ZooKeeper, None if it is unknown."""
         return self._ledger_ids.next_id(LEDGERS_ROOT, whole=not self._problems)
 
     def nodes(self) -> Iterator[tuple[str, bytes]]:
-        """Yield path and value of each persistent node; raises SourceNotFound, MetadataCorrupt. What is missing goes into the problems."""
+        """Yield path and value of each persistent node; raises SourceNotFound, MetadataCorrupt. Missing parts are added to the problems."""
         files = [*iter_snapshot_files([self._server])]
         if not files and not any(iter_log_files(self._server)):
             raise SourceNotFound(f"{self._server.logs} holds neither a ZooKeeper log nor a snapshot")

@@ -384,7 +384,7 @@ class StoreTables:
         self.seen: dict[str, Seen] = {}
 
     def told(self) -> list[str]:
-        """Return what the scans since the last call read and left out, a line a table, and begin anew."""
+        """Return what the scans since the last call read and skipped, a line per table, and start anew."""
         lines = [seen.text(name) for name, seen in self.seen.items() if seen.ledgers]
         for seen in self.seen.values():
             seen.clear()
@@ -505,7 +505,7 @@ class ExportedTables:
         return (*self._parts,)
 
     def told(self) -> list[str]:
-        """Return what to say of the last statement: DuckDB does not say what it read."""
+        """Return sentences about the last statement; none about scans, as DuckDB does not report these."""
         return []
 
     def topics_like(self, begin: str, most: int) -> list[str]:

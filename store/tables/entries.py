@@ -181,7 +181,7 @@ def _present(scan: FileScan, piece: FileRange) -> Iterator[Array]:
 
 
 class LastRange(FileRange, frozen=True):
-    """The slice at the end of a file: what ends behind it came later."""
+    """The slice at the end of a file: rows that end after it were written later."""
 
 
 def _staged(records: Array, scan: FileScan) -> pa.RecordBatch:
@@ -524,7 +524,7 @@ def finished_row(values: dict[str, Any]) -> pa.RecordBatch:  # Any: columns of F
 
 
 class _LedgerInTopic(NamedTuple):
-    """A ledger in a topic's list, and its entries as the topic counts them: what lies behind, no broker delivers."""
+    """A ledger in a topic's list, with the entries that the topic counts: no broker delivers entries after these."""
 
     topic: str
     entries: int

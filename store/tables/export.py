@@ -66,7 +66,7 @@ class ExportRequest(Struct, frozen=True):
 
 
 class TableWritten(Struct, frozen=True):
-    """One table of the cluster: what it has now, and the rows that it had."""
+    """One table of the cluster: its rows now, and before."""
 
     table: str
     rows: int
@@ -86,8 +86,8 @@ class TableCommitted(Struct, frozen=True):
 
 
 class TablesReport(Answer, frozen=True):
-    """What was written, or committed to a catalogue. ``damaged``: entries whose digest is wrong; ``problems``: bytes of files that are no
-    records; ``removed``: what a killed export had left."""
+    """The tables written, or committed to a catalogue. ``damaged``: entries whose digest is wrong; ``problems``: bytes
+    of files that are not records; ``removed``: remains of a killed export."""
 
     directory: str
     cluster: str

@@ -281,7 +281,7 @@ class TableFile(Struct, frozen=True):
 
 
 class ClusterTables(Struct, frozen=True):
-    """What one cluster has. ``identity``: what tells it from another of the same name (see ``store.tables.rows``)."""
+    """The tables of one cluster. ``identity``: tells it from another cluster of the same name (see ``store.tables.rows``)."""
 
     identity: str
     store: str
@@ -298,7 +298,7 @@ class ClusterTables(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """What the folder has, by cluster."""
+    """The tables in the folder, by cluster."""
 
     clusters: Mapping[str, ClusterTables] = field(default_factory=dict)
 

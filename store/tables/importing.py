@@ -54,7 +54,8 @@ Read = Callable[[str, Sequence[str]], Iterator[pa.Table]]
 
 
 class TablesImported(Struct):
-    """What was loaded. ``elsewhere``: files of entries that are not reachable from here; ``incomplete``: why the metadata was not whole."""
+    """The result of an import of tables. ``elsewhere``: files of entries that cannot be reached from here;
+    ``incomplete``: why the metadata was incomplete."""
 
     __repr__ = one_line
 
@@ -190,7 +191,7 @@ def import_tables(
 
 
 def _about(found: FoundTables) -> Mapping[str, Any]:  # Any: JSON
-    """Return what the exported store said of itself; raises Unsupported for tables of an earlier version."""
+    """Return the exported store's description of itself; raises Unsupported for tables of an earlier version."""
     for rows in found.read("rows", _ROW_COLUMNS):
         for database, _, value in _row_values(rows):
             if database == STORE and tuple(json.loads(value).get("kept", ())) == KEPT:

@@ -79,7 +79,7 @@ def plan_edges(folder: Folder, ledgers: Sequence[TableFile], range_entries: int 
 
 
 def plan_files(txn: Txn, cut: Cut) -> Iterator[tuple[Origin, list[FileRange]]]:
-    """Yield every file that the store knows, and its slices: what was there when it was imported, no more."""
+    """Yield every file that the store knows, with its slices up to the size at the import."""
     for log in iter_logs(txn):
         path = str(log.locate(txn.store.path).absolute())
         origin = Origin(path, log.bookie, log.disk, log.file_id, log.kind == FileKind.JOURNAL, bool(log.stranger))

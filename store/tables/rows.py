@@ -340,7 +340,7 @@ _NONE: tuple[None, Iterator[tuple[int, ...]]] = (None, iter(()))
 
 
 class _LedgerListing(NamedTuple):
-    """What a topic's list says of a ledger; of the open last one, what BookKeeper says."""
+    """A ledger in a topic's list; for the open last one, with BookKeeper's numbers."""
 
     place: int
     entries: int

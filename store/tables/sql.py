@@ -128,7 +128,7 @@ class TopicsMeant(Struct, frozen=True):
 
 
 class Tables(Protocol):
-    """What a database finds its tables in: ``StoreTables``, ``ExportedTables``."""
+    """The tables that a database can query: ``StoreTables``, ``ExportedTables``."""
 
     errors: list[BaseException]
     """What scans raised, the first first."""
@@ -217,7 +217,7 @@ class Database:
         return [*self._tables.names, *(str(row[0]) for row in rows)]
 
     def run(self, statement: str) -> Answer:
-        """Run one statement of ``split``; its rows come as they are asked for. Raises BadSql, Refused, and what a scan raises."""
+        """Run one statement of ``split``; its rows come as they are asked for. Raises BadSql, Refused, and the errors of scans."""
         self._make_tables(statement)
         self._tables.errors.clear()
         try:
@@ -517,7 +517,7 @@ _TIMES = ("publish_time", "broker_time")
 
 
 class Seen(Struct):
-    """What a scan read, of what there is: the rest its filter left out."""
+    """How much a scan read of the existing data: its filter excluded the rest."""
 
     ledgers: int = 0
     read_ledgers: int = 0

@@ -121,7 +121,7 @@ Json = dict[str, Any]  # Any: JSON values
 
 
 class BundleResult(Struct):
-    """What was put into a bundle, or taken out of one. ``left_out``: nodes that say nothing of topics, cursors and ledgers."""
+    """The content of a bundle, in numbers. ``left_out``: nodes without information on topics, cursors and ledgers."""
 
     nodes: int = 0
     left_out: int = 0
@@ -386,7 +386,7 @@ def _iter_lines(path: Path) -> Iterator[tuple[int, Any]]:  # Any: JSON
 def _checked(
     path: Path, lines: Iterator[tuple[int, Any]], result: BundleResult
 ) -> Iterator[tuple[int, list[Any]]]:  # Any: JSON
-    """Yield the rows in front of the end, which must be there, and how many bytes each takes."""
+    """Yield the rows before the end marker, which must exist, and how many bytes each takes."""
     for size_bytes, line in lines:
         if not isinstance(line, list) or not line:
             break

@@ -69,7 +69,7 @@ _HINT_MOVED = (
 
 
 class EnsemblePlan(Struct, Previewed, frozen=True):
-    """What an export into the ensemble at ``address`` would write. ``written``: nodes that an export wrote that was stopped."""
+    """The plan of an export into the ensemble at ``address``. ``written``: nodes that an interrupted export wrote."""
 
     address: Address
     txn_id: int
@@ -390,7 +390,7 @@ def _put_intent(txn: Txn, plan: EnsemblePlan) -> None:
 
 
 def _record(txn: Txn, plan: EnsemblePlan, found: dict[str, Node], zxid: int) -> None:
-    """What was written is what a next export starts from, with the server's times where nobody has written since."""
+    """Record the written nodes as the base of the next export, with the server's times unless they were written again since."""
     for node in plan.written:
         txn.put("base", tree_key(node.path), b"" if node.imported is None else encode_node(node.imported))
     for node in plan.nodes:

@@ -57,7 +57,7 @@ _TO_ZOOKEEPER = (
 
 
 class ChangedNode(Struct, frozen=True):
-    """A node to write: what was imported and what the store has now (None: not there)."""
+    """A node to write: its imported value and the store's present one (None: it does not exist)."""
 
     path: str
     imported: Node | None
@@ -71,7 +71,7 @@ class ChangedNode(Struct, frozen=True):
 
 
 class Previewed:
-    """What the plans of all exports have in common: a report that a dry run shows, and no plan file, as it would not name every byte."""
+    """The common part of all exports' plans: a report for dry runs, but no plan file, because that would not contain every byte."""
 
     __slots__ = ()
 
@@ -85,7 +85,7 @@ class Previewed:
 
 
 class ExportPlan(Struct, Previewed, frozen=True):
-    """What an export would do. ``source`` is copied to ``target`` first unless the export is in place."""
+    """The plan of an export. ``source`` is copied to ``target`` first unless the export is in place."""
 
     source: Path
     target: Path
@@ -419,7 +419,7 @@ def _put_intent(txn: Txn, plan: ExportPlan) -> None:
 
 
 def _record(txn: Txn, plan: ExportPlan, now_ms: int) -> None:
-    """What was written in place is what a next export starts from."""
+    """Record the nodes written in place as the base of the next export."""
     for node in plan.nodes:
         if node.current is None:
             txn.put("base", tree_key(node.path), b"")

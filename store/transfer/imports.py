@@ -90,7 +90,7 @@ class ImportOptions(Struct, frozen=True):
 
 
 class ImportResult(Answer, frozen=True):
-    """What an import found."""
+    """The result of an import."""
 
     JSON_OPTIONAL = ("findings",)
 
@@ -118,7 +118,7 @@ class ImportResult(Answer, frozen=True):
 
 
 class ImportPreview(Answer, frozen=True):
-    """What an import would read."""
+    """The files and metadata that an import would read."""
 
     store: str
     source: str
@@ -396,7 +396,7 @@ def as_read(sources: Iterable[dict[str, Any]], layout: Layout) -> Iterator[dict[
 
 
 def source_place(source: Mapping[str, Any]) -> tuple[object, ...]:  # Any: JSON
-    """Return what makes two rows of ``store.json`` the same source."""
+    """Return a value that is equal for two rows of ``store.json`` if they are the same source."""
     bookies = () if source["kind"] == "standalone" else source.get("bookies", ())
     return (source["kind"], source["path"], *map(decode_bookie, bookies))
 
@@ -517,9 +517,9 @@ class SeenNodes:
 
 
 def read_as_of(store: Store, layout: Layout, read_ms: int, node_ms: int) -> AsOf | None:
-    """Return the time that the store is a copy of, now that ``layout`` is read, at ``read_ms``; None where nothing tells.
+    """Return the time as of which the store is a copy, after reading ``layout`` at ``read_ms``; None if it is unknown.
 
-    ``node_ms``: the newest modification of a metadata node that was read; 0 where none was. What was known before still holds.
+    ``node_ms``: the newest modification of a metadata node; 0 if there was none. Earlier knowledge stays valid.
     """
     with store.read() as txn:
         known = find_as_of(txn)
@@ -541,7 +541,7 @@ class NewestNode:
 
 
 def _limit(read_ms: int) -> int:
-    """Return what no time of a copy is later than: the reading, which may have been told another now than the clock's."""
+    """Return a limit for the time of a copy: the time of reading, which may have been given instead of the clock's."""
     return max(read_ms, time.time_ns() // 1_000_000)
 
 

@@ -155,7 +155,7 @@ class RefreshResult(Struct):
 
     @property
     def changes(self) -> int:
-        """How much of the store is not as it was."""
+        """How many parts of the store changed."""
         files = len(self.new_files) + len(self.grown_files) + len(self.forgotten_files)
         renewed = len(self.changed_files) if self.forget else 0
         return files + renewed + self.nodes_added + self.nodes_updated + self.nodes_removed
@@ -172,7 +172,7 @@ class RefreshResult(Struct):
 
 
 class RefreshPreview(Answer, frozen=True):
-    """What a refresh would read and find; ``bytes`` to read. ``lost``, ``elsewhere``: as of ``RefreshResult``."""
+    """The files and changes that a refresh would read; ``bytes`` to read. ``lost``, ``elsewhere``: as in ``RefreshResult``."""
 
     store: str
     new_files: list[str]
@@ -268,7 +268,7 @@ def refresh_store(
 
 
 def _newest_node_ms(txn: Txn, options: RefreshOptions, tree: _NewTree) -> int:
-    """Return the newest modification of a node that the source changed; where that is not known, of one that is the source's."""
+    """Return the newest modification among nodes that the source changed; if these are unknown, among all nodes of the source."""
     newest = NewestNode(options.now_ms)
     if (
         find_as_of(txn) is None or txn.get("state", UNFINISHED_REFRESH) is not None
@@ -282,7 +282,7 @@ def _newest_node_ms(txn: Txn, options: RefreshOptions, tree: _NewTree) -> int:
 
 
 def _restore_altered(store: Store, layout: Layout, warn: Warn) -> None:
-    """Read nodes whose rows were altered from the source again; raises IndexCorrupt where that has not what they were."""
+    """Read nodes whose rows were altered from the source again; raises IndexCorrupt if the source no longer has them."""
     with store.read() as txn:
         rows = read_altered(txn, layout)
     if not rows:
@@ -403,7 +403,7 @@ def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResu
 
 
 def _take_tree(store: Store, txn: Txn, tree: _NewTree) -> None:
-    """Take over what the source changed; the owners of ledgers follow."""
+    """Apply the source's changes; the owners of ledgers follow."""
     for key, row in tree.rows.items():
         if row is None:
             txn.delete("tree", key)
@@ -688,7 +688,7 @@ def _not_there(txn: Txn, key: bytes, why: str) -> IndexCorrupt:
 
 
 def _check_not_older(txn: Txn, metadata: Source) -> None:
-    """Raise Refused for the files of a ZooKeeper that end before what the store exported into the live ensemble."""
+    """Raise Refused for files of a ZooKeeper that end before an export of the store into the live ensemble."""
     exported = find_exported_zxid(txn)
     if exported and isinstance(metadata, MetadataDirectory) and is_zookeeper(metadata.path):
         found = max(map(newest_zxid, metadata.directories))
