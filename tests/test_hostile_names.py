@@ -218,7 +218,7 @@ _OUR_WORDS = {  # ours, or a number: none is a name from data
     ("store/rules/subscriptions.py", "_words(facts)"),
     ("store/rules/subscriptions.py", "format_age_ms(2 * ttl.seconds * 1000)"),
     ("store/rules/subscriptions.py", "facts.of.topic.at_rank(loss.end)"),
-    ("pulsar_admin/api/policies.py", "command"),
+    ("pulsar_admin/api/topics.py", "command"),
     ("pulsar_admin/cli.py", "instead"),
     ("pulsar_admin/schemas.py", "path"),
     ("commands/managed_ledger.py", "name"),

@@ -83,7 +83,7 @@ def test_a_cursor_in_it_stands_in_front_of_the_next(tmp_path: Path, cli: Cli) ->
 def test_whole_and_unreferenced_ledgers_are_refused(tmp_path: Path, cli: Cli) -> None:
     path = copied("small", "clean", tmp_path)
     for ledger, code, text in (
-        (9, 3, "is whole"),
+        (9, 3, "ledger 9 is complete"),
         (17, 3, "nothing references ledger 17"),
         (987_654, 5, "neither referenced"),
     ):

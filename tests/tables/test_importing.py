@@ -203,4 +203,4 @@ def test_answering_of_tables_alone_has_left(line: str, cli: Cli, tables_of: Call
 
 def test_store_and_tables_are_not_both_named(cli: Cli, tables_of: Callable[..., Path]) -> None:
     found = cli("--store", "x", "--tables", tables_of("small"), "sql", "select 1")
-    assert (found.exit_code, "name one" in found.stderr) == (2, True)
+    assert (found.exit_code, "name only one" in found.stderr) == (2, True)
