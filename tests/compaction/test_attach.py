@@ -70,8 +70,8 @@ def test_the_cursor_stands_where_the_ledger_ends(
     ("fields", "open_", "text"),
     [
         ({}, True, "it was never closed"),
-        ({"compacted_to": Position(10, 7)}, False, "was to go on to 10:7: 10:5 is not in it"),
-        ({"lost": (2,)}, False, "clients do not get all of it"),
+        ({"compacted_to": Position(10, 7)}, False, "was to reach 10:7: 10:5 is missing from it"),
+        ({"lost": (2,)}, False, "clients do not get all its entries"),
         ({"claims": "persistent://public/default/u"}, False, "the compacted ledger of persistent://public/default/u"),
     ],
 )

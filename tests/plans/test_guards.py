@@ -217,8 +217,8 @@ def chunked(tmp_path: Path) -> Path:
         ),
         ("reset-cursor T -s s -m 10:4", "that begins at 10:1: consumers get its last 1 alone"),
         ("reset-cursor T -s s -m 10:2", "10:3 is chunk 2 of 3 of a message that begins at 10:1"),
-        ("skip T -s s -n 3", "to give all of it again: -m 10:1"),
-        ("reset-cursor T -s s --shift-by 4", "to give all of it again: -m 10:1"),
+        ("skip T -s s -n 3", "to deliver the whole message again: -m 10:1"),
+        ("reset-cursor T -s s --shift-by 4", "to deliver the whole message again: -m 10:1"),
     ],
 )
 def test_a_move_into_a_chunked_message_is_told(chunked: Path, cli: Cli, words: str, text: str) -> None:
@@ -254,7 +254,7 @@ def test_a_partitioned_topic_says_what_it_adopts(tmp_path: Path, cli: Cli) -> No
     done = cli(*create, "4", "-o", "json").json
     assert done["after"]["adopted"] == [0, 2]
     adopted, created, broker = done["warnings"]
-    assert adopted == "partitions 0 and 2 are there and become part of it, with 40 entries and subscription workers"
+    assert adopted == "partitions 0 and 2 exist and become part of the topic, with 40 entries and subscription workers"
     assert created == "partitions 1 and 3 are created empty, without subscriptions"
     assert "409" in broker
     listed = cli("--store", store, "topics", "list", "a/b", "-o", "json").json
