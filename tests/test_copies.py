@@ -73,7 +73,7 @@ def test_disks_of_another_cluster_are_left_out(cookie: str | None, own: Payloads
     assert (answer.exit_code, answer.json["differingCopies"]) == (1, 0)
     (text,) = answer.json["strangers"]
     assert text.startswith(f"{source}/bookkeeper2/current: ")
-    assert text.endswith("it is left out")
+    assert text.endswith("it is not read")
     assert text in answer.stderr
     assert _payloads(path) == own
     for _ in range(2):

@@ -280,7 +280,7 @@ def test_interrupted(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(cataloguing, "place", interrupted)
     stopped = cli("--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean")
     assert stopped.exit_code == 130
-    assert "the same command goes on" in stopped.stderr
+    assert "the same command continues" in stopped.stderr
     monkeypatch.setattr(cataloguing, "place", before)
     assert cli("--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean").exit_code == 0
 

@@ -92,7 +92,7 @@ def test_an_index_in_a_directory_of_its_own_is_followed_to_the_logs_of_all(tmp_p
 @pytest.mark.parametrize(
     ("location", "words"),
     [
-        (1028, "entry 1:3: 0.log @ 0x400 is not a record of it"),
+        (1028, "entry 1:3: 0.log @ 0x400 is not one of its records"),
         (0x7FFFFFFF, "entry 1:3: 0.log @ 0x7ffffffb is not in the log"),
         (3, "entry 1:3: 0.log @ -0x1 is not in the log"),
         ((0xABC << 32) + 1028, "abc.log"),

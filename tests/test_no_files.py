@@ -67,10 +67,10 @@ def test_logs_and_journals(how: list[str], odd: Path, tmp_path: Path, cli: Cli) 
     answer = cli("--store", tmp_path / "s", "store", "import", "standalone", odd, *how, "-o", "json")
     assert (answer.exit_code, answer.json["entries"], answer.json["problems"]) == (1, 2566, 0)
     left_out = {
-        "f1.log": "an entry log, and is left out: it is a FIFO, not a regular file",
-        "f2.txn": "a journal, and is left out: it is a FIFO, not a regular file",
-        "f3.log": "an entry log, and is left out: it is a directory, not a regular file",
-        "f4.log": "an entry log, and is left out: it is a link to /nowhere/f4.log, and that is not there",
+        "f1.log": "an entry log, and is not read: it is a FIFO, not a regular file",
+        "f2.txn": "a journal, and is not read: it is a FIFO, not a regular file",
+        "f3.log": "an entry log, and is not read: it is a directory, not a regular file",
+        "f4.log": "an entry log, and is not read: it is a link to /nowhere/f4.log, and that is not there",
     }
     assert answer.json["doubts"] == [f"{current / name} has the name of {text}" for name, text in left_out.items()]
     link = f"{current / '0.log'} is a link: {tmp_path / 'elsewhere' / '0.log'} is read"
@@ -78,7 +78,7 @@ def test_logs_and_journals(how: list[str], odd: Path, tmp_path: Path, cli: Cli) 
     again = cli("--store", tmp_path / "s", "store", "refresh", "-o", "json")
     assert (again.exit_code, again.json["doubts"]) == (1, answer.json["doubts"])
     rows = {Path(row["path"]).name: row["header"] for row in cli("logs", "list", current, "-o", "json").json}
-    assert {rows[name] for name in left_out} == {text.partition("left out: ")[2] for text in left_out.values()}
+    assert {rows[name] for name in left_out} == {text.partition("not read: ")[2] for text in left_out.values()}
     verified = cli("logs", "verify", current, "-o", "json")
     assert verified.exit_code == 1
     assert {Path(row["path"]).name for row in verified.json if row["problems"]} == left_out.keys()

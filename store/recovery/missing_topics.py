@@ -313,7 +313,7 @@ def _warnings(loose: Counter[str], lost: list[int]) -> Iterator[str]:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(loose.items()))
         yield (
             f"{counted(loose.total(), 'younger ledger')} ({kinds}) {plural(loose.total(), 'has', 'have')} metadata so that no bookie"
-            " deletes them, and nothing says whose they are. When all is well they are found with: pulsar-admin ledgers orphans"
+            " deletes them, but their owners are unknown. Once all is well, list them with: pulsar-admin ledgers orphans"
         )
     if loose[SCHEMA] or loose[COMPACTED]:
         yield (
@@ -321,7 +321,7 @@ def _warnings(loose: Counter[str], lost: list[int]) -> Iterator[str]:
             " written are not attached: consumers cannot look such versions up, and topics are compacted again"
         )
     if loose[CURSOR]:
-        yield f"{counted(loose[CURSOR], 'cursor ledger')} since may hold acknowledgements that are not taken over"
+        yield f"{counted(loose[CURSOR], 'cursor ledger')} written later may hold acknowledgements that are not restored"
     if lost:
         yield (
             f"entries of {counted(len(lost), 'ledger')} are lost in part ({listed(lost)}); ledgers forget lets a "

@@ -414,13 +414,12 @@ def _cursor_part(
 def _warnings(rolled: Rolled) -> Iterator[str]:
     if rolled.joined:
         yield (
-            f"{counted(rolled.joined, 'ledger')} of {counted(rolled.entries, 'entry')} {plural(rolled.joined, 'goes', 'go')} on with"
-            f" topics of this metadata. Acknowledgements since then come back where a cursor ledger says so, else "
-            "messages are redelivered"
+            f"{counted(rolled.joined, 'ledger')} of {counted(rolled.entries, 'entry')} {plural(rolled.joined, 'continues', 'continue')}"
+            " topics of this metadata. Later acknowledgements are restored where a cursor ledger has them; other messages are redelivered"
         )
         yield (
-            "what was deleted since this metadata was written comes back too where bookies still have its entries; topics,"
-            " subscriptions and policies that were deleted or changed since are as they were"
+            "ledgers deleted after this metadata was written are also restored if bookies still have their entries; topics,"
+            " subscriptions and policies that were deleted or changed later are as before"
         )
     if rolled.gone:
         gone = len(rolled.gone)
@@ -429,7 +428,7 @@ def _warnings(rolled: Rolled) -> Iterator[str]:
     if collected:
         yield (
             f"{counted(len(collected), 'ledger')} {plural(len(collected), 'is', 'are')} in entry logs and in no bookie's index, as garbage"
-            f" collection leaves them: {listed(sorted(collected))}. Before bookies start make their index again:"
+            f" collection leaves them: {listed(sorted(collected))}. Before bookies start, rebuild their index:"
             " pulsar-admin store salvage ID=DIR,DIR"
         )
     yield from rolled.warnings

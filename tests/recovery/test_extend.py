@@ -112,5 +112,5 @@ def test_what_was_sent_again_stays_out(cli: Cli, tmp_path: Path) -> None:
         apply_written(written, plan, 0)
     result = cli("--store", store, "ledgers", "restore", "--extend", str(LEDGER))
     assert "1 entry after its end was acknowledged: 1 by a later entry" in result.stdout
-    assert "1 entry more is in the next ledger again, and left out" in result.stdout
+    assert "1 entry more is in the next ledger again, and not restored" in result.stdout
     assert max(entry for ledger, entry in messages_of(cli, store) if ledger == LEDGER) == 38

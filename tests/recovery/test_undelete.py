@@ -134,8 +134,8 @@ def test_what_is_lost_is_said_range_by_range(cli: Cli, tmp_path: Path, damages_s
     store = tmp_path / "store"
     import_standalone(source, store, ImportOptions(now_ms=NOW_MS), lambda _: None)
     result = cli("--store", store, "topics", "undelete", DOOMED)
-    assert "ledger 123: entries 10..11 and 20 are in no file; 27 entries after them are left out" in result.stdout
-    assert "ledger 125: entry 0 is in no file; 39 entries after them are left out" in result.stdout
+    assert "ledger 123: entries 10..11 and 20 are in no file; 27 entries after them are not restored" in result.stdout
+    assert "ledger 125: entry 0 is in no file; 39 entries after them are not restored" in result.stdout
     assert "ledger 127: entry 39 is in no file\n" in result.stdout
     found = messages_of(cli, store, f"{DOOMED}-restored")
     ends = {121: 40, 122: 40, 123: 10, 124: 40, 126: 40, 127: 39, 128: 20}
@@ -242,7 +242,7 @@ def test_by_what_entries_say(cli: Cli, tmp_path: Path) -> None:
     assert f"lost-and-found/ledgers/from-{FIRST_OF_DOOMED}" in lost.error["hint"]
     name = f"lost-and-found/ledgers/from-{FIRST_OF_DOOMED}"
     shown = cli("--store", store, "topics", "undelete", name, "--by-evidence", "--to", DOOMED)
-    assert shown.stdout.count("belong together: producer standalone-0-32 goes on") == 7
+    assert shown.stdout.count("belong together: producer standalone-0-32 continues") == 7
     cli("--store", store, "topics", "undelete", TRIMMED, "--by-evidence")
     assert [messages_of(cli, store, name) for name in (DOOMED, f"{TRIMMED}-restored")] == expected
 

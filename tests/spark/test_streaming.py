@@ -62,7 +62,7 @@ def test_each_entry_comes_once_over_restarts(spark: SparkSession, tmp_path: Path
     logs = [path for path in (tmp_path / "current").glob("*.log") if path.stat().st_size > 1500]  # the newest is empty
     newest = max(logs, key=lambda path: int(path.stem, 16))
     newest.write_bytes(newest.read_bytes()[:1500])
-    with pytest.raises(PySparkException, match=r"log became shorter: expected \d+ bytes or more, found 1500; bring"):
+    with pytest.raises(PySparkException, match=r"log became shorter: expected \d+ bytes or more, found 1500; restore"):
         _run(stream, tmp_path / "out")
     rows = spark.read.parquet(str(tmp_path / "out" / "rows")).collect()
     assert Counter(map(tuple, rows)) == Counter(ids(0, 400))

@@ -170,5 +170,5 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_there(tmp_path: Path, cli: 
         log.rename(log.with_suffix(".away"))
     done = _export(cli, store, tmp_path / "damaged", *words)
     assert done.exit_code == 1
-    assert "acme/iot/skewed: 183 entries are in no file that is there" in done.stderr
+    assert "acme/iot/skewed: 183 entries are in no imported file" in done.stderr
     assert len(table_of(tmp_path / "damaged", "messages")) <= len(whole) - 183
