@@ -127,7 +127,7 @@ def find_plain_ledgers(value: bytes) -> list[PlainLedger] | None:
 
 
 def _plain(message: managed_ledger_pb2.ManagedLedgerInfo, *, is_known: bool = False) -> list[PlainLedger] | None:
-    """Return what ``find_plain_ledgers`` does of MESSAGE; IS_KNOWN: it has no unknown fields."""
+    """Return as ``find_plain_ledgers`` for a parsed message; ``is_known``: it has no unknown fields."""
     if message.HasField("terminatedPosition"):
         return None
     found, last = [], -1

@@ -127,7 +127,7 @@ class _Head:
         return self._data[at : at + length]
 
     def u32(self, at: int) -> int:
-        """Return the 4-byte size at AT."""
+        """Return the 4-byte size at ``at``."""
         return int(_SIZE.unpack(self.take(at, 4))[0])
 
     def check_end(self, end: int) -> None:
