@@ -113,7 +113,7 @@ def test_refusals_name_the_partitions(cli: Cli, tmp_path: Path) -> None:
     for words in ("get-partitioned-topic-metadata", "partitioned-stats", "stats"):
         refused = cli("--store", store, "-o", "json", "topics", words, NAME)
         assert refused.exit_code == 5
-        assert "partitions 0 and 2 of it are there" in refused.error["message"]
+        assert "only its partitions 0 and 2 exist" in refused.error["message"]
         assert refused.error["hint"].endswith(f"pulsar-admin topics create-partitioned-topic {NAME} -p 3")
     store = made(tmp_path / "deleted", FAULTS["half deleted"])
     refused = cli("--store", store, "-o", "json", "topics", "create-partitioned-topic", NAME, "-p", 2)

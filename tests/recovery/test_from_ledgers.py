@@ -212,7 +212,7 @@ def test_without_the_name_of_the_cluster_all_but_policies_comes_back(tmp_path: P
     for _ in range(2):
         result = cli("--store", store, "store", "recover")
         assert result.exit_code == 0
-        assert "the name of the cluster is gone" in result.stdout
+        assert "the cluster's name was lost with /admin" in result.stdout
         assert "--cluster NAME" in result.stdout
     assert cli("--store", store, "topics", "stats", "acme/iot/skewed").exit_code == 0
     assert cli("--store", store, "store", "recover", "--level", "A", "--cluster", "standalone").exit_code == 0
