@@ -93,7 +93,7 @@ def test_ctrl_c_ends_cleanly(demo_store: Path, tmp_path: Path, words: tuple[str,
     print(f"{words}: {seconds:.2f} s")
     assert running.returncode == 130, said
     assert "Traceback" not in said
-    stopped = "check: stopped after [0-9,]+ of [0-9,]+ bytes; the same command begins again"
+    stopped = "check: stopped after [0-9,]+ of [0-9,]+ bytes; the same command starts again"
     assert re.search(rf"warning: {stopped}\nerror: interrupted\n$", said), said
     assert _none_left(running.pid), _session_of(running.pid)
 
