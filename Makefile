@@ -53,6 +53,7 @@ lint: setup
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
+	$(BIN)/basedpyright
 
 check: lint
 	$(BIN)/python -m pytest tests/test_architecture.py tests/test_docs.py tests/test_protos_fresh.py

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pulsar_admin.context import App
+from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.codec.java import java_split, java_text
 from pulsar_admin.store.errors import (
     AlreadyExists,
@@ -183,7 +184,7 @@ def update_migration(app: App, cluster: str, migrated: bool, **options: str | No
 def list_domains(app: App, cluster: str) -> None:
     """List the failure domains of a cluster with their brokers."""
     domains = app.session.resources.cluster(cluster).failure_domains()
-    app.answer_map(domains, lambda found: f"FailureDomainImpl(brokers={java_text(found.get('brokers'))})")
+    app.answer_map(domains, lambda found: f"FailureDomainImpl(brokers={java_text(to_json(found.brokers))})")
 
 
 @mirrored(

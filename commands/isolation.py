@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pulsar_admin.context import App
+from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, ResourceNotFound
 from pulsar_admin.store.model.resources import isolation_text
 from pulsar_admin.upstream import mirrored
@@ -25,7 +26,9 @@ _SETS: Any = {"changes": True, "helps": _HELPS}
 @mirrored("ns-isolation-policy list", elsewhere=["pulsar-admin ns-isolation-policy list standalone"], **_READS)
 def list_all(app: App, cluster: str) -> None:
     """List the isolation policies of a cluster."""
-    app.answer_map(app.session.resources.cluster(cluster).isolation_policies(), isolation_text)
+    app.answer_map(
+        app.session.resources.cluster(cluster).isolation_policies(), lambda policy: isolation_text(to_json(policy))
+    )
 
 
 @mirrored("ns-isolation-policy get", elsewhere=["pulsar-admin ns-isolation-policy get standalone payments"], **_READS)

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from pulsar_admin.api.store import Store, open_store
     from pulsar_admin.api.topics import Compaction, PolicyValue, SchemaVersion, Topic, TopicPolicies
     from pulsar_admin.api.transfers import (
+        BundleImported,
+        BundleReport,
+        FindingCount,
         create_store,
         fetch_bookie,
         import_bundle,
@@ -73,8 +76,18 @@ if TYPE_CHECKING:
     from pulsar_admin.store.delayed.summary import DelayedSummary
     from pulsar_admin.store.delayed.verify import Verified
     from pulsar_admin.store.delayed.waiting import Replayed
+    from pulsar_admin.store.disks.clone import CloneReport
     from pulsar_admin.store.disks.forecast import LogForecast
     from pulsar_admin.store.disks.reclaim import ReclaimPlan, ReclaimResult
+    from pulsar_admin.store.disks.salvage import (
+        DirectorySalvaged,
+        EntriesAdded,
+        JournalsFound,
+        JournalStop,
+        LedgersFound,
+        LocationsFound,
+        SalvageReport,
+    )
     from pulsar_admin.store.doctor.since import FindingComparison
     from pulsar_admin.store.dump.finding import FoundEntry
     from pulsar_admin.store.dump.job import DumpReport, DumpSize
@@ -126,6 +139,20 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.cursors import Extent
     from pulsar_admin.store.model.ledger_owners import LedgerOwners
     from pulsar_admin.store.model.messages import LastMessageId, Message, MessageRow
+    from pulsar_admin.store.model.resources import (
+        AutoFailover,
+        BookieRack,
+        BrokerIsolation,
+        BundleQuota,
+        Bundles,
+        ClusterSettings,
+        ClusterUrls,
+        FailureDomain,
+        IsolationPolicy,
+        Migration,
+        ResourceGroup,
+        TenantInfo,
+    )
     from pulsar_admin.store.nacks.holes import TopicNacks
     from pulsar_admin.store.nacks.kept import KeptGroup, KeptStats
     from pulsar_admin.store.names import Position, TopicName
@@ -164,9 +191,13 @@ if TYPE_CHECKING:
     from pulsar_admin.store.sources.given_bookies import GivenBookie
     from pulsar_admin.store.tables.export import TablesReport
     from pulsar_admin.store.tables.importing import TablesImported
+    from pulsar_admin.store.transfer.bookie_export import BookieExportReport, DirectoryWritten, LedgerPlaced
+    from pulsar_admin.store.transfer.ensemble_export import EnsembleExportReport
+    from pulsar_admin.store.transfer.exports import ExportReport, LedgerExported, NodeExported
     from pulsar_admin.store.transfer.imports import ImportPreview, ImportResult
     from pulsar_admin.store.transfer.offloads import OffloadResult
     from pulsar_admin.store.transfer.refresh import RefreshPreview, RefreshResult
+    from pulsar_admin.store.transfer.snapshot_export import SnapshotExportReport
     from pulsar_admin.store.why.disk import WhyBytes
     from pulsar_admin.store.why.subscription import Why
 
@@ -323,6 +354,37 @@ _HOMES = {
     "OffloadResult": "pulsar_admin.store.transfer.offloads",
     "RefreshPreview": "pulsar_admin.store.transfer.refresh",
     "RefreshResult": "pulsar_admin.store.transfer.refresh",
+    "BundleImported": "pulsar_admin.api.transfers",
+    "BundleReport": "pulsar_admin.api.transfers",
+    "FindingCount": "pulsar_admin.api.transfers",
+    "ExportReport": "pulsar_admin.store.transfer.exports",
+    "LedgerExported": "pulsar_admin.store.transfer.exports",
+    "NodeExported": "pulsar_admin.store.transfer.exports",
+    "EnsembleExportReport": "pulsar_admin.store.transfer.ensemble_export",
+    "SnapshotExportReport": "pulsar_admin.store.transfer.snapshot_export",
+    "BookieExportReport": "pulsar_admin.store.transfer.bookie_export",
+    "DirectoryWritten": "pulsar_admin.store.transfer.bookie_export",
+    "LedgerPlaced": "pulsar_admin.store.transfer.bookie_export",
+    "CloneReport": "pulsar_admin.store.disks.clone",
+    "DirectorySalvaged": "pulsar_admin.store.disks.salvage",
+    "EntriesAdded": "pulsar_admin.store.disks.salvage",
+    "JournalStop": "pulsar_admin.store.disks.salvage",
+    "JournalsFound": "pulsar_admin.store.disks.salvage",
+    "LedgersFound": "pulsar_admin.store.disks.salvage",
+    "LocationsFound": "pulsar_admin.store.disks.salvage",
+    "SalvageReport": "pulsar_admin.store.disks.salvage",
+    "AutoFailover": "pulsar_admin.store.model.resources",
+    "BookieRack": "pulsar_admin.store.model.resources",
+    "BrokerIsolation": "pulsar_admin.store.model.resources",
+    "BundleQuota": "pulsar_admin.store.model.resources",
+    "Bundles": "pulsar_admin.store.model.resources",
+    "ClusterSettings": "pulsar_admin.store.model.resources",
+    "ClusterUrls": "pulsar_admin.store.model.resources",
+    "FailureDomain": "pulsar_admin.store.model.resources",
+    "IsolationPolicy": "pulsar_admin.store.model.resources",
+    "Migration": "pulsar_admin.store.model.resources",
+    "ResourceGroup": "pulsar_admin.store.model.resources",
+    "TenantInfo": "pulsar_admin.store.model.resources",
     "WhyBytes": "pulsar_admin.store.why.disk",
     "Why": "pulsar_admin.store.why.subscription",
     "AlreadyExists": _ERRORS,
@@ -370,19 +432,30 @@ __all__ = [
     "AckState",
     "AlreadyExists",
     "AnnotationPart",
+    "AutoFailover",
     "BacklogAnalysis",
     "BadSql",
     "Batches",
+    "BookieExportReport",
+    "BookieRack",
+    "BrokerIsolation",
     "BrokerMove",
     "BufferStats",
     "BuildResult",
+    "BundleImported",
+    "BundleQuota",
+    "BundleReport",
     "BundleTopics",
+    "Bundles",
     "Change",
     "ChangeNotFound",
     "ChangePart",
     "ChangeReport",
     "Changed",
+    "CloneReport",
     "Cluster",
+    "ClusterSettings",
+    "ClusterUrls",
     "Compaction",
     "CompactionDetails",
     "CompactionPart",
@@ -401,20 +474,27 @@ __all__ = [
     "DelayedSummary",
     "Deletable",
     "DeletedPart",
+    "DirectorySalvaged",
+    "DirectoryWritten",
     "DiskFailed",
     "DiskFull",
     "DueNack",
     "DumpReport",
     "DumpSize",
     "EncryptedPayload",
+    "EnsembleExportReport",
+    "EntriesAdded",
     "EntryCorrupt",
     "EntryLogCorrupt",
     "EntryNotFound",
     "EntryRow",
     "ExpiryDetails",
+    "ExportReport",
     "Extent",
+    "FailureDomain",
     "Finding",
     "FindingComparison",
+    "FindingCount",
     "Forecast",
     "ForecastInterval",
     "ForgottenPart",
@@ -432,7 +512,10 @@ __all__ = [
     "InternalInfo",
     "InternalStats",
     "InvalidValue",
+    "IsolationPolicy",
     "JournalCorrupt",
+    "JournalStop",
+    "JournalsFound",
     "KeptGroup",
     "KeptNacks",
     "KeptStats",
@@ -440,13 +523,17 @@ __all__ = [
     "LastId",
     "LastMessageId",
     "Ledger",
+    "LedgerExported",
     "LedgerFacts",
     "LedgerNotFound",
     "LedgerOwners",
     "LedgerPart",
+    "LedgerPlaced",
     "LedgerRow",
     "LedgerVerdict",
+    "LedgersFound",
     "LimitExceeded",
+    "LocationsFound",
     "LogForecast",
     "LogRecord",
     "LogStats",
@@ -459,6 +546,7 @@ __all__ = [
     "MetadataChange",
     "MetadataCorrupt",
     "Metric",
+    "Migration",
     "Missing",
     "MissingComponent",
     "MoveBasis",
@@ -469,6 +557,7 @@ __all__ = [
     "NamespaceNotFound",
     "NeedsBroker",
     "Node",
+    "NodeExported",
     "NotFound",
     "NotSeen",
     "NotWritable",
@@ -496,12 +585,15 @@ __all__ = [
     "RefreshResult",
     "Refused",
     "Replayed",
+    "ResourceGroup",
     "ResourceNotFound",
     "ReturnedPart",
+    "SalvageReport",
     "SchemaLocator",
     "SchemaVersion",
     "Severity",
     "SliceFailed",
+    "SnapshotExportReport",
     "SourceBusy",
     "SourceChanged",
     "SourceNotFound",
@@ -519,6 +611,7 @@ __all__ = [
     "SubscriptionStats",
     "TablesImported",
     "TablesReport",
+    "TenantInfo",
     "TenantNotFound",
     "Topic",
     "TopicDescription",

@@ -138,12 +138,12 @@ def test_a_second_export_finds_everything_there(store: Path, cluster: Path, cli:
 def test_python_puts_them_there_as_the_command_does(store: Path, cluster: Path, cli: Cli) -> None:
     before = digest_of(cluster)
     with pa.open_store(store, writable=True) as opened:
-        assert opened.export_bookies(_targets(cluster), dry_run=True)["dryRun"] is True
+        assert opened.export_bookies(_targets(cluster), dry_run=True).dry_run is True
         assert digest_of(cluster) == before
-        ledgers = opened.export_bookies(_targets(cluster))["ledgers"]
+        ledgers = opened.export_bookies(_targets(cluster)).ledgers
     for ledger, ledger_id in zip(ledgers, (0, 4, 9) * 2, strict=True):
-        inside = cluster / "bookie2" / f"ledgers{ledger['ledgerId'] % 2}" / "current"
-        assert _entries(inside, ledger["ledgerId"]) == _originals(cluster, ledger_id)
+        inside = cluster / "bookie2" / f"ledgers{ledger.ledger_id % 2}" / "current"
+        assert _entries(inside, ledger.ledger_id) == _originals(cluster, ledger_id)
     again = cli("--store", store, "store", "export", "bookie", *_targets(cluster), "-o", "json").json
     assert again["written"] == []
 

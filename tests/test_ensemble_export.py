@@ -302,13 +302,13 @@ def test_python(store: Path, tmp_path: Path) -> None:
     with FakeZooKeeper(nodes_of(store)) as server:
         with pa.open_store(store, writable=True) as opened:
             opened.apply(opened.topic("public/default/plain").cursor("half").skip(2))
-            assert opened.export_zookeeper(server.address, dry_run=True)["dryRun"]
+            assert opened.export_zookeeper(server.address, dry_run=True).dry_run
             assert not server.multis
-            (node,) = opened.export_zookeeper(server.address)["nodes"]
-            assert node == {"path": f"{PLAIN}/half", "action": "update"}
+            (node,) = opened.export_zookeeper(server.address).nodes
+            assert (node.path, node.action) == (f"{PLAIN}/half", "update")
             report = opened.export_snapshot(tmp_path / "out")
         assert server.nodes[f"{PLAIN}/half"].value == values(store)[f"{PLAIN}/half"]
-    assert (tmp_path / "out" / report["file"]).is_file()
+    assert (tmp_path / "out" / report.file).is_file()
 
 
 def test_ids_go_on_above_a_ledger_that_was_made_again(store: Path, cli: Cli) -> None:

@@ -260,7 +260,7 @@ def test_a_second_salvage_meanwhile_is_refused(bookie: Path, store: Path, monkey
             return begin(database)
 
         monkeypatch.setattr(switching, "begin", meanwhile)
-        assert (apply_salvage(opened, one)["kept"], len(told)) == ([], 1)
+        assert (apply_salvage(opened, one).kept, len(told)) == ((), 1)
         with pytest.raises(StalePlan):
             apply_salvage(opened, other)
     assert _index(bookie) == before

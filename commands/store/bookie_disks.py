@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
+from msgspec.structs import astuple
 
 from pulsar_admin.columns import Column, caution, size_text
 from pulsar_admin.commands.mending import accept_option
@@ -33,6 +34,7 @@ from pulsar_admin.visible import clean_text
 if TYPE_CHECKING:
     from pulsar_admin.api.files import ReclaimOptions
     from pulsar_admin.store.disks.reclaim import ReclaimPlan, ReclaimResult
+    from pulsar_admin.store.disks.salvage import DirectorySalvaged, SalvageReport
 
 
 @command(
@@ -65,58 +67,58 @@ def salvage(app: App, bookie: tuple[str, ...], confs: tuple[Path, ...], roots: t
     return Result(app.session.api.salvage(given[0], dry_run=app.settings.dry_run), plain=_render)
 
 
-def _render(result: Any) -> str:  # Any: JSON
+def _render(result: SalvageReport) -> str:
     """Return what a salvage found, and did or would do, as lines of text."""
-    lines = [f"bookie {result['bookie']}"]
-    for row in result["directories"]:
+    lines = [f"bookie {result.bookie}"]
+    for row in result.directories:
         lines += _directory_lines(row)
-    journals = result["journals"]
+    journals = result.journals
     lines.append(
-        f"{counted(journals['files'], 'journal')}: a start replays {counted(journals['replayedEntries'], 'entry', 'entries')}"
+        f"{counted(journals.files, 'journal')}: a start replays {counted(journals.replayed_entries, 'entry', 'entries')}"
     )
-    lines += [f"  {text}" for text in journals["missing"]]
+    lines += [f"  {text}" for text in journals.missing]
     lines += [
-        f"  {stop['path']} @ {stop['offset']:#x}: {stop['reason']} stops a start: cut at {stop['cutAt']},"
-        f" {stop['cutBytes']:,} bytes are kept beside it"
-        for stop in journals["stops"]
+        f"  {stop.path} @ {stop.offset:#x}: {stop.reason} stops a start: cut at {stop.cut_at},"
+        f" {stop.cut_bytes:,} bytes are kept beside it"
+        for stop in journals.stops
     ]
-    lines += [f"kept: {path}" for path in result["kept"]]
-    if not result["needed"] and result["kept"]:
+    lines += [f"kept: {path}" for path in result.kept]
+    if not result.needed and result.kept:
         lines.append("the salvage that was stopped is done; next: start the bookie")
-    elif not result["needed"]:
+    elif not result.needed:
         lines.append("nothing is wrong, nothing was written")
     else:
-        lines.append("dry run, nothing was written" if result["dryRun"] else "next: start the bookie")
+        lines.append("dry run, nothing was written" if result.dry_run else "next: start the bookie")
     return "\n".join(clean_text(line) for line in lines)
 
 
-def _directory_lines(row: dict[str, Any]) -> Iterator[str]:  # Any: JSON
-    locations, ledgers, added = row["locations"], row["ledgers"], row["added"]
-    logs, entries = counted(row["entryLogs"], "entry log"), counted(row["entries"], "entry", "entries")
-    bad = f", {row['damagedEntries']:,} more damaged" if row["damagedEntries"] else ""
-    yield f"{row['directory']}: {logs}, {entries}{bad}"
-    counts = ((locations["right"], "right"), (locations["missing"], "missing"), (locations["wrong"], "wrong"))
-    found = [locations["problem"], *(f"{count:,} {what}" for count, what in counts if count)]
-    found.append(f"{locations['logGone']:,} of logs that are gone" if locations["logGone"] else "")
+def _directory_lines(row: DirectorySalvaged) -> Iterator[str]:
+    locations, ledgers, added = row.locations, row.ledgers, row.added
+    logs, entries = counted(row.entry_logs, "entry log"), counted(row.entries, "entry", "entries")
+    bad = f", {row.damaged_entries:,} more damaged" if row.damaged_entries else ""
+    yield f"{row.directory}: {logs}, {entries}{bad}"
+    counts = ((locations.right, "right"), (locations.missing, "missing"), (locations.wrong, "wrong"))
+    found = [locations.problem, *(f"{count:,} {what}" for count, what in counts if count)]
+    found.append(f"{locations.log_gone:,} of logs that are gone" if locations.log_gone else "")
     yield _database_line("locations", found, row)
-    strays = f"{ledgers['strays']:,} of upstream's rebuild or of other directories" if ledgers["strays"] else ""
-    changed = f"{ledgers['changed']:,} to change" if ledgers["changed"] else ""
-    yield _database_line("ledgers", [ledgers["problem"], f"{ledgers['before']:,} rows", changed, strays], row)
-    fences = f" ({_shares(ledgers['fencedBy'])})" if ledgers["fenced"] else ""
-    yield f"    {ledgers['after']:,} ledgers, {ledgers['fenced']:,} fenced{fences}; master keys: {_shares(ledgers['masterKeysBy'])}"
-    if any(added.values()):
+    strays = f"{ledgers.strays:,} of upstream's rebuild or of other directories" if ledgers.strays else ""
+    changed = f"{ledgers.changed:,} to change" if ledgers.changed else ""
+    yield _database_line("ledgers", [ledgers.problem, f"{ledgers.before:,} rows", changed, strays], row)
+    fences = f" ({_shares(ledgers.fenced_by)})" if ledgers.fenced else ""
+    yield f"    {ledgers.after:,} ledgers, {ledgers.fenced:,} fenced{fences}; master keys: {_shares(ledgers.master_keys_by)}"
+    if any(astuple(added)):
         yield (
-            f"  entries to add: {added['fromJournals']:,} from journals, {added['fromOtherBookies']:,} from other bookies;"
-            f" {added['nowhere']:,} more are nowhere"
+            f"  entries to add: {added.from_journals:,} from journals, {added.from_other_bookies:,} from other bookies;"
+            f" {added.nowhere:,} more are nowhere"
         )
 
 
-def _database_line(name: str, found: list[str], row: dict[str, Any]) -> str:  # Any: JSON
-    end = "rebuilt" if name in row["written"] else "as it should be"
+def _database_line(name: str, found: list[str], row: DirectorySalvaged) -> str:
+    end = "rebuilt" if name in row.written else "as it should be"
     return f"  {name + ':':<11}{', '.join(filter(None, found))}: {end}"
 
 
-def _shares(counts: dict[str, int]) -> str:
+def _shares(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} by {who}" for who, count in counts.items()) or "none"
 
 

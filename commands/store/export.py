@@ -195,5 +195,5 @@ def import_bundle(app: App, file: Path) -> Result:
     from pulsar_admin.api.transfers import store_of_bundle
 
     done = store_of_bundle(app.session, file, app.store_path)
-    app.problems(not done["sameFindings"])
+    app.problems(not done.same_findings)
     return Result(done)

@@ -32,6 +32,16 @@ from pulsar_admin.store.model.resources import (
     MIGRATION,
     RESOURCE_GROUP,
     TENANT,
+    BookieRack,
+    BrokerIsolation,
+    BundleQuota,
+    Bundles,
+    ClusterSettings,
+    FailureDomain,
+    IsolationPolicy,
+    Migration,
+    ResourceGroup,
+    TenantInfo,
     as_set,
     broker_isolation,
     bundle_range,
@@ -59,6 +69,7 @@ from pulsar_admin.store.model.resources import (
     read_racks,
     read_resource_group,
     read_tenant,
+    record_of,
     topic_hash,
 )
 from pulsar_admin.store.model.topics import Topic, check_namespace, iter_namespaces, iter_partitioned, iter_topic_texts
@@ -100,9 +111,10 @@ class Resources(Planner):
         """Return the names of the tenants."""
         return tuple(self._session.ask(list_tenants))
 
-    def tenant(self, name: str) -> Json:
-        """Return the ``adminRoles`` and ``allowedClusters`` of a tenant; raises TenantNotFound."""
-        return TENANT.show(self._session.ask(read_tenant, name))
+    def tenant(self, name: str) -> TenantInfo:
+        """Return a tenant's ``admin_roles`` and ``allowed_clusters``; raises TenantNotFound."""
+        found = self._session.ask(read_tenant, name)
+        return record_of(TenantInfo, TENANT.show(found), f"tenant {name}")
 
     def create_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
@@ -151,17 +163,21 @@ class Resources(Planner):
         """Return the bookies that have a cookie, whether they run or not."""
         return tuple(self._session.ask(list_bookies))
 
-    def bookie_racks(self) -> Mapping[str, Mapping[str, Json]]:
+    def bookie_racks(self) -> Mapping[str, Mapping[str, BookieRack]]:
         """Return by group and bookie its ``rack`` and ``hostname``."""
         with self._session.read() as txn:
             return {
-                group: {name: BOOKIE_RACK.show(one) for name, one in found.items()}
+                group: {
+                    name: record_of(BookieRack, BOOKIE_RACK.show(one), f"the rack of {name}")
+                    for name, one in found.items()
+                }
                 for group, found in read_racks(txn).items()
             }
 
-    def bookie_rack(self, bookie: str) -> Json:
+    def bookie_rack(self, bookie: str) -> BookieRack:
         """Return ``rack`` and ``hostname`` of a bookie; raises ResourceNotFound."""
-        return BOOKIE_RACK.show(self._session.ask(read_rack, bookie))
+        found = self._session.ask(read_rack, bookie)
+        return record_of(BookieRack, BOOKIE_RACK.show(found), f"the rack of {bookie}")
 
     def set_bookie_rack(self, bookie: str, rack: str, *, group: str = "default", hostname: str | None = None) -> Plan:
         """Plan that BOOKIE, ``host:port``, is in RACK, and of a GROUP; raises InvalidValue."""
@@ -198,9 +214,10 @@ class Resources(Planner):
 
         return tuple(self._session.ask(list_resource_groups))
 
-    def resource_group(self, name: str) -> Json:
+    def resource_group(self, name: str) -> ResourceGroup:
         """Return the rates of a resource group, −1: any; raises ResourceNotFound."""
-        return RESOURCE_GROUP.show(self._session.ask(read_resource_group, name))
+        found = self._session.ask(read_resource_group, name)
+        return record_of(ResourceGroup, RESOURCE_GROUP.show(found), f"resource group {name}")
 
     def create_resource_group(self, name: str, **rates: int | None) -> Plan:
         """Plan a resource group, or changes of one: ``publish_messages``, ``publish_bytes``, ``dispatch_messages``, ``dispatch_bytes``.
@@ -226,13 +243,14 @@ class Resources(Planner):
         """Plan deleting a resource group; raises ResourceNotFound, Refused while namespaces are in it."""
         return self._planned_rows(resource_changes.plan_delete_group, name)
 
-    def bundle_quota(self, namespace: str | None = None, bundle: str | None = None) -> Json:
+    def bundle_quota(self, namespace: str | None = None, bundle: str | None = None) -> BundleQuota:
         """Return the quota in force for a BUNDLE, ``0xLOW_0xHIGH``, of a NAMESPACE, without them the default one.
 
         Raises InvalidValue, NamespaceNotFound.
         """
         with self._session.read() as txn:
-            return BUNDLE_QUOTA.show(read_bundle_quota(txn, _bundle(txn, namespace, bundle)))
+            found = read_bundle_quota(txn, _bundle(txn, namespace, bundle))
+            return record_of(BundleQuota, BUNDLE_QUOTA.show(found), "the quota")
 
     def set_bundle_quota(
         self,
@@ -283,7 +301,7 @@ Json = Mapping[str, Any]  # Any: JSON values, by upstream's keys
 
 
 class Cluster(Planner):
-    """A cluster, from ``Store.cluster``. What is read has upstream's keys and defaults; every question raises MetadataCorrupt,
+    """A cluster, from ``Store.cluster``. What is read has upstream's fields and defaults; every question raises MetadataCorrupt,
     and ResourceNotFound where there is no such cluster. Changes are plans."""
 
     def __init__(self, session: Session, name: str) -> None:
@@ -295,9 +313,10 @@ class Cluster(Planner):
         """The name of the cluster."""
         return self._name
 
-    def settings(self) -> Json:
-        """Return its URLs and what clients of it need: ``serviceUrl``, ``brokerServiceUrl`` …"""
-        return CLUSTER.show(self._session.ask(read_cluster, self._name))
+    def settings(self) -> ClusterSettings:
+        """Return its URLs and what clients of it need: ``service_url``, ``broker_service_url`` …"""
+        found = self._session.ask(read_cluster, self._name)
+        return record_of(ClusterSettings, CLUSTER.show(found), f"cluster {self._name}")
 
     def update(self, settings: Json, *, file: Path | str | None = None) -> Plan:
         """Plan SETTINGS, and what FILE says beside, in place of all that it has, its peers too; raises InvalidValue."""
@@ -323,9 +342,10 @@ class Cluster(Planner):
         """Plan its PEERS; raises Refused for one that is not there."""
         return self._planned_rows(resource_changes.plan_peers, self._name, peers)
 
-    def migration(self) -> Json:
-        """Return whether it is ``migrated``, and to where (``migratedClusterUrl``); ResourceNotFound: that was never set."""
-        return MIGRATION.show(self._session.ask(read_migration, self._name))
+    def migration(self) -> Migration:
+        """Return whether it is ``migrated``, and to where (``migrated_cluster_url``); ResourceNotFound: that was never set."""
+        found = self._session.ask(read_migration, self._name)
+        return record_of(Migration, MIGRATION.show(found), f"the migration of {self._name}")
 
     def set_migration(self, *, migrated: bool, urls: Mapping[str, str | None]) -> Plan:
         """Plan whether it is MIGRATED, and to where: URLS by the keys of ``settings``. It need not be there. Raises InvalidValue."""
@@ -336,14 +356,18 @@ class Cluster(Planner):
 
     # -- failure domains ----------------------------------------------------------------------------------------------
 
-    def failure_domains(self) -> Mapping[str, Json]:
+    def failure_domains(self) -> Mapping[str, FailureDomain]:
         """Return its failure domains by name, each with its ``brokers``."""
         with self._session.read() as txn:
-            return {name: DOMAIN.show(found) for name, found in read_domains(txn, self._name).items()}
+            return {
+                name: record_of(FailureDomain, DOMAIN.show(found), f"failure domain {name}")
+                for name, found in read_domains(txn, self._name).items()
+            }
 
-    def failure_domain(self, name: str) -> Json:
+    def failure_domain(self, name: str) -> FailureDomain:
         """Return one failure domain; raises ResourceNotFound."""
-        return DOMAIN.show(self._session.ask(read_domain, self._name, name))
+        found = self._session.ask(read_domain, self._name, name)
+        return record_of(FailureDomain, DOMAIN.show(found), f"failure domain {name}")
 
     def create_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
         """Plan a failure domain of BROKERS, in place of one with its name; raises Refused for a broker of another."""
@@ -384,18 +408,23 @@ class Cluster(Planner):
 
     # -- isolation policies -------------------------------------------------------------------------------------------
 
-    def isolation_policies(self) -> Mapping[str, Json]:
+    def isolation_policies(self) -> Mapping[str, IsolationPolicy]:
         """Return by name which ``namespaces`` only its ``primary`` and ``secondary`` brokers serve; ResourceNotFound: never set."""
         with self._session.read() as txn:
-            return {name: ISOLATION_POLICY.show(policy) for name, policy in read_isolation(txn, self._name).items()}
+            return {
+                name: record_of(IsolationPolicy, ISOLATION_POLICY.show(policy), f"isolation policy {name}")
+                for name, policy in read_isolation(txn, self._name).items()
+            }
 
-    def isolation_policy(self, name: str) -> Json:
+    def isolation_policy(self, name: str) -> IsolationPolicy:
         """Return one isolation policy; raises ResourceNotFound."""
-        return ISOLATION_POLICY.show(self._session.ask(read_isolation_policy, self._name, name))
+        found = self._session.ask(read_isolation_policy, self._name, name)
+        return record_of(IsolationPolicy, ISOLATION_POLICY.show(found), f"isolation policy {name}")
 
-    def broker_isolation(self, broker: str) -> Json:
+    def broker_isolation(self, broker: str) -> BrokerIsolation:
         """Return what isolation policies say of BROKER, whether there is such a one or not."""
-        return self._session.ask(broker_isolation, self._name, broker)
+        found = self._session.ask(broker_isolation, self._name, broker)
+        return record_of(BrokerIsolation, found, f"an isolation policy of {self._name}")
 
     def set_isolation_policy(
         self,
@@ -595,9 +624,9 @@ class Namespace(PolicyPlans):
 
     # -- bundles ------------------------------------------------------------------------------------------------------
 
-    def bundles(self) -> Json:
-        """Return the ``boundaries`` of its bundles, and ``numBundles``."""
-        return self._session.ask(read_bundles, self._name)
+    def bundles(self) -> Bundles:
+        """Return the ``boundaries`` of its bundles, and ``num_bundles``."""
+        return record_of(Bundles, self._session.ask(read_bundles, self._name), f"the bundles of {self._name}")
 
     def split_bundle(
         self,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
-from msgspec.structs import replace
+from msgspec import convert
+from msgspec.structs import asdict, replace
 
 from pulsar_admin.api.session import (
     Checked,
@@ -30,12 +31,15 @@ from pulsar_admin.store.db.storeinfo import check_new_store
 from pulsar_admin.store.errors import InvalidValue, StoreError, check_choice
 from pulsar_admin.store.names import Profile, parse_topic
 from pulsar_admin.store.pace import PACE
+from pulsar_admin.store.wording import Answer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pulsar_admin.store.db.environment import Store
     from pulsar_admin.store.db.environment import Store as StoreFile
+    from pulsar_admin.store.disks.clone import CloneReport
+    from pulsar_admin.store.disks.salvage import SalvageReport
     from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.history.as_of import Moment
     from pulsar_admin.store.model.publish_times import Form
@@ -49,12 +53,13 @@ if TYPE_CHECKING:
     from pulsar_admin.store.tables.importing import TablesImported
     from pulsar_admin.store.transfer import imports as importing
     from pulsar_admin.store.transfer import refresh as refreshing
-    from pulsar_admin.store.transfer.bookie_export import BookieExportPlan
-    from pulsar_admin.store.transfer.ensemble_export import EnsemblePlan
-    from pulsar_admin.store.transfer.exports import ExportPlan
+    from pulsar_admin.store.transfer.bookie_export import BookieExportPlan, BookieExportReport
+    from pulsar_admin.store.transfer.ensemble_export import EnsembleExportReport, EnsemblePlan
+    from pulsar_admin.store.transfer.exports import ExportPlan, ExportReport
     from pulsar_admin.store.transfer.imports import ImportPreview, ImportResult
     from pulsar_admin.store.transfer.offloads import OffloadResult
     from pulsar_admin.store.transfer.refresh import RefreshPreview, RefreshResult
+    from pulsar_admin.store.transfer.snapshot_export import SnapshotExportReport
 else:
     clusters = later("pulsar_admin.store.sources.cluster")
     given_bookies = later("pulsar_admin.store.sources.given_bookies")
@@ -62,6 +67,7 @@ else:
     refreshing = later("pulsar_admin.store.transfer.refresh")
 
 
+Exported = TypeVar("Exported", bound=Answer)
 Mode = Literal["referenced", "copied", "linked"]
 """Where the entry logs of an import lie: where they are, or copied or hard-linked into the store."""
 
@@ -297,44 +303,86 @@ def create_store(path: Path | str) -> None:
     create(place, now_ms=Session().clock_ms)
 
 
-Json = dict[str, Any]  # Any: JSON values
+class FindingCount(Answer, frozen=True):
+    """How many findings of one ``code`` a check has; ``severity``: problem or note."""
+
+    severity: str
+    code: str
+    count: int
 
 
-def bundle_of(session: Session, file: Path, names: Path) -> Json:
+class BundleReport(Answer, frozen=True):
+    """What a bundle holds. ``left_out``: nodes that say nothing of topics, cursors and ledgers; ``names``: the file of names."""
+
+    bundle: str
+    names: str
+    nodes: int
+    left_out: int
+    files: int
+    rows: int
+    cursor_entries: int
+    findings: tuple[FindingCount, ...]
+
+
+class BundleImported(Answer, frozen=True):
+    """What a bundle held, and was told where it was made: with which version (``toolkit``), when (``created_ms``), what a check found.
+
+    ``same_findings``: whether a check here finds the same, of all that needs no bookies' files.
+    """
+
+    store: str
+    nodes: int
+    left_out: int
+    files: int
+    rows: int
+    cursor_entries: int
+    toolkit: str | None
+    created_ms: int | None
+    findings: tuple[FindingCount, ...]
+    same_findings: bool
+
+
+def bundle_of(session: Session, file: Path, names: Path) -> BundleReport:
     """Write the bundle of the store to FILE, with pseudonyms that NAMES maps back."""
     from pulsar_admin.store.transfer.bundle import write_bundle
 
     with session.opened() as store:
         findings = _findings(store)
-        told = {**_versions(), "created": session.clock_ms, "findings": findings}
+        told = {**_versions(), "created": session.clock_ms, "findings": to_json(findings)}
         result = write_bundle(store, file, names, told)
-    return {"bundle": str(file), "names": str(names), **to_json(result), "findings": findings}
+    return BundleReport(bundle=str(file), names=str(names), findings=findings, **asdict(result))
 
 
 @checked
-def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None) -> Mapping[str, Any]:  # Any: JSON
+def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None) -> BundleImported:
     """Make a store at PATH of the incident bundle FILE; it answers what needs only metadata and the index.
 
-    Returns what the bundle held, and ``sameFindings``: whether a check finds what it found where the bundle was made, of all that
-    needs no bookies' files.
     Raises SourceNotFound, AlreadyExists, MetadataCorrupt, Unsupported, DiskFull, NotWritable.
     """
     return store_of_bundle(Session(now=now), Path(file), Path(path))
 
 
-def store_of_bundle(session: Session, file: Path, path: Path) -> Json:
+def store_of_bundle(session: Session, file: Path, path: Path) -> BundleImported:
     """Make a store at PATH of the bundle FILE for SESSION."""
     from pulsar_admin.store.db.environment import open_store
     from pulsar_admin.store.transfer.bundle import import_bundle as import_file
 
     result, header = import_file(file, path, session.clock_ms)
     with open_store(path) as store:  # what it checks may be damaged
-        same = _of_bundles(_findings(store)) == _of_bundles(header.get("findings") or [])
-    told = {key: header.get(key) for key in ("toolkit", "created", "findings")}
-    return {"store": str(path), **to_json(result), **told, "sameFindings": same}
+        here = _findings(store)
+    told = convert(header.get("findings") or [], tuple[FindingCount, ...])
+    same = _of_bundles(here) == _of_bundles(told)
+    return BundleImported(
+        store=str(path),
+        toolkit=header.get("toolkit"),
+        created_ms=header.get("created"),
+        findings=told,
+        same_findings=same,
+        **asdict(result),
+    )
 
 
-def _versions() -> Json:
+def _versions() -> dict[str, str]:
     import platform
     from importlib.metadata import version
 
@@ -345,15 +393,15 @@ def _versions() -> Json:
     }
 
 
-def _of_bundles(findings: list[Json]) -> list[Json]:
+def _of_bundles(findings: Iterable[FindingCount]) -> list[FindingCount]:
     """Return those of FINDINGS that need no bookies' files."""
     from pulsar_admin.store.rules.table import RULES
 
     of_disks = {rule.code for rule in RULES if rule.of_disks}
-    return [found for found in findings if found["code"] not in of_disks]
+    return [found for found in findings if found.code not in of_disks]
 
 
-def _findings(store: Store) -> list[Json]:
+def _findings(store: Store) -> tuple[FindingCount, ...]:
     """Return how many findings of each code there are, problems first."""
     from pulsar_admin.store.check import check_store
 
@@ -363,10 +411,9 @@ def _findings(store: Store) -> list[Json]:
         for finding in check_store(store)
         if finding.code != "rows-without-digests"
     )
-    return [
-        {"severity": "note" if is_note else "problem", "code": code, "count": count}
-        for (is_note, code), count in sorted(found.items())
-    ]
+    return tuple(
+        FindingCount("note" if is_note else "problem", code, count) for (is_note, code), count in sorted(found.items())
+    )
 
 
 class Transfers(Checked):
@@ -464,7 +511,7 @@ class Transfers(Checked):
 
     def export(
         self, directory: Path | str, *, in_place: bool = False, annotate: Form | None = None, dry_run: bool = False
-    ) -> Mapping[str, Any]:  # Any: JSON
+    ) -> ExportReport:
         """Write the store's changes into a copy of the imported directory, the new DIRECTORY, or IN_PLACE into DIRECTORY itself.
 
         A broker starts on it. ANNOTATE: also publish times (PIP-345) of closed ledgers, as properties or fields. DRY_RUN: only plan it.
@@ -483,18 +530,18 @@ class Transfers(Checked):
     def _export(
         self,
         plan: ExportPlan | EnsemblePlan | BookieExportPlan,
-        run: Callable[[StoreFile], Mapping[str, Any]],
+        run: Callable[[StoreFile], Exported],
         dry_run: bool,
-    ) -> Mapping[str, Any]:  # Any: JSON
+    ) -> Exported:
         if dry_run:
-            return plan.report(dry_run=True)
+            return cast("Exported", plan.report(dry_run=True))
         self._session.confirm(plan)
         with self._session.writing() as store:
             return run(store)
 
     def export_zookeeper(
         self, address: str, *, client: Path | str | None = None, jute_maxbuffer: int = 1_048_575, dry_run: bool = False
-    ) -> Mapping[str, Any]:  # Any: JSON
+    ) -> EnsembleExportReport:
         """Write the store's changes into the live ensemble at ADDRESS, ``HOST:PORT,…/CHROOT``, as one transaction; DRY_RUN: only plan it.
 
         CLIENT: the TOML file that says how to log in. Returns the nodes written and the zxid. Raises StalePlan where a node moved,
@@ -513,7 +560,7 @@ class Transfers(Checked):
             plan, lambda store: run_ensemble_export(store, plan, login, self._session.clock_ms), dry_run
         )
 
-    def export_snapshot(self, directory: Path | str, *, force: bool = False) -> Mapping[str, Any]:  # Any: JSON
+    def export_snapshot(self, directory: Path | str, *, force: bool = False) -> SnapshotExportReport:
         """Write the store's metadata as a snapshot that a ZooKeeper server starts on into the new DIRECTORY, its dataDir.
 
         FORCE: also where nodes could not be imported. Raises AlreadyExists, Refused, MetadataCorrupt.
@@ -534,7 +581,7 @@ class Transfers(Checked):
         boot_at: Path | str | None = None,
         bookie_id: str = "127.0.0.1:3181",
         dry_run: bool = False,
-    ) -> Mapping[str, Any]:  # Any: JSON
+    ) -> CloneReport:
         """Write the store's cluster, or TOPICS of it, as one standalone directory, the new DIRECTORY; DRY_RUN: only plan it.
 
         CLUSTER: its name, where the metadata has several, or ``NAME=NEW``. It starts at the path BOOT_AT alone, default: DIRECTORY.
@@ -557,7 +604,7 @@ class Transfers(Checked):
             self._session.confirm(plan)
             return apply_clone(store, plan, self._session.clock_ms)
 
-    def salvage(self, bookie: str | GivenBookie, *, dry_run: bool = False) -> Mapping[str, Any]:  # Any: JSON
+    def salvage(self, bookie: str | GivenBookie, *, dry_run: bool = False) -> SalvageReport:
         """Make the index of BOOKIE, which does not run, again from its logs and journals, and cut a journal that stops its start.
 
         BOOKIE: as of ``import_cluster``, with all directories; DRY_RUN: only plan it. Its metadata and the copies of what it lacks come
@@ -573,7 +620,7 @@ class Transfers(Checked):
             self._session.confirm(plan)
             return apply_salvage(store, plan)
 
-    def write_bundle(self, file: Path | str, *, names: Path | str | None = None) -> Mapping[str, Any]:  # Any: JSON
+    def write_bundle(self, file: Path | str, *, names: Path | str | None = None) -> BundleReport:
         """Write metadata, index and findings into the new FILE, to share with others: pseudonyms for names, no payloads or keys.
 
         NAMES, default FILE.names.json, maps them back, and is kept; that of an earlier bundle gives the same ones again. ``import_bundle``
@@ -588,9 +635,7 @@ class Transfers(Checked):
             raise InvalidValue(f"{file} cannot be both the bundle and the file of its names", hint="name another file")
         return bundle_of(self._session, place, beside)
 
-    def export_bookies(
-        self, bookies: Iterable[str | GivenBookie], *, dry_run: bool = False
-    ) -> Mapping[str, Any]:  # Any: JSON
+    def export_bookies(self, bookies: Iterable[str | GivenBookie], *, dry_run: bool = False) -> BookieExportReport:
         """Put the ledgers written here on BOOKIES that do not run, as of ``import_cluster``, as many copies as their topics' ledgers have.
 
         DRY_RUN: only plan it. Returns the ledgers, their bookies and what was written where; ``export_zookeeper`` carries the metadata.

@@ -11,7 +11,7 @@ ZooKeeper's own nodes; and nodes without a value, which RocksDB does not need as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -59,6 +59,7 @@ from pulsar_admin.store.names import EVENTS, TopicName, TopicSelection
 from pulsar_admin.store.sources.locations_writer import Locations
 from pulsar_admin.store.sources.log_files import put_logs
 from pulsar_admin.store.sources.rocksdb import create_database
+from pulsar_admin.store.wording import Answer
 
 SYSTEM = "pulsar/system"
 
@@ -70,6 +71,28 @@ class ClonedLedger(Struct, frozen=True):
     entries: int
     size_bytes: int
     missing: int
+
+
+class CloneReport(Answer, frozen=True):
+    """The clone that was written, or with ``dry_run`` would be. ``boot_at``: the path at which it starts, by the command ``start``.
+
+    ``renamed_from``: the cluster's name before, empty where it stays. ``missing``: ledger → how many of its entries are nowhere.
+    """
+
+    directory: str
+    boot_at: str
+    cluster: str
+    renamed_from: str
+    bookie: str
+    instance_id: str
+    topics: int
+    nodes: int
+    ledgers: int
+    entries: int
+    bytes: int
+    missing: Mapping[int, int]
+    start: str
+    dry_run: bool
 
 
 class ClonePlan(Struct, frozen=True):
@@ -88,24 +111,24 @@ class ClonePlan(Struct, frozen=True):
     def preview(self) -> object:
         return self.report(dry_run=True)
 
-    def report(self, *, dry_run: bool) -> dict[str, Any]:  # Any: JSON
+    def report(self, *, dry_run: bool) -> CloneReport:
         home = self.address.path
-        return {
-            "directory": str(self.target),
-            "bootAt": home,
-            "cluster": self.address.cluster,
-            "renamedFrom": self.address.renamed_from,
-            "bookie": self.address.bookie_id,
-            "instanceId": self.address.instance_id,
-            "topics": self.topics,
-            "nodes": self.nodes,
-            "ledgers": len(self.ledgers),
-            "entries": sum(ledger.entries for ledger in self.ledgers),
-            "bytes": sum(ledger.size_bytes for ledger in self.ledgers),
-            "missing": {str(ledger.ledger_id): ledger.missing for ledger in self.ledgers if ledger.missing},
-            "start": f"bin/pulsar standalone --metadata-dir {home}/metadata --bookkeeper-dir {home}/bookkeeper",
-            "dryRun": dry_run,
-        }
+        return CloneReport(
+            directory=str(self.target),
+            boot_at=home,
+            cluster=self.address.cluster,
+            renamed_from=self.address.renamed_from,
+            bookie=self.address.bookie_id,
+            instance_id=self.address.instance_id,
+            topics=self.topics,
+            nodes=self.nodes,
+            ledgers=len(self.ledgers),
+            entries=sum(ledger.entries for ledger in self.ledgers),
+            bytes=sum(ledger.size_bytes for ledger in self.ledgers),
+            missing={ledger.ledger_id: ledger.missing for ledger in self.ledgers if ledger.missing},
+            start=f"bin/pulsar standalone --metadata-dir {home}/metadata --bookkeeper-dir {home}/bookkeeper",
+            dry_run=dry_run,
+        )
 
 
 class CloneRequest(Struct, frozen=True):
@@ -333,7 +356,7 @@ def _renamed(record: dict[str, Any], old: str, new: str) -> dict[str, Any]:  # A
 # -- the directory ----------------------------------------------------------------------------------------------------
 
 
-def apply_clone(store: Store, plan: ClonePlan, now_ms: int) -> dict[str, Any]:  # Any: JSON
+def apply_clone(store: Store, plan: ClonePlan, now_ms: int) -> CloneReport:
     """Write a planned clone, completely or not at all, and return its report. Raises StalePlan, DiskFull, SourceChanged."""
     with store.read() as txn, EntryFiles(store, txn) as files, new_directory(plan.target) as root:
         if txn.id != plan.txn_id:

@@ -10,10 +10,9 @@ journals. Everything is looked at again each time: what a stopped salvage had wr
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
@@ -44,7 +43,84 @@ from pulsar_admin.store.sources.locations_writer import Locations
 from pulsar_admin.store.sources.log_files import put_logs, raise_last_id
 from pulsar_admin.store.sources.rocksdb import check_unlocked, create_database, lock_database, open_for_reading
 from pulsar_admin.store.sources.storage import Storage, cookie_of, storages_of
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted
+
+
+class LocationsFound(Answer, frozen=True):
+    """How many rows of ``locations`` are right, wrong, of logs that are gone, and missing; ``problem``: why it cannot be read, or empty."""
+
+    problem: str
+    right: int
+    wrong: int
+    log_gone: int
+    missing: int
+
+
+class LedgersFound(Answer, frozen=True):
+    """Rows of ``ledgers`` before and after, and what of them is to change. ``fenced_by``, ``master_keys_by``: source → how many."""
+
+    problem: str
+    before: int
+    after: int
+    changed: int
+    strays: int
+    fenced: int
+    fenced_by: Mapping[str, int]
+    master_keys_by: Mapping[str, int]
+
+
+class EntriesAdded(Answer, frozen=True):
+    """Entries that the directory lacks, by where they come from."""
+
+    from_journals: int
+    from_other_bookies: int
+    nowhere: int
+
+
+class DirectorySalvaged(Answer, frozen=True):
+    """A ledger directory: what its logs hold, what its index says, and which of its databases, ``written``, are made again."""
+
+    directory: str
+    index: str
+    entry_logs: int
+    records: int
+    entries: int
+    damaged_entries: int
+    unreadable_bytes: int = field(name="unreadableBytes")
+    locations: LocationsFound
+    ledgers: LedgersFound
+    added: EntriesAdded
+    written: tuple[str, ...]
+
+
+class JournalStop(Answer, frozen=True):
+    """A record of a journal at which a start fails; from ``cut_at`` the journal is cut, and what is cut is kept beside it."""
+
+    path: str
+    offset: int
+    reason: str
+    cut_at: int
+    cut_bytes: int = field(name="cutBytes")
+
+
+class JournalsFound(Answer, frozen=True):
+    """The journals of the bookie. ``missing``: what is not there of them, in words."""
+
+    files: int
+    replayed_entries: int
+    missing: tuple[str, ...]
+    stops: tuple[JournalStop, ...]
+
+
+class SalvageReport(Answer, frozen=True):
+    """What a salvage found and did, or with ``dry_run`` would do. ``needed``: whether something is wrong; ``kept``: the old files."""
+
+    bookie: str
+    directories: tuple[DirectorySalvaged, ...]
+    journals: JournalsFound
+    needed: bool
+    kept: tuple[str, ...]
+    dry_run: bool
 
 
 class StorageSalvage(Struct):
@@ -101,40 +177,30 @@ class StorageSalvage(Struct):
         both = ((locations, self.needs_locations), (ledgers, self.needs_ledgers))
         return tuple(database for database, is_needed in both if is_needed)
 
-    def report(self) -> dict[str, Any]:  # Any: JSON
+    def report(self) -> DirectorySalvaged:
         survey, old = self.survey, self.locations
-        return {
-            "directory": str(self.storage.logs),
-            "index": str(self.storage.index),
-            "entryLogs": survey.logs,
-            "records": survey.records,
-            "entries": len(survey.held),
-            "damagedEntries": len(survey.damaged),
-            "unreadableBytes": survey.lost_bytes,
-            "locations": {
-                "problem": old.problem,
-                "right": len(old.right),
-                "wrong": old.wrong,
-                "logGone": old.gone,
-                "missing": self.unlisted,
-            },
-            "ledgers": {
-                "problem": self.ledgers.problem,
-                "before": len(self.ledgers.rows),
-                "after": len(self.rows.rows),
-                "changed": self.changed_rows,
-                "strays": self.ledgers.strays,
-                "fenced": sum(row.fenced for row in self.rows.rows.values()),
-                "fencedBy": dict(self.rows.fences),
-                "masterKeysBy": dict(self.rows.keys),
-            },
-            "added": {
-                "fromJournals": self.rescued_entries,
-                "fromOtherBookies": len(self.gaps.found),
-                "nowhere": len(self.gaps.nowhere),
-            },
-            "written": [database.name for database in self.databases],
-        }
+        return DirectorySalvaged(
+            directory=str(self.storage.logs),
+            index=str(self.storage.index),
+            entry_logs=survey.logs,
+            records=survey.records,
+            entries=len(survey.held),
+            damaged_entries=len(survey.damaged),
+            unreadable_bytes=survey.lost_bytes,
+            locations=LocationsFound(old.problem, len(old.right), old.wrong, old.gone, self.unlisted),
+            ledgers=LedgersFound(
+                problem=self.ledgers.problem,
+                before=len(self.ledgers.rows),
+                after=len(self.rows.rows),
+                changed=self.changed_rows,
+                strays=self.ledgers.strays,
+                fenced=sum(row.fenced for row in self.rows.rows.values()),
+                fenced_by=dict(self.rows.fences),
+                master_keys_by=dict(self.rows.keys),
+            ),
+            added=EntriesAdded(self.rescued_entries, len(self.gaps.found), len(self.gaps.nowhere)),
+            written=tuple(database.name for database in self.databases),
+        )
 
 
 class SalvagePlan(Struct, frozen=True):
@@ -162,30 +228,23 @@ class SalvagePlan(Struct, frozen=True):
     def preview(self) -> object:
         return self.report(dry_run=True)
 
-    def report(self, *, dry_run: bool) -> dict[str, Any]:  # Any: JSON
-        return {
-            "bookie": self.bookie.name,
-            "directories": [storage.report() for storage in self.storages],
-            "journals": {
-                "files": self.journals.files,
-                "replayedEntries": len(self.journals.replayed),
-                "missing": list(self.journals.missing),
-                "stops": [_stop_report(stop) for stop in self.journals.stops],
-            },
-            "needed": self.is_needed,
-            "kept": list(map(str, self.kept)),
-            "dryRun": dry_run,
-        }
-
-
-def _stop_report(stop: Stop) -> dict[str, Any]:  # Any: JSON
-    return {
-        "path": str(stop.path),
-        "offset": stop.offset,
-        "reason": stop.reason,
-        "cutAt": stop.cut_at,
-        "cutBytes": stop.size_bytes,
-    }
+    def report(self, *, dry_run: bool) -> SalvageReport:
+        return SalvageReport(
+            bookie=self.bookie.name,
+            directories=tuple(storage.report() for storage in self.storages),
+            journals=JournalsFound(
+                files=self.journals.files,
+                replayed_entries=len(self.journals.replayed),
+                missing=tuple(self.journals.missing),
+                stops=tuple(
+                    JournalStop(str(stop.path), stop.offset, stop.reason, stop.cut_at, stop.size_bytes)
+                    for stop in self.journals.stops
+                ),
+            ),
+            needed=self.is_needed,
+            kept=tuple(map(str, self.kept)),
+            dry_run=dry_run,
+        )
 
 
 def plan_salvage(store: Store, bookie: Bookie) -> SalvagePlan:
@@ -350,7 +409,7 @@ def _not_in(places: dict[int, JournalPlace], replayed: Entries, ledger_id: int) 
 _CHUNK_BYTES = 1 << 20
 
 
-def apply_salvage(store: Store, plan: SalvagePlan) -> dict[str, Any]:  # Any: JSON
+def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
     """Write a salvage and return its report, with the kept files of the old state.
 
     Raises SourceBusy or StalePlan if the bookie was started or salvaged meanwhile, and DiskFull, with the bookie

@@ -14,9 +14,9 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert, field
 
 from pulsar_admin.store.codec.java import hash_order, java_text
 from pulsar_admin.store.codec.javamap import in_hash_map_order
@@ -24,9 +24,10 @@ from pulsar_admin.store.codec.ledgermetadata import COOKIES
 from pulsar_admin.store.codec.policies import JsonObject, decode_json_object
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
-from pulsar_admin.store.errors import InvalidValue, NamespaceNotFound, ResourceNotFound, TenantNotFound
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, ResourceNotFound, TenantNotFound
 from pulsar_admin.store.model.topics import iter_namespaces, iter_topics
 from pulsar_admin.store.names import NamespaceName, TopicName
+from pulsar_admin.store.wording import Answer
 
 TENANTS_PATH = "/admin/policies"
 _CLUSTERS_PATH = "/admin/clusters"
@@ -95,6 +96,158 @@ CLUSTER_URL = Fields(
     {},
 )
 MIGRATION = Fields({"migrated": False, "migratedClusterUrl": None}, {"migratedClusterUrl": CLUSTER_URL.show})
+
+
+class TenantInfo(Answer, frozen=True, rename="camel"):
+    """A tenant: its admins, and the clusters that it may use."""
+
+    admin_roles: tuple[str, ...]
+    allowed_clusters: tuple[str, ...]
+
+
+class FailureDomain(Answer, frozen=True, rename="camel"):
+    """The brokers of a failure domain; None: none are stored."""
+
+    JSON_OPTIONAL = ("brokers",)
+
+    brokers: tuple[str, ...] | None = None
+
+
+class ClusterSettings(Answer, frozen=True, rename="camel"):
+    """A cluster's URLs and what clients of it need; None: not set. The fields are upstream's, in Python's spelling."""
+
+    JSON_OPTIONAL = (
+        *("service_url", "service_url_tls", "broker_service_url", "broker_service_url_tls", "proxy_service_url"),
+        *("authentication_plugin", "authentication_parameters", "proxy_protocol", "peer_cluster_names"),
+        *("broker_client_tls_trust_store", "broker_client_tls_trust_store_password", "broker_client_tls_key_store"),
+        *("broker_client_tls_key_store_password", "broker_client_trust_certs_file_path", "broker_client_key_file_path"),
+        *("broker_client_certificate_file_path", "broker_client_ssl_factory_plugin_params", "listener_name"),
+    )
+
+    service_url: str | None = None
+    service_url_tls: str | None = None
+    broker_service_url: str | None = None
+    broker_service_url_tls: str | None = None
+    proxy_service_url: str | None = None
+    authentication_plugin: str | None = None
+    authentication_parameters: str | None = None
+    proxy_protocol: str | None = None
+    peer_cluster_names: tuple[str, ...] | None = None
+    broker_client_tls_enabled: bool = False
+    tls_allow_insecure_connection: bool = False
+    broker_client_tls_enabled_with_key_store: bool = False
+    broker_client_tls_trust_store_type: str = "JKS"
+    broker_client_tls_trust_store: str | None = None
+    broker_client_tls_trust_store_password: str | None = None
+    broker_client_tls_key_store_type: str = "JKS"
+    broker_client_tls_key_store: str | None = None
+    broker_client_tls_key_store_password: str | None = None
+    broker_client_trust_certs_file_path: str | None = None
+    broker_client_key_file_path: str | None = None
+    broker_client_certificate_file_path: str | None = None
+    broker_client_ssl_factory_plugin: str = ""
+    broker_client_ssl_factory_plugin_params: str | None = None
+    listener_name: str | None = None
+
+
+class ClusterUrls(Answer, frozen=True, rename="camel"):
+    """The URLs of the cluster that another migrates to; None: not set."""
+
+    JSON_OPTIONAL = ("service_url", "service_url_tls", "broker_service_url", "broker_service_url_tls")
+
+    service_url: str | None = None
+    service_url_tls: str | None = None
+    broker_service_url: str | None = None
+    broker_service_url_tls: str | None = None
+    empty: bool = False
+
+
+class Migration(Answer, frozen=True, rename="camel"):
+    """Whether a cluster is migrated, and to where; None: not set."""
+
+    JSON_OPTIONAL = ("migrated_cluster_url",)
+
+    migrated: bool = False
+    migrated_cluster_url: ClusterUrls | None = None
+
+
+class Bundles(Answer, frozen=True, rename="camel"):
+    """The bundles of a namespace: their bounds, hashes in hexadecimal, one more than there are bundles."""
+
+    boundaries: tuple[str, ...]
+    num_bundles: int
+
+
+class BookieRack(Answer, frozen=True, rename="camel"):
+    """Where a bookie is; None: not set."""
+
+    JSON_OPTIONAL = ("rack", "hostname")
+
+    rack: str | None = None
+    hostname: str | None = None
+
+
+class AutoFailover(Answer, frozen=True):
+    """When the secondary brokers of an isolation policy serve, too. ``parameters``: ``min_limit`` and ``usage_threshold``, texts."""
+
+    JSON_OPTIONAL = ("parameters", "kind")
+
+    parameters: Mapping[str, str] | None = None
+    kind: str | None = field(name="policy_type", default=None)
+
+
+class IsolationPolicy(Answer, frozen=True):
+    """Which namespaces only some brokers serve; all are regular expressions. ``unloads``: what is unloaded for it. None: not set."""
+
+    JSON_OPTIONAL = ("namespaces", "primary", "secondary", "failover", "unloads")
+
+    namespaces: tuple[str, ...] | None = None
+    primary: tuple[str, ...] | None = None
+    secondary: tuple[str, ...] | None = None
+    failover: AutoFailover | None = field(name="auto_failover_policy", default=None)
+    unloads: str | None = field(name="unload_scope", default=None)
+
+
+class BrokerIsolation(Answer, frozen=True, rename="camel"):
+    """What isolation policies say of a broker. ``policy_name``: the last that names it, None: none does."""
+
+    JSON_OPTIONAL = ("policy_name",)
+
+    broker_name: str
+    policy_name: str | None = None
+    namespace_regex: tuple[str, ...] = ()
+    primary: bool = False
+
+
+class ResourceGroup(Answer, frozen=True, rename="camel"):
+    """Rates a second; −1: any."""
+
+    publish_rate_in_msgs: int
+    publish_rate_in_bytes: int = field(name="publishRateInBytes")
+    dispatch_rate_in_msgs: int
+    dispatch_rate_in_bytes: int = field(name="dispatchRateInBytes")
+
+
+class BundleQuota(Answer, frozen=True, rename="camel"):
+    """The quota of a bundle: messages and bytes a second, ``memory`` in MB; ``dynamic``: a broker may calculate it anew."""
+
+    msg_rate_in: int | float
+    msg_rate_out: int | float
+    bandwidth_in: int | float
+    bandwidth_out: int | float
+    memory: int | float
+    dynamic: bool
+
+
+Kind = TypeVar("Kind", bound=Answer)
+
+
+def record_of(kind: type[Kind], found: Mapping[str, Any], what: str) -> Kind:
+    """Return FOUND, WHAT as upstream prints it, as a record; raises MetadataCorrupt where a value is not of its type."""
+    try:
+        return convert(found, kind)
+    except ValidationError as error:
+        raise MetadataCorrupt(f"{what} is not as Pulsar stores it: {error}") from error
 
 
 def find_json(txn: Txn, path: str) -> JsonObject | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,7 +37,7 @@ from pulsar_admin.store.sources.rocksdb import check_unlocked, damaged_in_place,
 from pulsar_admin.store.sources.storage import Storage, cookie_of, storages_of
 from pulsar_admin.store.transfer.exports import Previewed, is_own, iter_changed_nodes
 from pulsar_admin.store.transfer.ledger_export import not_held, write_to_storage
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted
 
 
 class PlacedLedger(Struct, frozen=True):
@@ -50,20 +49,37 @@ class PlacedLedger(Struct, frozen=True):
     ack_quorum: int
     bookies: tuple[str, ...]
 
-    def report(self) -> dict[str, Any]:  # Any: JSON
-        return {
-            "ledgerId": self.ledger_id,
-            "entries": self.entries,
-            "bytes": self.size_bytes,
-            "bookies": list(self.bookies),
-        }
-
 
 class StorageWrites(Struct, frozen=True):
     """The ledgers that a ledger directory of a bookie lacks."""
 
     storage: Storage
     ledger_ids: tuple[int, ...]
+
+
+class LedgerPlaced(Answer, frozen=True):
+    """A ledger that was put on ``bookies``, their ids."""
+
+    ledger_id: int
+    entries: int
+    bytes: int
+    bookies: tuple[str, ...]
+
+
+class DirectoryWritten(Answer, frozen=True):
+    """A ledger directory of a bookie, and the ledgers that it got, their ids."""
+
+    directory: str
+    ledgers: tuple[int, ...]
+
+
+class BookieExportReport(Answer, frozen=True):
+    """What was put on bookies, or with ``dry_run`` would be. ``change``: its number in the audit log, None where nothing was to change."""
+
+    ledgers: tuple[LedgerPlaced, ...]
+    written: tuple[DirectoryWritten, ...]
+    change: int | None
+    dry_run: bool
 
 
 class BookieExportPlan(Struct, Previewed, frozen=True):
@@ -75,15 +91,16 @@ class BookieExportPlan(Struct, Previewed, frozen=True):
     change: Plan
     loses: str = ""
 
-    def report(self, *, dry_run: bool, change: int | None = None) -> dict[str, Any]:  # Any: JSON
-        return {
-            "ledgers": [ledger.report() for ledger in self.ledgers],
-            "written": [
-                {"directory": str(write.storage.logs), "ledgers": list(write.ledger_ids)} for write in self.writes
-            ],
-            "change": change,
-            "dryRun": dry_run,
-        }
+    def report(self, *, dry_run: bool, change: int | None = None) -> BookieExportReport:
+        return BookieExportReport(
+            ledgers=tuple(
+                LedgerPlaced(ledger.ledger_id, ledger.entries, ledger.size_bytes, ledger.bookies)
+                for ledger in self.ledgers
+            ),
+            written=tuple(DirectoryWritten(str(write.storage.logs), write.ledger_ids) for write in self.writes),
+            change=change,
+            dry_run=dry_run,
+        )
 
 
 def plan_bookie_export(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportPlan:
@@ -196,7 +213,7 @@ def _change(txn: Txn, placed: Sequence[PlacedLedger], now_ms: int) -> Plan:
     return Plan("store export bookie", txn.id, tuple(steps), tuple(parts))
 
 
-def apply_bookie_export(store: Store, plan: BookieExportPlan, now_ms: int) -> dict[str, Any]:  # Any: JSON
+def apply_bookie_export(store: Store, plan: BookieExportPlan, now_ms: int) -> BookieExportReport:
     """Write the entries, directory by directory, then the change of the store; return the report.
 
     Raises StalePlan if the store or a bookie changed since, SourceBusy if a bookie was started.

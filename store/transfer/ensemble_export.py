@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import append_change
@@ -52,13 +51,15 @@ from pulsar_admin.store.sources.ensemble_writes import (
 from pulsar_admin.store.sources.roots import stored_roots
 from pulsar_admin.store.transfer.exports import (
     ChangedNode,
+    NodeExported,
     Previewed,
     check_entries_are_there,
     iter_changed_nodes,
+    nodes_exported,
     state_of,
     state_text,
 )
-from pulsar_admin.store.wording import counted, listed
+from pulsar_admin.store.wording import Answer, counted, listed
 
 COMMAND = "store export zookeeper"
 _BROKERS = "/loadbalance/brokers"
@@ -66,6 +67,22 @@ _OWNERS = "/namespace"
 _HINT_MOVED = (
     "refresh the store (pulsar-admin store refresh), undo its change where both changed the node, and repeat the change"
 )
+
+
+class EnsembleExportReport(Answer, frozen=True, rename="camel"):
+    """What an export wrote into an ensemble, or with ``dry_run`` would write. ``written``: nodes that had their values already.
+
+    ``bytes``: of the one transaction; ``zxid``: its number, in hexadecimal, None where nothing was written. ``next_ledger_id``: what the
+    ensemble's counter of ledgers is raised to, None: it stays.
+    """
+
+    target: str
+    nodes: tuple[NodeExported, ...]
+    written: tuple[str, ...]
+    next_ledger_id: int | None
+    bytes: int
+    zxid: str | None
+    dry_run: bool
 
 
 class EnsemblePlan(Struct, Previewed, frozen=True):
@@ -85,16 +102,16 @@ class EnsemblePlan(Struct, Previewed, frozen=True):
     def loses(self) -> str:
         return f"{counted(len(self.nodes), 'metadata node')} of {self.address} will be written" if self.nodes else ""
 
-    def report(self, *, dry_run: bool, zxid: int | None = None) -> dict[str, Any]:  # Any: JSON
-        return {
-            "target": str(self.address),
-            "nodes": [{"path": node.path, "action": node.action} for node in self.nodes],
-            "written": [node.path for node in self.written],
-            "nextLedgerId": self.next_ledger_id,
-            "bytes": self.size_bytes,
-            "zxid": None if zxid is None else f"{zxid:#x}",
-            "dryRun": dry_run,
-        }
+    def report(self, *, dry_run: bool, zxid: int | None = None) -> EnsembleExportReport:
+        return EnsembleExportReport(
+            target=str(self.address),
+            nodes=nodes_exported(self.nodes),
+            written=tuple(node.path for node in self.written),
+            next_ledger_id=self.next_ledger_id,
+            bytes=self.size_bytes,
+            zxid=None if zxid is None else f"{zxid:#x}",
+            dry_run=dry_run,
+        )
 
 
 def plan_ensemble_export(store: Store, address: Address, login: Client, limit_bytes: int) -> EnsemblePlan:
@@ -306,7 +323,7 @@ def _writes(plan: EnsemblePlan) -> list[Write]:
     ]
 
 
-def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms: int) -> dict[str, Any]:  # Any: JSON
+def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms: int) -> EnsembleExportReport:
     """Write a plan, completely or not at all, then record it in the store; return the report with the zxid.
 
     Raises as planning, StalePlan if a node or an owner changed since, and SourceBusy if it is unknown whether the
@@ -332,7 +349,7 @@ def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms:
 
         def record(txn: Txn) -> None:
             _record(txn, plan, found, seen)
-            append_change(txn, now_ms, COMMAND, (report,))
+            append_change(txn, now_ms, COMMAND, (to_builtins(report),))
 
         store.write(record)
     return report

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import astuple, replace
 
 from pulsar_admin.store.changes.plan import append_change, apply_plan
 from pulsar_admin.store.changes.topics import plan_annotate
@@ -48,7 +47,7 @@ from pulsar_admin.store.transfer.ledger_export import (
     databases_of,
     plan_ledger_export,
 )
-from pulsar_admin.store.wording import counted, listed, plural
+from pulsar_admin.store.wording import Answer, counted, listed, plural
 
 _TO_ZOOKEEPER = (
     "write the changes into the live ensemble: pulsar-admin store export zookeeper HOST:PORT; or make a snapshot that a server starts on:"
@@ -70,12 +69,40 @@ class ChangedNode(Struct, frozen=True):
         return "create" if self.imported is None else "update"
 
 
+class NodeExported(Answer, frozen=True):
+    """A metadata node of an export. ``action``: create, update or delete."""
+
+    path: str
+    action: str
+
+
+class LedgerExported(Answer, frozen=True):
+    """A ledger of an export. ``bookie``: the directory of the bookie, below the target's root."""
+
+    ledger_id: int
+    entries: int
+    bytes: int
+    bookie: str
+
+
+class ExportReport(Answer, frozen=True, rename="camel"):
+    """What an export wrote, or with ``dry_run`` would write. ``problems``: of the source's metadata."""
+
+    source: str
+    target: str
+    in_place: bool
+    nodes: tuple[NodeExported, ...]
+    ledgers: tuple[LedgerExported, ...]
+    problems: tuple[str, ...]
+    dry_run: bool
+
+
 class Previewed:
     """The common part of all exports' plans: a report for dry runs, but no plan file, because that would not contain every byte."""
 
     __slots__ = ()
 
-    def report(self, *, dry_run: bool) -> dict[str, Any]:  # Any: JSON
+    def report(self, *, dry_run: bool) -> Answer:
         """Return the report of the export, or with ``dry_run`` of what it would do."""
         raise AssertionError
 
@@ -102,16 +129,21 @@ class ExportPlan(Struct, Previewed, frozen=True):
             return ""
         return f"{counted(len(self.nodes), 'metadata node')} of {self.target} {plural(len(self.nodes), 'gets', 'get')} new values"
 
-    def report(self, *, dry_run: bool) -> dict[str, Any]:  # Any: JSON
-        return {
-            "source": str(self.source),
-            "target": str(self.target),
-            "inPlace": self.in_place,
-            "nodes": [{"path": node.path, "action": node.action} for node in self.nodes],
-            "ledgers": [ledger.report() for ledger in self.ledgers.ledgers],
-            "problems": list(self.problems),
-            "dryRun": dry_run,
-        }
+    def report(self, *, dry_run: bool) -> ExportReport:
+        return ExportReport(
+            source=str(self.source),
+            target=str(self.target),
+            in_place=self.in_place,
+            nodes=nodes_exported(self.nodes),
+            ledgers=tuple(LedgerExported(*astuple(ledger)) for ledger in self.ledgers.ledgers),
+            problems=self.problems,
+            dry_run=dry_run,
+        )
+
+
+def nodes_exported(nodes: Iterable[ChangedNode]) -> tuple[NodeExported, ...]:
+    """Return NODES as a report names them."""
+    return tuple(NodeExported(node.path, node.action) for node in nodes)
 
 
 def state_of(node: Node | None) -> tuple[int, bytes] | None:
@@ -336,7 +368,7 @@ def _is_lost(imported: Node, raw: bytes | None) -> bool:
     return stat.version < imported.stat.version or (stat.version == imported.stat.version and value != imported.value)
 
 
-def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:  # Any: JSON
+def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> ExportReport:
     """Write a plan: copy (unless in place), write ledgers, then the changed nodes, then the audit log; return the report.
 
     Raises StalePlan if the store or the target changed since, SourceBusy if a process opened the target.
@@ -359,7 +391,7 @@ def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:
     return plan.report(dry_run=False)
 
 
-def run_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:  # Any: JSON
+def run_export(store: Store, plan: ExportPlan, now_ms: int) -> ExportReport:
     """Apply a plan as ``apply_export`` does; in place after a backup of the store, and with its annotation first as a
     change of the store."""
     if plan.in_place:
@@ -431,4 +463,4 @@ def _record(txn: Txn, plan: ExportPlan, now_ms: int) -> None:
         # The target has these ids now: its own may follow them.
         put_own_ledgers(txn, OwnLedgers(own.next_id, own.next_id))
         put_next_ledger_id(txn, own.next_id)
-    append_change(txn, now_ms, "store export standalone --in-place", (plan.report(dry_run=False),))
+    append_change(txn, now_ms, "store export standalone --in-place", (to_builtins(plan.report(dry_run=False)),))

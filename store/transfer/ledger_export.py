@@ -62,15 +62,6 @@ class ExportedLedger(Struct, frozen=True):
     size_bytes: int
     bookie: str
 
-    def report(self) -> dict[str, int | str]:
-        """Return the exported ledger as JSON."""
-        return {
-            "ledgerId": self.ledger_id,
-            "entries": self.entries,
-            "bytes": self.size_bytes,
-            "bookie": self.bookie,
-        }
-
 
 class LedgerExport(Struct, frozen=True):
     """The ledgers of an export; ``sequence``: the next ledger id that the target is to give, None when it stays."""

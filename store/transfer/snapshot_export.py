@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
@@ -28,8 +27,15 @@ from pulsar_admin.store.sources.cluster import read_stored_layout
 from pulsar_admin.store.sources.outside import iter_outside, next_number
 from pulsar_admin.store.sources.roots import Roots, stored_roots
 from pulsar_admin.store.sources.zookeeper import newest_epoch
-from pulsar_admin.store.transfer.exports import ChangedNode, Previewed, check_entries_are_there, iter_changed_nodes
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.transfer.exports import (
+    ChangedNode,
+    NodeExported,
+    Previewed,
+    check_entries_are_there,
+    iter_changed_nodes,
+    nodes_exported,
+)
+from pulsar_admin.store.wording import Answer, counted
 
 _IDGEN = f"{LEDGERS_ROOT}/idgen"
 _COUNTERS = "/counters"
@@ -37,6 +43,29 @@ _ROOTS = ("", "/zookeeper", "/zookeeper/config", "/zookeeper/quota")  # what ``D
 _CONFIG = "/zookeeper/config"  # of the ensemble that was: a server writes its own
 _INT_MAX = 2**31 - 1
 _EPOCH_BITS = 32
+
+
+class SnapshotExportReport(Answer, frozen=True):
+    """The snapshot that was written, or with ``dry_run`` would be: its ``file`` below ``target``, how many nodes it has.
+
+    ``chroot``, ``ledgers_root``, ``shared_with``: where an ensemble had the cluster, and who else is there, None where it had the
+    whole tree. ``nodes_outside``: of the tree, but not the cluster's. ``changes``: the nodes that were changed here.
+    """
+
+    JSON_OPTIONAL = ("chroot", "ledgers_root", "shared_with")
+
+    target: str
+    file: str
+    zxid: str
+    nodes: int
+    next_ledger_id: int
+    chroot: str | None
+    ledgers_root: str | None
+    shared_with: tuple[str, ...] | None
+    nodes_outside: int
+    changes: tuple[NodeExported, ...]
+    problems: tuple[str, ...]
+    dry_run: bool
 
 
 class SnapshotPlan(Struct, Previewed, frozen=True):
@@ -58,19 +87,22 @@ class SnapshotPlan(Struct, Previewed, frozen=True):
     def file(self) -> Path:
         return Path("version-2", f"snapshot.{self.zxid:x}")
 
-    def report(self, *, dry_run: bool) -> dict[str, Any]:  # Any: JSON
-        return {
-            "target": str(self.target),
-            "file": str(self.file),
-            "zxid": f"{self.zxid:#x}",
-            "nodes": self.nodes,
-            "nextLedgerId": self.next_ledger_id,
-            **self.roots.row(),
-            "nodesOutside": len(self.outside),
-            "changes": [{"path": node.path, "action": node.action} for node in self.changes],
-            "problems": list(self.problems),
-            "dryRun": dry_run,
-        }
+    def report(self, *, dry_run: bool) -> SnapshotExportReport:
+        roots = self.roots.row()
+        return SnapshotExportReport(
+            target=str(self.target),
+            file=str(self.file),
+            zxid=f"{self.zxid:#x}",
+            nodes=self.nodes,
+            next_ledger_id=self.next_ledger_id,
+            chroot=roots.get("chroot"),
+            ledgers_root=roots.get("ledgersRoot"),
+            shared_with=roots.get("sharedWith"),
+            nodes_outside=len(self.outside),
+            changes=nodes_exported(self.changes),
+            problems=tuple(self.problems),
+            dry_run=dry_run,
+        )
 
 
 def plan_snapshot_export(store: Store, target: Path, now_ms: int, *, force: bool = False) -> SnapshotPlan:
@@ -136,7 +168,7 @@ def _next_ledger_id(txn: Txn) -> int:
     return found
 
 
-def apply_snapshot_export(store: Store, plan: SnapshotPlan) -> dict[str, Any]:  # Any: JSON
+def apply_snapshot_export(store: Store, plan: SnapshotPlan) -> SnapshotExportReport:
     """Write a snapshot into its new directory, completely or not at all; return the report. The store is only read."""
     with store.read() as txn, new_directory(plan.target) as unfinished:
         file = unfinished / plan.file

@@ -76,6 +76,23 @@ def returned_by(public: Any) -> Iterator[tuple[str, type]]:
                 yield from ((name, cls) for cls in classes_in(eval(made.__annotations__["return"], names)))
 
 
+_OF_ANY = {"answers", "as_json", "decoded", "documents", "policies", "policy", "report", "reports", "rows"}
+"""Rows of columns that callers name, JSON, and what has any key that a broker or an older version stored."""
+
+
+def test_answers_are_records_and_no_dictionaries() -> None:
+    public = [getattr(pulsar_admin, name) for name in pulsar_admin.__all__ if name != "__version__"]
+    classes = [cls for one in public if isinstance(one, type) for cls in one.__mro__]
+    members = [pair for cls in classes if cls.__module__.startswith("pulsar_admin.") for pair in vars(cls).items()]
+    members += [(one.__name__, one) for one in public if inspect.isfunction(one)]
+    returned = {
+        (name, str(made.__annotations__.get("return")))
+        for name, member in members
+        if inspect.isfunction(made := member.fget if isinstance(member, property) else member) and name[0] != "_"
+    }
+    assert {name for name, kind in returned if re.search(r"\b(Any|Json)\b", kind)} == _OF_ANY
+
+
 def raised_by(public: Any) -> Iterator[str]:
     """The errors that the docstrings of PUBLIC and its public methods name."""
     members = [member for cls in public.__mro__ for member in vars(cls).items()] if isinstance(public, type) else []

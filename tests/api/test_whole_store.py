@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import pulsar_admin as pa
 from pulsar_admin.jsonify import to_json
@@ -144,8 +145,8 @@ def test_an_export_has_the_changes(source: Path, tmp_path: Path) -> None:
         preview = store.export(exported, dry_run=True)
         assert not exported.exists()
         done = store.export(exported)
-        assert done == {**preview, "dryRun": False}
-        assert [node["action"] for node in done["nodes"]] == ["update"]
+        assert done == replace(preview, dry_run=False)
+        assert [node.action for node in done.nodes] == ["update"]
         with pytest.raises(pa.AlreadyExists):
             store.export(exported)
     pa.import_standalone(exported, tmp_path / "again")

@@ -8,8 +8,9 @@ import pulsar_admin as pa
 
 def values(messages: Iterable[pa.MessageRecord], field: str) -> Iterable[object]:
     for message in messages:
-        if isinstance(message.value, dict):
-            yield message.value.get(field)
+        value: dict[str, object] | None = message.value  # None: sent without one
+        if value is not None:
+            yield value.get(field)
 
 
 def main(path: str, name: str, field: str) -> None:
