@@ -62,7 +62,10 @@ class QuietTopics:
         self._expires = False
 
     def find(self, name: TopicName) -> Quiet | None:
-        """Return what is to be known of the topic NAME if it is quiet, None for every other one."""
+        """Return what is to be known of the topic NAME if it is quiet, None for every other one.
+
+        None, too, for a topic of a namespace whose topics this transaction has not listed (``find_pending_ack_logs``).
+        """
         local = name.local_name
         if "__" in local or name.domain != PERSISTENT or not local.isascii() or encode_name(local) != local:
             return None
