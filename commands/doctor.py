@@ -137,22 +137,18 @@ def _result(app: App, found: Iterable[Any], compared: str = "") -> Result:  # An
 
 
 def _screen(app: App, found: Iterable[Any], compared: str) -> Iterator[str]:  # Any: Finding
-    from textwrap import wrap
-
     from pulsar_admin.cures import cure_lines
 
-    head = ""
     yield f"{app.now.text()}\n{clean_text(compared)}\n" if compared else f"{app.now.text()}\n"
+    is_empty = True
     for one in found:
-        change = f"{one.change} " if compared else ""
-        head = f"{change}{one.severity} {one.code}: {one.where.removeprefix('persistent://')}"
-        lines = wrap(clean_text(one.message), 76, break_long_words=False, break_on_hyphens=False)
-        yield "\n".join([clean_text(head), *(f"  {line}" for line in lines)]) + "\n"
-        if change and one.change == "worse":
+        is_empty = False
+        yield "\n".join(one.paragraph()) + "\n"
+        if compared and one.change == "worse":
             yield f"  before: {_stake(one.before)}; now: {_stake(one)}\n"
         if one.mend:
             yield "".join(f"  {clean_text(line)}\n" for line in cure_lines(one.mend))
-    if not head and not compared:
+    if is_empty and not compared:
         yield "Nothing was found.\n"
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         preview_import,
         read_bookie_conf,
     )
+    from pulsar_admin.jsonify import to_json
     from pulsar_admin.store.changes.plan import (
         AnnotationPart,
         BrokerMove,
@@ -250,6 +251,7 @@ _HOMES = {
     "open_store": "pulsar_admin.api.store",
     "SchemaVersion": "pulsar_admin.api.topics",
     "Topic": "pulsar_admin.api.topics",
+    "to_json": "pulsar_admin.jsonify",
     "CursorTransactions": "pulsar_admin.api.pending",
     "TopicTransactions": "pulsar_admin.api.pending",
     "Transactions": "pulsar_admin.api.pending",
@@ -650,20 +652,23 @@ __all__ = [
     "read_bookie_conf",
     "reclaim",
     "register",
+    "to_json",
     "verify_logs",
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name == "__version__":
-        from importlib.metadata import version
+if not TYPE_CHECKING:  # a name that is not there is an error for type checkers
 
-        return version("pulsar-admin-toolkit")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            from importlib.metadata import version
 
-    return getattr(import_module(_HOMES[name]), name)
+            return version("pulsar-admin-toolkit")
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -17,22 +17,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pulsar_admin.store.wording import HIDDEN
+from pulsar_admin.store.wording import clean_text as clean_text
 from pulsar_admin.typable import own_text
 
-# Controls; what reorders or hides text (categories Cf, Zl, Zp of Unicode); halves of surrogate pairs.
-_HIDDEN = (
-    "\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff0-\ufffb"
-    "\U000e0000-\U000e0fff"
-)
 _PRINTABLE = bytes(range(0x20, 0x7F))
 _LAYOUT = b"\n\t"
-
-
-def clean_text(text: str) -> str:
-    """Return TEXT, a name or one message, with every character that is not seen escaped, line breaks too."""
-    if text.isprintable():
-        return text
-    return re.sub(f"[{_HIDDEN}]", lambda match: ascii(match[0])[1:-1], text)
 
 
 def clean_document(document: Any) -> Any:  # Any: a result of any type, and the same type
@@ -60,7 +50,7 @@ def clean_lines(text: str) -> str:
     """Return TEXT of several lines, or JSON, with every character that is not seen escaped but line breaks and tabs."""
     if text.isascii() and not text.encode().translate(None, _PRINTABLE + _LAYOUT):
         return text
-    return re.sub(f"(?![\n\t])[{_HIDDEN}]", lambda match: _json_escape(match[0]), text)
+    return re.sub(f"(?![\n\t])[{HIDDEN}]", lambda match: _json_escape(match[0]), text)
 
 
 def _json_escape(character: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextvars import ContextVar
 from enum import Enum
 from functools import cache
@@ -17,6 +18,11 @@ shown_zone: ContextVar[tzinfo | None] = ContextVar("shown_zone", default=None)
 """The zone of times in tables and sentences, as ``--tz`` asked for it; None: UTC."""
 _MOST_LETTERS, _MOST_OF_TEXT = 200, 80
 """How long the ``repr`` of an answer becomes, and a text in it."""
+HIDDEN = (
+    "\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff0-\ufffb"
+    "\U000e0000-\U000e0fff"
+)
+"""Controls; what reorders or hides text (categories Cf, Zl, Zp of Unicode); halves of surrogate pairs: for a pattern's brackets."""
 _PLURALS = {"batch": "batches", "copy": "copies", "entry": "entries"}
 
 
@@ -36,6 +42,13 @@ def listed(items: Iterable[object], most: int = 10) -> str:
 def counted(count: int, one: str, many: str = "") -> str:
     """Return COUNT, in groups of three digits, and the noun (with its verb, where ONE and MANY have one) that fits it."""
     return f"{count:,} {plural(count, one, many)}"
+
+
+def clean_text(text: str) -> str:
+    """Return ``text``, a name or one message, with every character that is not seen escaped, line breaks too."""
+    if text.isprintable():
+        return text
+    return re.sub(f"[{HIDDEN}]", lambda match: ascii(match[0])[1:-1], text)
 
 
 def camel_case(name: str) -> str:

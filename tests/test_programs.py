@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import csv
+import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -85,3 +90,84 @@ def test_tests_of_an_application(store: Path) -> None:
     line = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_my_topics.py"]
     done = subprocess.run(line, cwd=PROGRAMS, env={**os.environ, "STORE": str(store)}, capture_output=True, text=True)
     assert "2 passed" in done.stdout
+
+
+def test_late_messages_as_a_frame(store: Path) -> None:
+    header, *lines = run("late_messages", store, "acme/iot/skewed").splitlines()
+    assert header.split() == ["ledger_id", "entry_id", "producer", "late"]
+    slow = {tuple(row[:2]) for row in TOPICS["acme/iot/skewed"]["messages"] if row[-1] == "slow-clock"}
+    found = {(int(row[1]), int(row[2])) for row in map(str.split, lines)}
+    assert len(found) == 10
+    assert found < slow
+
+
+def test_a_web_endpoint_under_twenty_requests(store: Path) -> None:
+    """At once, each answered with what the broker said; what is not there is 404, and the server goes on."""
+    line = [sys.executable, str(PROGRAMS / "web_endpoint.py"), str(store), "0"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            assert server.stdout is not None
+            base = f"http://localhost:{server.stdout.readline().strip()}"
+
+            def ask(path: str) -> object:
+                with urlopen(f"{base}/{path}", timeout=60) as answered:
+                    return json.load(answered)
+
+            names = [*TOPICS][:18]
+            with ThreadPoolExecutor(20) as pool:
+                findings, listed = pool.submit(ask, "findings"), pool.submit(ask, "topics")
+                found = dict(zip(names, pool.map(lambda name: ask(f"topics/{name}"), names), strict=True))
+            assert {name: one["storageSize"] for name, one in found.items()} == {
+                name: TOPICS[name]["stats"]["storageSize"] for name in names
+            }
+            assert {f"persistent://{name}" for name in names} <= set(listed.result())
+            assert {one["severity"] for one in findings.result()} == {"note"}
+            with pytest.raises(HTTPError, match="404") as missing:
+                ask("topics/public/default/nope")
+            assert [*json.load(missing.value)] == ["topic-not-found"]
+            assert ask("topics") == listed.result()
+        finally:
+            server.kill()
+
+
+def test_a_notebook_shows_each_cell(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Jupyter shows: the value of the last line of each cell."""
+    monkeypatch.setenv("STORE", str(store))
+    monkeypatch.setenv("TOPIC", "public/default/plain")
+    cells = (PROGRAMS / "lags_notebook.py").read_text().split("\n# %%\n")
+    names: dict[str, object] = {}
+    shown = []
+    for cell in cells[1:]:
+        *before, last = ast.parse(cell).body
+        assert isinstance(last, ast.Expr)
+        exec(compile(ast.Module(before, []), "cell", "exec"), names)
+        shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
+    overview, stats, why, plan, findings = shown
+    assert isinstance(overview, pa.Overview)
+    assert isinstance(stats, pa.TopicStats)
+    assert isinstance(why, pa.Why)
+    backlogs = {
+        name: one["msgBacklog"] for name, one in TOPICS["public/default/plain"]["stats"]["subscriptions"].items()
+    }
+    assert backlogs[why.subscription] == max(backlogs.values())
+    assert repr(plan).startswith(f"<plan: clear the backlog of {why.subscription} on {why.topic}, markDeletePosition: ")
+    assert {one.severity for one in findings} == {pa.Severity.NOTE}
+    opened = names["store"]
+    assert isinstance(opened, pa.Store)
+    opened.close()
+
+
+def test_new_findings_alone(tmp_path: Path) -> None:
+    path, saved = imported("small", "clean"), tmp_path / "findings.json"
+    first = run("new_findings", path, saved)
+    assert first.startswith("note ledgers-gone: ledgers 89, 90, 92, 93, 95 …\n  46 ledgers of 73,909 bytes ")
+    assert run("new_findings", path, saved) == ""
+    findings = json.loads(saved.read_text())
+    saved.write_text(json.dumps([one for one in findings if one["code"] != "dead-bytes-kept"]))
+    assert run("new_findings", path, saved).splitlines() == [
+        "new note dead-bytes-kept: entry logs",
+        "  99,909 bytes of deleted data in 1 entry log that is at least half live, so",
+        "  compaction skips it; 1.log also holds data of",
+        "  persistent://public/default/chunked",
+        "  next: pulsar-admin store usage --by log",
+    ]

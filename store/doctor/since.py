@@ -57,6 +57,11 @@ class FindingChange(Finding, frozen=True):
     change: Change
     before: Before | None
 
+    def paragraph(self) -> list[str]:
+        """Return the lines of its paragraph: what became of it is the first word."""
+        first, *lines = super().paragraph()
+        return [f"{self.change} {first}", *lines]
+
 
 class FindingComparison(Answer, frozen=True):
     """What changed, each change in the order of ``Change`` and the worst first, and how many findings did not get worse.

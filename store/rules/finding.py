@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from msgspec import field
 
-from pulsar_admin.store.wording import Answer
+from pulsar_admin.store.wording import Answer, clean_text
 
 _LEDGER = re.compile(r"\bledger \d+")
 
@@ -48,6 +48,19 @@ class Finding(Answer, frozen=True):
     scope: str
     hint: str
     repair: str
+
+    def __str__(self) -> str:
+        """Return the paragraph that ``doctor`` prints: how bad it is, which rule, where, the sentence, and the next command."""
+        following = [f"  next: {clean_text(self.mend)}"] if self.mend else []
+        return "\n".join([*self.paragraph(), *following])
+
+    def paragraph(self) -> list[str]:
+        """Return the lines of its paragraph without the command: the place, then the sentence, wrapped."""
+        from textwrap import wrap
+
+        lines = wrap(clean_text(self.message), 76, break_long_words=False, break_on_hyphens=False)
+        place = self.where.removeprefix("persistent://")
+        return [clean_text(f"{self.severity} {self.code}: {place}"), *(f"  {line}" for line in lines)]
 
     @property
     def is_problem(self) -> bool:

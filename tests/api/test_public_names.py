@@ -76,7 +76,7 @@ def returned_by(public: Any) -> Iterator[tuple[str, type]]:
                 yield from ((name, cls) for cls in classes_in(eval(made.__annotations__["return"], names)))
 
 
-_OF_ANY = {"answers", "as_json", "decoded", "documents", "policies", "policy", "report", "reports", "rows"}
+_OF_ANY = {"answers", "as_json", "decoded", "documents", "policies", "policy", "report", "reports", "rows", "to_json"}
 """Rows of columns that callers name, JSON, and what has any key that a broker or an older version stored."""
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 import pulsar_admin as pa
 from pulsar_admin.api.session import hint_in_python
 from pulsar_admin.store.wording import Answer, one_line
+from tests.conftest import Cli
 from tests.stores import NOW_MS, imported
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
@@ -96,6 +98,19 @@ def test_every_answer_is_shown_on_one_line_that_says_something(store: pa.Store) 
         assert "=" in repr(answer)
     assert repr(plain.stats()).startswith("TopicStats(storage_size=53883, backlog_size=53883, len(subscriptions)=5")
     assert repr(half.backlog()) == "Extent(entries=150, messages=150, bytes=27009)"
+
+
+def test_a_finding_as_text_is_the_paragraph_of_doctor(cli: Cli) -> None:
+    """With the next command for whoever is in Python: a terminal's says how to look first."""
+    path = imported("small", "clean")
+    with pa.open_store(path) as store:
+        found = store.doctor(codes=["dead-bytes-kept"])
+    paragraph, command = str(found[0]).rsplit("\n", 1)
+    assert command == f"  next: {found[0].mend}"
+    assert paragraph + "\n" in cli("--store", path, "doctor", "--code", "dead-bytes-kept").stdout
+    assert paragraph.startswith("note dead-bytes-kept: entry logs\n  99,909 bytes of deleted data ")
+    forged = replace(found[0], message="x\x1b[2J", where="a\nb", mend="")
+    assert str(forged) == "note dead-bytes-kept: a\\nb\n  x\\x1b[2J"
 
 
 def test_answers_have_that_form() -> None:
