@@ -671,13 +671,13 @@ def test_metadata_of_a_running_ensemble(whole: Any, disks: Path, tmp_path: Path,
 # -- disks elsewhere --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", ["tar", "tar.xz"])
-def test_disks_in_archives(suffix: str, whole: Any, disks: Path, tmp_path: Path, cli: Cli) -> None:
+@pytest.mark.parametrize(("suffix", "packing"), [("tar", {}), ("tar.xz", {"preset": 0})], ids=str)
+def test_disks_in_archives(suffix: str, packing: Any, whole: Any, disks: Path, tmp_path: Path, cli: Cli) -> None:
     """One of a whole bookie, with its databases; a second run fetches nothing but the small files again."""
     words: list[object] = []
     for number in (1, 2, 3):
         archive = tmp_path / f"bk{number}.{suffix}"
-        with tarfile.open(archive, f"w{suffix[3:].replace('.', ':')}", dereference=True) as tar:
+        with tarfile.open(archive, f"w{suffix[3:].replace('.', ':')}", dereference=True, **packing) as tar:
             tar.add(disks / f"bk{number}", f"./bk{number}")
         words += ["--bookie", f"{IDS[number - 1]}={archive}"]
     path, kept = tmp_path / "s", tmp_path / "kept"

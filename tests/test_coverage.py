@@ -389,7 +389,7 @@ DERIVED_DAMAGE = {"copies-row-damaged", "copies-without-file", "index-differs"}
 # -- our own rows ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("damage", ["a bit", "empty", "another ledger's", "gone", "no such file", "a short key"])
+@pytest.mark.parametrize("damage", ["a bit", "gone", "no such file", "a short key"])
 def test_damage_of_our_rows_is_found_and_healed(
     damage: str, tmp_path: Path, cli: Cli, whole_cli: Cli, damages_stores: None
 ) -> None:
@@ -398,14 +398,12 @@ def test_damage_of_our_rows_is_found_and_healed(
         with store.read() as txn:
             rows = [(key, bytes(value)) for key, value in txn.items("copies")]
         key, value = next(row for row in rows if row[0][:8] == (8).to_bytes(8, "big"))
-        flipped = bytes([*value[:-1], value[-1] ^ 1])
-        row = {"a bit": flipped, "empty": b"", "another ledger's": next(v for k, v in rows if v != value)}.get(damage)
 
         def work(txn: Txn) -> None:
             if damage == "gone":
                 txn.delete("copies", key)
-            elif row is not None:
-                txn.put("copies", key, row)
+            elif damage == "a bit":
+                txn.put("copies", key, bytes([*value[:-1], value[-1] ^ 1]))
             else:
                 txn.put("copies", key[:8] + (b"\0\0\1\0" if damage == "no such file" else b"x"), value)
 

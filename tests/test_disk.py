@@ -59,7 +59,7 @@ def assert_full(done: subprocess.CompletedProcess[str]) -> None:
     assert hint.startswith("hint: free")
 
 
-@pytest.mark.parametrize("limit_bytes", [1, 4096, 30_000, 50_000, 100_000, 200_000])
+@pytest.mark.parametrize("limit_bytes", [1, 30_000, 200_000])
 def test_import_when_files_cannot_grow(limit_bytes: int, tmp_path: Path, cli: Cli) -> None:
     arguments = ["--store", tmp_path / "s", "store", "import", "standalone", world("small") / "crashed"]
     assert_full(run_limited(limit_bytes, *arguments))
@@ -123,13 +123,9 @@ def test_full_disk(tmp_path: Path) -> None:
     if mount_command() is None:
         assert_full(run_limited(4096, "--store", tmp_path / "s", "store", "init"))
         return
-    for size in ("8k", "64k"):
-        done = in_namespace(_FILL, size, tmp_path, world("small") / "clean")
-        assert done.stdout.split("\n") == ["import 8", "again 0", "info 0", "rebuild 8", "check 0", ""], (
-            size,
-            done.stderr,
-        )
-        assert "Traceback" not in done.stderr
+    done = in_namespace(_FILL, "64k", tmp_path, world("small") / "clean")
+    assert done.stdout.split("\n") == ["import 8", "again 0", "info 0", "rebuild 8", "check 0", ""], done.stderr
+    assert "Traceback" not in done.stderr
 
 
 _READ_ONLY = """
@@ -166,7 +162,7 @@ def _deny_writing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(os, "access", access)
 
 
-@pytest.mark.parametrize("arguments", _READS + _WRITES, ids=" ".join)
+@pytest.mark.parametrize("arguments", (_READS[1], *_WRITES[:2]), ids=" ".join)
 def test_read_only_disk(arguments: tuple[str, ...], tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "disk" / "s"
     copy_tree(imported("small", "clean"), path)

@@ -50,7 +50,7 @@ def transactions(data: bytes) -> list[int]:
 # -- damage -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bit", range(8))
+@pytest.mark.parametrize("bit", [0, 7])
 def test_a_meta_page_that_goes_back_is_noticed(bit: int, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     """One flipped bit of the newest transaction, and the last change would be gone from the tree and from the audit log."""
     path = changed(tmp_path, cli)
@@ -121,7 +121,7 @@ def _in_child(arguments: tuple[str, ...]) -> int:
 
 
 @pytest.mark.parametrize("damage", [_cut, _zero, _flip])
-@pytest.mark.parametrize("trials", [5, pytest.param(100, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("trials", [3, pytest.param(100, marks=pytest.mark.deep)])
 def test_damage_kills_no_process(
     damage: Callable[[bytearray, int], bytearray], trials: int, tmp_path: Path, cli: Cli, damages_stores: None
 ) -> None:
@@ -153,7 +153,7 @@ def test_check_names_what_rotted_in_place(
     good, status = file.read_bytes(), file.stat()
     random_ = random.Random(damage.__name__)
     codes = set()
-    for _ in range(20):
+    for _ in range(8):
         file.write_bytes(damage(bytearray(good), random_.randrange(len(good))))
         os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
         codes.add(_in_child(("--store", str(path), "store", "check")))
@@ -187,7 +187,7 @@ def test_a_store_without_a_record_opens(tmp_path: Path, cli: Cli) -> None:
         assert cli("--store", path, "store", "check").exit_code == 0
 
 
-@pytest.mark.parametrize("written", [1, 8, 64, 256, 500])
+@pytest.mark.parametrize("written", [1, 64, 500])
 def test_a_record_written_in_part_is_none(written: int, tmp_path: Path, cli: Cli) -> None:
     path = changed(tmp_path, cli)
     record = path / "meta" / "commit.json"

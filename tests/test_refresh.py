@@ -91,7 +91,7 @@ def test_one_cluster_over_time(mode: str, tmp_path: Path, cli: Cli) -> None:
 def test_files_that_grow(tmp_path: Path, cli: Cli) -> None:
     """Logs and journal cut at many places, then whole again: the same rows as an import of the whole."""
     whole = world("small") / "crashed"
-    for number, share in enumerate((0.0, 0.01, 0.3, 0.501, 0.77, 0.999)):
+    for number, share in enumerate((0.0, 0.501, 0.999)):
         source = tmp_path / f"source{number}"
         copy_tree(whole, source)
         for file in (source / "bookkeeper/current").iterdir():

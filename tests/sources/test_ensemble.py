@@ -68,7 +68,8 @@ def test_what_moved_is_read_again_until_nothing_does() -> None:
     assert sum(value == b"born" for value, _ in found.values()) > 10
 
 
-def test_an_ensemble_that_never_rests_is_refused() -> None:
+def test_an_ensemble_that_never_rests_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pulsar_admin.store.sources.ensemble._ROUNDS", 3)
     with (
         FakeZooKeeper(_many(100), lambda server, number, _: server.put("/ledgers/00/L0000", b"%d" % number)) as server,
         pytest.raises(SourceChanged, match="faster than it can be read"),
