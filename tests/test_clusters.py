@@ -22,14 +22,13 @@ from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.db.storeinfo import read_store_info
 from pulsar_admin.store.index import build
 from pulsar_admin.store.model.coverage import find_absent_bookies
-from pulsar_admin.store.model.ledgers import find_place
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.sources.bookies import group_directories
 from pulsar_admin.store.sources.given_bookies import find_bookie, parse_bookie
 from tests.conftest import Cli
 from tests.encoders import encode_entry
 from tests.fake_zookeeper import FakeZooKeeper, Znode
-from tests.worlds import STATES, assert_unchanged, copy_tree, digest_of, oracle, world
+from tests.worlds import STATES, assert_unchanged, copy_tree, digest_of, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
 IDS = ("bk0test", "bk1test", "bk2test")
@@ -113,17 +112,6 @@ def test_disks_under_other_names_give_the_same_store(state: str, whole: Any, tmp
     assert all(" is a link: " in text for text in answer.json["warnings"])
     assert content(path) == whole(state)
     assert {name for name, _ in content(path)["logs"]} == set(IDS)
-
-
-def test_every_message_of_the_broker_is_there(tmp_path: Path, disks: Path, cli: Cli) -> None:
-    words = [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
-    assert (
-        cli("--store", tmp_path / "s", "store", "import", "cluster", "--zookeeper", disks / "zk", *words).exit_code == 0
-    )
-    with open_store(tmp_path / "s") as store, open_reader(store) as reader:
-        asked = [row[:2] for topic in oracle("cluster")["topics"].values() for row in topic["messages"]]
-        assert len(asked) > 1000
-        assert all(find_place(reader.txn, *place) is not None for place in asked)
 
 
 @pytest.mark.parametrize("begins", ["metadata", "bookies"])

@@ -162,7 +162,7 @@ def _deny_writing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(os, "access", access)
 
 
-@pytest.mark.parametrize("arguments", (_READS[1], *_WRITES[:2]), ids=" ".join)
+@pytest.mark.parametrize("arguments", [_READS[1], *_WRITES[:2]], ids=" ".join)
 def test_read_only_disk(arguments: tuple[str, ...], tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "disk" / "s"
     copy_tree(imported("small", "clean"), path)

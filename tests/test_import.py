@@ -27,7 +27,6 @@ from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.errors import AlreadyExists, SourceNotFound, Unsupported
 from pulsar_admin.store.model.coverage import index_absent_bookies
 from pulsar_admin.store.model.ledgers import find_place
-from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.sources.layout import read_standalone_layout
 from pulsar_admin.store.transfer import cataloguing
@@ -38,7 +37,7 @@ from tests.conftest import Cli
 from tests.crash.forking import RunChild, forking_server
 from tests.cures.curing import diagnoses, run_printed
 from tests.stores import apply_values, copied, import_standalone, imported
-from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, oracle, scratch_copy, world
+from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, scratch_copy, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -120,35 +119,6 @@ def test_a_ledger_of_a_newer_version_is_imported(tmp_path: Path) -> None:
     import_into(tmp_path / "new", source)
     with open_store(tmp_path / "new") as store, store.read() as txn:
         assert find_node(txn, path).value == value  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("name", WORLD_NAMES)
-def test_every_message_of_the_broker_is_indexed(name: str) -> None:
-    with open_reader_of(imported(name, "clean")) as reader:
-        for topic, answers in oracle(name)["topics"].items():
-            for ledger_id, entry_id, *_ in answers["messages"]:
-                assert find_place(reader.txn, ledger_id, entry_id) is not None, (topic, ledger_id, entry_id)
-
-
-@pytest.mark.parametrize("name", WORLD_NAMES)
-def test_every_message_confirmed_before_the_kill_is_there(name: str) -> None:
-    confirmed = oracle(name)["crash"]["acknowledged_to_producer"]
-    assert sum(map(len, confirmed.values())) > 1000
-    with open_reader_of(imported(name, "crashed")) as reader:
-        for sent in confirmed.values():
-            for message in sent:
-                assert reader.read(*message["id"][:2]).payload.nbytes >= message["n"]
-
-
-def open_reader_of(path: Path) -> Any:
-    from contextlib import contextmanager
-
-    @contextmanager
-    def opened() -> Iterator[Any]:
-        with open_store(path) as store, open_reader(store) as reader:
-            yield reader
-
-    return opened()
 
 
 @pytest.mark.parametrize("state", ["clean", "crashed"])

@@ -33,9 +33,3 @@ def unknown_in(line: str) -> set[str]:
 @pytest.mark.parametrize("line", LINES)
 def test_named_commands_exist(line: str) -> None:
     assert not unknown_in(line)
-
-
-def test_unknown_ones_are_told() -> None:
-    assert len(LINES) > 30
-    assert unknown_in("topics lost T") == {"topics lost T"}
-    assert unknown_in("topics reset-cursor T -s S --lost") == {"--lost"}

@@ -108,18 +108,6 @@ def test_no_value_and_why() -> None:
     assert "no value of its INT8 schema" in str(error)
 
 
-_RECORDED = [schema for topic in TOPICS for schema in schemas(topic).versions.values()]
-
-
-@quick
-@given(st.sampled_from(_RECORDED), st.binary(max_size=64), st.text(max_size=8), st.booleans())
-def test_any_bytes_are_a_value_or_a_reason(schema: ValueSchema, payload: bytes, key: str, is_base64: bool) -> None:
-    value, error = ValueReader(TopicSchemas({0: schema}), PlainValues().text).read(Encoded(0, payload, key, is_base64))
-    assert (value is None) != (error is None)
-    if value is not None:
-        json.loads(value.encode())
-
-
 @quick
 @given(
     st.recursive(st.none() | st.integers() | st.text(max_size=4), lambda x: st.lists(x) | st.dictionaries(st.text(), x))

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import groupby, pairwise
+from itertools import groupby
 
-import pandas
 import pytest
-from msgspec.structs import asdict
 
 import pulsar_admin as pa
 from tests.stores import NOW_MS, imported
@@ -27,18 +25,6 @@ def store() -> Iterator[pa.Store]:
         yield opened
 
 
-def test_an_index_is_the_number_of_a_message(store: pa.Store) -> None:
-    """The broker of this world counted from 0, in the order in which a reader received them."""
-    rows = TOPICS[BATCHED]["messages"]
-    topic = store.topic(BATCHED)
-    for index in (0, 59, len(rows) - 1):
-        position = topic.find_by_index(index).position
-        assert position is not None
-        assert [position.ledger_id, position.entry_id, position.batch_index] == rows[index][:3]
-    behind = topic.find_by_index(len(rows))
-    assert (behind.position, behind.indexed, behind.next_index) == (None, True, None)
-
-
 def test_the_nth_entry(store: pa.Store) -> None:
     entries = [place for place, _ in groupby(row[:2] for row in TOPICS[BATCHED]["messages"])]
     topic = store.topic(BATCHED)
@@ -46,17 +32,6 @@ def test_the_nth_entry(store: pa.Store) -> None:
     assert [[one.ledger_id, one.entry_id] for one in found] == [entries[0], entries[9], entries[-3]]
     with pytest.raises(pa.NothingMatches):
         topic.nth_position(len(entries) + 1)
-
-
-def test_skew_counts_what_a_reader_saw(store: pa.Store) -> None:
-    rows = TOPICS[SKEWED]["messages"]
-    skew = store.topic(SKEWED).skew()
-    frame = pandas.DataFrame(map(asdict, skew.producers)).set_index("producer")
-    assert dict(frame["entries"]) == Counter(row[10] for row in rows)
-    assert skew.inversions == sum(after[3] < before[3] for before, after in pairwise(rows))
-    assert frame["offset_median_ms"]["slow-clock"] < 0 < frame["offset_median_ms"]["fast-clock"]
-    steady = store.topic("public/default/steady").skew(tolerance=timedelta(minutes=1), clock="broker")
-    assert (steady.inversions, steady.future, steady.late) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("name", [SKEWED, BATCHED])

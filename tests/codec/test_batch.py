@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.batch import encode_batch, iter_batch, last_index, placeholder
-from pulsar_admin.store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.errors import EntryCorrupt
 from pulsar_admin.store.proto.pulsar_api_pb2 import SingleMessageMetadata
 from tests.codec.strategies import properties, quick, texts
 
@@ -111,12 +109,3 @@ def test_round_trip(messages: list[tuple[SingleMessageMetadata, bytes]]) -> None
     for message, (metadata, payload) in zip(found, messages, strict=True):
         metadata.payload_size = len(payload)
         assert message.metadata == metadata
-
-
-@quick
-@given(st.binary(max_size=60), st.integers(-1, 3), st.lists(st.integers(-2, 5), max_size=3))
-def test_arbitrary_bytes(raw: bytes, count: int, indexes: list[int]) -> None:
-    with contextlib.suppress(StoreError):
-        list(iter_batch(raw, count, "10:1", indexes))
-    with contextlib.suppress(StoreError):
-        list(iter_batch(b"\0\0\0\x02" + raw, count, "10:1", indexes))

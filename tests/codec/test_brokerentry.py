@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.brokerentry import BrokerEntry, encode_broker_entry, split_broker_entry, strip
-from pulsar_admin.store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.errors import EntryCorrupt
 from tests.codec.strategies import quick, uint64
 
 VECTOR_2 = bytes.fromhex("0e0200000009 0885d095ffbc311000 0e012037e6350000000c0a017010071880d095ffbc316869")
@@ -41,10 +39,3 @@ def test_cut_inside(size: int) -> None:
 @given(st.builds(BrokerEntry, uint64 | st.none(), uint64 | st.none()), st.binary(max_size=20))
 def test_round_trip(entry: BrokerEntry, rest: bytes) -> None:
     assert split_broker_entry(memoryview(encode_broker_entry(entry) + rest), "entry") == (entry, rest)
-
-
-@quick
-@given(st.binary(max_size=40))
-def test_arbitrary_bytes(raw: bytes) -> None:
-    with contextlib.suppress(StoreError):
-        split_broker_entry(memoryview(b"\x0e\x02\0\0\0\x09" + raw), "entry")

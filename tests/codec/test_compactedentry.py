@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +7,7 @@ from hypothesis import strategies as st
 from pulsar_admin.store.codec.batch import iter_batch
 from pulsar_admin.store.codec.compactedentry import decode_compacted_entry, decode_compacted_to
 from pulsar_admin.store.codec.message import decode_message_entry
-from pulsar_admin.store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.errors import EntryCorrupt
 from pulsar_admin.store.names import Position
 from tests.codec.strategies import ids, quick
 from tests.encoders import encode_compacted_entry, encode_compacted_to, original_id
@@ -57,12 +55,3 @@ def test_round_trip(position: Position, partition: int, entry: bytes) -> None:
     found = decode_compacted_entry(encode_compacted_entry(original_id(position, partition), entry), "77:0")
     assert (found.position, found.message_id.partition, found.headers_and_payload) == (position, partition, entry)
     assert decode_compacted_to(encode_compacted_to(position), "ledger 77") == position
-
-
-@quick
-@given(st.binary(max_size=40))
-def test_arbitrary_bytes(raw: bytes) -> None:
-    with contextlib.suppress(StoreError):
-        decode_compacted_entry(raw, "77:0")
-    with contextlib.suppress(StoreError):
-        decode_compacted_entry(b"\0\0\0\x04" + raw, "77:0")

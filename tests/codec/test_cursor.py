@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterator
 
@@ -20,7 +19,7 @@ from pulsar_admin.store.codec.cursor import (
     encode_cursor_info,
 )
 from pulsar_admin.store.codec.wrapper import Wrapping, wrap
-from pulsar_admin.store.errors import EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
+from pulsar_admin.store.errors import EntryCorrupt, LimitExceeded, MetadataCorrupt, Unsupported
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto import managed_ledger_pb2
 from tests.codec.strategies import batch_deletes, int64, long_properties, positions, properties, quick, ranges
@@ -273,13 +272,3 @@ def test_rewriting_gives_the_new_value(old: CursorInfo, new: CursorInfo, compres
 @given(states)
 def test_state_round_trip(state: CursorState) -> None:
     assert decode_position_info(encode_position_info(state), "12:0") == state
-
-
-@quick
-@given(st.lists(st.builds(bytes.__add__, st.sampled_from([b"", b"\x08", b"{", VECTOR_10]), st.binary(max_size=30))))
-def test_arbitrary_bytes(payloads: list[bytes]) -> None:
-    with contextlib.suppress(StoreError):
-        decode_cursor_ledger(payloads, "ledger 12")
-    for payload in payloads:
-        with contextlib.suppress(StoreError):
-            decode_cursor_info(payload, "/path")

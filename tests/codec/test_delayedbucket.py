@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +12,7 @@ from pulsar_admin.store.codec.delayedbucket import (
     decode_snapshot_segment,
     parse_bucket_key,
 )
-from pulsar_admin.store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.errors import EntryCorrupt
 from tests.codec.strategies import quick, uint64
 from tests.encoders import encode_entry_ids, encode_snapshot_metadata, encode_snapshot_segment
 
@@ -78,11 +76,3 @@ def test_metadata_round_trip(segments: tuple[SegmentMetadata, ...]) -> None:
 @given(st.sets(st.integers(0, 2**32 - 1), max_size=50) | st.builds(range, st.just(0), st.integers(0, 70000)))
 def test_entry_ids_round_trip(entry_ids: set[int] | range) -> None:
     assert set(decode_entry_ids(encode_entry_ids(entry_ids), "108:0")) == set(entry_ids)
-
-
-@quick
-@given(st.binary(max_size=60))
-def test_arbitrary_bytes(raw: bytes) -> None:
-    for decode in (decode_snapshot_metadata, decode_snapshot_segment, decode_entry_ids):
-        with contextlib.suppress(StoreError):
-            decode(raw, "108:0")

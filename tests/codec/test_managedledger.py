@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 from google.protobuf import text_format
 from hypothesis import given
@@ -14,7 +12,7 @@ from pulsar_admin.store.codec.managedledger import (
     decode_managed_ledger,
     encode_managed_ledger,
 )
-from pulsar_admin.store.errors import MetadataCorrupt, StoreError
+from pulsar_admin.store.errors import MetadataCorrupt
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto import managed_ledger_pb2
 from tests.codec.strategies import ids, int64, positions, properties, quick
@@ -192,12 +190,3 @@ def test_round_trip(managed_ledger: ManagedLedger) -> None:
 def test_rewriting_gives_the_new_value(old: ManagedLedger, new: ManagedLedger) -> None:
     base = encode_managed_ledger(old)
     assert decode_managed_ledger(encode_managed_ledger(new, base), "/path") == new
-
-
-@quick
-@given(st.binary(max_size=60), st.sampled_from([b"", b"\x0a\x04\x08\x0b\x20\x00", b"\x47\x78", b"ledgerInfo "]))
-def test_arbitrary_bytes(raw: bytes, front: bytes) -> None:
-    with contextlib.suppress(StoreError):
-        value = front + raw
-        found = decode_managed_ledger(value, "/path")
-        assert encode_managed_ledger(found, value) == value

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +17,7 @@ from pulsar_admin.store.codec.message import (
     message_count,
     transaction_id,
 )
-from pulsar_admin.store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.errors import EntryCorrupt
 from pulsar_admin.store.proto.pulsar_api_pb2 import MarkerType, MessageMetadata
 from tests.codec.strategies import properties, quick, texts, uint64
 
@@ -154,15 +152,3 @@ def test_round_trip(metadata: MessageMetadata, payload: bytes, broker: BrokerEnt
     assert (header.broker, header.metadata, header.payload) == (broker, metadata, payload)
     assert (header.checksum is not None) == checksum
     assert decode_entry_times(entry) == (metadata.publish_time, broker.timestamp_ms if broker else None)
-
-
-@quick
-@given(
-    st.sampled_from([b"", b"\x0e\x02\0\0\0\x03", b"\x0e\x01\0\0\0\0\0\0\0\x10", b"\0\0\0\x10" + VECTOR_1]),
-    st.binary(max_size=40),
-)
-def test_arbitrary_bytes(front: bytes, raw: bytes) -> None:
-    with contextlib.suppress(StoreError):
-        decode_message_entry(front + raw, "10:0", verify=False)
-    with contextlib.suppress(StoreError):
-        decode_entry_times(front + raw, "10:0")

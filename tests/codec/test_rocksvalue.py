@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.rocksvalue import NodeStat, decode_counter, decode_value, encode_counter, encode_value
-from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported
+from pulsar_admin.store.errors import MetadataCorrupt, Unsupported
 from tests.codec.strategies import int64, quick
 
 VECTOR_9 = bytes.fromhex("00000029 00000001 0000000000000000 0000000000000003 0000018bcfe56800 0000018bcfe56800 00")
@@ -54,10 +52,3 @@ def test_counters() -> None:
 @given(st.builds(NodeStat, int64, int64, int64, int64, st.booleans()), st.binary())
 def test_round_trip(stat: NodeStat, value: bytes) -> None:
     assert decode_value(encode_value(stat, value), "/path") == (stat, value)
-
-
-@quick
-@given(st.binary(max_size=80))
-def test_arbitrary_bytes(raw: bytes) -> None:
-    with contextlib.suppress(StoreError):
-        decode_value(raw, "/path")

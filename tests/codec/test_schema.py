@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import struct
 
@@ -18,7 +17,7 @@ from pulsar_admin.store.codec.schema import (
     encode_schema_locator,
 )
 from pulsar_admin.store.codec.value import key_bytes, split_pair
-from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, StoreError
+from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt
 from pulsar_admin.store.names import Position
 from tests.codec.strategies import int64, positions, properties, quick, texts
 
@@ -102,15 +101,6 @@ def test_locator_round_trip(newest: IndexEntry, index: tuple[IndexEntry, ...]) -
 )
 def test_entry_round_trip(entry: SchemaEntry) -> None:
     assert decode_schema_entry(encode_schema_entry(entry), "71:0") == entry
-
-
-@quick
-@given(st.binary(max_size=60))
-def test_arbitrary_bytes(raw: bytes) -> None:
-    with contextlib.suppress(StoreError):
-        decode_schema_locator(raw, "/path")
-    with contextlib.suppress(StoreError):
-        decode_schema_entry(raw, "71:0")
 
 
 def test_keys_are_text_unless_they_say_that_they_are_base64() -> None:

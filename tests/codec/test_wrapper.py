@@ -1,14 +1,9 @@
 from __future__ import annotations
 
-import contextlib
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.wrapper import PLAIN, Kind, Wrapping, unwrap, wrap
-from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, StoreError, Unsupported
-from tests.codec.strategies import quick
+from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, Unsupported
 
 VECTOR_7 = bytes.fromhex("0a0e080a100518f4032080d095ffbc31 0a04080b2000")
 VECTOR_8 = bytes.fromhex("4778 00000004 08011016 f007 0a0e080a100518f4032080d095ffbc310a04080b2000")
@@ -49,10 +44,3 @@ def test_an_unknown_codec() -> None:
 def test_a_size_beyond_the_limit() -> None:
     with pytest.raises(LimitExceeded):
         unwrap(bytes.fromhex("4778 00000008 080110ffffffff07 00"), "cursor", "/path")
-
-
-@quick
-@given(st.binary(max_size=60))
-def test_arbitrary_bytes(raw: bytes) -> None:
-    with contextlib.suppress(StoreError):
-        unwrap(b"\x47\x78\0\0\0\x04" + raw, "managed-ledger", "/path")

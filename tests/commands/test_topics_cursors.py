@@ -67,20 +67,6 @@ def test_skip_further_than_there_is(cli: Cli, store: Path) -> None:
     assert (again["change"], again["entries"]) == (None, 0)
 
 
-def test_clear_backlog(cli: Cli, store: Path) -> None:
-    before = rows_of(store)
-    backlog = oracle("small")["topics"][PLAIN]["stats"]["subscriptions"]["holes"]["msgBacklog"]
-    done = cli("--store", store, "topics", "clear-backlog", PLAIN, "-s", "holes", "-o", "json").json
-    assert done["after"] == {
-        "markDeletePosition": "46:24",
-        "individuallyDeletedMessages": "[]",
-        "batchIndexAcks": 0,
-        "backlogEntries": 0,
-    }
-    assert done["entries"] == backlog
-    check_undo(cli, store, 1, before)
-
-
 def test_the_truth_in_a_cursor_ledger(cli: Cli, tmp_path: Path) -> None:
     """After the kill the state is in a ledger: it is read from there, written into metadata, and the ledger has no owner then."""
     store = copied("small", "crashed", tmp_path)

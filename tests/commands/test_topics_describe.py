@@ -124,8 +124,3 @@ def test_an_unreadable_cursor_is_told_and_the_rest_is_shown(cli: Cli, tmp_path: 
     assert "half" in result.stderr
     assert "never" in result.stdout
     assert "\nhalf" not in result.stdout
-
-
-def test_a_partitioned_topic_is_its_partitions(cli: Cli) -> None:
-    found = cli("--store", imported("small", "clean"), "topics", "describe", "acme/orders/parts", "-o", "json").json
-    assert [row["topic"].rpartition("-")[2] for row in found] == ["0", "1", "2"]

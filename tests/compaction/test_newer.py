@@ -30,13 +30,6 @@ SECRET = "public/default/secret"
 TOPIC = "public/default/t"
 
 
-def test_there_is_something_to_compare() -> None:
-    assert len(SAID) == 14
-    assert sum(len(said["compacted_messages"]) for said in SAID.values()) > 140
-    marks = [said["internal_stats"]["cursors"]["__compaction"]["markDeletePosition"] for said in SAID.values()]
-    assert sum(mark.endswith(":-1") for mark in marks) == 4
-
-
 @pytest.mark.parametrize("name", SAID)
 def test_read_is_the_recorded_reader(name: str) -> None:
     """Message by message; the reader had the key of the encrypted ones, whose entries are compared."""

@@ -69,12 +69,6 @@ def read_rows(reader: EntryReader, name: str) -> list[list[Any]]:
     ]
 
 
-def test_there_is_something_to_compare() -> None:
-    assert len(READABLE) == 10
-    assert len(SECRET) == 2
-    assert sum(len(_recorded(*case)) for case in READABLE) > 150
-
-
 @pytest.mark.parametrize(("world", "topic"), READABLE)
 def test_read_is_the_recorded_reader(readers: dict[str, EntryReader], world: str, topic: str) -> None:
     assert read_rows(readers[world], topic) == _recorded(world, topic)

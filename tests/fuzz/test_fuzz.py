@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from itertools import islice
 
@@ -44,10 +43,3 @@ def test_every_target_has_inputs_and_every_input_a_target() -> None:
     assert {folder.name for folder in REGRESSIONS.iterdir()} <= set(TARGETS)
     files = [file for folder in (CORPUS, REGRESSIONS) for file in folder.rglob("*") if file.is_file()]
     assert sum(file.stat().st_size for file in files) < 2 << 20
-
-
-def test_what_is_instrumented_is_there() -> None:
-    from tests.fuzz.one import _INSTRUMENTED
-
-    for name in _INSTRUMENTED:
-        assert importlib.util.find_spec(name), name
