@@ -565,7 +565,7 @@ def _shown(batch: pa.RecordBatch, topic: TopicName, schema: pa.Schema) -> pa.Rec
     """Return the messages in BATCH, of TOPIC, with the columns of SCHEMA."""
     import pyarrow as pa
 
-    from pulsar_admin.store.scan.operations import timestamps
+    from pulsar_admin.store.scan.typed_values import timestamps
 
     columns = []
     for field in schema:
@@ -624,7 +624,7 @@ def timeline_table(
     import pyarrow as pa
 
     from pulsar_admin.store.reports.timeline import TimelineOptions, choose_bucket_ms
-    from pulsar_admin.store.scan.operations import timestamps
+    from pulsar_admin.store.scan.typed_values import timestamps
 
     if width_ms is None:
         width_ms = choose_bucket_ms(*(usual_times(session, [name], clock) or (0, 0)))

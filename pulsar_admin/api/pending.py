@@ -201,7 +201,7 @@ class Delayed(Named):
 
         from pulsar_admin.store.db.delayed_entries import join_rows
         from pulsar_admin.store.delayed.backlog import read_due_times
-        from pulsar_admin.store.scan.operations import timestamps
+        from pulsar_admin.store.scan.typed_values import timestamps
 
         until_ms = self._session.now_ms if until is None else self._session.time_ms(until)
         with self._opened() as (reader, _, _, delivery):
@@ -222,7 +222,7 @@ class Delayed(Named):
         """Return how many messages fall due when: ``start`` (timestamp) and ``width_ms`` of a partition of time, ``messages`` in it."""
         import pyarrow as pa
 
-        from pulsar_admin.store.scan.operations import timestamps
+        from pulsar_admin.store.scan.typed_values import timestamps
 
         with self._opened() as (_, _, _, delivery):
             loads = delivery.waiting.loads

@@ -54,9 +54,9 @@ from pulsar_admin.store.scan.source_options import (
     CONF,
     OPTIONS,
     connector_names,
+    did_you_mean,
     is_catalogue,
     is_connector_read,
-    nearest,
     paths_of,
     read_connector_options,
     read_options,
@@ -81,13 +81,6 @@ _KEPT = "pulsar_entries"
 _NO_LEDGER = (-1,)
 _TIMES = {"publish_time": "publish_ms", "broker_time": "broker_ms"}
 _VALUE = {"value", "value_error"}
-
-
-class _Partition(InputPartition):
-    """One slice."""
-
-    def __init__(self, piece: FileRange) -> None:
-        super().__init__(piece)
 
 
 class PulsarEntries(DataSource):
@@ -217,9 +210,7 @@ def _check_names(columns: Iterable[str], names: Sequence[str]) -> None:
             raise InvalidValue(f"column {column} is named twice", hint="name it once")
         seen.add(column)
         if column not in names:
-            near = nearest(column, names)
-            hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"
-            raise InvalidValue(f"there is no column {column}", hint=hint)
+            raise InvalidValue(f"there is no column {column}", hint=did_you_mean(column, names))
 
 
 def _check_columns(asked: StructType, found: StructType) -> None:
@@ -238,7 +229,13 @@ def _scan_options(values: dict[str, Any], *, schemas: bool) -> tuple[ScanOptions
     named, store = values["topics"], values["store"]
     written_with: dict[str, Any] = {}
     if named.startswith("{"):
-        topics = _ledger_topics(named)
+        try:
+            topics = {int(ledger): str(topic) for ledger, topic in json.loads(named).items()}
+        except ValueError:
+            raise InvalidValue(
+                "option topics: is no JSON object of ledger id → topic",
+                hint="store.scan.operations.topics_option makes it",
+            ) from None
     elif store:
         from pulsar_admin.store.scan.operations import read_topics  # which imports LMDB: executors have no need of it
 
@@ -261,16 +258,6 @@ def _scan_options(values: dict[str, Any], *, schemas: bool) -> tuple[ScanOptions
         needs_logs=not values["ignoreCorruptFiles"],
     )
     return options, written_with
-
-
-def _ledger_topics(text: str) -> dict[int, str]:
-    try:
-        return {int(ledger): str(topic) for ledger, topic in json.loads(text).items()}
-    except ValueError:
-        raise InvalidValue(
-            "option topics: is no JSON object of ledger id → topic",
-            hint="store.scan.operations.topics_option makes it",
-        ) from None
 
 
 def _files(values: dict[str, Any]) -> Files:
@@ -308,7 +295,7 @@ class _TopicReader(_TaskReader):
         return {**self.__dict__, "_pieces": []}  # it travels with every task, which has a piece of its own
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [_Partition(piece) for piece in self._pieces]
+        return [InputPartition(piece) for piece in self._pieces]
 
 
 class _Reader(_TaskReader):
@@ -329,7 +316,7 @@ class _Reader(_TaskReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return a slice a task; no task for files in which nothing passes the filters."""
         files = _in_one_line(lambda: wanted_files(self._files, self._operation.options, self._store))
-        return [_Partition(piece) for piece in plan_slices(files, self._cut)]
+        return [InputPartition(piece) for piece in plan_slices(files, self._cut)]
 
 
 class FilteredEntries(PulsarEntries):
@@ -457,13 +444,6 @@ class _RefusedStream(DataSourceStreamReader):
         raise self._error
 
 
-class _Task(InputPartition):
-    """Pieces of files that one task reads."""
-
-    def __init__(self, pieces: tuple[FileRange, ...]) -> None:
-        super().__init__(pieces)
-
-
 class _EntryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads followed files, in batches of a limited size."""
 
@@ -499,7 +479,9 @@ class _EntryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         tasks = self._ask(lambda follower: follower.plan(start, end))
-        return [_Task(tuple(replace(piece, path=absolute_path(piece.path)) for piece in pieces)) for pieces in tasks]
+        # The driver's working directory is not the executors'.
+        there = [tuple(replace(piece, path=absolute_path(piece.path)) for piece in pieces) for pieces in tasks]
+        return [InputPartition(pieces) for pieces in there]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: pyspark's stub allows tuples or Arrow batches
         for piece in partition.value or ():

@@ -7,7 +7,7 @@ the batch (``store.kernels.messages``), and asks the ordinary readers about the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
@@ -37,10 +37,6 @@ from pulsar_admin.store.scan.places import (
     split_places,
 )
 
-if TYPE_CHECKING:
-    from pulsar_admin.store.engine.operation import Engine
-
-
 _TOGETHER_ENTRIES = 1024
 """Entries of small parts of ledgers whose places are made at once."""
 
@@ -64,21 +60,18 @@ class EntryScan(Struct):
     def placed(self) -> Iterator[tuple[Places, EntryBatch]]:
         """Yield the entries as ``batches`` does where files are read, each batch with the places that it was read from."""
         if self.heads and self.reader.engine is not None:
-            yield from self._placed_on(self.reader.engine)
+            from pulsar_admin.store.scan.operations import read_heads  # brings pyarrow
+
+            for places, heads in read_heads(self.reader.engine, self.reader.files, self.groups()):
+                if heads is None:
+                    yield from ((places, batch) for batch in self.read_here(places))
+                else:
+                    yield places, self.without_damaged(heads, places)
+                self.reader.advance(places.bytes)
             return
         for places in self.groups():
             for batch in self.read_here(places):
                 yield places, batch
-            self.reader.advance(places.bytes)
-
-    def _placed_on(self, engine: Engine) -> Iterator[tuple[Places, EntryBatch]]:
-        from pulsar_admin.store.scan.operations import read_heads  # brings pyarrow
-
-        for places, heads in read_heads(engine, self.reader.files, self.groups()):
-            if heads is None:
-                yield from ((places, batch) for batch in self.read_here(places))
-            else:
-                yield places, self.without_damaged(heads, places)
             self.reader.advance(places.bytes)
 
     def read_here(self, places: Places) -> Iterator[EntryBatch]:

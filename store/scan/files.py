@@ -47,9 +47,7 @@ Records = np.ndarray[Any, np.dtype[np.void]]
 BATCH_RECORDS = 1 << 18
 VAIN_TIMES = 4
 STOP_BYTES = 1 << 16
-LARGE_ENTRY_BYTES = (
-    2048  # a file that holds many entries even if they are as large is not first read a window in Python
-)
+LARGE_ENTRY_BYTES = 2048  # a file with many entries even of this size is not first read a window in Python
 ENTRY_ID_LIMIT = 1 << 31  # a flipped bit in an id that nothing verifies must not size an index row
 
 
@@ -120,7 +118,15 @@ class FileScan(Struct):
         Raises SourceChanged if the file is gone or becomes shorter, EntryLogCorrupt if the disk cannot read it.
         """
         with _translated(self.slice.path), open_file(self.slice.path) as file:
-            size = self._size_of(file)
+            size, limit = os.fstat(file.fileno()).st_size, self.slice.limit
+            if size < limit:
+                raise SourceChanged(
+                    f"{self.slice.path} became shorter: expected {limit} bytes or more, found {size}",
+                    hint="restore the file",
+                    path=self.slice.path,
+                )
+            if limit >= 0:
+                size = limit
             self.next_offset = self.resume_offset = self.slice.start
             if self.next_offset == 0 and size:
                 self.next_offset = self._first_record(file, size)
@@ -139,16 +145,6 @@ class FileScan(Struct):
                 if cold is not None:
                     cold.drop_all()
         self.tail_problems = sum(problem.offset >= self.resume_offset for problem in self.problems)
-
-    def _size_of(self, file: Any) -> int:
-        size, limit = os.fstat(file.fileno()).st_size, self.slice.limit
-        if size < limit:
-            raise SourceChanged(
-                f"{self.slice.path} became shorter: expected {limit} bytes or more, found {size}",
-                hint="restore the file",
-                path=self.slice.path,
-            )
-        return size if limit < 0 else limit
 
     def _first_record(self, file: Any, size: int) -> int:
         """Return where the first record is to be looked for. The header is a hint; the records are the truth."""
@@ -194,13 +190,19 @@ class FileScan(Struct):
             batch["offset"] += window.base
             self.next_offset = window.base + at
             self._note_bad_digests(batch, window)
-            if why == kernel.END and (self._is_torn_journal(batch) or self._ends_in_doubt(batch, window)):
+            if why == kernel.END and self._ends_in_doubt(batch, window):
                 why = kernel.STRANGE
             if why == kernel.STRANGE:
                 batch = self._look_again(batch)
             self._count(batch, start, self.next_offset)
             if why == kernel.STRANGE:
-                self._step_over(window)
+                # What stands here is for the reference reader to say.
+                self.vain_bytes += STOP_BYTES
+                whole = self._whole_of(window.file, window.file_bytes)
+                if self.slice.kind == FileKind.JOURNAL:
+                    self._step_over_in_journal(whole)
+                else:
+                    self._step_over_in_log(whole)
             batch = self._without_impossible(batch)
             if len(batch):
                 yield batch
@@ -332,14 +334,15 @@ class FileScan(Struct):
         count, at, why = result
         return count, at, why
 
-    def _is_torn_journal(self, batch: Records) -> bool:
-        """Whether the last record before the zeros that end a journal is bad: it may reach into them."""
-        return self.slice.kind == FileKind.JOURNAL and len(batch) > 0 and bool(batch[-1]["flags"] & kernel.BAD_DIGEST)
-
     def _ends_in_doubt(self, batch: Records, window: FileWindow) -> bool:
-        """Whether a slice of a log ends with a bad record that no record follows: its size field may be the damaged part."""
-        if self.slice.kind == FileKind.JOURNAL or not len(batch) or not batch[-1]["flags"] & kernel.BAD_DIGEST:
+        """Whether the last record is bad and may be shorter or longer than its size field says.
+
+        A journal's may reach into the zeros that end the journal; a log's is doubtful if no record follows it.
+        """
+        if not len(batch) or not batch[-1]["flags"] & kernel.BAD_DIGEST:
             return False
+        if self.slice.kind == FileKind.JOURNAL:
+            return True
         if self.next_offset >= window.file_bytes:
             return False
         window.move_to(self.next_offset)
@@ -359,15 +362,6 @@ class FileScan(Struct):
         self.problems.pop()
         shorter: Records = batch[:-1]
         return shorter
-
-    def _step_over(self, window: FileWindow) -> None:
-        """Ask the reference reader what is at ``next_offset``, and move after it."""
-        self.vain_bytes += STOP_BYTES
-        whole = self._whole_of(window.file, window.file_bytes)
-        if self.slice.kind == FileKind.JOURNAL:
-            self._step_over_in_journal(whole)
-        else:
-            self._step_over_in_log(whole)
 
     def _step_over_in_log(self, whole: WholeFile) -> None:
         for item in iter_records(whole.data, self.slice.path, self.next_offset, proofs=whole.proofs):
@@ -564,16 +558,13 @@ class FileBytes:
     def __getitem__(self, key: int | slice) -> int | memoryview:
         start, stop, _ = (slice(key, key + 1) if isinstance(key, int) else key).indices(len(self._memory))
         if start < stop:
-            self._read(start // PAGE_BYTES, (stop - 1) // PAGE_BYTES + 1)
+            first, last = start // PAGE_BYTES, (stop - 1) // PAGE_BYTES + 1
+            while (page := self._is_read.find(0, first, last)) >= 0:
+                first = self._is_read.find(1, page, last)
+                first = last if first < 0 else first
+                read_into(self._memory[: first * PAGE_BYTES][page * PAGE_BYTES :], self._file, page * PAGE_BYTES)
+                self._is_read[page:first] = b"\1" * (first - page)
         return self._memory[key]
-
-    def _read(self, first: int, last: int) -> None:
-        """Read those pages from ``first`` to ``last`` that were not read yet."""
-        while (page := self._is_read.find(0, first, last)) >= 0:
-            first = self._is_read.find(1, page, last)
-            first = last if first < 0 else first
-            read_into(self._memory[: first * PAGE_BYTES][page * PAGE_BYTES :], self._file, page * PAGE_BYTES)
-            self._is_read[page:first] = b"\1" * (first - page)
 
 
 class WholeFile:

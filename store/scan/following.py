@@ -20,7 +20,7 @@ import base64
 import os
 import zlib
 from bisect import bisect_right
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from glob import glob
 from hashlib import sha256
 from typing import Any
@@ -482,7 +482,12 @@ class Follower:
         """
         before, after = Progress.decode(start), Progress.decode(end)
         begun_files = dict(after.newly_read(before))
-        there = self._those_at(begun_files)
+        # Other files of these folders are not looked at; of an object store a listing costs no more than a
+        # look.
+        if any(map(is_url, begun_files)):
+            there = {one.path_in_folder: one for one in self.files()}
+        else:
+            there = {path: _listed_at(path, os.stat(path).st_size) for path in begun_files if os.path.exists(path)}
         parts = []
         for path, begun in begun_files.items():
             file = there.get(path)
@@ -543,12 +548,6 @@ class Follower:
             if folders.issuperset(one.folder for one in self._heads):
                 return marks, files
 
-    def _those_at(self, paths: Collection[str]) -> dict[str, FoundFile]:
-        """Return the files that exist at these paths; other files in their folders are not looked at."""
-        if any(map(is_url, paths)):
-            return {one.path_in_folder: one for one in self.files()}
-        return {path: _listed_at(path, os.stat(path).st_size) for path in paths if os.path.exists(path)}
-
     def _marks(self, files: Sequence[FoundFile], before: Progress) -> dict[str, Mark]:
         """Return the lastMark of each bookie of these logs, the earlier one if it cannot be read now.
 
@@ -601,12 +600,6 @@ class Follower:
         self._looked[file.path, start] = looked
         return looked
 
-    def _looked_part(self, part: FilePart) -> Looked:
-        known = self._looked.get((part.file.path, part.start))
-        if known is None or known.end < part.end:
-            known = self._look(replace(part.file, size_bytes=part.end), part.start, True)
-        return known.until(part.end)
-
     def _look(self, file: FoundFile, start: int, complete: bool) -> Looked:
         parts, at, step = [], start, STEP_BYTES
         while at < file.size_bytes and (complete or not _is_zero(file.path, at)):
@@ -637,7 +630,9 @@ class Follower:
                 offsets, ends = good["offset"].copy(), good["offset"] + 4 + good["size"]
                 # Blocks of a log that grows may reach the file in any order: what follows zeros waits until these are filled.
                 if not complete:
-                    count = _in_front_of_zeros(source.path, np.append(max(behind, scan.first_offset), ends), offsets)
+                    before = np.append(max(behind, scan.first_offset), ends)
+                    apart = np.flatnonzero(offsets != before[: len(offsets)]).tolist()
+                    count = next((index for index in apart if _is_zero(source.path, int(before[index]))), len(offsets))
                     stopped = count < len(ends)
                     offsets, ends, good = offsets[:count], ends[:count], good[:count]
                 parts.append((_as_ids(good["ledger_id"], good["entry_id"]), offsets, ends))
@@ -672,7 +667,10 @@ class Follower:
             if not part.looked_at:
                 tasks += [(piece,) for piece in _pieces_of(part.file, part.start, part.end, self._followed.slice_bytes)]
                 continue
-            looked = self._looked_part(part)
+            known = self._looked.get((part.file.path, part.start))
+            if known is None or known.end < part.end:
+                known = self._look(replace(part.file, size_bytes=part.end), part.start, True)
+            looked = known.until(part.end)
             again = kept.known(looked.ids)
             # A bookie that restarts replays its journal, so one file may have an entry twice: the first record counts.
             is_first = np.zeros(len(again), np.bool_)
@@ -800,12 +798,6 @@ class _Taking:
 def _is_zero(path: str, offset: int) -> bool:
     """Whether the size field at ``offset`` is zero: nothing was written there yet, or pages were lost."""
     return not any(read_bytes(path, offset, 4))
-
-
-def _in_front_of_zeros(path: str, ends: Array, offsets: Array) -> int:
-    """Return how many of the records at these offsets come before zeros; ``ends``: the end of the record before each."""
-    apart = np.flatnonzero(offsets != ends[: len(offsets)]).tolist()
-    return next((index for index in apart if _is_zero(path, int(ends[index]))), len(offsets))
 
 
 # -- growing files -----------------------------------------------------------------------------------------------------

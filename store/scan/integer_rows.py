@@ -124,16 +124,15 @@ class RunFile:
             offset, width, kind = self._end, 0, np.dtype(np.int64)
             for column in columns:  # one after the other: made when its turn comes, it is in memory no longer
                 width, kind = width + 1, column.dtype
-                self._write(self._file.fileno(), np.ascontiguousarray(column).view(np.uint8).data)
+                descriptor = self._file.fileno()
+                raw = np.ascontiguousarray(column).view(np.uint8).data
+                while raw:
+                    written = os.pwrite(descriptor, raw, self._end)
+                    self._end += written
+                    raw = raw[written:]
         except OSError as error:
             raise_temporary_error(error)
         return SortedRun(rows, (), self._file.fileno(), offset, width, kind)
-
-    def _write(self, descriptor: int, raw: memoryview) -> None:
-        while raw:
-            written = os.pwrite(descriptor, raw, self._end)
-            self._end += written
-            raw = raw[written:]
 
     def __enter__(self) -> RunFile:
         return self

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES, EntryLogHeader, decode_header, decode_ledgers_map
 from pulsar_admin.store.db.blocks import decode_times, ledger_key
 from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.files import LogFile, iter_logs
+from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.engine.slices import kind_of
 from pulsar_admin.store.errors import EntryLogCorrupt, StoreError
 from pulsar_admin.store.files import open_file
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from pulsar_admin.store.aliases import Array
     from pulsar_admin.store.scan.operations import ScanOptions
 
-_MAP_IDS = (-1).to_bytes(8, "big", signed=True) + (-2).to_bytes(
-    8, "big", signed=True
-)  # behind the size of a record of a map
+_MAP_IDS = bytes.fromhex("ff" * 8 + "ff" * 7 + "fe")
+"""The ledger id −1 and the entry id −2, which follow the size of a record of a map."""
 _MAP_HEAD_BYTES = 4 + len(_MAP_IDS)
 
 
@@ -169,25 +168,29 @@ class _IndexedTimes:
         self._inside: dict[int, bool] = {}
 
     def may_hold(self, path: str, ledgers: set[int]) -> bool:
+        """Whether a log may hold an entry of these ledgers with such a time: known only of a log that is as it was indexed."""
         log = self._logs.get(os.path.realpath(path))
-        return log is None or not _is_indexed(log, path) or any(self._is_inside(ledger) for ledger in ledgers)
+        if log is None:
+            return True
+        now = os.stat(path)
+        if (log.size_bytes, log.mtime_ns) != (now.st_size, now.st_mtime_ns):
+            return True
+        return bool(log.problems or log.unfinished) or any(self._is_inside(ledger) for ledger in ledgers)
 
     def _is_inside(self, ledger_id: int) -> bool:
-        if ledger_id not in self._inside:
-            row = self._txn.get("times", ledger_key(ledger_id))
-            self._inside[ledger_id] = row is None or self._overlaps(ledger_id, row)
-        return self._inside[ledger_id]
-
-    def _overlaps(self, ledger_id: int, row: bytes | memoryview) -> bool:
-        times = decode_times(ledger_id, row)
-        bounds = {
-            "auto": (times.auto_min[0], times.auto_max[-1]),
-            "publish_ms": (times.publish_min[0], times.publish_max[-1]),
-            "broker_ms": (times.sums.broker_min_ms, times.sums.broker_max_ms),
-        }
-        return all(bounds[name][1] >= low and bounds[name][0] <= high for name, (low, high) in self._ranges.items())
-
-
-def _is_indexed(log: LogFile, path: str) -> bool:
-    now = os.stat(path)
-    return (log.size_bytes, log.mtime_ns) == (now.st_size, now.st_mtime_ns) and not (log.problems or log.unfinished)
+        if ledger_id in self._inside:
+            return self._inside[ledger_id]
+        row = self._txn.get("times", ledger_key(ledger_id))
+        is_inside = row is None
+        if row is not None:
+            times = decode_times(ledger_id, row)
+            bounds = {
+                "auto": (times.auto_min[0], times.auto_max[-1]),
+                "publish_ms": (times.publish_min[0], times.publish_max[-1]),
+                "broker_ms": (times.sums.broker_min_ms, times.sums.broker_max_ms),
+            }
+            is_inside = all(
+                bounds[name][1] >= low and bounds[name][0] <= high for name, (low, high) in self._ranges.items()
+            )
+        self._inside[ledger_id] = is_inside
+        return is_inside

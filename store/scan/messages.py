@@ -135,7 +135,11 @@ class MessageColumns:
         """Yield the messages of the entries at these positions as the ordinary reader decodes them."""
         messages = list(self.reader.iter_messages(positions))
         if messages:
-            yield _slow_batch(messages, self.schema)
+            rows = [_slow_row(message) for message in messages]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([row[column.name] for row in rows], column.type) for column in self.schema],
+                schema=self.schema,
+            )
 
 
 def message_runs(
@@ -151,7 +155,10 @@ def message_runs(
     read_heads(entries.data, starts, entries.offsets + 4 + entries.held, heads)
     if "markerType" in schema.names:
         heads["kind"][heads["kind"] == NO_MESSAGE] = SLOW
-    for low, high in _parts(heads):
+    # Cut where the decompressed payloads of a part pass the limit.
+    sizes = np.where(heads["compression"] != 0, np.maximum(heads["uncompressed_size"], 0), 0)
+    groups = (np.cumsum(sizes) - sizes) // PLAIN_BYTES_MAX
+    for low, high in pairwise([0, *(np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist(), len(heads)]):
         part = np.zeros(len(entries), bool)
         part[low:high] = True
         for run, batch in _part_runs(entries.take(part), heads[low:high], schema, keep):
@@ -201,13 +208,6 @@ class _KernelRun:
         self.ledger_ids, self.entry_ids, self.rows = entries.ledger_ids[run], entries.entry_ids[run], entries.rows[run]
         self.heads = heads[run]
         self.data = data
-
-
-def _parts(heads: Array) -> Iterator[tuple[int, int]]:
-    """Cut a batch where its decompressed payloads pass ``PLAIN_BYTES_MAX``."""
-    sizes = np.where(heads["compression"] != 0, np.maximum(heads["uncompressed_size"], 0), 0)
-    groups = (np.cumsum(sizes) - sizes) // PLAIN_BYTES_MAX
-    yield from pairwise([0, *(np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist(), len(heads)])
 
 
 def _decompressed(entries: EntryBatch, heads: Array, *, bodies: bool) -> Array:
@@ -326,13 +326,6 @@ def _digests(data: Array, messages: Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(20), len(messages), [None, pa.py_buffer(digests)])
 
 
-def _slow_batch(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatch:
-    rows = [_slow_row(message) for message in messages]
-    return pa.RecordBatch.from_arrays(
-        [pa.array([row[column.name] for row in rows], column.type) for column in schema], schema=schema
-    )
-
-
 def _slow_row(message: Message) -> dict[str, Any]:  # Any: column values
     body = bytes(message.payload)
     return {
@@ -396,20 +389,8 @@ class Match(Struct, frozen=True):
 
     def check(self) -> Match:
         """Return it; raises InvalidValue for an expression that is none, and where nothing is looked for."""
-        self._check_texts()
-        if self.regex is not None:
-            try:
-                pc.match_substring_regex(b"", self._pattern(self.regex))
-                if not self.regex.isascii():
-                    re.compile(self.regex)
-            except (pa.ArrowInvalid, re.error) as error:
-                text = str(error).partition(": ")[2] or str(error)
-                hint = "look-around and back references are not known: the syntax is that of RE2"
-                raise InvalidValue(f"no regular expression: {self.regex!r}: {text}", hint=hint) from error
-        return self
-
-    def _check_texts(self) -> None:
-        """Raise InvalidValue for an empty text, and for one that is not UTF-8, which no key, name or value can contain."""
+        # Neither an empty text is looked for, nor one that is not UTF-8, which no key, name or value can
+        # contain.
         for given in (*self.keys, *self.texts, self.key_prefix, self.regex):
             if given == "":
                 raise InvalidValue("an empty text is in every message", hint="leave the option out")
@@ -427,6 +408,16 @@ class Match(Struct, frozen=True):
             except UnicodeEncodeError as error:
                 hint = "--text alone, without --value and -i, takes any bytes"
                 raise InvalidValue(f"{text!r} is not text in UTF-8", hint=hint, value=text) from error
+        if self.regex is not None:
+            try:
+                pc.match_substring_regex(b"", self._pattern(self.regex))
+                if not self.regex.isascii():
+                    re.compile(self.regex)
+            except (pa.ArrowInvalid, re.error) as error:
+                text = str(error).partition(": ")[2] or str(error)
+                hint = "look-around and back references are not known: the syntax is that of RE2"
+                raise InvalidValue(f"no regular expression: {self.regex!r}: {text}", hint=hint) from error
+        return self
 
     @property
     def needs(self) -> frozenset[str]:
@@ -487,7 +478,13 @@ class Match(Struct, frozen=True):
         if self.key_prefix is not None:
             of_message &= bools_of(pc.starts_with(batch.column("key"), self.key_prefix))
         for name, value in self.properties:
-            of_message &= _has_property(batch.column("properties"), name, value)
+            pairs = batch.column("properties")
+            same = pc.equal(pairs.keys, scalar(name, pairs.keys.type))
+            same = same if value is None else pc.and_(same, pc.equal(pairs.items, scalar(value, pairs.items.type)))
+            before = np.append(0, np.cumsum(bools_of(same)))
+            offsets, _ = numbers_of(pairs.offsets)
+            has_it: Array = before[offsets[1:]] > before[offsets[:-1]]
+            of_message &= has_it
         if self._has_text and not self.in_value:
             of_message &= self._finds(batch.column("payload")) | bools_of(batch.column("encrypted"))
         candidates: Array = of_entry & (of_message | sealed)
@@ -507,7 +504,9 @@ class Match(Struct, frozen=True):
         """
         sealed, encrypted = bools_of(batch.column("sealedBatch")), bools_of(batch.column("encrypted"))
         asks_content = self._has_text or bool(self.paths)
-        undecided: Array = (encrypted & asks_content) | (sealed & self._asks_message)
+        # A sealed batch shows its producer, but nothing of a single message.
+        asks_message = bool(self.keys or self.key_prefix or self.properties or self.sequence_id is not None)
+        undecided: Array = (encrypted & asks_content) | (sealed & (asks_message or self._has_text))
         if values is None or errors is None:
             return ~undecided, undecided
         matches = np.ones(len(batch), bool)
@@ -519,10 +518,6 @@ class Match(Struct, frozen=True):
             matches &= np.array(held, bool)
         undecided |= failed & ~matches
         return matches & ~undecided, undecided
-
-    @property
-    def _asks_message(self) -> bool:
-        return bool(self.keys or self.key_prefix or self.properties or self.sequence_id is not None) or self._has_text
 
     def _holds(self, text: str | None, payload: pa.Scalar) -> bool:
         """Whether the value's JSON text, or without one the payload if it is JSON, passes every test of a path."""
@@ -567,13 +562,3 @@ def _iter_places(data: bytes, needle: bytes) -> Iterator[int]:
     while at >= 0:
         yield at
         at = data.find(needle, at + 1)
-
-
-def _has_property(pairs: pa.MapArray, name: str, value: str | None) -> Array:
-    """Return a mask of the rows that have the property."""
-    same = pc.equal(pairs.keys, scalar(name, pairs.keys.type))
-    same = same if value is None else pc.and_(same, pc.equal(pairs.items, scalar(value, pairs.items.type)))
-    before = np.append(0, np.cumsum(bools_of(same)))
-    offsets, _ = numbers_of(pairs.offsets)
-    has_it: Array = before[offsets[1:]] > before[offsets[:-1]]
-    return has_it

@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -62,7 +61,7 @@ from pulsar_admin.store.scan.places import (
 )
 from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, FLAGS, INVERTED, MESSAGE_SCHEMA, TIME
 from pulsar_admin.store.scan.sources import SliceSource, is_url, open_source, read_bytes, shown_path
-from pulsar_admin.store.scan.typed_values import NEEDS, ValueColumns, Values
+from pulsar_admin.store.scan.typed_values import NEEDS, ValueColumns, Values, timestamps
 from pulsar_admin.store.timespec import MAX_TIME_MS
 
 Records = np.ndarray[Any, np.dtype[np.void]]
@@ -106,7 +105,9 @@ def _scan_records(
         if options.start_ms is not None or options.end_ms is not None:
             chosen = chosen[_in_time(chosen, options.start_ms, options.end_ms)]
         for name, (low, high) in options.between.items():
-            chosen = chosen[_between(chosen, name, low, high)]
+            flag, expected = _THERE[name]
+            inside: np.ndarray[Any, np.dtype[np.bool_]] = chosen["flags"] & flag == expected
+            chosen = chosen[inside & (chosen[name] >= low) & (chosen[name] <= high)]
         if len(chosen):
             yield chosen
     if not is_log:
@@ -166,12 +167,6 @@ def _in_time(records: Records, start_ms: int | None, end_ms: int | None) -> np.n
     if end_ms is not None:
         inside &= times < end_ms
     return inside
-
-
-def _between(records: Records, name: str, low: int, high: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    flag, wanted = _THERE[name]
-    inside: np.ndarray[Any, np.dtype[np.bool_]] = records["flags"] & flag == wanted
-    return inside & (records[name] >= low) & (records[name] <= high)
 
 
 class ReadEntries(Struct, frozen=True):
@@ -312,8 +307,17 @@ class ReadMessages(Struct, frozen=True):
             total = np.cumsum(good["size"], dtype=np.int64)
             groups = np.maximum(total // BATCH_BYTES, np.arange(len(good)) // BATCH_ENTRIES)
             for part in np.split(good, np.flatnonzero(np.diff(groups)) + 1):
-                if len(part):
-                    yield PlacesReader(files, False, None).read_places(_places(part))
+                if not len(part):
+                    continue
+                places = Places(
+                    part["ledger_id"].copy(),  # copied: the scan's next batch overwrites them
+                    part["entry_id"].copy(),
+                    np.zeros(len(part), np.uint32),
+                    part["offset"].astype(np.uint32),
+                    part["size"].astype(np.uint32),
+                    part["digest_bytes"].astype(np.int64),
+                )
+                yield PlacesReader(files, False, None).read_places(places)
 
     def _column(self, name: str, batch: pa.RecordBatch, path: str) -> pa.Array:
         kind = MESSAGE_SCHEMA.field(name).type
@@ -329,23 +333,6 @@ class ReadMessages(Struct, frozen=True):
         ledgers, places = np.unique(batch.column("ledgerId").to_numpy(), return_inverse=True)
         topics = pa.array([self.options.topics.get(ledger_id) for ledger_id in ledgers.tolist()], pa.string())
         return topics.take(pa.array(places))
-
-
-def _places(records: np.ndarray[Any, np.dtype[np.void]]) -> Places:
-    return Places(
-        records["ledger_id"].copy(),
-        records["entry_id"].copy(),
-        np.zeros(len(records), np.uint32),
-        records["offset"].astype(np.uint32),
-        records["size"].astype(np.uint32),
-        records["digest_bytes"].astype(np.int64),
-    )
-
-
-def timestamps(column: pa.Array) -> pa.Array:
-    """Return ms as timestamps; 0 (no such time) and times out of range are null."""
-    shown = pc.and_(pc.greater(column, 0), pc.less_equal(column, MAX_TIME_MS))
-    return pc.multiply(pc.if_else(shown, column, None), 1000).cast(TIME)
 
 
 class _Bodies(EntryReader):
@@ -531,7 +518,13 @@ def _heads_only(batch: EntryBatch) -> tuple[Array, ...]:
 def read_heads(engine: Engine, files: Any, groups: Iterable[Places]) -> Iterator[tuple[Places, EntryBatch | None]]:
     """Yield (places, their entries up to the payload) in order; None for entries that the engine could not read."""
     for places, row in run_places(engine, ReadHeads(), files, groups):
-        yield places, None if row is None else _batch_of(places, row)
+        if row is None:
+            yield places, None
+            continue
+        rows = np.frombuffer(row["rows"], kernel.RECORD).copy()
+        offsets, held = np.frombuffer(row["offsets"], np.int64), np.frombuffer(row["held"], np.int64)
+        data = np.frombuffer(row["data"], np.uint8)
+        yield places, EntryBatch(places.ledger_ids, places.entry_ids, data, offsets, held, rows)
 
 
 def iter_rows(
@@ -540,13 +533,6 @@ def iter_rows(
     """Yield (places, their rows, digests verified) in order; None for rows that the engine could not give."""
     for places, row in run_places(engine, ReadHeads(heads=False, digests=digests), files, groups):
         yield places, None if row is None else np.frombuffer(row["rows"], kernel.RECORD).copy()
-
-
-def _batch_of(places: Places, row: dict[str, bytes]) -> EntryBatch:
-    rows = np.frombuffer(row["rows"], kernel.RECORD).copy()
-    offsets, held = np.frombuffer(row["offsets"], np.int64), np.frombuffer(row["held"], np.int64)
-    data = np.frombuffer(row["data"], np.uint8)
-    return EntryBatch(places.ledger_ids, places.entry_ids, data, offsets, held, rows)
 
 
 def run_places(
@@ -674,7 +660,16 @@ class EngineRows:
 
     def _read_ahead(self, ledgers: Sequence[int]) -> Iterator[tuple[tuple[int, int], Rows]]:
         due: deque[tuple[tuple[int, int], int]] = deque()  # blocks handed out: key, entries
-        digests = _known_digests(self._reader, ledgers)
+        # Of any other ledger the digest is found by trying.
+        kinds: dict[int, int] = {}
+        for ledger_id in ledgers:
+            try:
+                metadata = find_metadata(self._reader.txn, ledger_id)
+            except StoreError:
+                continue
+            if metadata is not None and metadata.digest_type is not None:
+                kinds[ledger_id] = DIGEST_SIZE[metadata.digest_type]
+        digests = LedgerDigests.of(kinds)
         rows: Rows = []
         for places, found in iter_rows(self._engine, digests, self._reader.files, self._pieces(ledgers, due)):
             rows += [None] * len(places) if found is None else _judged(places, found)
@@ -698,19 +693,6 @@ def _judged(places: Places, rows: Array) -> Rows:
     payload = np.maximum(places.sizes.astype(np.int64) - 32 - rows["digest_bytes"], 0)
     checks = zip(good.tolist(), rows["length"].tolist(), payload.tolist(), strict=True)
     return [(length, size) if is_good else None for is_good, length, size in checks]
-
-
-def _known_digests(reader: EntryReader, ledgers: Sequence[int]) -> LedgerDigests:
-    """Return the digest sizes that metadata names; the digest of any other ledger is found by trying."""
-    kinds: dict[int, int] = {}
-    for ledger_id in ledgers:
-        try:
-            metadata = find_metadata(reader.txn, ledger_id)
-        except StoreError:
-            continue
-        if metadata is not None and metadata.digest_type is not None:
-            kinds[ledger_id] = DIGEST_SIZE[metadata.digest_type]
-    return LedgerDigests.of(kinds)
 
 
 def topics_option(store: Path | str, topics: Sequence[str] = (), *, pattern: str | None = None) -> str:

@@ -237,7 +237,13 @@ class PlacesReader(Struct, frozen=True):
         batch = self._read_places(places)
         cut = (batch.rows["flags"] & UNFRAMED != 0) & (batch.held < places.sizes)
         if cut.any():
-            self._read_whole(batch, places, np.flatnonzero(cut))
+            # Too little of these was read.
+            indexes = np.flatnonzero(cut)
+            whole = self._read_places(places.take(indexes), whole=True)
+            batch.offsets[indexes] = whole.offsets + len(batch.data)
+            batch.held[indexes] = whole.held
+            batch.rows[indexes] = whole.rows
+            batch.data = np.concatenate([batch.data, whole.data])
         return batch
 
     def _read_places(self, places: Places, *, whole: bool = False) -> EntryBatch:
@@ -279,14 +285,6 @@ class PlacesReader(Struct, frozen=True):
         offsets = np.empty(len(order), np.int64)
         offsets[order] = starts - starts[firsts][runs] + bases[runs]
         return data, offsets
-
-    def _read_whole(self, batch: EntryBatch, places: Places, indexes: Array) -> None:
-        """Replace in a batch the entries at these indexes, of which too little was read."""
-        whole = self._read_places(places.take(indexes), whole=True)
-        batch.offsets[indexes] = whole.offsets + len(batch.data)
-        batch.held[indexes] = whole.held
-        batch.rows[indexes] = whole.rows
-        batch.data = np.concatenate([batch.data, whole.data])
 
 
 def note_failure(failed: list[FailedSlice], places: Places, error: StoreError | MemoryError) -> None:

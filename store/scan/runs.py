@@ -120,19 +120,24 @@ def pack_runs(records: Records, *, keep_first: bool) -> Runs:
     table = _cut(records)
     if table is None:
         records = records[records["flags"] & BAD_DIGEST == 0]
-        ledgers, lacs = _largest_lacs(records)
+        ledgers, inverse = np.unique(records["ledger_id"], return_inverse=True)
+        lacs = np.full(len(ledgers), -1, np.int64)
+        np.maximum.at(lacs, inverse, records["lac"])
         records = _sorted(records, keep_first=keep_first)
         table = _cut(records)
         assert table is not None
         table["max_lac"] = lacs[np.searchsorted(ledgers, table["ledger_id"])]
     others, holes, mixed = (_of(needed, table) for needed in _needs(table))
+    flags = records["flags"][mixed]
+    unframed = np.where(flags & UNFRAMED != 0, IS_UNFRAMED, 0)
+    kinds: Array = (unframed | np.where(flags & HAS_BROKER_TIME != 0, HAS_BROKER, 0)).astype("u1")
     columns = (
         records["offset"].astype("<u4"),
         records["size"].astype("<u4"),
         # A batch that claims a negative number of messages has none.
         np.maximum(records["messages"][others], 0).astype("<u4"),
         (records["entry_id"][holes] & (BLOCK_ENTRIES - 1)).astype("<u2"),
-        _kinds(records["flags"][mixed]),
+        kinds,
     )
     return Runs(table, columns)
 
@@ -182,14 +187,6 @@ def _sorted(records: Records, *, keep_first: bool) -> Records:
     return kept
 
 
-def _largest_lacs(records: Records) -> tuple[Array, Array]:
-    """Return (ledgers, ascending; the largest last-add-confirmed of each)."""
-    ledgers, inverse = np.unique(records["ledger_id"], return_inverse=True)
-    largest = np.full(len(ledgers), -1, np.int64)
-    np.maximum.at(largest, inverse, records["lac"])
-    return ledgers, largest
-
-
 def _needs(table: Array) -> tuple[Array, Array, Array]:
     """Return masks of the runs that need message counts, slots, kinds (bool each)."""
     sizes = table["end"] - table["start"]
@@ -201,9 +198,3 @@ def _needs(table: Array) -> tuple[Array, Array, Array]:
 def _of(needed: Array, table: Array) -> Any:  # Any: what an array of records is indexed with
     """Return a mask of the records that belong to the selected runs of a table."""
     return np.repeat(needed, table["end"] - table["start"]) if needed.any() else slice(0)
-
-
-def _kinds(flags: Array) -> Array:
-    unframed = np.where(flags & UNFRAMED != 0, IS_UNFRAMED, 0)
-    kinds: Array = (unframed | np.where(flags & HAS_BROKER_TIME != 0, HAS_BROKER, 0)).astype("u1")
-    return kinds

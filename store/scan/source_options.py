@@ -161,9 +161,14 @@ def read_options(given: Mapping[str, str], known: Sequence[Option] = OPTIONS) ->
     for name, text in _given(given).items():
         option = by_lower.get(name.lower())
         if option is None:
-            raise _unknown(name, [option.name for option in known])
+            hint = did_you_mean(name, [option.name for option in known])
+            raise InvalidValue(f"there is no option {name}", hint=hint)
         if text.strip():
-            values[option.name] = _read(option, text)
+            try:
+                values[option.name] = option.read(text)
+            except InvalidValue as error:
+                said = error.message if repr(text) in error.message else f"{text!r} {error.message}"
+                raise InvalidValue(f"option {option.name}: {said}", hint=error.hint, value=text) from None
     return values
 
 
@@ -174,13 +179,11 @@ def _given(given: Mapping[str, str]) -> dict[str, str]:
         return lower
     named = {name.removeprefix(_OPTION): text for name, text in lower.items() if name.startswith(_OPTION)}
     if "path" in lower:
-        named.setdefault("path", _plain_path(lower["path"]))
+        path = lower["path"]
+        if path.startswith("file:") and "://" not in path:  # Spark makes ``file:/a%20b`` of a table's location
+            path = unquote(path.removeprefix("file:"))
+        named.setdefault("path", path)
     return named
-
-
-def _plain_path(path: str) -> str:
-    """Return what Spark made ``file:/a%20b`` of, in a table's location."""
-    return unquote(path.removeprefix("file:")) if path.startswith("file:") and "://" not in path else path
 
 
 def is_catalogue(given: Mapping[str, str]) -> bool:
@@ -193,28 +196,13 @@ def table_options(given: Mapping[str, str]) -> str:
     return json.dumps(_given(given), sort_keys=True)
 
 
-def _read(option: Option, text: str) -> Any:
-    try:
-        return option.read(text)
-    except InvalidValue as error:
-        said = error.message if repr(text) in error.message else f"{text!r} {error.message}"
-        raise InvalidValue(f"option {option.name}: {said}", hint=error.hint, value=text) from None
-
-
-def _unknown(name: str, known: Iterable[str]) -> InvalidValue:
-    near = nearest(name, known)
-    return InvalidValue(
-        f"there is no option {name}", hint=f"did you mean {near}?" if near else f"there are {', '.join(known)}"
-    )
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known option name that was most likely meant."""
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a hint with the known name that was most likely meant, or with all of them."""
     from difflib import get_close_matches
 
     by_lower = {one.lower(): one for one in known}
     matches = get_close_matches(name.lower(), by_lower, 1)
-    return by_lower[matches[0]] if matches else None
+    return f"did you mean {by_lower[matches[0]]}?" if matches else f"there are {', '.join(by_lower.values())}"
 
 
 def paths_of(values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -166,7 +166,12 @@ def _list_url(part: str, recursive: bool) -> list[tuple[str, int]]:
     from pyarrow import fs
 
     base, mark, query = part.partition("?")
-    folder, names = _split_glob(base)
+    # The path up to its first part with glob characters, and the parts from there on.
+    scheme, _, rest = base.rstrip("/").partition("://")
+    parts = rest.split("/")
+    globs = (index for index, name in enumerate(parts) if index and any(sign in name for sign in "*["))
+    first = next(globs, len(parts))
+    folder, names = f"{scheme}://{'/'.join(parts[:first])}", parts[first:]
     with translated(part):
         system, root = file_system_of(folder + mark + query)
         infos = [system.get_file_info(root)]
@@ -179,16 +184,6 @@ def _list_url(part: str, recursive: bool) -> list[tuple[str, int]]:
             if info.type == fs.FileType.Directory:
                 sizes |= {log.path: log.size for log in _logs_at(system, info.path, recursive)}
     return sorted((f"{folder}{path[len(root) :]}{mark}{query}", size) for path, size in sizes.items())
-
-
-def _split_glob(base: str) -> tuple[str, list[str]]:
-    """Return a path up to its first part with glob characters, and the parts from there on."""
-    scheme, _, rest = base.rstrip("/").partition("://")
-    parts = rest.split("/")
-    first = next(
-        (index for index, part in enumerate(parts) if index and any(sign in part for sign in "*[")), len(parts)
-    )
-    return f"{scheme}://{'/'.join(parts[:first])}", parts[first:]
 
 
 def _list_at(system: Any, path: str, *, recursive: bool = False) -> list[Any]:  # Any: pyarrow's

@@ -116,7 +116,10 @@ class ReadTopicPieces(Struct, frozen=True):
         read = 0
         for places in piece.batches:
             for batch, there in entries.read_present(places):
-                sound = ~_wrong(batch, there)
+                # A message authentication code is believed: no executor has its password.
+                named = (batch.rows["ledger_id"] == batch.ledger_ids) & (batch.rows["entry_id"] == batch.entry_ids)
+                wrong: Array = doubtful(batch, there) & ~(named & (there.digests == _HMAC_BYTES))
+                sound = ~wrong
                 if self.fail and not sound.all():
                     position = Position(int(batch.ledger_ids[~sound][0]), int(batch.entry_ids[~sound][0]))
                     raise EntryCorrupt(
@@ -143,14 +146,6 @@ class ReadTopicPieces(Struct, frozen=True):
 def _warn(topic: str, entries: int) -> None:
     are = counted(entries, "entry cannot be read and is", "entries cannot be read and are")
     warn(f"pulsar_entries: {topic}: {are} passed over, as failOnDataLoss is false", stacklevel=2)
-
-
-def _wrong(batch: EntryBatch, places: Places) -> Array:
-    """Return a mask of the entries that are not proven to be those that were imported; a MAC, whose password no
-    executor has, is believed."""
-    named = (batch.rows["ledger_id"] == batch.ledger_ids) & (batch.rows["entry_id"] == batch.entry_ids)
-    wrong: Array = doubtful(batch, places) & ~(named & (places.digests == _HMAC_BYTES))
-    return wrong
 
 
 class _PlacedReader(EntryReader):
@@ -282,7 +277,14 @@ def plan_topic_pieces(read: ConnectorRead) -> list[TopicPiece]:
     """Return the pieces of the topics; lost entries raise EntryNotFound or SourceChanged, or are warned of, as the read's options say."""
     with _opened(read) as reader:
         topics = _chosen(reader.txn, read)
-        _check_named(read, topics)
+        known = {str(topic) for topic in topics}
+        for places in (read.start, read.end):
+            for name in places.each or ():
+                if name not in known:
+                    raise InvalidValue(
+                        f"an offset or time is of {name}, which is not read",
+                        hint="name a topic that is; of partitions, each",
+                    )
         transactional = {
             namespace: has_transactions(reader.txn, namespace)
             for namespace in dict.fromkeys(topic.namespace for topic in topics)
@@ -312,18 +314,6 @@ def _chosen(txn: Txn, read: ConnectorRead) -> list[TopicName]:
     if not chosen:
         raise TopicNotFound(f"no topic is {read.kind} {read.text!r}", hint="list them: pulsar-admin topics list")
     return chosen
-
-
-def _check_named(read: ConnectorRead, topics: list[TopicName]) -> None:
-    """Raise InvalidValue for an offset or time of a topic that is not read."""
-    known = {str(topic) for topic in topics}
-    for places in (read.start, read.end):
-        for name in places.each or ():
-            if name not in known:
-                raise InvalidValue(
-                    f"an offset or time is of {name}, which is not read",
-                    hint="name a topic that is; of partitions, each",
-                )
 
 
 def has_transactions(txn: Txn, namespace: NamespaceName) -> bool:

@@ -138,7 +138,12 @@ class _SchemaValues:
 
     def __init__(self, newest: ValueSchema, shapes: type[Shapes]) -> None:
         self._newest = newest
-        self.shape = _shape(newest, shapes)
+        if newest.type_name in ("AVRO", "JSON"):
+            parsed = parse_definition(newest.definition)
+            self.shape = shapes(named_schemas(parsed), is_json=newest.type_name == "JSON").of(parsed, ())
+        else:
+            decoder_of(newest)  # raises for what is not decoded
+            self.shape = shapes.primitive(newest.type_name)
         self._decoders: dict[bytes, Decode] = {}
 
     def read(self, data: bytes, written: ValueSchema) -> Value:
@@ -153,14 +158,6 @@ class _SchemaValues:
             self._decoders[written.definition] = decode
         value = self._decoders[written.definition](data)
         return None if value is None else self.shape.convert(value)
-
-
-def _shape(schema: ValueSchema, shapes: type[Shapes]) -> Shape:
-    if schema.type_name in ("AVRO", "JSON"):
-        parsed = parse_definition(schema.definition)
-        return shapes(named_schemas(parsed), is_json=schema.type_name == "JSON").of(parsed, ())
-    decoder_of(schema)  # raises for what is not decoded
-    return shapes.primitive(schema.type_name)
 
 
 class Shapes:
@@ -696,13 +693,14 @@ def _nested(first: dict[str, int] | None, partition: int) -> bytes:
 
 
 def _stamps(name: str) -> Callable[[pa.RecordBatch, TopicName], pa.Array]:
-    """Return the function that turns the named column into timestamps; 0 means no time."""
-    return lambda batch, topic: pc.multiply(_times(batch.column(name)), 1000).cast(STAMP)
+    """Return the function that turns the named column into timestamps."""
+    return lambda batch, topic: timestamps(batch.column(name))
 
 
-def _times(values: pa.Array) -> pa.Array:
-    shown = pc.and_(pc.greater(values, 0), pc.less_equal(values, MAX_TIME_MS))
-    return pc.if_else(shown, values, pa.scalar(None, pa.int64()))
+def timestamps(times_ms: pa.Array) -> pa.Array:
+    """Return times in ms as timestamps; 0 (no such time) and times out of range are null."""
+    shown = pc.and_(pc.greater(times_ms, 0), pc.less_equal(times_ms, MAX_TIME_MS))
+    return pc.multiply(pc.if_else(shown, times_ms, None), 1000).cast(STAMP)
 
 
 def _key_bytes(batch: pa.RecordBatch, topic: TopicName) -> pa.Array:
