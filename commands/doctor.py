@@ -120,13 +120,13 @@ def doctor(
 def _changes(app: App, since: Path, fail_on: str, asked: dict[str, Any]) -> Result:  # Any: of Store.doctor
     """Return what changed SINCE."""
     from pulsar_admin.api.store import compare_findings
-    from pulsar_admin.store.doctor.since import Change
+    from pulsar_admin.store.doctor.since import ChangeSince
 
     _check_pages(app)
     compared = compare_findings(app.session, since, **asked)
     failing = compared.found
     if fail_on == "new":
-        failing = tuple(one for one in compared.changes if one.change in (Change.NEW, Change.WORSE))
+        failing = tuple(one for one in compared.changes if one.change in (ChangeSince.NEW, ChangeSince.WORSE))
     app.problems(sum(_fails(one, fail_on) for one in failing))
     return _result(app, compared.changes, f"compared with {since}: {compared.counts()}")
 

@@ -19,7 +19,7 @@ from pulsar_admin.store.facts.counts import subscriptions_text, topics_text
 from pulsar_admin.store.facts.numbers import Blocker
 from pulsar_admin.store.facts.trees import trees_text
 from pulsar_admin.store.names import shell_word
-from pulsar_admin.store.reports.overview import TOP, Backlog, Copy, Overview
+from pulsar_admin.store.reports.overview import TOP, Backlog, CopySource, Overview
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import typable
 
@@ -98,7 +98,7 @@ def _head(found: Overview, screen: Screen) -> list[str]:
     return [line for text in texts for line in _folded(text, screen)]
 
 
-def _copy_text(copy: Copy) -> str:
+def _copy_text(copy: CopySource) -> str:
     if copy.kind == "bookie":
         return f"bookie {', '.join(copy.bookies)}"
     below = f" at {copy.roots}" if copy.roots else ""

@@ -50,8 +50,11 @@ if TYPE_CHECKING:
         CopiedPart,
         CursorPart,
         DelayedPart,
+        DelayLoss,
         Deletable,
         DeletedPart,
+        DroppedEarly,
+        DueMessage,
         ExpiryDetails,
         ForgottenPart,
         FutureDated,
@@ -59,26 +62,39 @@ if TYPE_CHECKING:
         MoveBasis,
         NacksPart,
         PolicyPart,
+        RetainingSubscription,
         ReturnedPart,
         SplitIndex,
         Step,
+        WrittenEvent,
     )
     from pulsar_admin.store.changes.policies import DelayedPolicy
-    from pulsar_admin.store.codec.policies import PartitionedTopic, Policies
-    from pulsar_admin.store.codec.schema import SchemaLocator
-    from pulsar_admin.store.compaction.forms import Verification
-    from pulsar_admin.store.compaction.last_id import LastId
-    from pulsar_admin.store.compaction.occurrences import KeyHistory
+    from pulsar_admin.store.codec.cursor import CursorState
+    from pulsar_admin.store.codec.digest import DigestType
+    from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
+    from pulsar_admin.store.codec.policies import BacklogQuota, DelayedDelivery, PartitionedTopic, Policies, Retention
+    from pulsar_admin.store.codec.rocksvalue import NodeStat
+    from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator
+    from pulsar_admin.store.compaction.forms import CompactionFinding, Verification
+    from pulsar_admin.store.compaction.last_id import LastId, Rejected
+    from pulsar_admin.store.compaction.occurrences import KeyHistory, Occurrence
     from pulsar_admin.store.compaction.reading import FoundInView
-    from pulsar_admin.store.compaction.status import CompactionStatus
+    from pulsar_admin.store.compaction.status import CompactedLedgerFacts, CompactionStatus, LeakedLedger
+    from pulsar_admin.store.db.blocks import LedgerSums
+    from pulsar_admin.store.db.delayed_entries import DelayedRows
+    from pulsar_admin.store.db.delayed_rules import IndexRules
+    from pulsar_admin.store.db.entry_files import FileState
+    from pulsar_admin.store.db.owners import Owner, OwnerKind
     from pulsar_admin.store.db.tree import Node
     from pulsar_admin.store.delayed.build import BuildResult
     from pulsar_admin.store.delayed.expiries import Forecast, ForecastInterval
-    from pulsar_admin.store.delayed.summary import DelayedSummary
-    from pulsar_admin.store.delayed.verify import Verified
+    from pulsar_admin.store.delayed.summary import DelayedSummary, IndexSummary
+    from pulsar_admin.store.delayed.trackers import Tracker
+    from pulsar_admin.store.delayed.verify import DelayedFinding, Verified
     from pulsar_admin.store.delayed.waiting import Replayed
+    from pulsar_admin.store.delayed.wheel import Dispatch
     from pulsar_admin.store.disks.clone import CloneReport
-    from pulsar_admin.store.disks.forecast import LogForecast
+    from pulsar_admin.store.disks.forecast import LogAction, LogForecast
     from pulsar_admin.store.disks.reclaim import ReclaimPlan, ReclaimResult
     from pulsar_admin.store.disks.salvage import (
         DirectorySalvaged,
@@ -89,7 +105,7 @@ if TYPE_CHECKING:
         LocationsFound,
         SalvageReport,
     )
-    from pulsar_admin.store.doctor.since import FindingComparison
+    from pulsar_admin.store.doctor.since import ChangeSince, FindingBefore, FindingChange, FindingComparison
     from pulsar_admin.store.dump.finding import FoundEntry
     from pulsar_admin.store.dump.job import DumpReport, DumpSize
     from pulsar_admin.store.errors import (
@@ -133,10 +149,17 @@ if TYPE_CHECKING:
         UndoConflict,
         Unsupported,
     )
+    from pulsar_admin.store.facts.backlogs import NotDue, TtlConflict
+    from pulsar_admin.store.facts.counts import DiskBytes
+    from pulsar_admin.store.facts.file_sums import DiskTotals, StuckLog
+    from pulsar_admin.store.facts.managed_ledgers import OtherLedger, OtherSum
+    from pulsar_admin.store.facts.numbers import Blocker
     from pulsar_admin.store.facts.orphans import Orphan
-    from pulsar_admin.store.history.differences import Changed
+    from pulsar_admin.store.facts.trees import UnknownTree
+    from pulsar_admin.store.history.differences import Changed, Difference
     from pulsar_admin.store.index.rebuild import RebuildResult
     from pulsar_admin.store.model.broken import Missing
+    from pulsar_admin.store.model.coverage import BookieCopies, Coverage, OpenEnd, UnservedEntries
     from pulsar_admin.store.model.cursors import Extent
     from pulsar_admin.store.model.ledger_owners import LedgerOwners
     from pulsar_admin.store.model.messages import LastMessageId, Message, MessageRow
@@ -156,25 +179,54 @@ if TYPE_CHECKING:
     )
     from pulsar_admin.store.nacks.holes import TopicNacks
     from pulsar_admin.store.nacks.kept import KeptGroup, KeptStats
-    from pulsar_admin.store.names import Position, TopicName
-    from pulsar_admin.store.policies.in_force import PoliciesInForce
-    from pulsar_admin.store.recovery.acks import AckState
+    from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
+    from pulsar_admin.store.names import FileKind, NamespaceName, Position, TopicName
+    from pulsar_admin.store.policies.in_force import (
+        DeliveryInForce,
+        MessageTtl,
+        PoliciesInForce,
+        QuotaInForce,
+        RetentionInForce,
+    )
+    from pulsar_admin.store.recovery.acks import AckState, TimeBound
+    from pulsar_admin.store.recovery.broker_forecast import BrokerDefaults, BrokerForecast, TopicForecast, TopicsDeleted
     from pulsar_admin.store.recovery.missing_topics import GoneTopic
-    from pulsar_admin.store.recovery.preflight import Preflight
+    from pulsar_admin.store.recovery.preflight import (
+        BookieForecast,
+        LedgerIds,
+        LedgerLoss,
+        LedgerShare,
+        LogShare,
+        Preflight,
+        TopicLoss,
+    )
     from pulsar_admin.store.reports.backlog import BacklogAnalysis
-    from pulsar_admin.store.reports.describe import TopicDescription
-    from pulsar_admin.store.reports.internal_info import InternalInfo
-    from pulsar_admin.store.reports.internal_stats import InternalStats
+    from pulsar_admin.store.reports.describe import ListedLedger, PolicyFacts, SchemaFacts, TopicDescription
+    from pulsar_admin.store.reports.internal_info import (
+        CursorInfoRow,
+        InternalInfo,
+        LedgerInfoRow,
+        PositionInfo,
+        RangeInfo,
+    )
+    from pulsar_admin.store.reports.internal_stats import CursorStats, InternalStats, LedgerStats
     from pulsar_admin.store.reports.ledger_facts import LedgerFacts
     from pulsar_admin.store.reports.ledgers import LedgerRow
     from pulsar_admin.store.reports.log_files import LogRecord, LogSummary, LogVerdict
-    from pulsar_admin.store.reports.metrics import Metric
-    from pulsar_admin.store.reports.overview import Overview
+    from pulsar_admin.store.reports.metrics import Metric, MetricSample
+    from pulsar_admin.store.reports.overview import (
+        Backlog,
+        CopySource,
+        FindingsOfCode,
+        NamespaceTotal,
+        Overview,
+        TopicTotal,
+    )
     from pulsar_admin.store.reports.partitioned_internals import PartitionedInternalStats
     from pulsar_admin.store.reports.replicas import UnderReplicated
-    from pulsar_admin.store.reports.stats import PartitionedTopicStats, SubscriptionStats, TopicStats
+    from pulsar_admin.store.reports.stats import CompactionStats, PartitionedTopicStats, SubscriptionStats, TopicStats
     from pulsar_admin.store.reports.subscriptions import SubscriptionFacts
-    from pulsar_admin.store.reports.summary import StoreSummary
+    from pulsar_admin.store.reports.summary import FileSummary, StoreSummary
     from pulsar_admin.store.reports.transactions import (
         BufferStats,
         CoordinatorStats,
@@ -183,14 +235,20 @@ if TYPE_CHECKING:
         LogStats,
         PendingAckStats,
         TransactionMetadata,
+        TransactionState,
     )
-    from pulsar_admin.store.reports.usage import Usage
+    from pulsar_admin.store.reports.usage import FileUsage, OwnerUsage, Usage
     from pulsar_admin.store.reports.verify import EntryRow, LedgerVerdict
     from pulsar_admin.store.rules.finding import Finding, Severity
-    from pulsar_admin.store.search.by_index import IndexFound
-    from pulsar_admin.store.search.skew import TopicSkew
+    from pulsar_admin.store.search.broker_setup import Probe
+    from pulsar_admin.store.search.by_index import IndexFound, NextIndex
+    from pulsar_admin.store.search.doubts import Doubt
+    from pulsar_admin.store.search.expiry import ForecastRow
+    from pulsar_admin.store.search.explain import BlockRead, BrokerAnswer, LedgerAnswer, LedgersLeftOut, Neighbour
+    from pulsar_admin.store.search.skew import ProducerSkew, TopicSkew
+    from pulsar_admin.store.search.unindexed import ScanFound
     from pulsar_admin.store.sources.given_bookies import GivenBookie
-    from pulsar_admin.store.tables.export import TablesReport
+    from pulsar_admin.store.tables.export import TableCommitted, TablesReport, TableWritten
     from pulsar_admin.store.tables.importing import TablesImported
     from pulsar_admin.store.transfer.bookie_export import BookieExportReport, DirectoryWritten, LedgerPlaced
     from pulsar_admin.store.transfer.ensemble_export import EnsembleExportReport
@@ -199,247 +257,169 @@ if TYPE_CHECKING:
     from pulsar_admin.store.transfer.offloads import OffloadResult
     from pulsar_admin.store.transfer.refresh import RefreshPreview, RefreshResult
     from pulsar_admin.store.transfer.snapshot_export import SnapshotExportReport
-    from pulsar_admin.store.why.disk import WhyBytes
+    from pulsar_admin.store.why.disk import HeldBytes, HeldTotal, WhyBytes
+    from pulsar_admin.store.why.reason import Reason
     from pulsar_admin.store.why.subscription import Why
 
     __version__: str
 
-_ERRORS = "pulsar_admin.store.errors"
-_HOMES = {
-    "SparkTables": "pulsar_admin.api.messages",
-    "register": "pulsar_admin.api.messages",
-    "Compaction": "pulsar_admin.api.topics",
-    "Cursor": "pulsar_admin.api.cursors",
-    "CursorPlace": "pulsar_admin.api.cursors",
-    "Cursors": "pulsar_admin.api.cursors",
-    "Delayed": "pulsar_admin.api.pending",
-    "log_files": "pulsar_admin.api.files",
-    "log_records": "pulsar_admin.api.files",
-    "reclaim": "pulsar_admin.api.files",
-    "verify_logs": "pulsar_admin.api.files",
-    "create_store": "pulsar_admin.api.transfers",
-    "fetch_bookie": "pulsar_admin.api.transfers",
-    "import_bundle": "pulsar_admin.api.transfers",
-    "import_cluster": "pulsar_admin.api.transfers",
-    "import_standalone": "pulsar_admin.api.transfers",
-    "import_tables": "pulsar_admin.api.transfers",
-    "preview_import": "pulsar_admin.api.transfers",
-    "read_bookie_conf": "pulsar_admin.api.transfers",
-    "Ledger": "pulsar_admin.api.ledgers",
-    "Batches": "pulsar_admin.api.messages",
-    "MessageRecord": "pulsar_admin.api.messages",
-    "Messages": "pulsar_admin.api.messages",
-    "MetadataChange": "pulsar_admin.api.files",
-    "diff": "pulsar_admin.api.files",
-    "history": "pulsar_admin.api.files",
-    "DueNack": "pulsar_admin.api.pending",
-    "KeptNacks": "pulsar_admin.api.pending",
-    "NackSizes": "pulsar_admin.api.pending",
-    "Nacks": "pulsar_admin.api.pending",
-    "nack_sizes": "pulsar_admin.api.pending",
-    "BundleTopics": "pulsar_admin.api.namespaces",
-    "Namespace": "pulsar_admin.api.namespaces",
-    "Plan": "pulsar_admin.api.plan",
-    "PolicyValue": "pulsar_admin.api.topics",
-    "TopicPolicies": "pulsar_admin.api.topics",
-    "preflight": "pulsar_admin.api.ledgers",
-    "Change": "pulsar_admin.api.reports",
-    "ChangeReport": "pulsar_admin.api.reports",
-    "Cluster": "pulsar_admin.api.namespaces",
-    "PartialData": "pulsar_admin.api.session",
-    "Store": "pulsar_admin.api.store",
-    "open_store": "pulsar_admin.api.store",
-    "SchemaVersion": "pulsar_admin.api.topics",
-    "Topic": "pulsar_admin.api.topics",
-    "to_json": "pulsar_admin.jsonify",
-    "CursorTransactions": "pulsar_admin.api.pending",
-    "TopicTransactions": "pulsar_admin.api.pending",
-    "Transactions": "pulsar_admin.api.pending",
-    "BrokerMove": "pulsar_admin.store.changes.plan",
-    "CompactionDetails": "pulsar_admin.store.changes.plan",
-    "ExpiryDetails": "pulsar_admin.store.changes.plan",
-    "MoveBasis": "pulsar_admin.store.changes.plan",
-    "SplitIndex": "pulsar_admin.store.changes.plan",
-    "ChangePart": "pulsar_admin.store.changes.plan",
-    "AnnotationPart": "pulsar_admin.store.changes.plan",
-    "CompactionPart": "pulsar_admin.store.changes.plan",
-    "CopiedPart": "pulsar_admin.store.changes.plan",
-    "CursorPart": "pulsar_admin.store.changes.plan",
-    "DelayedPart": "pulsar_admin.store.changes.plan",
-    "DeletedPart": "pulsar_admin.store.changes.plan",
-    "ForgottenPart": "pulsar_admin.store.changes.plan",
-    "NacksPart": "pulsar_admin.store.changes.plan",
-    "PolicyPart": "pulsar_admin.store.changes.plan",
-    "ReturnedPart": "pulsar_admin.store.changes.plan",
-    "Deletable": "pulsar_admin.store.changes.plan",
-    "FutureDated": "pulsar_admin.store.changes.plan",
-    "LedgerPart": "pulsar_admin.store.changes.plan",
-    "Step": "pulsar_admin.store.changes.plan",
-    "DelayedPolicy": "pulsar_admin.store.changes.policies",
-    "PartitionedTopic": "pulsar_admin.store.codec.policies",
-    "Policies": "pulsar_admin.store.codec.policies",
-    "SchemaLocator": "pulsar_admin.store.codec.schema",
-    "Verification": "pulsar_admin.store.compaction.forms",
-    "LastId": "pulsar_admin.store.compaction.last_id",
-    "KeyHistory": "pulsar_admin.store.compaction.occurrences",
-    "FoundInView": "pulsar_admin.store.compaction.reading",
-    "CompactionStatus": "pulsar_admin.store.compaction.status",
-    "Node": "pulsar_admin.store.db.tree",
-    "BuildResult": "pulsar_admin.store.delayed.build",
-    "Forecast": "pulsar_admin.store.delayed.expiries",
-    "ForecastInterval": "pulsar_admin.store.delayed.expiries",
-    "DelayedSummary": "pulsar_admin.store.delayed.summary",
-    "Verified": "pulsar_admin.store.delayed.verify",
-    "Replayed": "pulsar_admin.store.delayed.waiting",
-    "LogForecast": "pulsar_admin.store.disks.forecast",
-    "ReclaimPlan": "pulsar_admin.store.disks.reclaim",
-    "ReclaimResult": "pulsar_admin.store.disks.reclaim",
-    "FindingComparison": "pulsar_admin.store.doctor.since",
-    "FoundEntry": "pulsar_admin.store.dump.finding",
-    "DumpReport": "pulsar_admin.store.dump.job",
-    "DumpSize": "pulsar_admin.store.dump.job",
-    "Orphan": "pulsar_admin.store.facts.orphans",
-    "Changed": "pulsar_admin.store.history.differences",
-    "RebuildResult": "pulsar_admin.store.index.rebuild",
-    "Missing": "pulsar_admin.store.model.broken",
-    "Extent": "pulsar_admin.store.model.cursors",
-    "LedgerOwners": "pulsar_admin.store.model.ledger_owners",
-    "LastMessageId": "pulsar_admin.store.model.messages",
-    "Message": "pulsar_admin.store.model.messages",
-    "MessageRow": "pulsar_admin.store.model.messages",
-    "TopicNacks": "pulsar_admin.store.nacks.holes",
-    "KeptGroup": "pulsar_admin.store.nacks.kept",
-    "KeptStats": "pulsar_admin.store.nacks.kept",
-    "Position": "pulsar_admin.store.names",
-    "TopicName": "pulsar_admin.store.names",
-    "PoliciesInForce": "pulsar_admin.store.policies.in_force",
-    "AckState": "pulsar_admin.store.recovery.acks",
-    "GoneTopic": "pulsar_admin.store.recovery.missing_topics",
-    "Preflight": "pulsar_admin.store.recovery.preflight",
-    "BacklogAnalysis": "pulsar_admin.store.reports.backlog",
-    "TopicDescription": "pulsar_admin.store.reports.describe",
-    "InternalInfo": "pulsar_admin.store.reports.internal_info",
-    "InternalStats": "pulsar_admin.store.reports.internal_stats",
-    "LedgerFacts": "pulsar_admin.store.reports.ledger_facts",
-    "LedgerRow": "pulsar_admin.store.reports.ledgers",
-    "LogRecord": "pulsar_admin.store.reports.log_files",
-    "LogSummary": "pulsar_admin.store.reports.log_files",
-    "LogVerdict": "pulsar_admin.store.reports.log_files",
-    "Metric": "pulsar_admin.store.reports.metrics",
-    "Overview": "pulsar_admin.store.reports.overview",
-    "PartitionedInternalStats": "pulsar_admin.store.reports.partitioned_internals",
-    "UnderReplicated": "pulsar_admin.store.reports.replicas",
-    "PartitionedTopicStats": "pulsar_admin.store.reports.stats",
-    "SubscriptionStats": "pulsar_admin.store.reports.stats",
-    "TopicStats": "pulsar_admin.store.reports.stats",
-    "SubscriptionFacts": "pulsar_admin.store.reports.subscriptions",
-    "StoreSummary": "pulsar_admin.store.reports.summary",
-    "BufferStats": "pulsar_admin.store.reports.transactions",
-    "CoordinatorStats": "pulsar_admin.store.reports.transactions",
-    "InBuffer": "pulsar_admin.store.reports.transactions",
-    "InPendingAcks": "pulsar_admin.store.reports.transactions",
-    "LogStats": "pulsar_admin.store.reports.transactions",
-    "PendingAckStats": "pulsar_admin.store.reports.transactions",
-    "TransactionMetadata": "pulsar_admin.store.reports.transactions",
-    "Usage": "pulsar_admin.store.reports.usage",
-    "EntryRow": "pulsar_admin.store.reports.verify",
-    "LedgerVerdict": "pulsar_admin.store.reports.verify",
-    "Finding": "pulsar_admin.store.rules.finding",
-    "Severity": "pulsar_admin.store.rules.finding",
-    "IndexFound": "pulsar_admin.store.search.by_index",
-    "TopicSkew": "pulsar_admin.store.search.skew",
-    "GivenBookie": "pulsar_admin.store.sources.given_bookies",
-    "TablesReport": "pulsar_admin.store.tables.export",
-    "TablesImported": "pulsar_admin.store.tables.importing",
-    "ImportPreview": "pulsar_admin.store.transfer.imports",
-    "ImportResult": "pulsar_admin.store.transfer.imports",
-    "OffloadResult": "pulsar_admin.store.transfer.offloads",
-    "RefreshPreview": "pulsar_admin.store.transfer.refresh",
-    "RefreshResult": "pulsar_admin.store.transfer.refresh",
-    "BundleImported": "pulsar_admin.api.transfers",
-    "BundleReport": "pulsar_admin.api.transfers",
-    "FindingCount": "pulsar_admin.api.transfers",
-    "ExportReport": "pulsar_admin.store.transfer.exports",
-    "LedgerExported": "pulsar_admin.store.transfer.exports",
-    "NodeExported": "pulsar_admin.store.transfer.exports",
-    "EnsembleExportReport": "pulsar_admin.store.transfer.ensemble_export",
-    "SnapshotExportReport": "pulsar_admin.store.transfer.snapshot_export",
-    "BookieExportReport": "pulsar_admin.store.transfer.bookie_export",
-    "DirectoryWritten": "pulsar_admin.store.transfer.bookie_export",
-    "LedgerPlaced": "pulsar_admin.store.transfer.bookie_export",
-    "CloneReport": "pulsar_admin.store.disks.clone",
-    "DirectorySalvaged": "pulsar_admin.store.disks.salvage",
-    "EntriesAdded": "pulsar_admin.store.disks.salvage",
-    "JournalStop": "pulsar_admin.store.disks.salvage",
-    "JournalsFound": "pulsar_admin.store.disks.salvage",
-    "LedgersFound": "pulsar_admin.store.disks.salvage",
-    "LocationsFound": "pulsar_admin.store.disks.salvage",
-    "SalvageReport": "pulsar_admin.store.disks.salvage",
-    "AutoFailover": "pulsar_admin.store.model.resources",
-    "BookieRack": "pulsar_admin.store.model.resources",
-    "BrokerIsolation": "pulsar_admin.store.model.resources",
-    "BundleQuota": "pulsar_admin.store.model.resources",
-    "Bundles": "pulsar_admin.store.model.resources",
-    "ClusterSettings": "pulsar_admin.store.model.resources",
-    "ClusterUrls": "pulsar_admin.store.model.resources",
-    "FailureDomain": "pulsar_admin.store.model.resources",
-    "IsolationPolicy": "pulsar_admin.store.model.resources",
-    "Migration": "pulsar_admin.store.model.resources",
-    "ResourceGroup": "pulsar_admin.store.model.resources",
-    "TenantInfo": "pulsar_admin.store.model.resources",
-    "WhyBytes": "pulsar_admin.store.why.disk",
-    "Why": "pulsar_admin.store.why.subscription",
-    "AlreadyExists": _ERRORS,
-    "BadSql": _ERRORS,
-    "ChangeNotFound": _ERRORS,
-    "Corrupt": _ERRORS,
-    "DiskFailed": _ERRORS,
-    "DiskFull": _ERRORS,
-    "EncryptedPayload": _ERRORS,
-    "EntryCorrupt": _ERRORS,
-    "EntryLogCorrupt": _ERRORS,
-    "EntryNotFound": _ERRORS,
-    "IndexCorrupt": _ERRORS,
-    "InvalidValue": _ERRORS,
-    "JournalCorrupt": _ERRORS,
-    "LedgerNotFound": _ERRORS,
-    "LimitExceeded": _ERRORS,
-    "MetadataCorrupt": _ERRORS,
-    "MissingComponent": _ERRORS,
-    "NamespaceNotFound": _ERRORS,
-    "NeedsBroker": _ERRORS,
-    "NotFound": _ERRORS,
-    "NotSeen": _ERRORS,
-    "NotWritable": _ERRORS,
-    "NothingMatches": _ERRORS,
-    "PathNotFound": _ERRORS,
-    "Refused": _ERRORS,
-    "ResourceNotFound": _ERRORS,
-    "SliceFailed": _ERRORS,
-    "SourceBusy": _ERRORS,
-    "SourceChanged": _ERRORS,
-    "SourceNotFound": _ERRORS,
-    "StalePlan": _ERRORS,
-    "StoreBusy": _ERRORS,
-    "StoreError": _ERRORS,
-    "StoreNotFound": _ERRORS,
-    "SubscriptionNotFound": _ERRORS,
-    "TenantNotFound": _ERRORS,
-    "TopicNotFound": _ERRORS,
-    "UndoConflict": _ERRORS,
-    "Unsupported": _ERRORS,
+_NAMES = {
+    "api.cursors": "Cursor CursorPlace Cursors",
+    "api.files": "MetadataChange diff history log_files log_records reclaim verify_logs",
+    "api.ledgers": "Ledger preflight",
+    "api.messages": "Batches MessageRecord Messages SparkTables register",
+    "api.namespaces": "BundleTopics Cluster Namespace",
+    "api.pending": (
+        "CursorTransactions Delayed DueNack KeptNacks NackSizes Nacks TopicTransactions Transactions nack_sizes"
+    ),
+    "api.plan": "Plan",
+    "api.reports": "Change ChangeReport",
+    "api.session": "PartialData",
+    "api.store": "Store open_store",
+    "api.topics": "Compaction PolicyValue SchemaVersion Topic TopicPolicies",
+    "api.transfers": (
+        "BundleImported BundleReport FindingCount create_store fetch_bookie import_bundle import_cluster "
+        "import_standalone import_tables preview_import read_bookie_conf"
+    ),
+    "jsonify": "to_json",
+    "store.changes.plan": (
+        "AnnotationPart BrokerMove ChangePart CompactionDetails CompactionPart CopiedPart CursorPart DelayLoss "
+        "DelayedPart Deletable DeletedPart DroppedEarly DueMessage ExpiryDetails ForgottenPart FutureDated "
+        "LedgerPart MoveBasis NacksPart PolicyPart RetainingSubscription ReturnedPart SplitIndex Step WrittenEvent"
+    ),
+    "store.changes.policies": "DelayedPolicy",
+    "store.codec.cursor": "CursorState",
+    "store.codec.digest": "DigestType",
+    "store.codec.ledgermetadata": "LedgerMetadata LedgerState Segment",
+    "store.codec.rocksvalue": "NodeStat",
+    "store.codec.policies": "BacklogQuota DelayedDelivery PartitionedTopic Policies Retention",
+    "store.codec.schema": "IndexEntry SchemaLocator",
+    "store.compaction.forms": "CompactionFinding Verification",
+    "store.compaction.last_id": "LastId Rejected",
+    "store.compaction.occurrences": "KeyHistory Occurrence",
+    "store.compaction.reading": "FoundInView",
+    "store.compaction.status": "CompactedLedgerFacts CompactionStatus LeakedLedger",
+    "store.db.blocks": "LedgerSums",
+    "store.db.delayed_entries": "DelayedRows",
+    "store.db.delayed_rules": "IndexRules",
+    "store.db.entry_files": "FileState",
+    "store.db.owners": "Owner OwnerKind",
+    "store.db.tree": "Node",
+    "store.delayed.build": "BuildResult",
+    "store.delayed.expiries": "Forecast ForecastInterval",
+    "store.delayed.summary": "DelayedSummary IndexSummary",
+    "store.delayed.trackers": "Tracker",
+    "store.delayed.verify": "DelayedFinding Verified",
+    "store.delayed.waiting": "Replayed",
+    "store.delayed.wheel": "Dispatch",
+    "store.disks.clone": "CloneReport",
+    "store.disks.forecast": "LogAction LogForecast",
+    "store.disks.reclaim": "ReclaimPlan ReclaimResult",
+    "store.disks.salvage": (
+        "DirectorySalvaged EntriesAdded JournalStop JournalsFound LedgersFound LocationsFound SalvageReport"
+    ),
+    "store.doctor.since": "ChangeSince FindingBefore FindingChange FindingComparison",
+    "store.dump.finding": "FoundEntry",
+    "store.dump.job": "DumpReport DumpSize",
+    "store.errors": (
+        "AlreadyExists BadSql ChangeNotFound Corrupt DiskFailed DiskFull EncryptedPayload EntryCorrupt "
+        "EntryLogCorrupt EntryNotFound IndexCorrupt InvalidValue JournalCorrupt LedgerNotFound LimitExceeded "
+        "MetadataCorrupt MissingComponent NamespaceNotFound NeedsBroker NotFound NotSeen NotWritable NothingMatches "
+        "PathNotFound Refused ResourceNotFound SliceFailed SourceBusy SourceChanged SourceNotFound StalePlan "
+        "StoreBusy StoreError StoreNotFound SubscriptionNotFound TenantNotFound TopicNotFound UndoConflict "
+        "Unsupported"
+    ),
+    "store.facts.backlogs": "NotDue TtlConflict",
+    "store.facts.counts": "DiskBytes",
+    "store.facts.file_sums": "DiskTotals StuckLog",
+    "store.facts.managed_ledgers": "OtherLedger OtherSum",
+    "store.facts.numbers": "Blocker",
+    "store.facts.orphans": "Orphan",
+    "store.facts.trees": "UnknownTree",
+    "store.history.differences": "Changed Difference",
+    "store.index.rebuild": "RebuildResult",
+    "store.model.broken": "Missing",
+    "store.model.coverage": "BookieCopies Coverage OpenEnd UnservedEntries",
+    "store.model.cursors": "Extent",
+    "store.model.ledger_owners": "LedgerOwners",
+    "store.model.messages": "LastMessageId Message MessageRow",
+    "store.model.resources": (
+        "AutoFailover BookieRack BrokerIsolation BundleQuota Bundles ClusterSettings ClusterUrls FailureDomain "
+        "IsolationPolicy Migration ResourceGroup TenantInfo"
+    ),
+    "store.nacks.holes": "TopicNacks",
+    "store.nacks.kept": "KeptGroup KeptStats",
+    "store.nacks.sizes": "NackLoad TrackerSizing",
+    "store.names": "FileKind NamespaceName Position TopicName",
+    "store.policies.in_force": "DeliveryInForce MessageTtl PoliciesInForce QuotaInForce RetentionInForce",
+    "store.recovery.acks": "AckState TimeBound",
+    "store.recovery.broker_forecast": "BrokerDefaults BrokerForecast TopicForecast TopicsDeleted",
+    "store.recovery.missing_topics": "GoneTopic",
+    "store.recovery.preflight": "BookieForecast LedgerIds LedgerLoss LedgerShare LogShare Preflight TopicLoss",
+    "store.reports.backlog": "BacklogAnalysis",
+    "store.reports.describe": "ListedLedger PolicyFacts SchemaFacts TopicDescription",
+    "store.reports.internal_info": "CursorInfoRow InternalInfo LedgerInfoRow PositionInfo RangeInfo",
+    "store.reports.internal_stats": "CursorStats InternalStats LedgerStats",
+    "store.reports.ledger_facts": "LedgerFacts",
+    "store.reports.ledgers": "LedgerRow",
+    "store.reports.log_files": "LogRecord LogSummary LogVerdict",
+    "store.reports.metrics": "Metric MetricSample",
+    "store.reports.overview": "Backlog CopySource FindingsOfCode NamespaceTotal Overview TopicTotal",
+    "store.reports.partitioned_internals": "PartitionedInternalStats",
+    "store.reports.replicas": "UnderReplicated",
+    "store.reports.stats": "CompactionStats PartitionedTopicStats SubscriptionStats TopicStats",
+    "store.reports.subscriptions": "SubscriptionFacts",
+    "store.reports.summary": "FileSummary StoreSummary",
+    "store.reports.transactions": (
+        "BufferStats CoordinatorStats InBuffer InPendingAcks LogStats PendingAckStats TransactionMetadata "
+        "TransactionState"
+    ),
+    "store.reports.usage": "FileUsage OwnerUsage Usage",
+    "store.reports.verify": "EntryRow LedgerVerdict",
+    "store.rules.finding": "Finding Severity",
+    "store.search.broker_setup": "Probe",
+    "store.search.by_index": "IndexFound NextIndex",
+    "store.search.doubts": "Doubt",
+    "store.search.expiry": "ForecastRow",
+    "store.search.explain": "BlockRead BrokerAnswer LedgerAnswer LedgersLeftOut Neighbour",
+    "store.search.skew": "ProducerSkew TopicSkew",
+    "store.search.unindexed": "ScanFound",
+    "store.sources.given_bookies": "GivenBookie",
+    "store.tables.export": "TableCommitted TableWritten TablesReport",
+    "store.tables.importing": "TablesImported",
+    "store.transfer.bookie_export": "BookieExportReport DirectoryWritten LedgerPlaced",
+    "store.transfer.ensemble_export": "EnsembleExportReport",
+    "store.transfer.exports": "ExportReport LedgerExported NodeExported",
+    "store.transfer.imports": "ImportPreview ImportResult",
+    "store.transfer.offloads": "OffloadResult",
+    "store.transfer.refresh": "RefreshPreview RefreshResult",
+    "store.transfer.snapshot_export": "SnapshotExportReport",
+    "store.why.disk": "HeldBytes HeldTotal WhyBytes",
+    "store.why.reason": "Reason",
+    "store.why.subscription": "Why",
 }
+"""The modules of this package, and which public names each has."""
+_HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "AckState",
     "AlreadyExists",
     "AnnotationPart",
     "AutoFailover",
+    "Backlog",
     "BacklogAnalysis",
+    "BacklogQuota",
     "BadSql",
     "Batches",
+    "BlockRead",
+    "Blocker",
+    "BookieCopies",
     "BookieExportReport",
+    "BookieForecast",
     "BookieRack",
+    "BrokerAnswer",
+    "BrokerDefaults",
+    "BrokerForecast",
     "BrokerIsolation",
     "BrokerMove",
     "BufferStats",
@@ -453,33 +433,55 @@ __all__ = [
     "ChangeNotFound",
     "ChangePart",
     "ChangeReport",
+    "ChangeSince",
     "Changed",
     "CloneReport",
     "Cluster",
     "ClusterSettings",
     "ClusterUrls",
+    "CompactedLedgerFacts",
     "Compaction",
     "CompactionDetails",
+    "CompactionFinding",
     "CompactionPart",
+    "CompactionStats",
     "CompactionStatus",
     "CoordinatorStats",
     "CopiedPart",
+    "CopySource",
     "Corrupt",
+    "Coverage",
     "Cursor",
+    "CursorInfoRow",
     "CursorPart",
     "CursorPlace",
+    "CursorState",
+    "CursorStats",
     "CursorTransactions",
     "Cursors",
+    "DelayLoss",
     "Delayed",
+    "DelayedDelivery",
+    "DelayedFinding",
     "DelayedPart",
     "DelayedPolicy",
+    "DelayedRows",
     "DelayedSummary",
     "Deletable",
     "DeletedPart",
+    "DeliveryInForce",
+    "Difference",
+    "DigestType",
     "DirectorySalvaged",
     "DirectoryWritten",
+    "DiskBytes",
     "DiskFailed",
     "DiskFull",
+    "DiskTotals",
+    "Dispatch",
+    "Doubt",
+    "DroppedEarly",
+    "DueMessage",
     "DueNack",
     "DumpReport",
     "DumpSize",
@@ -494,23 +496,36 @@ __all__ = [
     "ExportReport",
     "Extent",
     "FailureDomain",
+    "FileKind",
+    "FileState",
+    "FileSummary",
+    "FileUsage",
     "Finding",
+    "FindingBefore",
+    "FindingChange",
     "FindingComparison",
     "FindingCount",
+    "FindingsOfCode",
     "Forecast",
     "ForecastInterval",
+    "ForecastRow",
     "ForgottenPart",
     "FoundEntry",
     "FoundInView",
     "FutureDated",
     "GivenBookie",
     "GoneTopic",
+    "HeldBytes",
+    "HeldTotal",
     "ImportPreview",
     "ImportResult",
     "InBuffer",
     "InPendingAcks",
     "IndexCorrupt",
+    "IndexEntry",
     "IndexFound",
+    "IndexRules",
+    "IndexSummary",
     "InternalInfo",
     "InternalStats",
     "InvalidValue",
@@ -524,49 +539,79 @@ __all__ = [
     "KeyHistory",
     "LastId",
     "LastMessageId",
+    "LeakedLedger",
     "Ledger",
+    "LedgerAnswer",
     "LedgerExported",
     "LedgerFacts",
+    "LedgerIds",
+    "LedgerInfoRow",
+    "LedgerLoss",
+    "LedgerMetadata",
     "LedgerNotFound",
     "LedgerOwners",
     "LedgerPart",
     "LedgerPlaced",
     "LedgerRow",
+    "LedgerShare",
+    "LedgerState",
+    "LedgerStats",
+    "LedgerSums",
     "LedgerVerdict",
     "LedgersFound",
+    "LedgersLeftOut",
     "LimitExceeded",
+    "ListedLedger",
     "LocationsFound",
+    "LogAction",
     "LogForecast",
     "LogRecord",
+    "LogShare",
     "LogStats",
     "LogSummary",
     "LogVerdict",
     "Message",
     "MessageRecord",
     "MessageRow",
+    "MessageTtl",
     "Messages",
     "MetadataChange",
     "MetadataCorrupt",
     "Metric",
+    "MetricSample",
     "Migration",
     "Missing",
     "MissingComponent",
     "MoveBasis",
+    "NackLoad",
     "NackSizes",
     "Nacks",
     "NacksPart",
     "Namespace",
+    "NamespaceName",
     "NamespaceNotFound",
+    "NamespaceTotal",
     "NeedsBroker",
+    "Neighbour",
+    "NextIndex",
     "Node",
     "NodeExported",
+    "NodeStat",
+    "NotDue",
     "NotFound",
     "NotSeen",
     "NotWritable",
     "NothingMatches",
+    "Occurrence",
     "OffloadResult",
+    "OpenEnd",
     "Orphan",
+    "OtherLedger",
+    "OtherSum",
     "Overview",
+    "Owner",
+    "OwnerKind",
+    "OwnerUsage",
     "PartialData",
     "PartitionedInternalStats",
     "PartitionedTopic",
@@ -576,23 +621,37 @@ __all__ = [
     "Plan",
     "Policies",
     "PoliciesInForce",
+    "PolicyFacts",
     "PolicyPart",
     "PolicyValue",
     "Position",
+    "PositionInfo",
     "Preflight",
+    "Probe",
+    "ProducerSkew",
+    "QuotaInForce",
+    "RangeInfo",
+    "Reason",
     "RebuildResult",
     "ReclaimPlan",
     "ReclaimResult",
     "RefreshPreview",
     "RefreshResult",
     "Refused",
+    "Rejected",
     "Replayed",
     "ResourceGroup",
     "ResourceNotFound",
+    "RetainingSubscription",
+    "Retention",
+    "RetentionInForce",
     "ReturnedPart",
     "SalvageReport",
+    "ScanFound",
+    "SchemaFacts",
     "SchemaLocator",
     "SchemaVersion",
+    "Segment",
     "Severity",
     "SliceFailed",
     "SnapshotExportReport",
@@ -608,32 +667,47 @@ __all__ = [
     "StoreError",
     "StoreNotFound",
     "StoreSummary",
+    "StuckLog",
     "SubscriptionFacts",
     "SubscriptionNotFound",
     "SubscriptionStats",
+    "TableCommitted",
+    "TableWritten",
     "TablesImported",
     "TablesReport",
     "TenantInfo",
     "TenantNotFound",
+    "TimeBound",
     "Topic",
     "TopicDescription",
+    "TopicForecast",
+    "TopicLoss",
     "TopicNacks",
     "TopicName",
     "TopicNotFound",
     "TopicPolicies",
     "TopicSkew",
     "TopicStats",
+    "TopicTotal",
     "TopicTransactions",
+    "TopicsDeleted",
+    "Tracker",
+    "TrackerSizing",
     "TransactionMetadata",
+    "TransactionState",
     "Transactions",
+    "TtlConflict",
     "UnderReplicated",
     "UndoConflict",
+    "UnknownTree",
+    "UnservedEntries",
     "Unsupported",
     "Usage",
     "Verification",
     "Verified",
     "Why",
     "WhyBytes",
+    "WrittenEvent",
     "__version__",
     "create_store",
     "diff",

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.wording import Answer
 
 EVENTS = "__change_events"
 """The topic of a namespace's topic policies."""
@@ -177,7 +178,7 @@ def parse_position(text: str) -> Position:
     return Position(ledger_id, entry_id, batch_index)
 
 
-class NamespaceName(Struct, frozen=True, order=True):
+class NamespaceName(Answer, frozen=True, order=True):
     """``tenant/namespace`` (legacy ``tenant/cluster/namespace`` keeps its cluster)."""
 
     tenant: str
@@ -196,6 +197,7 @@ class NamespaceName(Struct, frozen=True, order=True):
 
     @property
     def policies_path(self) -> str:
+        """The metadata node that holds its policies."""
         return f"/admin/policies/{self}"
 
 
@@ -223,7 +225,7 @@ def parse_namespace(text: str) -> NamespaceName:
     return NamespaceName(parts[0], parts[2], parts[1])
 
 
-class TopicName(Struct, frozen=True, order=True):
+class TopicName(Answer, frozen=True, order=True):
     """A persistent topic or one partition of one.
 
     Of another ``domain`` (a newer Pulsar's) it is a managed ledger alone: what no command takes for a topic, and what owns its ledgers.

@@ -6,7 +6,7 @@ import re
 from contextvars import ContextVar
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 shown_zone: ContextVar[tzinfo | None] = ContextVar("shown_zone", default=None)
 """The zone of times in tables and sentences, as ``--tz`` asked for it; None: UTC."""
-_MOST_LETTERS, _MOST_OF_TEXT = 200, 80
+_MOST_LETTERS, _MOST_OF_TEXT = 120, 48
 """How long the ``repr`` of an answer becomes, and a text in it."""
 HIDDEN = (
     "\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff0-\ufffb"
@@ -68,35 +68,58 @@ def json_keys(cls: type[Struct]) -> dict[str, str]:
 
 
 class Answer(Struct, frozen=True):
-    """A record that callers get. Its ``repr`` is one line; whoever wants all of a record takes ``msgspec.structs.asdict``."""
+    """A record that callers get. Its ``repr`` is one line: of its first fields, or of those that its class names in ``SHOWN``; whoever
+    wants all of a record takes ``msgspec.structs.asdict``.
+    """
 
     def __repr__(self) -> str:
         return one_line(self)
 
 
-def one_line(record: Struct) -> str:
-    """Return ``Name(field=value, len(rows)=3 …)`` of the public fields of RECORD."""
-    names, defaults = record.__struct_fields__, record.__struct_defaults__
-    usual = dict(zip(reversed(names), reversed(defaults)))  # the last fields have defaults  # noqa: B905
-    fields = {name: getattr(record, name) for name in names if not name.startswith("_")}
-    return line_of(type(record).__name__, fields, usual)
+def one_line(record: Any) -> str:  # Any: a Struct, or a named tuple of what there may be millions
+    """Return ``Name(field=value, len(rows)=3 …)`` of the public fields of ``record``."""
+    if isinstance(record, tuple):
+        names, usual = record._fields, record._field_defaults  # type: ignore[attr-defined]  # of a named tuple
+    else:
+        names, defaults = record.__struct_fields__, record.__struct_defaults__
+        usual = dict(zip(reversed(names), reversed(defaults)))  # the last fields have defaults  # noqa: B905
+    public = [name for name in names if not name.startswith("_")]
+    fields = {name: getattr(record, name) for name in getattr(record, "SHOWN", public)}
+    return line_of(type(record).__name__, fields, usual, is_whole=len(fields) == len(public))
 
 
-def line_of(kind: str, fields: Mapping[str, object], usual: Mapping[str, object] | None = None) -> str:
-    """Return ``Kind(field=value, len(rows)=3 …)``, at most ``_MOST_LETTERS`` long; ``…`` stands for what is left out.
+def line_of(
+    kind: str, fields: Mapping[str, object], usual: Mapping[str, object] | None = None, *, is_whole: bool = True
+) -> str:
+    """Return ``Kind(field=value, len(rows)=3 …)``, at most ``_MOST_LETTERS`` long; ``…`` stands for what is left out, and is there, too,
+    where the ``fields`` are not the whole.
 
-    Where that is longer, fields that are zero, empty or as USUAL are left out.
+    Where that is longer, fields that are zero, empty or as ``usual`` are left out.
     """
     shown = [(_shown_field(name, value), _says(name, value, usual or {})) for name, value in fields.items()]
     if sum(len(text) + 2 for text, _ in shown) > _MOST_LETTERS:
         shown = [(text, says) for text, says in shown if says]
-    texts, letters = [], 0
+    texts, letters = [], len(kind) + len("() …")
     for text, _ in shown:
         letters += len(text) + 2
-        if letters > _MOST_LETTERS - len(kind) - len("() …"):
+        if letters > _MOST_LETTERS:
             break
         texts.append(text)
-    return f"{kind}({', '.join(texts)}{' …' * (len(texts) < len(fields))})"
+    return (
+        f"{kind}({' '.join(filter(None, (', '.join(texts), '' if is_whole and len(texts) == len(fields) else '…')))})"
+    )
+
+
+def bracketed(text: str) -> str:
+    """Return ``<text>``, as long as the ``repr`` of an answer may be: of what is no record."""
+    return f"<{shortened(text, _MOST_LETTERS - 2)}>"
+
+
+def shortened(text: str, most: int) -> str:
+    """Return ``text`` with ``…`` in place of what is more than ``most`` letters of it: the start of a path, else the end."""
+    if len(text) <= most:
+        return text
+    return f"…{text[1 - most :]}" if text.startswith("/") else f"{text[: most - 1]}…"
 
 
 def _says(name: str, value: object, usual: Mapping[str, object]) -> bool:
@@ -106,9 +129,10 @@ def _says(name: str, value: object, usual: Mapping[str, object]) -> bool:
 
 
 def _shown_field(name: str, value: object) -> str:
+    if isinstance(value, Enum):
+        value = value.value if isinstance(value, str) else value.name
     if isinstance(value, str):
-        shown = value.value if isinstance(value, Enum) else value
-        return f"{name}={shown if len(shown) <= _MOST_OF_TEXT else shown[: _MOST_OF_TEXT - 1] + '…'!r}"
+        return f"{name}={shortened(value, _MOST_OF_TEXT)!r}"
     if value is None or isinstance(value, (bool, int, float)):
         return f"{name}={value!r}"
     if isinstance(value, Struct):

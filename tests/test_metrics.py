@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.commands.metrics import render_metrics
-from pulsar_admin.store.reports.metrics import Metric, Sample
+from pulsar_admin.store.reports.metrics import Metric, MetricSample
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied, imported
 from tests.worlds import WORLD_NAMES, asked_topics, oracle
@@ -161,7 +161,7 @@ def test_the_file_is_replaced_whole_and_all_may_read_it(cli: Cli, tmp_path: Path
 
 
 HOSTILE = Metric(
-    "x_bytes", "Bytes.", tuple(Sample({"topic": text}, 1) for text in ('a"b', "a\\b", "a\\nb", "ä ☃,}", "{", ""))
+    "x_bytes", "Bytes.", tuple(MetricSample({"topic": text}, 1) for text in ('a"b', "a\\b", "a\\nb", "ä ☃,}", "{", ""))
 )
 
 
@@ -180,7 +180,7 @@ def test_what_holds_no_metrics_is_not_replaced(tmp_path: Path, cli: Cli) -> None
 def test_labels_are_escaped() -> None:
     found = parse(render_metrics([HOSTILE]))["x_bytes"]
     assert set(found) == {tuple(sample.labels.items()) for sample in HOSTILE.samples}
-    (line,) = render_metrics([Metric("x", "X.", (Sample({"topic": "a\nb\r"}, 1),))]).splitlines()[2:]
+    (line,) = render_metrics([Metric("x", "X.", (MetricSample({"topic": "a\nb\r"}, 1),))]).splitlines()[2:]
     assert line == 'x{topic="a\\\\nb\\\\r"} 1'
 
 

@@ -19,7 +19,7 @@ from pulsar_admin.options import TopicSelection, command, gather, pass_app, subs
 from pulsar_admin.pictures import plot_option
 from pulsar_admin.store.errors import MissingComponent, SourceNotFound, SubscriptionNotFound, TopicNotFound
 from pulsar_admin.store.model.cursors import range_text
-from pulsar_admin.store.recovery.acks import AckState, Bound
+from pulsar_admin.store.recovery.acks import AckState, TimeBound
 
 Json = dict[str, Any]  # Any: JSON values
 
@@ -99,7 +99,7 @@ def _state_row(found: AckState) -> Json:
     }
 
 
-def _bound(key: str, bound: Bound | None) -> Json:
+def _bound(key: str, bound: TimeBound | None) -> Json:
     return (
         {f"{key}Time": None, f"{key}By": None} if bound is None else {f"{key}Time": bound.time_ms, f"{key}By": bound.by}
     )

@@ -53,7 +53,7 @@ from pulsar_admin.store.model.schemas import parse_path_test, read_schemas
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LONG_MAX, Position, Profile, TopicName, parse_topics
 from pulsar_admin.store.timespec import moment
-from pulsar_admin.store.wording import camel_case, counted, line_of, listed
+from pulsar_admin.store.wording import bracketed, camel_case, counted, line_of, listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +85,7 @@ class Batches:
         self.problems: tuple[StoreError, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<rows of {listed(self.schema.names, 5)}>"
+        return bracketed(f"rows of {listed(self.schema.names, 5)}")
 
     @property
     def schema(self) -> pa.Schema:
@@ -310,7 +310,7 @@ class Messages(Batches):
     def __repr__(self) -> str:
         asked = {name: getattr(self._query, name) for name in ("subscription", "limit", "keys")}
         words = [f"{name}={value!r}" for name, value in asked.items() if value not in (None, ())]
-        return f"<messages of {', '.join((self._where, *words))}: {listed(self._query.columns, 5)}>"
+        return bracketed(f"messages of {', '.join((self._where, *words))}: {listed(self._query.columns, 5)}")
 
     def rows(self) -> Iterator[dict[str, Any]]:  # Any: each column's own type
         """Yield the rows as dictionaries: times as datetimes in UTC, None where there is none, bytes as bytes, values as their schema has

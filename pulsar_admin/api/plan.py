@@ -31,6 +31,7 @@ from pulsar_admin.store.names import (
     parse_position,
     parse_topic,
 )
+from pulsar_admin.store.wording import bracketed
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import ChangeReport
@@ -106,8 +107,8 @@ class Plan(Struct, frozen=True):
         from pulsar_admin.changes import change_words
 
         if not isinstance(self._plan, store_plans.Plan):  # what it would do may take long to find
-            return f"<plan: {self.command}>"
-        return f"<plan: {change_words(self._plan.preview())}>"
+            return bracketed(f"plan: {self.command}")
+        return bracketed(f"plan: {change_words(self._plan.preview())}")
 
     @property
     def command(self) -> str:

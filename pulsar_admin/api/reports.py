@@ -13,6 +13,7 @@ from pulsar_admin.store.changes.plan import Change as ChangeRow
 from pulsar_admin.store.changes.plan import ChangePart, Step, parts_of
 from pulsar_admin.store.changes.plan import ChangeReport as Report
 from pulsar_admin.store.timespec import moment
+from pulsar_admin.store.wording import bracketed
 
 
 class ChangeReport(Report, frozen=True):
@@ -25,7 +26,7 @@ class ChangeReport(Report, frozen=True):
     def __repr__(self) -> str:
         from pulsar_admin.changes import title_of
 
-        return f"<{title_of(self)}>"
+        return bracketed(title_of(self))
 
     def __str__(self) -> str:
         from pulsar_admin.changes import render_change
@@ -44,7 +45,7 @@ class Change(Struct, frozen=True):
     _row: ChangeRow
 
     def __repr__(self) -> str:
-        return f"<change {self.number}: {self.command}>"
+        return bracketed(f"change {self.number}: {self.command}")
 
     @property
     def time(self) -> datetime | None:

@@ -13,13 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import (
-    Blocker,
     CursorPart,
     Deletable,
     ExpiryDetails,
     LedgerPart,
     MoveBasis,
     Plan,
+    RetainingSubscription,
     Step,
     put_value_step,
 )
@@ -240,7 +240,7 @@ def deletable_of(freed: Freed) -> Deletable:
         sum(ledger.entries for ledger in freed.ledgers),
         sum(ledger.size_bytes for ledger in freed.ledgers),
         tuple(ledger.ledger_id for ledger in freed.kept_by_retention),
-        None if freed.blocker is None else Blocker(*freed.blocker),
+        None if freed.blocker is None else RetainingSubscription(*freed.blocker),
         tuple(ledger.ledger_id for ledger in freed.retained),
     )
 

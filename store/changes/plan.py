@@ -650,7 +650,7 @@ class BrokerMove(Answer, frozen=True):
     entries: int
 
 
-class Blocker(Answer, frozen=True):
+class RetainingSubscription(Answer, frozen=True):
     """A subscription that retains ledgers, and where it stands."""
 
     subscription: str
@@ -666,7 +666,7 @@ class Deletable(Answer, frozen=True):
     entries: int
     bytes: int
     kept_by_retention: tuple[int, ...]
-    blocker: Blocker | None = field(name="blockedBy")
+    blocker: RetainingSubscription | None = field(name="blockedBy")
     """What retains the rest."""
     retained: tuple[int, ...] = ()
     """The ledgers that it retains; not in JSON."""
@@ -706,29 +706,29 @@ class FutureDated(Answer, frozen=True):
         return Extent(self.entries, self.messages)
 
 
-class DueMessage(Struct, frozen=True):
+class DueMessage(Answer, frozen=True):
     """A delayed message, and when it is due."""
 
     position: Position
     due_time_ms: int
 
 
-class NotDue(Struct, frozen=True):
+class DroppedEarly(Answer, frozen=True):
     """Delayed messages that go before they are due: how many, and the first of them."""
 
     messages: int
     first: tuple[DueMessage, ...]
 
 
-class DelayLoss(Struct, frozen=True):
+class DelayLoss(Answer, frozen=True):
     """What an expiry does to delayed messages.
 
     ``ttl_conflict``: what the TTL drops of the rest before it is due; ``evicting_quotas``: types of backlog quotas that drop
     delayed messages too. UNSET: this question was not asked.
     """
 
-    not_due: NotDue | None = None
-    ttl_conflict: NotDue | UnsetType | None = UNSET
+    not_due: DroppedEarly | None = None
+    ttl_conflict: DroppedEarly | UnsetType | None = UNSET
     evicting_quotas: tuple[str, ...] | UnsetType = UNSET
 
 
@@ -757,7 +757,7 @@ class ExpiryDetails(Answer, frozen=True, omit_defaults=True):
     delays: DelayLoss | None = None
 
 
-class WrittenEvent(Struct, frozen=True):
+class WrittenEvent(Answer, frozen=True):
     """The event of a topic policy. ``topic`` None: the policies stand in a node. ``position`` None: it is not written."""
 
     topic: str | None = field(name="events")

@@ -21,6 +21,7 @@ from pulsar_admin.store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from pulsar_admin.store.errors import Corrupt, EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto import managed_ledger_pb2
+from pulsar_admin.store.wording import Answer
 
 NO_CURSOR_LEDGER = -1
 RANGES_LIMIT = 2_000_000
@@ -37,7 +38,7 @@ _ALL_BITS = 2**64 - 1
 _PARTS_LIMIT = 4096
 
 
-class CursorState(Struct, frozen=True):
+class CursorState(Answer, frozen=True):
     """The position and acknowledgements of a cursor: the part that changes, in whichever of the two places it is stored."""
 
     mark_delete: Position

@@ -27,7 +27,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from google.protobuf.message import Message
-from msgspec import Struct, field
+from msgspec import field
 
 from pulsar_admin.store.codec.buffer import Reader, encode_varint
 from pulsar_admin.store.codec.digest import DigestType
@@ -36,6 +36,7 @@ from pulsar_admin.store.codec.unknown import loses_unknown_fields, unknown_field
 from pulsar_admin.store.errors import MetadataCorrupt, Unsupported
 from pulsar_admin.store.names import LONG_MAX
 from pulsar_admin.store.proto.bookkeeper_pb2 import LedgerMetadataFormat
+from pulsar_admin.store.wording import Answer, one_line
 
 LEDGERS_ROOT = "/ledgers"
 INSTANCE_ID, COOKIES = f"{LEDGERS_ROOT}/INSTANCEID", f"{LEDGERS_ROOT}/cookies"
@@ -74,8 +75,11 @@ class Segment(NamedTuple):
     first_entry_id: int
     members: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return one_line(self)
 
-class LedgerMetadata(Struct, frozen=True):
+
+class LedgerMetadata(Answer, frozen=True):
     """A ledger as its creator and its closer described it.
 
     ``length`` (payload bytes) and ``last_entry_id`` are meaningful if CLOSED and are 0 and -1 otherwise.

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from msgspec import Struct, field
+from msgspec import field
 
 from pulsar_admin.store.codec.strict_values import finite, kind_of
 from pulsar_admin.store.errors import MetadataCorrupt
@@ -22,7 +22,7 @@ EVICTION = "consumer_backlog_eviction"
 """The policy of a backlog quota that drops messages."""
 
 
-class DelayedDelivery(Struct, frozen=True):
+class DelayedDelivery(Answer, frozen=True):
     """``delayed_delivery_policies``; a maximum delay of 0 is none."""
 
     active: bool
@@ -30,14 +30,14 @@ class DelayedDelivery(Struct, frozen=True):
     max_delay_ms: int = 0
 
 
-class Retention(Struct, frozen=True):
+class Retention(Answer, frozen=True):
     """``retention_policies`` in upstream's own units; −1 is infinite."""
 
     time_minutes: int
     size_mb: int
 
 
-class BacklogQuota(Struct, frozen=True):
+class BacklogQuota(Answer, frozen=True):
     """One value of ``backlog_quota_map``; −1 means no limit."""
 
     limit_size_bytes: int

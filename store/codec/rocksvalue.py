@@ -11,6 +11,7 @@ import struct
 from typing import NamedTuple
 
 from pulsar_admin.store.errors import MetadataCorrupt, Unsupported
+from pulsar_admin.store.wording import one_line
 
 FORMAT_VERSION = 1
 COUNTER_KEYS = (b"__metadata_instanceId_key", b"__metadata_sequentialId_key")
@@ -37,6 +38,9 @@ class NodeStat(NamedTuple):
     created_ms: int
     modified_ms: int
     ephemeral: bool
+
+    def __repr__(self) -> str:
+        return one_line(self)
 
 
 def decode_value(raw: bytes, where: str) -> tuple[NodeStat, bytes]:

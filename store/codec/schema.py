@@ -32,7 +32,7 @@ TYPE_NUMBERS = {name: number for number, name in _TYPE_NAMES.items()} | {"BYTES"
 """The stored number of each of upstream's names; a schema of bytes is stored as none."""
 
 
-class IndexEntry(Struct, frozen=True):
+class IndexEntry(Answer, frozen=True):
     """The place of a schema version (−1:−1 = in the entry itself) and the SHA-256 of its definition."""
 
     version: int

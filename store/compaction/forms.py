@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.wording import one_line
+from pulsar_admin.store.wording import Answer, one_line
 
 INDEXED, REDUCED, LEGACY = FORMATS = "indexed", "reduced", "legacy"
 """``legacy``: a placeholder, ``compacted_out``, for every message taken out (brokers before PIP-429). ``indexed``: the indexes of those
@@ -40,7 +40,7 @@ MISSING, STALE, DELETED, DIFFERS = "missing", "stale", "deleted", "differs"
 ORDER, INDEXES, DAMAGED, FOREIGN = "order", "indexes", "damaged", "foreign"
 
 
-class CompactionFinding(Struct, frozen=True):
+class CompactionFinding(Answer, frozen=True):
     """Something wrong with a compacted ledger; ``position`` is the original one, with the message's batch index."""
 
     kind: str

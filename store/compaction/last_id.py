@@ -30,7 +30,7 @@ NO_POSITION = Position(-1, -1, 0)
 """Upstream's ``MessagePosition.EARLIEST``: its publish time is 0."""
 
 
-class Rejected(Struct, frozen=True):
+class Rejected(Answer, frozen=True):
     """A message that is not the last one, and why. ``batch_index`` −1: a whole entry."""
 
     position: Position

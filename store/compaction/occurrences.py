@@ -25,13 +25,13 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
-from pulsar_admin.store.wording import one_line
+from pulsar_admin.store.wording import Answer, one_line
 
 KEPT, SUPERSEDED, TOMBSTONE, UNCOMMITTED, BEHIND = "kept", "superseded", "tombstone", "uncommitted", "behind"
 """Fates of messages: up to the horizon, by compaction; behind it nothing is decided."""
 
 
-class Occurrence(Struct, frozen=True):
+class Occurrence(Answer, frozen=True):
     """A message of the key. ``in_view``: the compacted ledger holds it; ``size``: of the value; ``next``: what compacting now does."""
 
     position: Position

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from msgspec import Struct, field
+from msgspec import field
 
 from pulsar_admin.store.codec.batch import iter_batch
 from pulsar_admin.store.codec.claims import COMPACTED_TO
@@ -39,7 +39,7 @@ from pulsar_admin.store.wording import Answer, counted
 _LOOKED_AT_ENTRIES = 100  # from the end of a compacted ledger, for a batch that tells its form
 
 
-class CompactedLedgerFacts(Struct, frozen=True):
+class CompactedLedgerFacts(Answer, frozen=True):
     """The ledger that the cursor names.
 
     ``unread_entries``: those after its recorded end, which no reader gets (2.11.0 closes some ledgers before their
@@ -57,7 +57,7 @@ class CompactedLedgerFacts(Struct, frozen=True):
     form: str | None = field(name="format")
 
 
-class LeakedLedger(Struct, frozen=True):
+class LeakedLedger(Answer, frozen=True):
     """A compacted ledger of this topic that nothing references: a compaction or a deletion that did not end."""
 
     ledger_id: int

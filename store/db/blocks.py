@@ -36,6 +36,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN
+from pulsar_admin.store.wording import one_line
 
 BLOCK_BITS = 10
 BLOCK_ENTRIES = 1 << BLOCK_BITS
@@ -248,6 +249,9 @@ class LedgerSums(NamedTuple):
     broker_count: int  # entries that carry a broker time
     unframed: int  # entries without a message header
     max_lac: int  # largest last-add-confirmed that a writer put into an entry
+
+    def __repr__(self) -> str:
+        return one_line(self)
 
     @property
     def is_stamped(self) -> bool:

@@ -21,12 +21,12 @@ from typing import Any
 
 import google_crc32c
 import numpy as np
-from msgspec import Struct
 from pyroaring import BitMap
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.buffer import Reader, encode_varint
 from pulsar_admin.store.errors import EntryCorrupt, LimitExceeded, Unsupported
+from pulsar_admin.store.wording import Answer
 
 MAGIC = b"\x89PDI"  # no message begins so: as a metadata size it is negative
 FORMAT = 1
@@ -49,7 +49,7 @@ _HEADER = struct.Struct(
 _CRC = struct.Struct("<I")
 
 
-class DelayedRows(Struct, frozen=True):
+class DelayedRows(Answer, frozen=True):
     """Messages by due time: columns of equal length, sorted by (time, ledger, entry), each message once."""
 
     times_ms: Array

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import re
 
-from msgspec import Struct
-
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, Refused, Unsupported, reason_of
 from pulsar_admin.store.names import LONG_MAX, shell_word
+from pulsar_admin.store.wording import Answer
 
 FORMAT = 1
 SLOTS_MAX = 1 << 20
@@ -23,7 +22,7 @@ _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w
 _WIDTH = re.compile(r"([0-9]+)(ms|[smhdw])")
 
 
-class IndexRules(Struct, frozen=True):
+class IndexRules(Answer, frozen=True):
     """Widths in ms: of a partition of the index, and of a tick of the wheel that it is loaded into."""
 
     granularity_ms: int = 300_000

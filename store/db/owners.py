@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
-from msgspec import Struct
-
 from pulsar_admin.store.db.blocks import ledger_key, ledger_of_key
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import IndexCorrupt, reason_of
 from pulsar_admin.store.names import PERSISTENT
+from pulsar_admin.store.wording import Answer
 
 
 class OwnerKind(StrEnum):
@@ -32,7 +31,7 @@ TOPICS_ALONE = rb'\[\{"kind": "managed-ledger", "topic": "[^"\\\x00-\x1f\x80-\xf
 """A row of which ``is_topics_alone`` says yes."""
 
 
-class Owner(Struct, frozen=True):
+class Owner(Answer, frozen=True):
     """One reference to a ledger."""
 
     kind: OwnerKind

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, PathNotFound, reason_of
+from pulsar_admin.store.wording import one_line
 
 _HEADER = struct.Struct(">Bqqqq")
 _LENGTH = struct.Struct(">H")
@@ -41,6 +42,9 @@ class Node(NamedTuple):
     path: str
     stat: NodeStat
     value: bytes
+
+    def __repr__(self) -> str:
+        return one_line(self)
 
 
 def tree_key(path: str) -> bytes:

@@ -9,7 +9,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import CursorMove, is_guarded, plan_moves
-from pulsar_admin.store.changes.plan import DelayLoss, DueMessage, NotDue, Plan
+from pulsar_admin.store.changes.plan import DelayLoss, DroppedEarly, DueMessage, Plan
 from pulsar_admin.store.changes.resets import (
     Before,
     ByTtl,
@@ -94,7 +94,9 @@ def _too_many(txn: Txn, topic: Topic, cursor: Cursor, intervals: Intervals) -> s
     )
 
 
-def ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int) -> tuple[NotDue | None, list[str]]:
+def ttl_conflict(
+    reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int
+) -> tuple[DroppedEarly | None, list[str]]:
     """Return the messages of a cursor's backlog that a TTL drops before they are due (None: none), and warnings."""
     from pulsar_admin.store.search.before_due import expiring_before_due
 
@@ -143,11 +145,11 @@ def evicting_quotas(txn: Txn, topic: TopicName, *, assumed: bool) -> list[str]:
         return []
 
 
-def not_due_of(early: TooEarly) -> NotDue | None:
+def not_due_of(early: TooEarly) -> DroppedEarly | None:
     """Return the messages in a report's form, None if there are none."""
     if not early.messages:
         return None
-    return NotDue(early.messages, tuple(DueMessage(one.position, one.due_ms) for one in early.first))
+    return DroppedEarly(early.messages, tuple(DueMessage(one.position, one.due_ms) for one in early.first))
 
 
 def _texts(early: TooEarly, cursor: str, what: str) -> list[str]:
@@ -257,7 +259,7 @@ class ForecastInterval(Answer, frozen=True):
 class Forecast(Answer, frozen=True):
     """What a TTL drops from one cursor and when; ``ttl_source`` None if an age was given. ``warnings`` concern delayed messages."""
 
-    topic: Topic
+    topic: TopicName
     subscription: str
     ttl_ms: int
     ttl_source: str | None
@@ -269,7 +271,7 @@ class Forecast(Answer, frozen=True):
         """The rows, each with whose it is."""
         for row in self.rows:
             yield ForecastInterval(
-                str(self.topic.name),
+                str(self.topic),
                 self.subscription,
                 self.ttl_ms // 1000,
                 self.ttl_source,
@@ -308,4 +310,4 @@ def forecast_expiries(
         )
         warnings = tuple(forecast_warnings(reader, topic, cursor, ttl_ms))
         rows = tuple(iter_forecast(reader, topic, cursor, asked))
-        yield Forecast(topic, cursor.name, ttl_ms, None if ttl is None else ttl.source, rows, warnings)
+        yield Forecast(topic.name, cursor.name, ttl_ms, None if ttl is None else ttl.source, rows, warnings)

@@ -42,7 +42,7 @@ class Delivery(Struct, frozen=True):
     warning: str = ""
 
 
-class IndexSummary(Struct, frozen=True):
+class IndexSummary(Answer, frozen=True):
     """The index of one subscription: its end, its lag, and its size."""
 
     cursor: str

@@ -34,6 +34,7 @@ from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_led
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN, TopicName
+from pulsar_admin.store.wording import Answer
 
 
 class Bucket(Struct, frozen=True):
@@ -107,7 +108,7 @@ _BITMAP_BYTES = 120  # RoaringBitmap, RoaringArray, its two arrays of four, one 
 _SEGMENT_MESSAGES, _SEGMENT_MS = 5000, 300_000  # of a bucket's snapshot: delayedDeliveryMax…PerBucketSnapshotSegment…
 
 
-class Tracker(Struct, frozen=True):
+class Tracker(Answer, frozen=True):
     """The cost of one kind of tracker: memory, and the entries it reads again before it is complete, which takes ``rebuild_ms``."""
 
     name: str

@@ -21,7 +21,7 @@ from pulsar_admin.store.model.cursors import Cursor, parts_of, pending_intervals
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import TopicName, shell_word
-from pulsar_admin.store.wording import counted, one_line
+from pulsar_admin.store.wording import Answer, counted, one_line
 
 Place = tuple[int, int]
 """(ledger, entry)."""
@@ -111,7 +111,7 @@ def distinct(parts: Iterable[DelayedRows]) -> tuple[Array, Array]:
 _SHOWN = 3
 
 
-class DelayedFinding(Struct, frozen=True):
+class DelayedFinding(Answer, frozen=True):
     """Something wrong (problem), or worth knowing (note)."""
 
     severity: Literal["problem", "note"]

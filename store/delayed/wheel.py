@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from pulsar_admin.store.db.delayed_entries import DelayedRows
 from pulsar_admin.store.db.delayed_rules import IndexRules
 from pulsar_admin.store.names import LONG_MIN
+from pulsar_admin.store.wording import Answer
 
 
 class WaitingMessages(Protocol):
@@ -28,7 +29,7 @@ class WaitingMessages(Protocol):
         """Return a time between ``start_ms`` and the due time of the first message at or after it; None: no more messages."""
 
 
-class Dispatch(Struct, frozen=True):
+class Dispatch(Answer, frozen=True):
     """The messages of one slot: ``tick_ms`` is its start, ``rows`` in order of (ledger, entry)."""
 
     tick_ms: int

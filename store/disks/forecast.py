@@ -38,7 +38,7 @@ from pulsar_admin.store.sources.storage import Storage
 from pulsar_admin.store.wording import Answer
 
 
-class Action(StrEnum):
+class LogAction(StrEnum):
     """The action for an entry log."""
 
     DELETE = "delete"
@@ -68,7 +68,7 @@ class LogForecast(Answer, frozen=True):
     dead_bytes: int = field(name="deadBytes")
     live_ledgers: int
     dead_ledgers: int
-    action: Action
+    action: LogAction
     frees_bytes: int = field(name="freesBytes")
     reason: str = ""
 
@@ -119,7 +119,7 @@ class StorageForecast(Struct, frozen=True):
     state: tuple[FileStamp, ...]
     """Its files, as they were before the first was read."""
 
-    def chosen(self, action: Action) -> tuple[LogForecast, ...]:
+    def chosen(self, action: LogAction) -> tuple[LogForecast, ...]:
         """Return the logs with this action."""
         return tuple(log for log in self.logs if log.action is action)
 
@@ -127,8 +127,10 @@ class StorageForecast(Struct, frozen=True):
     def frees_bytes(self) -> int:
         """Return how many bytes become free on the disk of the logs."""
         left = sum(map(allocated_bytes, self.leftovers))
-        gone = sum(log.size_bytes for log in self.logs if log.action in (Action.DELETE, Action.COMPACT))
-        return gone + left - written_bytes(self.chosen(Action.COMPACT)) - self.index_bytes * shares_disk(self.storage)
+        gone = sum(log.size_bytes for log in self.logs if log.action in (LogAction.DELETE, LogAction.COMPACT))
+        return (
+            gone + left - written_bytes(self.chosen(LogAction.COMPACT)) - self.index_bytes * shares_disk(self.storage)
+        )
 
 
 def shares_disk(storage: Storage) -> bool:
@@ -187,7 +189,7 @@ def read_forecast(
             reader = _LogReader(path, alive, here, index.find, advance, below_percent)
             reason = "" if log_id not in unfinished else "a compaction of the bookie's own is not finished"
             found_logs.append(reader.forecast(maps[log_id], indexed.counts.get(log_id, 0), reason))
-    moved = sum(log.entries for log in found_logs if log.action == Action.COMPACT)
+    moved = sum(log.entries for log in found_logs if log.action == LogAction.COMPACT)
     leftovers = tuple(sorted(storage.logs.glob(f"*.log{COMPACTING}")))
     on_disk = np.union1d(held, in_logs)
     garbage = on_disk[~known.has(on_disk)]
@@ -252,7 +254,7 @@ class _LogReader(Struct, frozen=True):
         """Return the forecast of one log. ``sizes``: its ledgers map, None if it has none; ``entries``: those that the
         index points to here; ``reason``: why to keep it untouched."""
         if reason:
-            return self._row(Action.PASS_OVER, entries, reason=reason)
+            return self._row(LogAction.PASS_OVER, entries, reason=reason)
         listed: dict[int, int] = {}
         if sizes is not None:
             ids = np.fromiter(sizes, np.int64, len(sizes))
@@ -265,7 +267,7 @@ class _LogReader(Struct, frozen=True):
 
     def _from_records(self, live: LiveRecords, entries: int) -> LogForecast:
         if live.damage:
-            return self._row(Action.PASS_OVER, entries, reason=live.damage)
+            return self._row(LogAction.PASS_OVER, entries, reason=live.damage)
         ledgers = len(np.unique(live.ledger_ids))
         rest = max(self.path.stat().st_size - live.bytes, 0)
         reason = "its entries are also in other logs" if live.copies and not len(live.sizes) else ""
@@ -277,16 +279,16 @@ class _LogReader(Struct, frozen=True):
         live, dead = size_bytes
         size = allocated_bytes(self.path)
         if not live and not entries:
-            action, frees = Action.DELETE, size
+            action, frees = LogAction.DELETE, size
         elif live * 100 < self.below_percent * (live + dead) and size > live + 2 * _BLOCK_BYTES:
-            action, frees = Action.COMPACT, size - live
+            action, frees = LogAction.COMPACT, size - live
         else:
-            action, frees = Action.KEEP, 0
+            action, frees = LogAction.KEEP, 0
         return self._row(action, entries, size_bytes, ledgers, frees, reason)
 
     def _row(
         self,
-        action: Action,
+        action: LogAction,
         entries: int,
         size_bytes: tuple[int, int] = (0, 0),
         ledgers: tuple[int, int] = (0, 0),

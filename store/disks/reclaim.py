@@ -28,7 +28,7 @@ from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.disks.compacting import COMPACTING, LogCompactor, NewLog
 from pulsar_admin.store.disks.forecast import (
-    Action,
+    LogAction,
     LogForecast,
     StorageForecast,
     allocated_bytes,
@@ -100,12 +100,12 @@ class ReclaimPlan(Answer, frozen=True):
     @property
     def reads_bytes(self) -> int:
         """The bytes of the logs that are read."""
-        return sum(log.size_bytes for log in self.logs if log.action is Action.COMPACT)
+        return sum(log.size_bytes for log in self.logs if log.action is LogAction.COMPACT)
 
     @property
     def loses(self) -> str:
         """A sentence about what is deleted for good."""
-        logs = [log for log in self.logs if log.action in (Action.DELETE, Action.COMPACT)]
+        logs = [log for log in self.logs if log.action in (LogAction.DELETE, LogAction.COMPACT)]
         if not logs and not any(storage.leftovers for storage in self.storages):
             return ""
         ledgers = len({ledger for storage in self.storages for ledger in storage.garbage.tolist()})
@@ -280,13 +280,13 @@ class _Reclaim:
         # What frees space without needing any comes first: on a full disk the rest may only fit then.
         for path in self._forecast.leftovers:
             remove_file(path)
-        for log in self._forecast.chosen(Action.DELETE):
+        for log in self._forecast.chosen(LogAction.DELETE):
             self._delete(log.path)
-        self._result.deleted_logs += len(self._forecast.chosen(Action.DELETE))
-        for log in self._forecast.chosen(Action.PASS_OVER):
+        self._result.deleted_logs += len(self._forecast.chosen(LogAction.DELETE))
+        for log in self._forecast.chosen(LogAction.PASS_OVER):
             self._pass_over(log.path, log.reason)
         # Logs with the least live data first: each copy needs little room and frees a whole log for the next.
-        waiting = sorted(self._forecast.chosen(Action.COMPACT), key=lambda log: (log.live_bytes, log.log_id))
+        waiting = sorted(self._forecast.chosen(LogAction.COMPACT), key=lambda log: (log.live_bytes, log.log_id))
         while waiting:
             # Asked anew each time, as every group changes what is free.
             group = self._fitting(waiting)

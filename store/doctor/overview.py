@@ -12,7 +12,7 @@ from pulsar_admin.store.facts.spread import others_that_pay
 from pulsar_admin.store.model.copy_age import Now, read_copied_ms
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.reports.metrics import Chosen, Metric, read_metrics
-from pulsar_admin.store.reports.overview import TOP, FindingCount, Overview, Wanted, read_overview
+from pulsar_admin.store.reports.overview import TOP, FindingsOfCode, Overview, Wanted, read_overview
 
 CHECKED_NODES = 200_000
 """The doctor looks at every node of the metadata several times: of more it takes as long as somebody who waits for a screen should not."""
@@ -64,7 +64,7 @@ def _wanted(store: Store, reader: EntryReader, now: Now, top: int) -> Wanted:
 
 def _findings(
     store: Store, reader: EntryReader, now: Now, check: bool | None, processes: int
-) -> tuple[FindingCount, ...] | None:
+) -> tuple[FindingsOfCode, ...] | None:
     checked = reader.txn.count("tree") <= CHECKED_NODES if check is None else check
     options = DoctorOptions(each=1)
     return (
@@ -74,7 +74,7 @@ def _findings(
     )
 
 
-def count_findings(found: Iterable[Finding]) -> tuple[FindingCount, ...]:
+def count_findings(found: Iterable[Finding]) -> tuple[FindingsOfCode, ...]:
     """Return how many findings of each severity and code were FOUND, with the first of each, in their order."""
     counts: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, str], Finding] = {}
@@ -82,4 +82,4 @@ def count_findings(found: Iterable[Finding]) -> tuple[FindingCount, ...]:
         key = (str(one.severity), one.code)
         counts[key] += count_of(one)
         first.setdefault(key, one)
-    return tuple(FindingCount(*key, counts[key], one.where, one.message, one.mend) for key, one in first.items())
+    return tuple(FindingsOfCode(*key, counts[key], one.where, one.message, one.mend) for key, one in first.items())

@@ -30,7 +30,7 @@ _HINT = "put into the file what this prints: pulsar-admin doctor -o json"
 _LEDGER_IDS = re.compile(r"ledgers? \d[\d, ]*(…)?")
 
 
-class Change(StrEnum):
+class ChangeSince(StrEnum):
     """What became of a finding. ``NOT_SEEN``: it is not told any more, and what would tell it was not looked at or cannot be read."""
 
     NEW = "new"
@@ -39,7 +39,7 @@ class Change(StrEnum):
     GONE = "gone"
 
 
-class Before(Struct, frozen=True):
+class FindingBefore(Answer, frozen=True):
     """What an earlier look said of the same finding: its severity, of how many findings, and what was at stake."""
 
     severity: Severity
@@ -54,8 +54,8 @@ class FindingChange(Finding, frozen=True):
     Of one that is gone or not seen all else, too, is as it was, and ``mend`` is empty: the command was for the earlier look.
     """
 
-    change: Change
-    before: Before | None
+    change: ChangeSince
+    before: FindingBefore | None
 
     def paragraph(self) -> list[str]:
         """Return the lines of its paragraph: what became of it is the first word."""
@@ -75,7 +75,7 @@ class FindingComparison(Answer, frozen=True):
 
     def counts(self) -> str:
         """Return how many there are of each change: ``1 new, 2 gone, 9 unchanged``."""
-        told = dict.fromkeys(Change, 0)
+        told = dict.fromkeys(ChangeSince, 0)
         for one in self.changes:
             told[one.change] += _count(one)
         parts = [f"{count:,} {change.value.replace('-', ' ')}" for change, count in told.items() if count]
@@ -97,7 +97,7 @@ def compare(
     """
     earlier, later = tuple(before), tuple(found)
     summed = {_place(one) for one in (*earlier, *later) if _ledgers_of(one)}
-    rankings = {change: Ranking(each) for change in Change}
+    rankings = {change: Ranking(each) for change in ChangeSince}
     unchanged = 0
     for change, group, was in _changes(_Look(earlier, summed), _Look(later, summed), _Sight(later, deep=deep)):
         if severities and group.worst.severity not in severities:
@@ -111,7 +111,7 @@ def compare(
         for change, ranking in rankings.items()
         for one in ranking.ranked()
     )
-    told = (one if one.change in (Change.NEW, Change.WORSE) else replace(one, mend="") for one in changes)
+    told = (one if one.change in (ChangeSince.NEW, ChangeSince.WORSE) else replace(one, mend="") for one in changes)
     meant = (one for one in later if not severities or one.severity in severities)
     return FindingComparison(tuple(told), unchanged, tuple(meant))
 
@@ -134,8 +134,8 @@ class _Group(Struct):
         return replace(self.worst, at_stake_bytes=self.size_bytes, at_stake_messages=self.messages)
 
     @property
-    def before(self) -> Before:
-        return Before(self.worst.severity, self.count, self.size_bytes, self.messages)
+    def before(self) -> FindingBefore:
+        return FindingBefore(self.worst.severity, self.count, self.size_bytes, self.messages)
 
     def is_worse(self, before: _Group) -> bool:
         order = list(Severity)
@@ -176,7 +176,7 @@ class _Sight:
         return gone.where in self._places or gone.evidence.get("topic") in self._places
 
 
-def _changes(old: _Look, new: _Look, sight: _Sight) -> Iterator[tuple[Change | None, _Group, _Group | None]]:
+def _changes(old: _Look, new: _Look, sight: _Sight) -> Iterator[tuple[ChangeSince | None, _Group, _Group | None]]:
     """Yield what became of each group, and how it was before."""
     more: dict[str, int] = {}
     examples: dict[str, Finding] = {}
@@ -189,29 +189,35 @@ def _changes(old: _Look, new: _Look, sight: _Sight) -> Iterator[tuple[Change | N
     for place, group in new.groups.items():
         was = old.groups.get(place)
         if was is not None:
-            yield Change.WORSE if group.is_worse(was) else None, group, was
+            yield ChangeSince.WORSE if group.is_worse(was) else None, group, was
         elif place[0] in old.rests:  # it may have been one of them
             leave(group, 1)
         else:
-            yield Change.NEW, group, None
+            yield ChangeSince.NEW, group, None
     for place, was in old.groups.items():
         if place in new.groups:
             continue
         if place[0] in new.rests:
             leave(was, -1)
         else:
-            yield Change.NOT_SEEN if sight.missed(was.worst) else Change.GONE, was, was
+            yield ChangeSince.NOT_SEEN if sight.missed(was.worst) else ChangeSince.GONE, was, was
     for look, sign in ((new, 1), (old, -1)):
         for rest in look.rests.values():
             leave(rest, sign)
     for code, count in more.items():
         if count:
-            change = Change.NEW if count > 0 else Change.NOT_SEEN if sight.missed(examples[code]) else Change.GONE
+            change = (
+                ChangeSince.NEW
+                if count > 0
+                else ChangeSince.NOT_SEEN
+                if sight.missed(examples[code])
+                else ChangeSince.GONE
+            )
             group = _Group(rest_of(examples[code], abs(count)), abs(count))
             yield change, group, None if count > 0 else group
 
 
-def _changed(one: Finding, change: Change, was: _Group | None) -> FindingChange:
+def _changed(one: Finding, change: ChangeSince, was: _Group | None) -> FindingChange:
     return FindingChange(**asdict(one), change=change, before=None if was is None else was.before)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.search.broker_setup import Probe
     from pulsar_admin.store.search.doubts import Doubt
-    from pulsar_admin.store.search.explain import BlockRead, BrokerAnswer, LedgerVerdict, LeftOut, Neighbour
+    from pulsar_admin.store.search.explain import BlockRead, BrokerAnswer, LedgerAnswer, LedgersLeftOut, Neighbour
     from pulsar_admin.store.search.unindexed import ScanFound
 
 EVENT = "event"
@@ -77,6 +77,8 @@ class FoundEntry(Answer, frozen=True):
 
     JSON_HIDDEN = ("doubts",)
 
+    SHOWN = ("topic", "position", "entry_time_ms", "exact", "entries_read")
+
     topic: str
     time_ms: int
     clock: str
@@ -96,8 +98,8 @@ class FoundEntry(Answer, frozen=True):
     forgotten: int | None = None
     probes: tuple[Probe, ...] = ()
     broker: BrokerAnswer | None = None
-    ledgers: tuple[LedgerVerdict, ...] = ()
-    ledgers_left_out: tuple[LeftOut, ...] = ()
+    ledgers: tuple[LedgerAnswer, ...] = ()
+    ledgers_left_out: tuple[LedgersLeftOut, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
     block: BlockRead | None = None
 

@@ -21,11 +21,12 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.policies.in_force import find_message_ttl
+from pulsar_admin.store.wording import Answer
 
 # -- delayed messages -------------------------------------------------------------------------------------------------
 
 
-class NotDue(Struct, frozen=True):
+class NotDue(Answer, frozen=True):
     """The entries of a backlog that wait for their time: how many, and when the first and the last of them are due.
 
     ``unread``: entries that could not be read.
@@ -37,7 +38,7 @@ class NotDue(Struct, frozen=True):
     unread: int = 0
 
 
-class TtlConflict(Struct, frozen=True):
+class TtlConflict(Answer, frozen=True):
     """Delayed messages that the TTL drops before they are due: how many, and those due first."""
 
     ttl_seconds: int

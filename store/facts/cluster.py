@@ -13,7 +13,7 @@ from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.db.files import LogFile, iter_log_ends, iter_not_needed
 from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.facts import Unknown
-from pulsar_admin.store.facts.trees import Tree, lacks_ledgers, lacks_managed_ledgers, unknown_trees
+from pulsar_admin.store.facts.trees import UnknownTree, lacks_ledgers, lacks_managed_ledgers, unknown_trees
 from pulsar_admin.store.facts.unlisted import HeldLedgers, Unlisted, UnlistedLedgers, find_newer, find_unlisted
 from pulsar_admin.store.model.coverage import find_unknown_bookies
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
@@ -204,7 +204,7 @@ class ClusterFacts:
         return find_disagreeing(self.reader.txn)
 
     @cached_property
-    def unknown_trees(self) -> tuple[Tree, ...]:
+    def unknown_trees(self) -> tuple[UnknownTree, ...]:
         """The trees that no Pulsar known here writes: of a newer version, or of another program in the same ZooKeeper."""
         return unknown_trees(self.reader.txn)
 

@@ -13,7 +13,7 @@ from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, is_consumed
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import FileKind, TopicName
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted
 
 _LEFTOVERS = (".log.compacting", ".compacted")
 
@@ -72,7 +72,7 @@ def subscriptions_of(topic: Topic, cursors: Iterable[Cursor]) -> list[Cursor]:
     return [] if topic.name.is_system else [cursor for cursor in cursors if is_consumed(cursor.name)]
 
 
-class DiskBytes(Struct, frozen=True):
+class DiskBytes(Answer, frozen=True):
     """The bytes of the files of bookies, every copy counted: ``entry_logs``, ``journals``, and ``leftovers`` of compactions of entry logs
     that did not come to an end (upstream ``TransactionalEntryLogCompactor``, BookKeeper 4.17), which no index has; None where a directory
     of entry logs is not there any more. Indexes are not imported and not counted."""

@@ -39,6 +39,7 @@ from pulsar_admin.store.model.ledger_owners import all_owners
 from pulsar_admin.store.model.ledgers import sorted_ledger_ids
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
+from pulsar_admin.store.wording import Answer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -391,7 +392,7 @@ def _read_own_sizes(store: Store, log: LogFile, records: int) -> dict[int, int] 
 # -- what the disks hold in all ---------------------------------------------------------------------------------------
 
 
-class StuckLog(Struct, frozen=True):
+class StuckLog(Answer, frozen=True):
     """An entry log that holds dead bytes and cannot go as a whole: ``kept_for`` is who has its largest live ledger."""
 
     path: str
@@ -402,7 +403,7 @@ class StuckLog(Struct, frozen=True):
     kept_for: str
 
 
-class DiskTotals(Struct, frozen=True):
+class DiskTotals(Answer, frozen=True):
     """The entry logs of the copy: record bytes that live, and those of ledgers that bookies free, every bookie's copy counted.
 
     ``freed_bytes``: logs in which nothing lives, which garbage collection deletes; ``stuck``: the logs with the most dead bytes

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
-
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.nodes import iter_other_cursors, iter_other_ledgers
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import MANAGED_LEDGERS
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted
 
 
-class OtherLedger(Struct, frozen=True):
+class OtherLedger(Answer, frozen=True):
     """A managed ledger of another domain: its name, the path of its domain, and what it has. ``ledgers`` are those that it lists."""
 
     name: str
@@ -46,7 +44,7 @@ def other_ledgers(txn: Txn) -> tuple[OtherLedger, ...]:
     return tuple(found)
 
 
-class OtherSum(Struct, frozen=True):
+class OtherSum(Answer, frozen=True):
     """Managed ledgers of other domains, summed up."""
 
     managed_ledgers: int

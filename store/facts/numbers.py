@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from msgspec import Struct
-
 from pulsar_admin.store.codec.policies import Retention
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import StoreError
@@ -22,9 +20,10 @@ from pulsar_admin.store.model.topics import rank_of, read_open_size
 from pulsar_admin.store.names import PERSISTENT, NamespaceName, TopicName
 from pulsar_admin.store.policies.in_force import find_common
 from pulsar_admin.store.policies.trimming import BROKER_DEFAULT, consumed_by, count_let_go
+from pulsar_admin.store.wording import Answer
 
 
-class Blocker(Struct, frozen=True):
+class Blocker(Answer, frozen=True):
     """What keeps a topic's ledgers from being deleted.
 
     ``reason``: "cursor" (``subscription`` is the slowest that needs them, and ``others`` need the first of them, too), "open-ledger" (the

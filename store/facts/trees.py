@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 
-from msgspec import Struct
-
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_incompleteness
 from pulsar_admin.store.db.tree import iter_children, iter_paths, tree_key
@@ -20,7 +18,7 @@ from pulsar_admin.store.model.coverage import knows_no_bookie
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
 from pulsar_admin.store.names import LEDGERS, MANAGED_LEDGERS, shell_word
 from pulsar_admin.store.sources.roots import stored_roots
-from pulsar_admin.store.wording import counted, plural
+from pulsar_admin.store.wording import Answer, counted, plural
 
 LAYOUT = b"/ledgers/LAYOUT"
 _KNOWN_TREES = frozenset(
@@ -76,7 +74,7 @@ WRITERS = {
 """Names of trees of others (Pulsar 5.0's ``ScalableTopicResources``, ``TxnPaths``; Kafka's ``KafkaZkClient``)."""
 
 
-class Tree(Struct, frozen=True):
+class UnknownTree(Answer, frozen=True):
     """A child of the metadata's root that no Pulsar known here writes. ``nodes``: how many there are, itself included where it is one.
 
     ``writer``: who writes a tree of this name, in words.
@@ -90,7 +88,7 @@ class Tree(Struct, frozen=True):
         return f"1 tree of {self.writer}: {counted(self.nodes, 'node')}, kept as they are"
 
 
-def unknown_trees(txn: Txn) -> tuple[Tree, ...]:
+def unknown_trees(txn: Txn) -> tuple[UnknownTree, ...]:
     """Return the unknown trees of the store, by path; one seek for each child of the root, and one for each node that is unknown."""
     counts = Counter[str]()
     for name in iter_children(txn, "/"):
@@ -120,12 +118,12 @@ def unknown_tree_of(path: str) -> str:
     return "" if known else name
 
 
-def trees_of(counts: Counter[str]) -> tuple[Tree, ...]:
+def trees_of(counts: Counter[str]) -> tuple[UnknownTree, ...]:
     """Return the unknown trees of COUNTS, by path."""
-    return tuple(Tree(f"/{name}", counts[name], WRITERS.get(name, UNKNOWN)) for name in sorted(counts))
+    return tuple(UnknownTree(f"/{name}", counts[name], WRITERS.get(name, UNKNOWN)) for name in sorted(counts))
 
 
-def trees_text(trees: Iterable[Tree]) -> str:
+def trees_text(trees: Iterable[UnknownTree]) -> str:
     """Return TREES in words, summed up by who writes them: "2 trees of a newer Pulsar: 14 nodes, kept as they are (/topics, /txn)"."""
     texts = []
     for writer, some in groupby(sorted(trees, key=lambda tree: (tree.writer, tree.path)), key=lambda tree: tree.writer):
@@ -208,7 +206,7 @@ def _rooted(paths: Collection[str]) -> Collection[str]:
     return {"/" + path.strip("/") for path in paths}
 
 
-def check_accepted(trees: Iterable[Tree], accepted: Collection[str]) -> None:
+def check_accepted(trees: Iterable[UnknownTree], accepted: Collection[str]) -> None:
     """Raise Refused unless each of the unknown TREES is among the paths ACCEPTED.
 
     For what destroys or rebuilds because nothing references a ledger: what an unknown tree references is not known.

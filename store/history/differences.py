@@ -15,7 +15,7 @@ from pulsar_admin.store.history.words import describe, entries_between, subject_
 from pulsar_admin.store.model.nodes import cursor_of_path
 from pulsar_admin.store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
 from pulsar_admin.store.sources.zookeeper import Tree
-from pulsar_admin.store.wording import Answer, counted
+from pulsar_admin.store.wording import Answer, counted, one_line
 
 PositionOf = Callable[[str, bytes], Position | None]
 """Where the cursor at a path, with a value, stands; None: that is not known."""
@@ -34,6 +34,9 @@ class Difference(NamedTuple):
     path: str
     before: bytes | None
     after: bytes | None
+
+    def __repr__(self) -> str:
+        return one_line(self)
 
     @property
     def change(self) -> str:

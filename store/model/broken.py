@@ -20,7 +20,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.unserved import has_unserved
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported
 from pulsar_admin.store.model.coverage import (
-    Outside,
+    UnservedEntries,
     count_unseen,
     ensemble_bookies,
     find_absent_bookies,
@@ -79,7 +79,7 @@ class Missing(Answer, frozen=True):
     owners: tuple[Owner, ...]
     unseen_entries: int = 0
     bookies: tuple[str, ...] = ()
-    outside: Outside | None = None
+    outside: UnservedEntries | None = None
     cure: str = ""
 
     @property

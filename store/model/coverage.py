@@ -63,7 +63,7 @@ from pulsar_admin.store.model.ledgers import (
     read_ledger,
 )
 from pulsar_admin.store.names import INT_MAX, LONG_MAX, FileKind, shell_word
-from pulsar_admin.store.wording import counted, listed, plural
+from pulsar_admin.store.wording import Answer, counted, listed, plural
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -296,7 +296,7 @@ class Disks(Struct, frozen=True):
         return None
 
 
-class BookieCopies(Struct, frozen=True):
+class BookieCopies(Answer, frozen=True):
     """What one bookie serves of the entries that it should have: good records, damaged ones alone, none (``missing``, as far as is known).
 
     ``differing``: of those held, the ones with other bytes than the copy that is read here. Not imported: nobody knows, unless it is
@@ -327,7 +327,7 @@ class BookieCopies(Struct, frozen=True):
         return f"{self.bookie}: {found}" if found else ""
 
 
-class Coverage(Struct, frozen=True):
+class Coverage(Answer, frozen=True):
     """How many copies there are of a ledger's entries.
 
     ``on``: entries on 0, 1, 2, … of the bookies that should have them, those imported; ``unknown``: entries that a bookie which is not
@@ -578,7 +578,7 @@ def _shortfall(
 # -- what no client gets --------------------------------------------------------------------------------------------------
 
 
-class Outside(Struct, frozen=True):
+class UnservedEntries(Answer, frozen=True):
     """Entries that files have and that no bookie serves which clients ask: ``ranges``, both ends included. ``bookies``: whose files have
     them; ``asked``: those of these that clients ask, which have them in records that they do not serve."""
 
@@ -588,10 +588,11 @@ class Outside(Struct, frozen=True):
 
     @property
     def entries(self) -> int:
+        """How many entries the ranges have."""
         return sum(last - first + 1 for first, last in self.ranges)
 
 
-def find_outside(txn: Txn, ledger: Ledger, *, closed: bool = True) -> Outside | None:
+def find_outside(txn: Txn, ledger: Ledger, *, closed: bool = True) -> UnservedEntries | None:
     """Return the entries up to LEDGER's end that are outside what clients ask, None where none is. Not CLOSED: no client can open it, and
     all of its entries are outside."""
     disks, metadata = read_disks(txn), ledger.metadata
@@ -621,7 +622,7 @@ def find_outside(txn: Txn, ledger: Ledger, *, closed: bool = True) -> Outside | 
     having = {bookie: np.intersect1d(entries, outside, assume_unique=True) for bookie, entries in held.items()}
     bookies = sorted(bookie for bookie, entries in having.items() if bookie and len(entries))
     asked = (bookie for bookie in bookies if len(_written_to(stripes, bookie, having[bookie])))
-    return Outside(_ranges_of(outside), tuple(bookies), tuple(asked))
+    return UnservedEntries(_ranges_of(outside), tuple(bookies), tuple(asked))
 
 
 def lacking_of(txn: Txn, ledger: Ledger, bookie: str, entry_ids: Array) -> Array:
@@ -791,7 +792,7 @@ def _read_damaged(txn: Txn) -> dict[int, list[tuple[str, int, bool]]]:
 # -- where nobody closed a ledger -------------------------------------------------------------------------------------
 
 
-class OpenEnd(Struct, frozen=True):
+class OpenEnd(Answer, frozen=True):
     """Where BookKeeper's recovery would close a ledger, by the bookies imported.
 
     ``last_add_confirmed``: certainly acknowledged, up to there; ``kept``: up to there any recovery finds every entry;

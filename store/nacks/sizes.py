@@ -20,6 +20,7 @@ from pulsar_admin.store.nacks.codec import HEADER_SIZE_BYTES
 from pulsar_admin.store.nacks.segments import check_column, join_blocks
 from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 from pulsar_admin.store.names import LONG_MAX
+from pulsar_admin.store.wording import Answer
 
 ENTRIES_PER_LEDGER = 50_000
 """Broker setting ``managedLedgerMaxEntriesPerLedger``, its default."""
@@ -42,7 +43,7 @@ _MOST_RATE = 10**9
 _SAMPLE_LIMIT = 2_000_000
 
 
-class NackLoad(Struct, frozen=True):
+class NackLoad(Answer, frozen=True):
     """A steady stream of nacks: every message of every entry, but each ACKNOWLEDGED_EVERY-th entry (0: none left out).
 
     Raises InvalidValue, naming the value, where one is out of range.
@@ -97,7 +98,7 @@ class MeasuredSize(Struct, frozen=True):
     java_bytes: int
 
 
-class TrackerSizing(Struct, frozen=True):
+class TrackerSizing(Answer, frozen=True):
     """One precision: bytes of the whole pending load in every structure, earliness, timer."""
 
     precision_bits: int
@@ -116,6 +117,7 @@ class TrackerSizing(Struct, frozen=True):
 
     @property
     def resident_bytes_per_entry(self) -> float:
+        """The memory of the tracker's process for each entry that waits."""
         return self.resident_bytes / self.pending_entries
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from msgspec import Struct
-
 from pulsar_admin.store.codec.policies import (
     BacklogQuota,
     DelayedDelivery,
@@ -34,28 +32,28 @@ _SCOPES = ((TOPIC, "local"), (GLOBAL_TOPIC, "global"))
 _KEPT_ROOTS = 2 * len(_SCOPES)
 
 
-class MessageTtl(Struct, frozen=True):
+class MessageTtl(Answer, frozen=True):
     """How long messages live, in seconds (0: for ever), and where that is written: topic, global-topic or namespace."""
 
     seconds: int
     source: str
 
 
-class RetentionInForce(Struct, frozen=True):
+class RetentionInForce(Answer, frozen=True):
     """How long consumed ledgers are kept, and where that is written."""
 
     retention: Retention
     source: str
 
 
-class DeliveryInForce(Struct, frozen=True):
+class DeliveryInForce(Answer, frozen=True):
     """Whether and how messages are delayed, and where that is written."""
 
     delivery: DelayedDelivery
     source: str
 
 
-class QuotaInForce(Struct, frozen=True):
+class QuotaInForce(Answer, frozen=True):
     """A backlog quota, and where that is written."""
 
     quota: BacklogQuota

@@ -70,7 +70,7 @@ from pulsar_admin.store.wording import Answer, counted, listed
 CURSOR_LEDGER, METADATA = "cursor-ledger", "metadata"
 
 
-class Bound(Struct, frozen=True):
+class TimeBound(Answer, frozen=True):
     """A time, and what proves it."""
 
     time_ms: int
@@ -107,11 +107,13 @@ class AckState(Answer, frozen=True):
     the state before had otherwise.
     """
 
+    SHOWN = ("name", "backlog", "gaps", "acknowledged", "reopened")
+
     entry: Position | None
     zxid: int | None
     state: CursorState | None
-    not_before: Bound | None
-    not_after: Bound | None
+    not_before: TimeBound | None
+    not_after: TimeBound | None
     backlog: int = 0
     gaps: int = 0
     acknowledged: int = 0
@@ -180,13 +182,13 @@ class _StatesReader:
         self._reader = reader
         self._topic = topic
         self._lives = lives
-        self._floor: Bound | None = None
+        self._floor: TimeBound | None = None
         self._pending: Intervals | None = None
-        self._times: dict[Position, Bound | None] = {}
+        self._times: dict[Position, TimeBound | None] = {}
 
     def version(self, version: CursorVersion) -> AckState:
         """Return the state that is in the metadata itself."""
-        when = Bound(version.time_ms, "the metadata's version")
+        when = TimeBound(version.time_ms, "the metadata's version")
         state = None
         if version.info is not None:
             info = version.info
@@ -198,11 +200,11 @@ class _StatesReader:
     def ledger(self, ledger_id: int, version: CursorVersion, next_ms: int | None) -> Iterator[AckState]:
         """Yield the states in a cursor ledger that ``version`` names first; until ``next_ms`` the metadata named no other ledger."""
         life = self._lives.get(ledger_id) or _life(self._reader.txn, ledger_id)
-        ends = [Bound(next_ms, "the next version of the metadata")] if next_ms is not None else []
-        ends += [Bound(life.ended_ms, f"ledger {ledger_id} was closed")] if life.ended_ms is not None else []
+        ends = [TimeBound(next_ms, "the next version of the metadata")] if next_ms is not None else []
+        ends += [TimeBound(life.ended_ms, f"ledger {ledger_id} was closed")] if life.ended_ms is not None else []
         end = min(ends, key=lambda bound: bound.time_ms, default=None)
-        naming = Bound(version.time_ms, f"the metadata names ledger {ledger_id}")
-        made = None if life.made_ms is None else Bound(life.made_ms, f"ledger {ledger_id} was made")
+        naming = TimeBound(version.time_ms, f"the metadata names ledger {ledger_id}")
+        made = None if life.made_ms is None else TimeBound(life.made_ms, f"ledger {ledger_id} was made")
         # A broker writes entry 0 before its metadata names the ledger, so that version is later than entry 0.
         end_of_first = naming if end is None or naming.time_ms < end.time_ms else end
         for entry_id, state, problem in _iter_ledger(self._reader, ledger_id):
@@ -212,7 +214,7 @@ class _StatesReader:
             undated = AckState(Position(ledger_id, entry_id), None, state, before, after, problem=problem)
             yield self._counted(undated)
 
-    def _raise(self, bound: Bound | None, end: Bound | None) -> Bound | None:
+    def _raise(self, bound: TimeBound | None, end: TimeBound | None) -> TimeBound | None:
         """Return the latest time that this state or an earlier one proves; a time after ``end`` comes from a wrong
         clock and proves nothing."""
         raised = _later(self._floor, bound)
@@ -221,7 +223,7 @@ class _StatesReader:
         self._floor = raised
         return raised
 
-    def _proof(self, state: CursorState | None) -> Bound | None:
+    def _proof(self, state: CursorState | None) -> TimeBound | None:
         """Return the publish time of the last entry that the state acknowledges: nobody can have acknowledged it before."""
         if state is None:
             return None
@@ -233,15 +235,15 @@ class _StatesReader:
             self._times[position] = self._read_time(position)
         return self._times[position]
 
-    def _read_time(self, position: Position) -> Bound | None:
+    def _read_time(self, position: Position) -> TimeBound | None:
         try:
             payload = self._reader.read(position.ledger_id, position.entry_id).payload
             publish_ms, broker_ms = decode_entry_times(payload)
         except (EntryCorrupt, EntryNotFound, LedgerNotFound):
             return None
         if broker_ms is not None:
-            return Bound(broker_ms, f"broker time of {position}")
-        return Bound(publish_ms, f"publish time of {position}, by its producer's clock")
+            return TimeBound(broker_ms, f"broker time of {position}")
+        return TimeBound(publish_ms, f"publish time of {position}, by its producer's clock")
 
     def _counted(self, recorded: AckState) -> AckState:
         if recorded.state is None:
@@ -262,7 +264,7 @@ def _count(intervals: Iterable[tuple[int, int]]) -> int:
     return sum(end - start for start, end in intervals)
 
 
-def _later(one: Bound | None, other: Bound | None) -> Bound | None:
+def _later(one: TimeBound | None, other: TimeBound | None) -> TimeBound | None:
     return max((bound for bound in (one, other) if bound is not None), key=lambda bound: bound.time_ms, default=None)
 
 
@@ -625,7 +627,7 @@ def _chosen(cursor: Cursor, possible: _Possible, as_of: WantedState) -> ChosenSt
     return ChosenState(chosen.state, chosen.name or f"all of {possible.text()}", "", tuple(warnings))
 
 
-def _text(bound: Bound) -> str:
+def _text(bound: TimeBound) -> str:
     return f"{format_time_ms(bound.time_ms)} ({bound.by})"
 
 

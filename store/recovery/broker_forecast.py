@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import field
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.managedledger import LedgerInfo
@@ -37,6 +37,7 @@ from pulsar_admin.store.policies.trimming import Positions, released_ledgers
 from pulsar_admin.store.policies.values import value_in_force
 from pulsar_admin.store.search.broker_setup import BrokerSetup
 from pulsar_admin.store.search.expiry import broker_through
+from pulsar_admin.store.wording import Answer
 
 CAUGHT_UP = "delete_when_subscriptions_caught_up"
 ROWS_MAX = 1_000
@@ -44,7 +45,7 @@ _MINUTE_SECONDS = 60
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
-class BrokerDefaults(Struct, frozen=True):
+class BrokerDefaults(Answer, frozen=True):
     """A broker's behaviour without policies: the settings of ``broker.conf``, by default Pulsar's."""
 
     retention_minutes: int = 0
@@ -55,7 +56,7 @@ class BrokerDefaults(Struct, frozen=True):
     inactive_seconds: int = 60
 
 
-class Deleted(Struct, frozen=True):
+class TopicsDeleted(Answer, frozen=True):
     """Topics that a broker deletes, with the number and payload bytes of their ledgers."""
 
     topics: int = 0
@@ -63,7 +64,7 @@ class Deleted(Struct, frozen=True):
     bytes: int = 0
 
 
-class TopicForecast(Struct, frozen=True):
+class TopicForecast(Answer, frozen=True):
     """What a broker deletes of a topic. ``trimmed``: ledgers that every cursor is past; ``expired``: those that a TTL
     lets cursors leave; ``expires``: entries that subscriptions lose by the TTL. ``inactive``: the topic itself is
     deleted, ``after_seconds`` after its loading."""
@@ -85,7 +86,7 @@ class TopicForecast(Struct, frozen=True):
         return self.bytes if self.inactive else self.trimmed_bytes + self.expired_bytes
 
 
-class BrokerForecast(Struct, frozen=True):
+class BrokerForecast(Answer, frozen=True):
     """The sums over all topics: ``trimmed`` and ``expired`` of topics that stay, ``inactive`` of topics that are
     deleted. ``percent`` of all bytes.
 
@@ -95,10 +96,10 @@ class BrokerForecast(Struct, frozen=True):
     defaults: BrokerDefaults
     topics: int
     bytes: int
-    trimmed: Deleted
-    expired: Deleted
+    trimmed: TopicsDeleted
+    expired: TopicsDeleted
     expires: int = field(name="entriesExpired")
-    inactive: Deleted
+    inactive: TopicsDeleted
     percent: float
     unread_cursors: int
     rows: tuple[TopicForecast, ...]
@@ -151,10 +152,10 @@ def read_broker_forecast(reader: EntryReader, now_ms: int, defaults: BrokerDefau
         defaults,
         count,
         size,
-        Deleted(*sums["trimmed"]),
-        Deleted(*sums["expired"]),
+        TopicsDeleted(*sums["trimmed"]),
+        TopicsDeleted(*sums["expired"]),
         expires,
-        Deleted(*sums["inactive"]),
+        TopicsDeleted(*sums["inactive"]),
         100 * lost / size if size else 0.0,
         unread,
         tuple(_largest(rows)),

@@ -30,7 +30,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.storeinfo import StoreInfo
 from pulsar_admin.store.errors import StoreError, Unsupported
-from pulsar_admin.store.facts.trees import Tree, add_path, trees_of
+from pulsar_admin.store.facts.trees import UnknownTree, add_path, trees_of
 from pulsar_admin.store.model.coverage import ensemble_bookies
 from pulsar_admin.store.model.ledgers import iter_blocks
 from pulsar_admin.store.model.references import read_namings
@@ -113,7 +113,7 @@ class Known(Struct, frozen=True):
     bookies: tuple[str, ...] = ()
     """Bookies that ``holders`` tells of: bit i of a ledger's is set when bookie i is in an ensemble of it."""
     holders: Array | None = None  # uint64, one of each of ``ledgers``
-    unknown_trees: tuple[Tree, ...] = ()
+    unknown_trees: tuple[UnknownTree, ...] = ()
 
     @property
     def largest(self) -> int:

@@ -63,14 +63,14 @@ _MINOR, _MAJOR = 0.2, 0.5
 """``minorCompactionThreshold`` and ``majorCompactionThreshold``, as Pulsar's ``bookkeeper.conf`` sets them."""
 
 
-class Share(Struct, frozen=True):
+class LedgerShare(Answer, frozen=True):
     """Ledgers, and the bytes of their records in entry logs."""
 
     ledgers: int
     bytes: int
 
 
-class Loss(Struct, frozen=True):
+class LedgerLoss(Answer, frozen=True):
     """Ledgers that go, their entries (None where no index has them) and the bytes of their records in entry logs."""
 
     ledgers: int
@@ -78,14 +78,14 @@ class Loss(Struct, frozen=True):
     bytes: int
 
 
-class Logs(Struct, frozen=True):
+class LogShare(Answer, frozen=True):
     """A number of entry logs, and the bytes counted in them."""
 
     logs: int = 0
     bytes: int = 0
 
 
-class BookieForecast(Struct, frozen=True):
+class BookieForecast(Answer, frozen=True):
     """The first garbage collection of a bookie.
 
     ``refuses``: why the bookie does not start as things are, "" if it does; the other fields are for a bookie that
@@ -97,18 +97,18 @@ class BookieForecast(Struct, frozen=True):
     bookie: str
     storage: str
     refuses: str
-    holds: Share
-    loses: Loss
-    reasons: dict[str, Share]
+    holds: LedgerShare
+    loses: LedgerLoss
+    reasons: dict[str, LedgerShare]
     percent: float
-    at_once: Logs = field(name="logsAtOnce")
-    minor: Logs = field(name="logsMinor")
-    major: Logs = field(name="logsMajor")
-    kept: Logs = field(name="logsKept")
+    at_once: LogShare = field(name="logsAtOnce")
+    minor: LogShare = field(name="logsMinor")
+    major: LogShare = field(name="logsMajor")
+    kept: LogShare = field(name="logsKept")
     problems: tuple[str, ...]
 
 
-class TopicLoss(Struct, frozen=True):
+class TopicLoss(Answer, frozen=True):
     """A topic (or cursor) that the metadata names with ledgers that go: how many, and bytes over all the bookies' copies."""
 
     topic: str
@@ -116,7 +116,7 @@ class TopicLoss(Struct, frozen=True):
     bytes: int
 
 
-class Ids(Struct, frozen=True):
+class LedgerIds(Answer, frozen=True):
     """Ledger ids: the next that the metadata gives (None: not known), the largest in use; ``twice``: how many in use it gives again."""
 
     next_id: int | None
@@ -131,11 +131,11 @@ class Preflight(Answer, frozen=True):
     metadata: str
     metadata_ledgers: int
     bookies: tuple[BookieForecast, ...]
-    loses: Loss
+    loses: LedgerLoss
     percent: float
     topics: tuple[TopicLoss, ...]
     topic_count: int
-    ids: Ids
+    ids: LedgerIds
     problems: tuple[str, ...]
     brokers: BrokerForecast | None = None
 
@@ -156,7 +156,9 @@ def read_preflight(known: Known, bookies: Sequence[Bookie]) -> Preflight:
     sums = _LostLedgers(known)
     forecasts = tuple(_Forecast(known, bookie).run(sums) for bookie in bookies)
     topics = sorted(sums.topics(), key=lambda row: (-row.bytes, row.topic))
-    loses = Loss(sums.count, _sum(one.loses.entries for one in forecasts), sum(one.loses.bytes for one in forecasts))
+    loses = LedgerLoss(
+        sums.count, _sum(one.loses.entries for one in forecasts), sum(one.loses.bytes for one in forecasts)
+    )
     return Preflight(
         known.name,
         len(known.ledgers),
@@ -265,13 +267,13 @@ class _LostLedgers:
             yield TopicLoss(text, len(places), int(self._lost.bytes[places].sum()))
 
 
-def _ids(known: Known, sums: _LostLedgers) -> Ids:
+def _ids(known: Known, sums: _LostLedgers) -> LedgerIds:
     twice = 0
     if known.next_id is not None:
         in_metadata = np.union1d(known.ledgers, known.names.ledgers)
         above = in_metadata[np.searchsorted(in_metadata, known.next_id) :]
         twice = len(np.union1d(sums.in_use, above))
-    return Ids(known.next_id, known.largest, sums.largest, twice)
+    return LedgerIds(known.next_id, known.largest, sums.largest, twice)
 
 
 class _Forecast:
@@ -295,21 +297,21 @@ class _Forecast:
             sums.see(disk.ledgers)
             sums.add(*self._disk(disk))
         self._problems += _missing_logs(self._known, self._bookie, disks)
-        lost = Loss(self._lost, self._entries, self._lost_bytes)
+        lost = LedgerLoss(self._lost, self._entries, self._lost_bytes)
         # Where no log could be read there are no bytes to compare, so ledgers are.
         part, whole = (self._lost_bytes, self._held_bytes) if self._held_bytes else (self._lost, self._held)
         return BookieForecast(
             self._bookie.name,
             ", ".join(dict.fromkeys(disk.storage for disk in disks)) or IndexKind.NONE,
             refusal(self._known, self._bookie),
-            Share(self._held, self._held_bytes),
+            LedgerShare(self._held, self._held_bytes),
             lost,
-            {reason: Share(count, size) for reason, (count, size) in self._reasons.items()},
+            {reason: LedgerShare(count, size) for reason, (count, size) in self._reasons.items()},
             100 * part / whole if whole else 0.0,
-            Logs(*self._logs["at_once"]),
-            Logs(*self._logs["minor"]),
-            Logs(*self._logs["major"]),
-            Logs(*self._logs["kept"]),
+            LogShare(*self._logs["at_once"]),
+            LogShare(*self._logs["minor"]),
+            LogShare(*self._logs["major"]),
+            LogShare(*self._logs["kept"]),
             tuple(self._problems),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import field
 
 from pulsar_admin.store.compaction.status import CompactionStatus, read_status
 from pulsar_admin.store.compaction.view import find_compaction_cursor
@@ -24,7 +24,7 @@ from pulsar_admin.store.reports.subscriptions import Asked, SubscriptionFacts, i
 from pulsar_admin.store.wording import Answer
 
 
-class PolicyFacts(Struct, frozen=True):
+class PolicyFacts(Answer, frozen=True):
     """A policy that is set for a topic: its value as upstream prints it, and where it is set (``store.policies.in_force``)."""
 
     name: str
@@ -32,7 +32,7 @@ class PolicyFacts(Struct, frozen=True):
     source: str
 
 
-class ListedLedger(Struct, frozen=True):
+class ListedLedger(Answer, frozen=True):
     """A ledger of a topic. Publish times are of its messages; ``times_from``: "entries", or stated in its metadata ("field", "property");
     ``closed_ms``: None while it is open."""
 
@@ -46,7 +46,7 @@ class ListedLedger(Struct, frozen=True):
     closed_ms: int | None
 
 
-class SchemaFacts(Struct, frozen=True):
+class SchemaFacts(Answer, frozen=True):
     """The newest schema of a topic, and how many versions there are."""
 
     version: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from msgspec import Struct, field
+from msgspec import field
 
 from pulsar_admin.store.codec.cursor import decode_cursor_info
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
@@ -26,21 +26,21 @@ from pulsar_admin.store.wording import Answer
 Properties = Mapping[str, int]
 
 
-class PositionInfo(Struct, frozen=True):
+class PositionInfo(Answer, frozen=True):
     """A position as ``info-internal`` writes it."""
 
     ledger_id: int
     entry_id: int
 
 
-class RangeInfo(Struct, frozen=True):
+class RangeInfo(Answer, frozen=True):
     """Individually deleted entries: behind ``start``, through ``end``."""
 
     start: PositionInfo = field(name="from")
     end: PositionInfo = field(name="to")
 
 
-class LedgerInfoRow(Struct, frozen=True):
+class LedgerInfoRow(Answer, frozen=True):
     """One LedgerInfo of the stored value; entries and size are absent while it is open."""
 
     JSON_OPTIONAL = (
@@ -64,7 +64,7 @@ class LedgerInfoRow(Struct, frozen=True):
     publish_timestamps_from: str | None = None
 
 
-class CursorInfoRow(Struct, frozen=True):
+class CursorInfoRow(Answer, frozen=True):
     """One ManagedCursorInfo as stored: its position is stale while ``cursors_ledger_id`` names a ledger."""
 
     JSON_OPTIONAL = (

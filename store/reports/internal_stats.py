@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from msgspec import Struct, field
+from msgspec import field
 
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_path
 from pulsar_admin.store.db.environment import Txn
@@ -40,7 +40,7 @@ _TIME_LIMIT_MS = 253_402_300_800_000  # the year 10000
 Properties = Mapping[str, int]
 
 
-class LedgerStats(Struct, frozen=True):
+class LedgerStats(Answer, frozen=True):
     """One ledger: entries and payload bytes, −1 when nothing of it is known."""
 
     JSON_OPTIONAL = (
@@ -63,7 +63,7 @@ class LedgerStats(Struct, frozen=True):
     publish_timestamps_from: str | None = None
 
 
-class CursorStats(Struct, frozen=True):
+class CursorStats(Answer, frozen=True):
     """One cursor where it really stands (``store.model.cursors``), read position and counters as just after loading."""
 
     mark_delete_position: str

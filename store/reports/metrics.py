@@ -23,7 +23,7 @@ from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import TopicName, parse_topic
 from pulsar_admin.store.policies.in_force import find_delivery
 from pulsar_admin.store.reports.overview import (
-    FindingCount,
+    FindingsOfCode,
     Largest,
     Overview,
     Wanted,
@@ -37,7 +37,7 @@ TOP_ROWS = 1000
 Labels = tuple[tuple[str, str], ...]
 
 
-class Sample(Struct, frozen=True):
+class MetricSample(Answer, frozen=True):
     """One value and the labels that tell it from the others of its metric."""
 
     labels: Mapping[str, str]
@@ -49,7 +49,7 @@ class Metric(Answer, frozen=True):
 
     name: str
     help: str
-    samples: tuple[Sample, ...]
+    samples: tuple[MetricSample, ...]
 
 
 class Chosen(Struct, frozen=True):
@@ -108,7 +108,7 @@ def read_metrics(
     reader: EntryReader,
     wanted: Wanted,
     chosen: Chosen,
-    findings: tuple[FindingCount, ...] | None = None,
+    findings: tuple[FindingsOfCode, ...] | None = None,
     advance: Callable[[int], None] = lambda count: None,
     processes: int = 0,
 ) -> tuple[Metric, ...]:
@@ -132,7 +132,7 @@ def read_metrics(
 
 
 def _metric(name: str, text: str, samples: Iterable[tuple[Labels, int | float]]) -> Metric:
-    return Metric(PREFIX + name, text, tuple(Sample(dict(labels), value) for labels, value in samples))
+    return Metric(PREFIX + name, text, tuple(MetricSample(dict(labels), value) for labels, value in samples))
 
 
 def _single(name: str, text: str, value: int | float | None) -> Metric:

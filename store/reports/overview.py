@@ -23,7 +23,7 @@ from pulsar_admin.store.facts.file_sums import DiskTotals, read_disk_totals
 from pulsar_admin.store.facts.managed_ledgers import OtherSum, other_ledgers, summed
 from pulsar_admin.store.facts.numbers import Blocker, PlainTopics, TopicNumbers, numbers_of
 from pulsar_admin.store.facts.topics import TopicFacts
-from pulsar_admin.store.facts.trees import Tree, unknown_trees
+from pulsar_admin.store.facts.trees import UnknownTree, unknown_trees
 from pulsar_admin.store.model.copy_age import GIVEN, Now
 from pulsar_admin.store.model.cursors import (
     backlog_size_bytes,
@@ -43,7 +43,7 @@ TOP = 5
 Item = TypeVar("Item")
 
 
-class Copy(Struct, frozen=True):
+class CopySource(Answer, frozen=True):
     """Where a part of the store came from. ``bookies``: their ids, or the directories of those that nothing names; ``roots``: where in
     ZooKeeper's tree the cluster is, None where it has the whole tree."""
 
@@ -57,7 +57,7 @@ class Copy(Struct, frozen=True):
     roots: str | None = None
 
 
-class NamespaceTotal(Struct, frozen=True):
+class NamespaceTotal(Answer, frozen=True):
     """A namespace in numbers: counts as of ``store.facts.counts``; entries and bytes are those of system topics, too."""
 
     namespace: str
@@ -70,7 +70,7 @@ class NamespaceTotal(Struct, frozen=True):
     backlog_entries: int
 
 
-class TopicTotal(Struct, frozen=True):
+class TopicTotal(Answer, frozen=True):
     """A topic, or one partition, by its size."""
 
     topic: str
@@ -80,7 +80,7 @@ class TopicTotal(Struct, frozen=True):
     subscriptions: int
 
 
-class Backlog(Struct, frozen=True):
+class Backlog(Answer, frozen=True):
     """A subscription's backlog. ``oldest_source`` says how the publish time of its first entry is known: "index" (all entries of its
     block have that time), "entry" (its header was read), "block" (it cannot be read: the earliest time of its block, so it is no older),
     "" (nothing is known of it, or nothing is left)."""
@@ -95,7 +95,7 @@ class Backlog(Struct, frozen=True):
     oldest_source: str
 
 
-class FindingCount(Struct, frozen=True):
+class FindingsOfCode(Answer, frozen=True):
     """Findings of one code: how many, and the first of them."""
 
     severity: str
@@ -115,11 +115,13 @@ class Overview(Answer, frozen=True):
     summed up.
     """
 
+    SHOWN = ("topics", "subscriptions", "entries", "bytes", "backlog_entries", "findings")
+
     store: str
     clock_ms: int = field(name="askedAt")
     now_ms: int = field(name="asOf")
     as_of_source: str
-    copies: tuple[Copy, ...]
+    copies: tuple[CopySource, ...]
     copied_ms: int = field(name="copiedAt")
     newest_entry_ms: int | None = field(name="newestEntryTime")
     tenants: int
@@ -138,8 +140,8 @@ class Overview(Answer, frozen=True):
     blockers: tuple[Blocker, ...]
     disk: DiskTotals
     disk_bytes: DiskBytes = field(name="diskBytes")
-    findings: tuple[FindingCount, ...] | None
-    unknown_trees: tuple[Tree, ...]
+    findings: tuple[FindingsOfCode, ...] | None
+    unknown_trees: tuple[UnknownTree, ...]
     other_ledgers: OtherSum = field(name="otherManagedLedgers")
 
     @property
@@ -206,7 +208,7 @@ def read_overview(
     store: Store,
     reader: EntryReader,
     wanted: Wanted,
-    findings: tuple[FindingCount, ...] | None = None,
+    findings: tuple[FindingsOfCode, ...] | None = None,
     advance: Callable[[int], None] = lambda count: None,
     tally: Tally | None = None,
     processes: int = 0,
@@ -249,11 +251,11 @@ def read_overview(
     )
 
 
-def _copy(source: Any) -> Copy:  # Any: JSON
+def _copy(source: Any) -> CopySource:  # Any: JSON
     bookies = (row.get("id") or str((row.get("ledgers") or [""])[0]) if isinstance(row, dict) else str(row)
                for row in source.get("bookies", ()))  # fmt: skip
     roots = roots_of_row(source)
-    return Copy(
+    return CopySource(
         source["kind"],
         str(source.get("path", "")),
         source.get("mode", ""),

@@ -103,7 +103,7 @@ class SubscriptionStats(Answer, frozen=True):
     replicated: bool = False
 
 
-class CompactionStats(Struct, frozen=True):
+class CompactionStats(Answer, frozen=True):
     """Counters of the compactor, which live in the broker's memory."""
 
     last_compaction_removed_event_count: int = 0

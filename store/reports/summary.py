@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import field
 
 from pulsar_admin.store.db.blocks import decode_times, ledger_of_key
 from pulsar_admin.store.db.entry_files import FileState, file_state
@@ -16,7 +16,7 @@ from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes
 from pulsar_admin.store.facts.managed_ledgers import OtherLedger, other_ledgers
 from pulsar_admin.store.facts.topics import TopicFacts
-from pulsar_admin.store.facts.trees import Tree, unknown_trees
+from pulsar_admin.store.facts.trees import UnknownTree, unknown_trees
 from pulsar_admin.store.model.copy_age import find_as_of
 from pulsar_admin.store.model.cursors import Cursor, CursorSource, iter_cursor_names
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
@@ -25,7 +25,7 @@ from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.wording import Answer
 
 
-class FileSummary(Struct, frozen=True):
+class FileSummary(Answer, frozen=True):
     """One catalogued file and how it is now."""
 
     file_id: int
@@ -47,6 +47,8 @@ class StoreSummary(Answer, frozen=True):
     ``as_of_ms``: the time that it is a copy of, ``as_of_source``: what says that, of ``store.model.copy_age.SAID_BY``, None: nothing does;
     ``row_digests``: whether its rows have digests; those of a store of format 1 get them with the next change.
     """
+
+    SHOWN = ("state", "topics", "subscriptions", "ledgers", "entries", "messages", "payload_bytes")
 
     store: str
     format_version: int
@@ -74,7 +76,7 @@ class StoreSummary(Answer, frozen=True):
     meta_bytes: int
     disk_bytes: DiskBytes = field(name="diskBytes")
     files: tuple[FileSummary, ...]
-    unknown_trees: tuple[Tree, ...]
+    unknown_trees: tuple[UnknownTree, ...]
     other_ledgers: tuple[OtherLedger, ...] = field(name="otherManagedLedgers")
 
 

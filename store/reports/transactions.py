@@ -30,7 +30,7 @@ from pulsar_admin.store.wording import Answer
 _CLUSTERS = "/admin/clusters/"
 
 
-class State(StrEnum):
+class TransactionState(StrEnum):
     """Whether there are transactions: where there are none, a broker has no snapshot of a topic, and no log of a subscription.
 
     ``INITIALIZING``: a broker that replays the log of a subscription never ends.
@@ -45,7 +45,7 @@ class State(StrEnum):
 class CoordinatorStats(Answer, frozen=True):
     """What ``coordinator-stats`` shows. ``least_sig_bits``: the newest number given; all up to ``low_water_mark`` are over."""
 
-    state: State
+    state: TransactionState
     least_sig_bits: int
     low_water_mark: int
     ongoing_txn_size: int
@@ -56,7 +56,7 @@ class CoordinatorStats(Answer, frozen=True):
 class BufferStats(Answer, frozen=True):
     """What ``transaction-buffer-stats`` shows. ``max_read_position``: how far a reader of committed messages gets."""
 
-    state: State
+    state: TransactionState
     max_read_position: str
     last_snapshot_timestamps_ms: int
     ongoing_txn_size: int
@@ -78,7 +78,7 @@ class InBuffer(Answer, frozen=True):
 class PendingAckStats(Answer, frozen=True):
     """What ``pending-ack-stats`` shows."""
 
-    state: State
+    state: TransactionState
     ongoing_txn_size: int
     recover_start_time_ms: int = 0
     recover_end_time_ms: int = 0
@@ -125,7 +125,7 @@ def coordinators(txn: Txn) -> dict[str, str]:
 
 def coordinator_stats(found: Coordinator) -> CoordinatorStats:
     """Return what ``coordinator-stats`` shows."""
-    return CoordinatorStats(State.READY, found.last_id, found.low_water_mark, len(found.open))
+    return CoordinatorStats(TransactionState.READY, found.last_id, found.low_water_mark, len(found.open))
 
 
 def log_stats(reader: EntryReader, name: TopicName, shown: str | None = None, *, metadata: bool) -> LogStats:
@@ -145,7 +145,7 @@ def buffer_stats(reader: EntryReader, name: TopicName) -> BufferStats:
     topic, buffer = read_topic(reader.txn, name), read_buffer(reader, name)
     first = min(buffer.first.values(), default=None)
     return BufferStats(
-        state=State.READY if buffer.any else State.NO_SNAPSHOT,
+        state=TransactionState.READY if buffer.any else TransactionState.NO_SNAPSHOT,
         max_read_position=str(topic.last_confirmed if first is None else topic.previous(first)),
         last_snapshot_timestamps_ms=0,
         ongoing_txn_size=len(buffer.first),
@@ -171,9 +171,11 @@ def pending_ack_stats(reader: EntryReader, name: TopicName, subscription: str) -
     """Return what ``pending-ack-stats`` shows."""
     log = read_pending_ack_log(reader, name, subscription)
     if log is None:
-        return PendingAckStats(State.NONE, 0)
+        return PendingAckStats(TransactionState.NONE, 0)
     found = read_pending_acks(reader, name, subscription, log.replayed_until)
-    return PendingAckStats(State.READY if log.is_replayed else State.INITIALIZING, len(found or ()))
+    return PendingAckStats(
+        TransactionState.READY if log.is_replayed else TransactionState.INITIALIZING, len(found or ())
+    )
 
 
 def in_pending_ack(reader: EntryReader, name: TopicName, subscription: str, txn: TxnId) -> InPendingAcks:

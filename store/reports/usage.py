@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import field
 
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES
 from pulsar_admin.store.db.environment import Store, Txn
@@ -39,7 +39,7 @@ _DEAD = _UNLISTED[Unlisted.GONE]
 _KEPT_SHOWN = 3
 
 
-class FileUsage(Struct, frozen=True):
+class FileUsage(Answer, frozen=True):
     """One file. ``live_bytes``: records of ledgers that bookies keep; ``dead_bytes``: of ledgers that are deleted, or gone from the
     metadata, the copies of other bookies' entries too; ``other_bytes``: header, ledgers map, damage, unwritten space, and what a journal
     holds that is in a log; all of a file of kind ``leftover``. ``freed``: garbage collection would delete it.
@@ -57,7 +57,7 @@ class FileUsage(Struct, frozen=True):
     kept_for: tuple[str, ...]
 
 
-class OwnerUsage(Struct, frozen=True):
+class OwnerUsage(Answer, frozen=True):
     """One topic (or what no topic owns): ledgers, entries and record bytes, each entry once; ``disk_bytes``: all its copies."""
 
     owner: str

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.errors import check_choice
 from pulsar_admin.store.names import Position
+from pulsar_admin.store.wording import Answer
 
 BrokerVersion = Literal["4.0", "4.2"]
 BROKER_VERSIONS: tuple[BrokerVersion, ...] = get_args(BrokerVersion)
@@ -37,7 +38,7 @@ class BrokerSetup(Struct, frozen=True):
 DEFAULT_BROKER = BrokerSetup()
 
 
-class Probe(Struct, frozen=True):
+class Probe(Answer, frozen=True):
     """One entry the broker looks at: its time (None: unreadable, which counts as not matching) and whether it matched."""
 
     position: Position

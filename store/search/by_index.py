@@ -19,7 +19,7 @@ from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFou
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.wording import Answer
+from pulsar_admin.store.wording import Answer, one_line
 
 _UNREADABLE = (EntryCorrupt, EntryLogCorrupt, EntryNotFound)
 
@@ -29,6 +29,9 @@ class NextIndex(NamedTuple):
 
     index: int  # type: ignore[assignment]  # tuple.index, which nobody asks of it
     position: Position
+
+    def __repr__(self) -> str:
+        return one_line(self)
 
 
 class IndexFound(Answer, frozen=True):

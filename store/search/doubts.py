@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.errors import StoreError
@@ -17,7 +16,7 @@ from pulsar_admin.store.model.coverage import absent_ids, count_unseen
 from pulsar_admin.store.model.ledgers import find_ledger, iter_gaps
 from pulsar_admin.store.model.topics import Topic, TopicLedger, is_whole
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.wording import counted, listed, plural
+from pulsar_admin.store.wording import Answer, counted, listed, plural
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
-class Doubt(Struct, frozen=True):
+class Doubt(Answer, frozen=True):
     """Entries of a listed ledger that no imported file has: ``first`` to ``last``, with others between them.
 
     ``lost``: how many of them no bookie has; ``unseen``: how many may be on ``bookies`` or, with ``offloaded``, in

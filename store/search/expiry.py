@@ -21,6 +21,7 @@ from pulsar_admin.store.names import Position
 from pulsar_admin.store.search.broker import BrokerSearch
 from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
 from pulsar_admin.store.search.pending import PendingSearch
+from pulsar_admin.store.wording import Answer
 
 ExpiryRule = Literal["all-before", "broker"]
 ALL_BEFORE: ExpiryRule = "all-before"
@@ -106,7 +107,7 @@ class ForecastQuestion(Struct, frozen=True):
             )
 
 
-class ForecastRow(Struct, frozen=True):
+class ForecastRow(Answer, frozen=True):
     """What expires between two times. ``from_ms`` None: already overdue; ``to_ms`` None: what remains after the forecast."""
 
     from_ms: int | None

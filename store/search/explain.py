@@ -21,7 +21,7 @@ from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, READ_FROM, Br
 from pulsar_admin.store.search.by_time import clock_time, find_first_at_or_after
 from pulsar_admin.store.search.doubts import find_doubt
 from pulsar_admin.store.timespec import format_time_ms
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import Answer, counted, one_line
 
 NEIGHBOURS = 3
 HOLDS = "holds the answer"
@@ -29,7 +29,7 @@ _NEAR = 10
 """Ledgers that are shown on each side of the one with the answer; of those farther away with lost entries as many."""
 
 
-class LedgerVerdict(Struct, frozen=True):
+class LedgerAnswer(Answer, frozen=True):
     """The index's answer for one ledger: its newest time on the clock asked for, and whether its entries had to be searched.
 
     ``lost``: entries that no bookie has; ``unseen``: entries that may be on bookies or in tiered storage that were not
@@ -44,7 +44,7 @@ class LedgerVerdict(Struct, frozen=True):
     unseen: int = 0
 
 
-class LeftOut(Struct, frozen=True):
+class LedgersLeftOut(Answer, frozen=True):
     """Ledgers with the same ``verdict`` that are not shown one by one, and their entries."""
 
     verdict: str
@@ -54,7 +54,7 @@ class LeftOut(Struct, frozen=True):
     unseen: int
 
 
-class Neighbour(Struct, frozen=True):
+class Neighbour(Answer, frozen=True):
     """One entry around the answer; ``backwards``: its time is before that of the entry before it."""
 
     position: Position
@@ -65,7 +65,7 @@ class Neighbour(Struct, frozen=True):
     backwards: bool
 
 
-class BrokerAnswer(Struct, frozen=True):
+class BrokerAnswer(Answer, frozen=True):
     """A broker's answer. ``position`` may name an entry that does not exist yet (after the last one); None: it fails,
     or its answer is not known, and then ``agrees`` is None as well.
 
@@ -86,12 +86,15 @@ class BlockRead(NamedTuple):
     first: Position
     entries: int
 
+    def __repr__(self) -> str:
+        return one_line(self)
+
 
 class Explanation(Struct, frozen=True):
     """The proof of an answer. ``ledgers``: those around the answer and those with lost entries; ``left_out``: the others, by verdict."""
 
-    ledgers: tuple[LedgerVerdict, ...]
-    left_out: tuple[LeftOut, ...]
+    ledgers: tuple[LedgerAnswer, ...]
+    left_out: tuple[LedgersLeftOut, ...]
     block: BlockRead | None
     neighbours: tuple[Neighbour, ...]
     broker: BrokerAnswer
@@ -119,9 +122,9 @@ def explain(
 
 def _ledger_verdicts(
     reader: EntryReader, topic: Topic, time_ms: int, clock: Clock, answer: Position | None
-) -> list[LedgerVerdict]:
+) -> list[LedgerAnswer]:
     whole = not may_be_broken(reader.txn, topic) and not any(ledger.info.offloaded for ledger in topic.ledgers)
-    verdicts: list[LedgerVerdict] = []
+    verdicts: list[LedgerAnswer] = []
     for ledger in topic.ledgers:
         times = find_times(reader.txn, ledger.ledger_id) if ledger.entries else None
         newest = None
@@ -141,11 +144,11 @@ def _ledger_verdicts(
         else:
             verdict = "pruned: all its entries are earlier" if newest < time_ms else "looked into"
         lost, unseen = (0, 0) if doubt is None else (doubt.lost, doubt.unseen)
-        verdicts.append(LedgerVerdict(ledger.ledger_id, ledger.entries, newest, verdict, lost, unseen))
+        verdicts.append(LedgerAnswer(ledger.ledger_id, ledger.entries, newest, verdict, lost, unseen))
     return verdicts
 
 
-def _shown(verdicts: Sequence[LedgerVerdict]) -> Sequence[int]:
+def _shown(verdicts: Sequence[LedgerAnswer]) -> Sequence[int]:
     """Return the places of those that are shown one by one, in order."""
     end = next((place for place, verdict in enumerate(verdicts) if verdict.verdict == HOLDS), len(verdicts))
     near = range(max(end - _NEAR, 0), min(end + _NEAR + 1, len(verdicts)))
@@ -153,12 +156,12 @@ def _shown(verdicts: Sequence[LedgerVerdict]) -> Sequence[int]:
     return sorted({*near, *islice(broken, _NEAR)})
 
 
-def _left_out(verdicts: Iterable[LedgerVerdict]) -> tuple[LeftOut, ...]:
-    found: dict[str, LeftOut] = {}
+def _left_out(verdicts: Iterable[LedgerAnswer]) -> tuple[LedgersLeftOut, ...]:
+    found: dict[str, LedgersLeftOut] = {}
     for one in verdicts:
         kind = one.verdict if one.newest_ms is not None or not one.entries else "not here"
-        sum_ = found.get(kind, LeftOut(kind, 0, 0, 0, 0))
-        found[kind] = LeftOut(
+        sum_ = found.get(kind, LedgersLeftOut(kind, 0, 0, 0, 0))
+        found[kind] = LedgersLeftOut(
             kind, sum_.ledgers + 1, sum_.entries + one.entries, sum_.lost + one.lost, sum_.unseen + one.unseen
         )
     return tuple(found.values())

@@ -40,7 +40,7 @@ class SkewOptions(Struct, frozen=True):
     now_ms: int = LONG_MAX
 
 
-class ProducerSkew(Struct, frozen=True):
+class ProducerSkew(Answer, frozen=True):
     """One producer of a topic. Offsets: publish minus broker time in ms, None if no entry of the producer has a broker time.
 
     ``future`` and ``late``: entries whose publish time is off by more than the tolerance. A producer with any is

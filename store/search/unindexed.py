@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow.compute as pc
-from msgspec import Struct
 from pyroaring import BitMap64
 
 from pulsar_admin.store.db.clocks import Clock
@@ -16,12 +15,13 @@ from pulsar_admin.store.engine.operation import Engine
 from pulsar_admin.store.engine.slices import local_files, plan_slices
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.scan.operations import ReadEntries, ScanOptions
+from pulsar_admin.store.wording import Answer
 
 Advance = Callable[[int], None]
 _COLUMNS = ("ledger_id", "entry_id", "publish_time", "broker_time")
 
 
-class ScanFound(Struct, frozen=True):
+class ScanFound(Answer, frozen=True):
     """The first entry at or after the time among those found, its time in ms; how many entries, in how much; ``held``: their ids, by
     ledger."""
 

@@ -65,7 +65,7 @@ class ExportRequest(Struct, frozen=True):
     profile: Profile | None = None
 
 
-class TableWritten(Struct, frozen=True):
+class TableWritten(Answer, frozen=True):
     """One table of the cluster: its rows now, and before."""
 
     table: str
@@ -75,7 +75,7 @@ class TableWritten(Struct, frozen=True):
     rows_before: int
 
 
-class TableCommitted(Struct, frozen=True):
+class TableCommitted(Answer, frozen=True):
     """One Iceberg table of the cluster: its rows now and before, the files added, and the snapshot; None: there was nothing to commit."""
 
     table: str

@@ -63,9 +63,11 @@ _MEGABYTE = 1 << 20
 _SHOWN = 3
 
 
-class Held(Struct, frozen=True):
+class HeldBytes(Answer, frozen=True):
     """Bytes that stay for one reason: all copies of records, with their headers. ``topic`` and ``subscription``: whose, "" for nobody's;
     ``path``: of the file, where it is the file that holds them. ``reason`` says why, with evidence and the next command."""
+
+    SHOWN = ("topic", "subscription", "ledgers", "bytes", "percent")
 
     reason: Reason
     topic: str
@@ -76,7 +78,7 @@ class Held(Struct, frozen=True):
     percent: float
 
 
-class HeldTotal(Struct, frozen=True):
+class HeldTotal(Answer, frozen=True):
     """All bytes of one kind of reason."""
 
     code: str
@@ -91,7 +93,7 @@ class WhyBytes(Answer, frozen=True):
     bytes: int
     holders: int
     totals: tuple[HeldTotal, ...]
-    held: tuple[Held, ...]
+    held: tuple[HeldBytes, ...]
 
 
 class _Key(Struct, frozen=True):
@@ -338,7 +340,7 @@ def _key_of(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> _Key | None:
     return _Key(code, owner.topic, owner.cursor)
 
 
-def _held(reader: EntryReader, key: _Key, found: _Sum, total: int, now_ms: int, logs: Mapping[str, _Log]) -> Held:
+def _held(reader: EntryReader, key: _Key, found: _Sum, total: int, now_ms: int, logs: Mapping[str, _Log]) -> HeldBytes:
     if key.code in _OF_TOPICS:
         topic = read_topic(reader.txn, parse_topic(key.topic))
         reason = _Teller(reader, topic, now_ms).tell(key, found.ledgers)
@@ -346,7 +348,7 @@ def _held(reader: EntryReader, key: _Key, found: _Sum, total: int, now_ms: int, 
         reason = _log_reason(key, logs[key.path], found)
     else:
         reason = _other_reason(key, found)
-    return Held(
+    return HeldBytes(
         reason, key.topic, key.subscription, key.path, len(found.ledgers), found.bytes, _percent(found.bytes, total)
     )
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+from pulsar_admin.store.wording import Answer
 
 
-class Reason(Struct, frozen=True):
+class Reason(Answer, frozen=True):
     """Why. ``evidence``: the figures that the sentence is made of; ``command``: what to type next, empty where nothing is to be done.
 
     ``code``: of a row of ``store.rules.subscriptions``, or of ``store.rules.holders``.
     """
+
+    SHOWN = ("code", "sentence")
 
     code: str
     sentence: str

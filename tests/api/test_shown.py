@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_what_is_named_is_shown_as_it_was_named(store: pa.Store) -> None:
     assert repr(store.nacks(None, "plain")) == "KeptNacks('persistent://public/default/plain', None)"
 
 
-LONGEST = 200
+LONGEST = 120
 PLAIN = "persistent://public/default/plain"
 
 
@@ -114,12 +115,16 @@ def test_a_finding_as_text_is_the_paragraph_of_doctor(cli: Cli) -> None:
 
 
 def test_answers_have_that_form() -> None:
-    """Those that a method returns: a new one gets it by its class."""
-    own = {"Change", "ChangeReport", "Plan", "Position", "TopicName"}
-    records = {
-        name: cls for name in pa.__all__ if isinstance(cls := getattr(pa, name), type) and issubclass(cls, Struct)
-    }
+    """Those that a method returns, and those in them: a new one gets it by its class."""
+    own = {"Change", "ChangeReport", "Plan", "Position"}
+    kinds = {name: cls for name in pa.__all__ if isinstance(cls := getattr(pa, name), type)}
+    records = {name: cls for name, cls in kinds.items() if issubclass(cls, Struct)}
     assert {name for name, cls in records.items() if cls.__repr__ not in (Answer.__repr__, one_line)} == own
+    for name, cls in kinds.items():
+        if issubclass(cls, tuple):
+            made = cls(*["/a" * 200 for _ in cls._fields])
+            assert re.fullmatch(rf"{name}\([^\n]+\)", repr(made))
+            assert len(repr(made)) <= LONGEST
 
 
 def test_a_warning_is_of_the_callers_line(tmp_path: Path) -> None:

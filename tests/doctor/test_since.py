@@ -19,7 +19,7 @@ from pulsar_admin import open_store as open_api
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.doctor import Finding, Ranking, Severity
-from pulsar_admin.store.doctor.since import Change, FindingChange, compare
+from pulsar_admin.store.doctor.since import ChangeSince, FindingChange, compare
 from pulsar_admin.store.model.copy_age import AsOf, put_as_of
 from pulsar_admin.store.rules.sight import BLIND, BLIND_PLACES, DEEP, FILES, UNREAD
 from pulsar_admin.store.rules.table import CAUSES
@@ -116,7 +116,7 @@ def test_filters_are_of_what_changed(stores: tuple[Path, Path], cli: Cli) -> Non
     assert len(cli(*asked, "--code", "delay-beyond-ttl", "--severity", "warning").json) == 2
     with open_api(stores[1]) as store:
         found = store.compare_findings(stores[0], codes=["delay-beyond-ttl"])
-    assert [(row.change, row.code) for row in found.changes] == [(Change.NEW, "delay-beyond-ttl")] * 2
+    assert [(row.change, row.code) for row in found.changes] == [(ChangeSince.NEW, "delay-beyond-ttl")] * 2
     assert found.unchanged == 0
 
 
@@ -127,9 +127,9 @@ def test_a_store_is_judged_as_of_its_own_time(tmp_path: Path, damages_stores: No
         store.write(lambda txn: put_as_of(txn, AsOf(1_600_000_000_000, "files")))
     with open_api(imported("small", "clean")) as store:
         found = store.compare_findings(early, codes=["ledger-closed-in-future"])
-    closed = {row.where for row in found.changes if row.change is Change.GONE}
+    closed = {row.where for row in found.changes if row.change is ChangeSince.GONE}
     assert "persistent://public/default/plain" in closed
-    assert all(row.change is Change.GONE for row in found.changes)
+    assert all(row.change is ChangeSince.GONE for row in found.changes)
 
 
 def test_what_cannot_be_read_is_not_gone(stores: tuple[Path, Path], tmp_path: Path, damages_stores: None) -> None:
@@ -139,10 +139,10 @@ def test_what_cannot_be_read_is_not_gone(stores: tuple[Path, Path], tmp_path: Pa
         store.write(lambda txn: txn.put("tree", tree_key("/managed-ledgers/acme/delayed/persistent/reminders"), b"x"))
     with open_api(tmp_path / "damaged") as store:
         found = store.compare_findings(later).changes
-    assert {row.change for row in found if row.code == "delay-beyond-ttl"} == {Change.NOT_SEEN}
-    assert any(row.change is Change.NEW and row.severity is Severity.CRITICAL for row in found)
+    assert {row.change for row in found if row.code == "delay-beyond-ttl"} == {ChangeSince.NOT_SEEN}
+    assert any(row.change is ChangeSince.NEW and row.severity is Severity.CRITICAL for row in found)
     assert all(
-        bool(row.mend) is (row.change in (Change.NEW, Change.WORSE)) for row in found
+        bool(row.mend) is (row.change in (ChangeSince.NEW, ChangeSince.WORSE)) for row in found
     )  # those of the other store
 
 
@@ -281,18 +281,18 @@ def test_against_the_sets_themselves(seed: int) -> None:
         for found in sets
     ]
     compared = compare(*looks, each=rng.choice([1, 5, 100]))
-    sums: Counter[Change] = Counter()
+    sums: Counter[ChangeSince] = Counter()
     for row in compared.changes:
         assert isinstance(row, FindingChange)
         more = row.evidence.get("more")
         sums[row.change] += more if isinstance(more, int) else 1
         if more is None:
-            assert (row.where in sets[0]) is (row.change is not Change.NEW)
-            assert (row.where in sets[1]) is (row.change is not Change.GONE)
-    assert sums[Change.NEW] - sums[Change.GONE] == len(sets[1]) - len(sets[0])
+            assert (row.where in sets[0]) is (row.change is not ChangeSince.NEW)
+            assert (row.where in sets[1]) is (row.change is not ChangeSince.GONE)
+    assert sums[ChangeSince.NEW] - sums[ChangeSince.GONE] == len(sets[1]) - len(sets[0])
     if not any(row.where.endswith(" more") for look in looks for row in look):
-        assert sums[Change.NEW] == len(sets[1] - sets[0])
-        assert sums[Change.WORSE] + compared.unchanged == len(sets[0] & sets[1])
+        assert sums[ChangeSince.NEW] == len(sets[1] - sets[0])
+        assert sums[ChangeSince.WORSE] + compared.unchanged == len(sets[0] & sets[1])
 
 
 def test_the_codes_are_known() -> None:

@@ -17,7 +17,7 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_pa
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.errors import Unsupported
 from pulsar_admin.store.recovery.metadata_index import no_metadata, read_known
-from pulsar_admin.store.recovery.preflight import Logs, Share, read_preflight, refusal
+from pulsar_admin.store.recovery.preflight import LedgerShare, LogShare, read_preflight, refusal
 from pulsar_admin.store.sources.rocksdb import create_database
 from tests.conftest import Cli
 from tests.growing import record
@@ -334,11 +334,11 @@ def test_which_collection_reaches_an_entry_log(tmp_path: Path) -> None:
     create_database(current / "ledgers", [encode_ledgers_row(ledger_id, row) for ledger_id in (1, 2)])
     known = read_known("zk", [(ledger_path(1), b"")], 3)
     (found,) = read_preflight(known, [bookie]).bookies
-    assert found.at_once == Logs(1, (current / "0.log").stat().st_size)
-    assert found.minor == Logs(2, 9900 + 8100)
-    assert found.major == Logs(2, 8000 + 5100)
-    assert found.kept == Logs(2, 5000 + 100)
-    assert found.holds == Share(2, 80_000)
+    assert found.at_once == LogShare(1, (current / "0.log").stat().st_size)
+    assert found.minor == LogShare(2, 9900 + 8100)
+    assert found.major == LogShare(2, 8000 + 5100)
+    assert found.kept == LogShare(2, 5000 + 100)
+    assert found.holds == LedgerShare(2, 80_000)
     assert (found.loses.ledgers, found.loses.bytes) == (1, 46_200)
 
 
