@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Collection, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,7 +60,7 @@ def _iter_rows(bookie: Bookie) -> Iterator[tuple[Logs, Array]]:
                 logs = dict(read_bookie_directory(storage.logs).logs)
                 with open_links(storage.index / LOCATIONS, []) as opened:
                     items = iter(opened.items())
-                    while chunk := b"".join(part for item in islice(items, _CHUNK_ROWS) for part in item):
+                    while chunk := b"".join(chain.from_iterable(islice(items, _CHUNK_ROWS))):
                         if len(chunk) % _ROW_BYTES:
                             return  # rows of another form: the checks of what is known of them tell
                         yield logs, np.frombuffer(chunk, ">i8").reshape(-1, 3).astype(np.int64)
@@ -97,7 +97,7 @@ def _wrong_in(path: Path, rows: Array) -> Array:
             data = np.frombuffer(os.pread(file.fileno(), _WINDOW_BYTES, begin), np.uint8)
             end = int(np.searchsorted(starts, begin + len(data) - _HEAD_BYTES, "right"))
             if end <= at:
-                break  # behind the end of the log
+                break  # past the end of the log
             heads = data[(starts[at:end] - begin)[:, None] + np.arange(_SIZE_BYTES, _HEAD_BYTES)]
             good[at:end] = (np.ascontiguousarray(heads).view(">i8") == rows[at:end, :2]).all(axis=1)
             at = end
