@@ -190,7 +190,7 @@ def _members(txn: Txn, ledger_id: int) -> tuple[str, ...]:
 
 
 def _silent(txn: Txn, ledger: Ledger) -> tuple[str, ...]:
-    """Return the bookies that do not answer any more and without which nobody can close LEDGER."""
+    """Return the bookies that do not answer any more and without which nobody can close ``ledger``."""
     if not find_gone_bookies(txn) or ledger.metadata is None or ledger.metadata.state is LedgerState.CLOSED:
         return ()
     end = read_open_end(txn, ledger)
@@ -198,7 +198,7 @@ def _silent(txn: Txn, ledger: Ledger) -> tuple[str, ...]:
 
 
 def _joined(ranges: list[Range]) -> tuple[Range, ...]:
-    """Return RANGES, none of which overlap, in order, those that touch as one."""
+    """Return ``ranges``, none of which overlap, in order, those that touch as one."""
     joined: list[Range] = []
     for first, last in sorted(ranges):
         if joined and joined[-1][1] == first - 1:
@@ -213,7 +213,7 @@ class BrokenLedger(Struct, frozen=True):
 
     ``entries``: as the list counts them; ``lost``: ranges of them that no broker can read, ``outside_entries`` of them files have, and
     ``cure`` is the command that brings these back;
-    ``is_last``: nothing is listed behind it; ``unseen``: ranges that only ``bookies`` have, which are not imported; ``unseen_entries``: how
+    ``is_last``: nothing is listed after it; ``unseen``: ranges that only ``bookies`` have, which are not imported; ``unseen_entries``: how
     many these are, all of them; ``unseen_from``: from there on an open ledger may have more on them; ``of_events``: the topic is the
     ``__change_events`` of a namespace.
     """
@@ -232,7 +232,7 @@ class BrokenLedger(Struct, frozen=True):
     cure: str = ""
 
     def holds(self, position: Position) -> bool:
-        """Whether POSITION is an entry that is lost, or in front of a lost first one."""
+        """Whether ``position`` is an entry that is lost, or before a first one that is lost."""
         return position.ledger_id == self.ledger_id and any(
             first <= max(position.entry_id, 0) <= last for first, last in self.lost
         )
@@ -302,7 +302,7 @@ class BrokenLedger(Struct, frozen=True):
 
 
 def find_broken(txn: Txn, topic: Topic) -> tuple[BrokenLedger, ...]:
-    """Return the ledgers of TOPIC of which something is lost or not seen; two look-ups for each that is whole."""
+    """Return the ledgers of ``topic`` of which something is lost or not seen; two look-ups for each that is whole."""
     suspects = (ledger for ledger in topic.ledgers if not is_whole(txn, ledger) or _may_go_on(txn, ledger))
     return tuple(found for ledger in suspects if (found := find_broken_ledger(txn, topic, ledger)) is not None)
 
@@ -312,7 +312,7 @@ def _may_go_on(txn: Txn, listed: TopicLedger) -> bool:
 
 
 def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLedger | None:
-    """Return what is lost or not seen of one ledger that TOPIC lists, None where nothing is."""
+    """Return what is lost or not seen of one ledger that ``topic`` lists, None where nothing is."""
     # Its list owns it: who else does is not asked, once for each of what may be a hundred thousand.
     missing = _find_missing(txn, listed.ledger_id, (), is_listed=True)
     is_last, of_events = listed.ledger_id == topic.ids[-1], topic.name.local_name == EVENTS

@@ -100,7 +100,7 @@ def read_copied_ms(store: Store, txn: Txn) -> int:
 
 
 def read_copy_age(store: Store, txn: Txn) -> CopyAge:
-    """Return how old what STORE holds is; where it does not tell its own time, files of others were written last when they were."""
+    """Return how old what ``store`` holds is; where it does not tell its own time, files of others were written last when they were."""
     read_ms, as_of = read_copied_ms(store, txn), find_as_of(txn)
     if as_of is not None:
         return CopyAge(read_ms, as_of.time_ms)
@@ -109,5 +109,5 @@ def read_copy_age(store: Store, txn: Txn) -> CopyAge:
 
 
 def put_refreshed(txn: Txn, now_ms: int) -> None:
-    """Write that the sources were read again at NOW_MS."""
+    """Write that the sources were read again at ``now_ms``."""
     txn.put("state", _REFRESHED, str(now_ms).encode())

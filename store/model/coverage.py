@@ -83,12 +83,12 @@ class Stripe(Struct, frozen=True):
     write_quorum: int
 
     def write_set(self, entry_id: int) -> tuple[str, ...]:
-        """Return the bookies that entry ENTRY_ID is written to, in the order they are asked in."""
+        """Return the bookies that entry ``entry_id`` is written to, in the order they are asked in."""
         size = len(self.members)
         return tuple(self.members[(entry_id + place) % size] for place in range(self.write_quorum))
 
     def residues(self, bookie: str) -> tuple[int, ...]:
-        """Return which entry ids modulo the ensemble's size BOOKIE is written, ascending."""
+        """Return which entry ids modulo the ensemble's size ``bookie`` is written, ascending."""
         return _residues(self.members, self.write_quorum, bookie)
 
     def counts(self) -> list[int]:
@@ -97,12 +97,12 @@ class Stripe(Struct, frozen=True):
         return [(self.last - residue) // size - (self.first - 1 - residue) // size for residue in range(size)]
 
     def count(self, bookie: str) -> int:
-        """Return how many of the entries BOOKIE is written."""
+        """Return how many of the entries ``bookie`` is written."""
         counts = self.counts()
         return sum(counts[residue] for residue in self.residues(bookie))
 
     def holds(self, bookie: str, entry_ids: Array) -> Array:
-        """Return which of ENTRY_IDS (i64) are of this stripe and written to BOOKIE (bool each)."""
+        """Return which of ``entry_ids`` (i64) are of this stripe and written to ``bookie`` (bool each)."""
         import numpy as np
 
         table = np.zeros(len(self.members), bool)
@@ -119,7 +119,7 @@ def _residues(members: tuple[str, ...], write_quorum: int, bookie: str) -> tuple
 
 
 def stripes_of(metadata: LedgerMetadata, last_entry_id: int, first_entry_id: int = 0) -> Iterator[Stripe]:
-    """Yield the stripes of a ledger from FIRST_ENTRY_ID to LAST_ENTRY_ID, as far as its ensembles go."""
+    """Yield the stripes of a ledger from ``first_entry_id`` to ``last_entry_id``, as far as its ensembles go."""
     starts = [segment.first_entry_id for segment in metadata.segments]
     for segment, end in zip(metadata.segments, [*starts[1:], last_entry_id + 1], strict=True):
         first, last = max(segment.first_entry_id, first_entry_id), min(end - 1, last_entry_id)
@@ -128,7 +128,7 @@ def stripes_of(metadata: LedgerMetadata, last_entry_id: int, first_entry_id: int
 
 
 def write_set(metadata: LedgerMetadata, entry_id: int) -> tuple[str, ...]:
-    """Return the bookies that should hold entry ENTRY_ID, which may lie behind the ledger's end."""
+    """Return the bookies that should hold entry ``entry_id``, which may lie past the ledger's end."""
     starts = [segment.first_entry_id for segment in metadata.segments]
     segment = metadata.segments[max(bisect_right(starts, entry_id) - 1, 0)]
     return Stripe(entry_id, entry_id, segment.members, metadata.write_quorum).write_set(entry_id)
@@ -182,7 +182,7 @@ def find_gone_bookies(txn: Txn) -> frozenset[str]:
 
 
 def absent_in(txn: Txn, members: Iterable[str]) -> tuple[str, ...]:
-    """Return those of MEMBERS that may run and are not imported, in their order, each once."""
+    """Return those of ``members`` that may run and are not imported, in their order, each once."""
     absent = _split_bookies(txn)[1]
     return tuple(bookie for bookie in dict.fromkeys(members) if bookie in absent)
 
@@ -232,8 +232,8 @@ def knows_no_bookie(txn: Txn) -> bool:
 
 
 def members_of(path: str, value: bytes) -> frozenset[str]:
-    """Return the bookies in the ensembles of the ledger whose node at PATH has VALUE; none of one that cannot be read: `store check`
-    names it."""
+    """Return the bookies in the ensembles of the ledger whose node at ``path`` has ``value``; none of one that cannot be read: `store
+    check` names it."""
     try:
         return decode_members(value, path)
     except StoreError:
@@ -243,10 +243,10 @@ def members_of(path: str, value: bytes) -> frozenset[str]:
 def index_absent_bookies(
     store: Store, txn: Txn, left_out: Collection[str] = (), members: Collection[str] | None = None
 ) -> None:
-    """Find the absent bookies among those of the cookies and of every ledger's ensembles, and keep them in TXN.
+    """Find the absent bookies among those of the cookies and of every ledger's ensembles, and keep them in ``txn``.
 
-    Where an imported bookie has no id nobody knows which one it is, and nothing is kept. LEFT_OUT: those of
-    another cluster; MEMBERS: ``members_of`` all ledgers, None: the tree is read for that.
+    Where an imported bookie has no id nobody knows which one it is, and nothing is kept. ``left_out``: those of
+    another cluster; ``members``: ``members_of`` all ledgers, None: the tree is read for that.
     """
     ids = [bookie.bookie_id for bookie in iter_imported_bookies(store.info)]
     imported = [bookie_id for bookie_id in ids if bookie_id not in left_out]
@@ -344,7 +344,7 @@ class Coverage(Answer, frozen=True):
     outside: int = 0
 
     def text(self, entries: int) -> str:
-        """Return what is short of a ledger's ENTRIES as a sentence."""
+        """Return what is short of a ledger's ``entries`` as a sentence."""
         where = "; ".join(row.lacks for row in self.bookies if (row.imported or row.gone) and row.lacks)
         counts = ((self.lost, "on none"), (self.outside, "only where no client asks for them"))
         lost = ", ".join(f"{counted(count, 'entry is', 'entries are')} {what}" for count, what in counts if count)
@@ -382,7 +382,7 @@ def find_lone_bookie(txn: Txn) -> str:
 
 
 def read_coverage(txn: Txn, ledger: Ledger, last_entry_id: int | None = None) -> Coverage | None:
-    """Return how many copies there are of LEDGER's entries, to its end or LAST_ENTRY_ID.
+    """Return how many copies there are of ``ledger``'s entries, to its end or ``last_entry_id``.
 
     None where nothing tells: a ledger without metadata, one written here, a store that does not know whose its files are.
     """
@@ -433,7 +433,7 @@ _PATTERN_ENTRIES = (
 
 @lru_cache(64)
 def _pattern(residues: tuple[int, ...], size: int) -> BitMap64:
-    """Return the entries below _PATTERN_ENTRIES whose ids modulo SIZE are RESIDUES."""
+    """Return the entries below _PATTERN_ENTRIES whose ids modulo ``size`` are ``residues``."""
     from pyroaring import BitMap64
 
     entries = BitMap64()
@@ -465,10 +465,10 @@ def count_copies(
     gone: frozenset[str] = frozenset(),
     held: Mapping[str, Array] | None = None,
 ) -> Coverage:
-    """Return how many copies there are of the entries 0 to LAST_ENTRY_ID.
+    """Return how many copies there are of the entries 0 to ``last_entry_id``.
 
-    SERVED: bookie → ids of the entries it serves (i64, ascending, each once), HELD: that its files have, None: the same; DAMAGED: (bookie,
-    entry id, whether it only differs); GONE: bookies of which nobody gets anything.
+    ``served``: bookie → ids of the entries it serves (i64, ascending, each once), ``held``: that its files have, None: the same;
+    ``damaged``: (bookie, entry id, whether it only differs); ``gone``: bookies of which nobody gets anything.
     """
     import numpy as np
 
@@ -521,7 +521,8 @@ def count_copies(
 
 
 def _outside(stripes: list[Stripe], known: frozenset[str], found: Array, held: Mapping[str, Array]) -> Array:
-    """Return the entries of STRIPES that a file has (HELD), none of them in FOUND, whose every bookie is KNOWN: ids, i64, ascending."""
+    """Return the entries of ``stripes`` that a file has (``held``), none of them in ``found``, whose every bookie is ``known``: ids, i64,
+    ascending."""
     import numpy as np
 
     left = np.setdiff1d(np.concatenate([np.empty(0, np.int64), *held.values()]), found)
@@ -535,7 +536,7 @@ def _outside(stripes: list[Stripe], known: frozenset[str], found: Array, held: M
 
 
 def _written_to(stripes: list[Stripe], bookie: str, entry_ids: Array) -> Array:
-    """Return those of ENTRY_IDS that BOOKIE should have."""
+    """Return those of ``entry_ids`` that ``bookie`` should have."""
     import numpy as np
 
     if not len(entry_ids):
@@ -551,8 +552,8 @@ def _written_to(stripes: list[Stripe], bookie: str, entry_ids: Array) -> Array:
 def _shortfall(
     stripes: list[Stripe], known_bookies: frozenset[str], found: Array, counts: Array, lowest: int
 ) -> tuple[int, int, int, int]:
-    """Return (unknown, short, lost or outside, lowest) of ``Coverage``; FOUND: entries with as many copies as COUNTS says; LOWEST: of a
-    whole one."""
+    """Return (unknown, short, lost or outside, lowest) of ``Coverage``; ``found``: entries with as many copies as ``counts`` says;
+    ``lowest``: of a whole one."""
     import numpy as np
 
     unknown = short = lost = 0
@@ -593,8 +594,8 @@ class UnservedEntries(Answer, frozen=True):
 
 
 def find_outside(txn: Txn, ledger: Ledger, *, closed: bool = True) -> UnservedEntries | None:
-    """Return the entries up to LEDGER's end that are outside what clients ask, None where none is. Not CLOSED: no client can open it, and
-    all of its entries are outside."""
+    """Return the entries up to ``ledger``'s end that are outside what clients ask, None where none is. Not ``closed``: no client can open
+    it, and all of its entries are outside."""
     disks, metadata = read_disks(txn), ledger.metadata
     if metadata is None or disks.unknown is not None or ledger.sums is None:
         return None
@@ -626,7 +627,7 @@ def find_outside(txn: Txn, ledger: Ledger, *, closed: bool = True) -> UnservedEn
 
 
 def lacking_of(txn: Txn, ledger: Ledger, bookie: str, entry_ids: Array) -> Array:
-    """Return those of ENTRY_IDS (i64, ascending) up to LEDGER's end that BOOKIE should serve, by the metadata, and does not."""
+    """Return those of ``entry_ids`` (i64, ascending) up to ``ledger``'s end that ``bookie`` should serve, by the metadata, and does not."""
     import numpy as np
 
     disks, metadata = read_disks(txn), ledger.metadata
@@ -640,7 +641,7 @@ def lacking_of(txn: Txn, ledger: Ledger, bookie: str, entry_ids: Array) -> Array
 
 
 def served_elsewhere(txn: Txn, ledger: Ledger, bookie: str, entry_ids: Array) -> Array:
-    """Return those of ENTRY_IDS (i64, ascending) up to LEDGER's end that clients get of another of its bookies than BOOKIE."""
+    """Return those of ``entry_ids`` (i64, ascending) up to ``ledger``'s end that clients get of another of its bookies than ``bookie``."""
     import numpy as np
 
     disks, metadata = read_disks(txn), ledger.metadata
@@ -657,7 +658,7 @@ def served_elsewhere(txn: Txn, ledger: Ledger, bookie: str, entry_ids: Array) ->
 
 
 def _ranges_of(entry_ids: Array) -> tuple[tuple[int, int], ...]:
-    """Return ENTRY_IDS (ascending) as ranges, both ends included."""
+    """Return ``entry_ids`` (ascending) as ranges, both ends included."""
     import numpy as np
 
     if not len(entry_ids):
@@ -677,7 +678,8 @@ class EntryGap(Struct, frozen=True):
 
 
 def iter_entry_gaps(txn: Txn, ledger: Ledger, ranges: Sequence[tuple[int, int]]) -> Iterator[EntryGap]:
-    """Yield RANGES, which no file has of LEDGER's entries, by who should have them; take as many as are needed: striped gaps are many."""
+    """Yield ``ranges``, which no file has of ``ledger``'s entries, by who should have them; take as many as are needed: striped gaps are
+    many."""
     if ledger.metadata is None:
         return
     absent = absent_ids(txn)
@@ -687,7 +689,7 @@ def iter_entry_gaps(txn: Txn, ledger: Ledger, ranges: Sequence[tuple[int, int]])
 
 
 def count_unseen(txn: Txn, ledger: Ledger, ranges: Sequence[tuple[int, int]]) -> tuple[int, tuple[str, ...]]:
-    """Return how many entries of RANGES, which no file has, bookies should have that are not imported, and which bookies."""
+    """Return how many entries of ``ranges``, which no file has, bookies should have that are not imported, and which bookies."""
     absent = absent_ids(txn)
     if ledger.metadata is None or absent.isdisjoint(ensemble_bookies(ledger.metadata)):
         return 0, ()
@@ -715,7 +717,7 @@ def absent_of(txn: Txn, ledger_id: int) -> tuple[str, ...]:
 
 
 def _split(stripe: Stripe, absent: frozenset[str]) -> Iterator[EntryGap]:
-    """Yield the entries of STRIPE in runs that ABSENT bookies should have, or none of them."""
+    """Yield the entries of ``stripe`` in runs that ``absent`` bookies should have, or none of them."""
     size = len(stripe.members)
     lacking = [tuple(sorted(absent.intersection(stripe.write_set(residue)))) for residue in range(size)]
     if all(lacking) or not any(lacking):
@@ -754,7 +756,7 @@ def read_held(txn: Txn, ledger_id: int, disks: Disks) -> dict[str, Array] | None
 
 
 def read_served(txn: Txn, ledger_id: int, disks: Disks, held: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Return bookie → what it serves of a ledger, of what it has by HELD (see ``read_held``)."""
+    """Return bookie → what it serves of a ledger, of what it has by ``held`` (see ``read_held``)."""
     import numpy as np
 
     served = dict(held)
@@ -797,7 +799,7 @@ class OpenEnd(Answer, frozen=True):
 
     ``last_add_confirmed``: certainly acknowledged, up to there; ``kept``: up to there any recovery finds every entry;
     ``last_entry_id``: the farthest that one may get: entries between are dropped when the bookies without them answer first.
-    ``verdict``: "final": nothing behind was acknowledged; "damaged": a recovery fails at the damaged entry behind; "gone": it fails, as
+    ``verdict``: "final": nothing after it was acknowledged; "damaged": a recovery fails at the damaged entry after it; "gone": it fails, as
     ``bookies``, which are not of the cluster, do not answer; "open": ``bookies``, which are not imported, may have more; "unknown": this
     store does not know which bookies have what.
     """
@@ -810,7 +812,7 @@ class OpenEnd(Answer, frozen=True):
 
 
 def read_open_end(txn: Txn, ledger: Ledger) -> OpenEnd | None:
-    """Return where a recovery would close LEDGER, None of one that is closed or has no metadata."""
+    """Return where a recovery would close ``ledger``, None of one that is closed or has no metadata."""
     metadata = ledger.metadata
     if metadata is None or metadata.state is LedgerState.CLOSED:
         return None
@@ -835,12 +837,12 @@ def find_open_end(
     damaged: Mapping[str, Collection[int]],
     gone: Collection[str] = (),
 ) -> OpenEnd:
-    """Return where a recovery that knows CONFIRMED to be acknowledged would close a ledger.
+    """Return where a recovery that knows ``confirmed`` to be acknowledged would close a ledger.
 
     Upstream (BookKeeper 4.17): ``LedgerRecoveryOp`` reads one entry after the other from its whole write set; ``PendingReadOp`` ends it
     as soon as write quorum − ack quorum + 1 bookies said that they have none, even if another one would have answered with it. Before that
     ``ReadLastConfirmedOp`` asks the last ensemble, and fails where as many bookies as the ack quorum of any write set do not answer.
-    HELD, DAMAGED: bookie → entries behind CONFIRMED that it has a good, a bad record of; GONE: bookies that never answer.
+    ``held``, ``damaged``: bookie → entries after ``confirmed`` that it has a good, a bad record of; ``gone``: bookies that never answer.
     """
     enough = metadata.write_quorum - metadata.ack_quorum + 1
     anywhere = set().union(*held.values())
@@ -851,19 +853,19 @@ def find_open_end(
         claimed = [bookie for bookie in write_set(metadata, end) if end in damaged.get(bookie, ())]
         if kept == end - 1 and there and metadata.write_quorum - len({*there, *claimed}) < enough:
             kept = end
-    behind = write_set(metadata, end + 1)
+    next_set = write_set(metadata, end + 1)
     silent = gone_quorum(metadata, gone)
     if silent:
         return OpenEnd(confirmed, kept, end, "gone", silent)
-    missing = [b for b in behind if b in imported and end + 1 not in damaged.get(b, ())]
-    absent = tuple(bookie for bookie in behind if bookie not in imported and bookie not in gone)
-    lacking = tuple(bookie for bookie in behind if bookie in gone)
+    missing = [b for b in next_set if b in imported and end + 1 not in damaged.get(b, ())]
+    absent = tuple(bookie for bookie in next_set if bookie not in imported and bookie not in gone)
+    lacking = tuple(bookie for bookie in next_set if bookie in gone)
     verdict = "final" if len(missing) >= enough else "open" if absent else "gone" if lacking else "damaged"
     return OpenEnd(confirmed, kept, end, verdict, {"open": absent, "gone": lacking}.get(verdict, ()))
 
 
 def gone_quorum(metadata: LedgerMetadata, gone: Collection[str]) -> tuple[str, ...]:
-    """Return the GONE bookies of the last ensemble for which a recovery fails, none where enough others answer."""
+    """Return the ``gone`` bookies of the last ensemble for which a recovery fails, none where enough others answer."""
     members = metadata.segments[-1].members
     sets = (write_set(metadata, metadata.segments[-1].first_entry_id + place) for place in range(len(members)))
     if any(sum(bookie in gone for bookie in one) >= metadata.ack_quorum for one in sets):
@@ -872,7 +874,7 @@ def gone_quorum(metadata: LedgerMetadata, gone: Collection[str]) -> tuple[str, .
 
 
 def is_final(txn: Txn, ledger_id: int) -> bool:
-    """Whether a ledger is whole, as far as is known, and ``read_open_end`` has it closed, or closed behind its last entry for certain."""
+    """Whether a ledger is whole, as far as is known, and ``read_open_end`` has it closed, or closed after its last entry for certain."""
     try:
         return find_whole(txn, ledger_id) is not None and ledger_id not in _read_damaged(txn)
     except StoreError:
@@ -1058,7 +1060,7 @@ class AbsentJournals(Struct, frozen=True):
 
 
 def find_absent_journals(store: Store, txn: Txn) -> AbsentJournals | None:
-    """Return which bookies of STORE's sources have no journal; None when all have, or when nothing can have been there only.
+    """Return which bookies of ``store``'s sources have no journal; None when all have, or when nothing can have been there only.
 
     A ledger that is closed and has all its entries lacks nothing, whatever a journal says.
     """

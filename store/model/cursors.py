@@ -109,7 +109,7 @@ def _not_found(topic: TopicName, subscription: str) -> SubscriptionNotFound:
 
 
 def read_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Cursor:
-    """Return the cursor NAME of TOPIC; raises SubscriptionNotFound, MetadataCorrupt."""
+    """Return the cursor ``name`` of ``topic``; raises SubscriptionNotFound, MetadataCorrupt."""
     path = topic.name.cursor_path(name)
     node = find_node(txn, path)
     if node is None:
@@ -118,7 +118,7 @@ def read_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Curso
 
 
 def read_damaged_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Cursor:
-    """Return the cursor NAME of TOPIC to be replaced or removed: one that is damaged as one that has acknowledged nothing.
+    """Return the cursor ``name`` of ``topic`` to be replaced or removed: one that is damaged as one that has acknowledged nothing.
 
     Raises SubscriptionNotFound, and Unsupported for one that a newer Pulsar wrote.
     """
@@ -140,7 +140,7 @@ def iter_cursor_nodes(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Node]]:
 
 
 def read_each_cursor(txn: Txn, reader: EntryReader, topic: Topic) -> Iterator[tuple[str, Cursor | StoreError]]:
-    """Yield the name of each cursor of TOPIC, as ``iter_cursor_names``, with what ``read_cursor`` returns, or raises."""
+    """Yield the name of each cursor of ``topic``, as ``iter_cursor_names``, with what ``read_cursor`` returns, or raises."""
     try:
         nodes = list(iter_nodes(txn, f"{topic.name.path}/"))
     except StoreError:
@@ -164,7 +164,7 @@ def _or_error(read: Callable[[], Cursor]) -> Cursor | StoreError:
 
 
 def cursor_of(txn: Txn, reader: EntryReader, topic: Topic, name: str, node: Node) -> Cursor:
-    """Return the cursor NAME of TOPIC that NODE holds; raises MetadataCorrupt."""
+    """Return the cursor ``name`` of ``topic`` that ``node`` holds; raises MetadataCorrupt."""
     info = decode_cursor_info(node.value, node.path)
     snapshot = CursorState(info.mark_delete or topic.first_position, info.ranges, info.batch_deletes, info.properties)
     if info.cursors_ledger_id < 0:
@@ -180,7 +180,7 @@ def cursor_of(txn: Txn, reader: EntryReader, topic: Topic, name: str, node: Node
 
 
 def read_cursors(txn: Txn, reader: EntryReader, topic: Topic) -> dict[str, Cursor]:
-    """Return every cursor of TOPIC by name, in name order."""
+    """Return every cursor of ``topic`` by name, in name order."""
     return {name: read_cursor(txn, reader, topic, name) for name in sorted(iter_cursor_names(txn, topic.name))}
 
 
@@ -221,7 +221,7 @@ def _recovered(topic: Topic, cursor: Cursor) -> Cursor:
 
 
 def normal_ranges(topic: Topic, state: CursorState) -> tuple[tuple[int, int], ...]:
-    """Return the individually deleted entries behind the mark-delete as merged, half-open rank intervals (see Topic.rank)."""
+    """Return the individually deleted entries after the mark-delete position as merged, half-open rank intervals (see Topic.rank)."""
     if not state.ranges:
         return ()
     ranges = [(low.ledger_id, low.entry_id, high.ledger_id, high.entry_id) for low, high in state.ranges]
@@ -231,7 +231,8 @@ def normal_ranges(topic: Topic, state: CursorState) -> tuple[tuple[int, int], ..
 def merge_ranges(
     ids: Sequence[int], ranks: Sequence[int], floor: int, ranges: Iterable[tuple[int, int, int, int]]
 ) -> tuple[tuple[int, int], ...]:
-    """Return open-closed RANGES of ledgers (IDS and RANKS as a ``Topic`` has them) as merged intervals of ranks from FLOOR on."""
+    """Return open-closed ``ranges`` of ledgers (``ids`` and ``ranks`` as a ``Topic`` has them) as merged intervals of ranks from
+    ``floor`` on."""
     return union(
         (max(rank_of(ids, ranks, low, first + 1), floor), rank_of(ids, ranks, high, last + 1))
         for low, first, high, last in ranges
@@ -239,7 +240,7 @@ def merge_ranges(
 
 
 def backlog_entries(topic: Topic, state: CursorState) -> int:
-    """Return the entries behind the mark-delete that are not individually deleted."""
+    """Return the entries after the mark-delete position that are not individually deleted."""
     deleted = sum(end - start for start, end in normal_ranges(topic, state)) if state.ranges else 0
     return topic.entries_after(state.mark_delete) - deleted
 
@@ -273,7 +274,7 @@ def range_text(ranges: Ranges) -> str:
 
 
 def is_own(cursor: str) -> bool:
-    """Whether the broker keeps CURSOR for itself."""
+    """Whether the broker keeps ``cursor`` for itself."""
     return cursor in (COMPACTION_CURSOR, DEDUP_CURSOR)
 
 
@@ -285,10 +286,10 @@ def iter_namespace_cursors(
     is_meant: Callable[[TopicName], bool],
     of_topics: str,
 ) -> Iterator[tuple[Topic, Cursor]]:
-    """Yield the cursor SUBSCRIPTION, or all but the broker's own, of the topics of NAMESPACE that are meant, no system topics.
+    """Yield the cursor ``subscription``, or all but the broker's own, of the topics of ``namespace`` that are meant, no system topics.
 
-    What cannot be read goes to FAIL. Raises NamespaceNotFound, SubscriptionNotFound when there is none, and Refused for a
-    SUBSCRIPTION of the broker's own, with OF_TOPICS, the command that does the same to a topic's.
+    What cannot be read goes to ``fail``. Raises NamespaceNotFound, SubscriptionNotFound when there is none, and Refused for a
+    ``subscription`` of the broker's own, with ``of_topics``, the command that does the same to a topic's.
     """
     check_namespace(reader.txn, namespace)
     names = (name for name in iter_topics(reader.txn, namespace) if not name.is_system and is_meant(name))
@@ -351,7 +352,7 @@ class Extent(Answer, frozen=True):
 
 
 def pending_intervals(topic: Topic, state: CursorState, ranges: Intervals | None = None) -> Intervals:
-    """Return a cursor's backlog: what is behind the mark-delete, without the individually deleted RANGES, where these are at hand."""
+    """Return a cursor's backlog: what comes after the mark-delete position, less the individually deleted ``ranges``, if given."""
     start = topic.place(state.mark_delete)
     pending = []
     done = normal_ranges(topic, state) if ranges is None else ranges
@@ -363,7 +364,7 @@ def pending_intervals(topic: Topic, state: CursorState, ranges: Intervals | None
 
 
 def union(intervals: Iterable[tuple[int, int]]) -> Intervals:
-    """Return the ranks that are in any of INTERVALS, which may be empty, overlap, and come in any order."""
+    """Return the ranks that are in any of ``intervals``, which may be empty, overlap, and come in any order."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted(intervals):
         if start >= end:
@@ -376,7 +377,7 @@ def union(intervals: Iterable[tuple[int, int]]) -> Intervals:
 
 
 def subtract(left: Intervals, right: Intervals) -> Intervals:
-    """Return the ranks in LEFT that are not in RIGHT."""
+    """Return the ranks in ``left`` that are not in ``right``."""
     result = []
     first = 0
     for start, end in left:
@@ -394,7 +395,7 @@ def subtract(left: Intervals, right: Intervals) -> Intervals:
 
 
 def extent_of(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> Extent:
-    """Return how much lies in INTERVALS of TOPIC; reads index rows only."""
+    """Return how much lies in ``intervals`` of ``topic``; reads index rows only."""
     entries = messages = size_bytes = 0
     for start, end in intervals:
         for ledger_id, first, last in iter_ledger_parts(topic, start, end):
@@ -404,7 +405,7 @@ def extent_of(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> E
 
 
 def iter_ledger_parts(topic: Topic, start: int, end: int) -> Iterable[tuple[int, int, int]]:
-    """Yield (ledger id, first entry, last entry) of the ranks START to END (excluded)."""
+    """Yield (ledger id, first entry, last entry) of the ranks ``start`` to ``end`` (excluded)."""
     rank = start
     before = topic.ranks
     while rank < end:
@@ -416,12 +417,12 @@ def iter_ledger_parts(topic: Topic, start: int, end: int) -> Iterable[tuple[int,
 
 
 def parts_of(topic: Topic, intervals: Intervals) -> tuple[tuple[int, int, int], ...]:
-    """Return INTERVALS of ranks as parts of ledgers: they stay right when the topic loses its first ledgers."""
+    """Return ``intervals`` of ranks as parts of ledgers: they stay right when the topic loses its first ledgers."""
     return tuple(part for start, end in intervals for part in iter_ledger_parts(topic, start, end))
 
 
 def _ledger_extent(txn: Txn, topic: Topic, ledger_id: int, first: int, last: int) -> tuple[int, int]:
-    """Return messages and bytes of the entries FIRST to LAST of a ledger."""
+    """Return messages and bytes of the entries ``first`` to ``last`` of a ledger."""
     entries = last - first + 1
     sums = find_sums(txn, ledger_id)
     if sums is None:

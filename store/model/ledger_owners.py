@@ -41,7 +41,7 @@ class LedgerOwners(Answer, frozen=True):
 
 
 def all_owners(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
-    """Return who owns LEDGER_ID: what references it, else the node that it says to be of where that may reference it unseen.
+    """Return who owns ``ledger_id``: what references it, else the node that it says to be of where that may reference it unseen.
 
     What a ledger says of itself (its custom metadata) proves nothing against a node that is known completely: a persistent topic, its
     cursor or its schema whose value has nothing unknown in it, and that does not name the ledger, left it behind. A node of another
@@ -66,7 +66,7 @@ def _claims(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
 
 
 def claimed_paths(custom: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield the paths of the nodes that a ledger with CUSTOM metadata says to be of: its topic's, and its cursor's."""
+    """Yield the paths of the nodes that a ledger with ``custom`` metadata says to be of: its topic's, and its cursor's."""
     said = {key: value.decode("utf-8", "replace") for key, value in custom.items()}
     if SCHEMA_KEY in said:
         yield f"/schemas/{said[SCHEMA_KEY]}"
@@ -86,7 +86,7 @@ def claimed_paths(custom: Mapping[str, bytes]) -> Iterator[str]:
 
 
 def _is_read(path: str, value: bytes) -> bool:
-    """Whether this version knows all that the node at PATH says: it is of a topic or a schema, and nothing in its value is unknown."""
+    """Whether this version knows all that the node at ``path`` says: it is of a topic or a schema, and nothing in its value is unknown."""
     from pulsar_admin.store.model.nodes import (
         is_known,
         managed_node,
@@ -113,7 +113,7 @@ def _name_of(path: str, value: bytes) -> str:
 
 
 def read_owners(txn: Txn, ledger_id: int) -> LedgerOwners:
-    """Return who owns LEDGER_ID and what it claims; raises LedgerNotFound when nothing here knows it.
+    """Return who owns ``ledger_id`` and what it claims; raises LedgerNotFound when nothing here knows it.
 
     A few LMDB look-ups, whatever the store's size.
     """
@@ -155,7 +155,8 @@ _OwnedLedgers = tuple["array[int]", "array[int] | None"]
 
 
 def loose_of(txn: Txn, ledger_ids: array[int]) -> Sequence[int]:
-    """Return those of LEDGER_IDS, which ascend, of which ``store.db.owners.is_listed`` may say no, ascending; it says yes of all others."""
+    """Return those of ``ledger_ids``, which ascend, of which ``store.db.owners.is_listed`` may say no, ascending; it says yes of all
+    others."""
     listed = _owned(txn)[0]
     found: list[int] = []
     for start in range(0, len(ledger_ids), _CHUNK_LEDGERS):

@@ -52,7 +52,7 @@ _USUAL_KEY = (
 class Ledger(Struct, frozen=True):
     """One ledger: its metadata (None: deleted, or never listed), what the index holds, and where it ends.
 
-    ``last_entry_id`` is the metadata's for a CLOSED ledger, else what a client's recovery would find (−1: empty).
+    ``last_entry_id`` is the metadata's for a closed ledger, else what a client's recovery would find (−1: empty).
     """
 
     ledger_id: int
@@ -91,7 +91,7 @@ class WholeLedgers:
         self._publish_min, self._publish_max, self._off = array("q"), array("q"), array("q")
 
     def add(self, ledger_id: int, found: WholeLedger) -> None:
-        """Add a ledger behind those that are here; one that is not behind them is left out."""
+        """Add a ledger after those that are here; one whose id is not larger than theirs is left out."""
         if not self._ids or self._ids[-1] < ledger_id:
             self._ids.append(ledger_id)
             self._entries.append(found.entries)
@@ -161,7 +161,8 @@ def find_whole(txn: Txn, ledger_id: int) -> WholeLedger | None:
 
 
 def _kept(txn: Txn, find: Callable[[Txn, int], _Found], ledger_id: int) -> _Found:
-    """Return what FIND says of a ledger; of a snapshot once, as long as not many others are asked for: one question asks at many places."""
+    """Return what ``find`` says of a ledger; of a snapshot once, as long as not many others are asked for: one question asks at many
+    places."""
     if not txn.is_snapshot:
         return find(txn, ledger_id)
     kept: dict[int, _Found] = txn.memo.setdefault(find, {})
@@ -189,7 +190,7 @@ def has_node(txn: Txn, ledger_id: int) -> bool:
 
 
 def find_times(txn: Txn, ledger_id: int) -> LedgerTimes | None:
-    """Return the ledger's time row (views into the map: valid while TXN is open), or None when no entry is indexed."""
+    """Return the ledger's time row (views into the map: valid while ``txn`` is open), or None when no entry is indexed."""
     return _kept(txn, _find_times, ledger_id)
 
 
@@ -268,7 +269,7 @@ def _hint_where(txn: Txn, ledger_id: int) -> str:
 
 
 def _find_end(txn: Txn, ledger_id: int, sums: LedgerSums | None, first_of_last_segment: int) -> int:
-    """Last entry of a ledger that was never closed: from the largest LAC on, as far as entries follow (bookkeeper §7.3)."""
+    """Return where a ledger that was never closed ends: as far as entries follow the largest last-add-confirmed (bookkeeper §7.3)."""
     end = max(first_of_last_segment - 1, sums.max_lac if sums else -1)
     if sums is None:
         return end
@@ -283,20 +284,20 @@ def _find_end(txn: Txn, ledger_id: int, sums: LedgerSums | None, first_of_last_s
 
 
 def _dense_end(sums: LedgerSums, end: int) -> int | None:
-    """Return how far entries follow END where none is missing between the first and the last; None where blocks have to tell."""
+    """Return how far entries follow ``end`` where none is missing between the first and the last; None where blocks have to tell."""
     is_dense = sums.entries == sums.last_entry - sums.first_entry + 1 and sums.first_entry <= end + 1
     return max(end, sums.last_entry) if is_dense else None
 
 
 def iter_blocks(txn: Txn, ledger_id: int, first_entry: int = 0) -> Iterator[Block]:
-    """Yield the location blocks of a ledger from the one of FIRST_ENTRY on (views: use them while TXN is open)."""
+    """Yield the location blocks of a ledger from the one of ``first_entry`` on (views: use them while ``txn`` is open)."""
     prefix = ledger_key(ledger_id)
     for key, value in txn.items("entries", prefix, block_key(ledger_id, max(first_entry, 0) >> BLOCK_BITS)):
         yield Block(key, value)
 
 
 def iter_blocks_of(txn: Txn, ledger_id: int, first_entry: int, last_entry: int) -> Iterable[Block]:
-    """Return the location blocks of entries FIRST_ENTRY to LAST_ENTRY; a snapshot keeps some, which are asked for part by part."""
+    """Return the location blocks of entries ``first_entry`` to ``last_entry``; a snapshot keeps some, which are asked for part by part."""
     number = max(first_entry, 0) >> BLOCK_BITS
     if not txn.is_snapshot or last_entry >> BLOCK_BITS != number:
         return iter_blocks(txn, ledger_id, first_entry)
@@ -311,7 +312,7 @@ def iter_blocks_of(txn: Txn, ledger_id: int, first_entry: int, last_entry: int) 
 
 
 def iter_entry_ids(txn: Txn, ledger_id: int, first_entry: int = 0) -> Iterator[int]:
-    """Yield the ids of the indexed entries from FIRST_ENTRY on."""
+    """Yield the ids of the indexed entries from ``first_entry`` on."""
     for block in iter_blocks(txn, ledger_id, first_entry):
         for index in range(block.index_of(first_entry), len(block)):
             yield block.entry_id(index)
@@ -332,13 +333,13 @@ def missing_ranges(txn: Txn, ledger: Ledger) -> tuple[tuple[int, int], ...]:
 def count_missing(txn: Txn, ledger: Ledger) -> int:
     """Return how many entries up to the ledger's end no file holds; of one without metadata nobody knows an end, so 0.
 
-    Entries behind the end, which a writer's recovery left out, make up for none of those before it.
+    Entries after the end, which a writer's recovery left out, make up for none of those before it.
     """
     return sum(last - first + 1 for first, last in missing_ranges(txn, ledger)) if ledger.metadata else 0
 
 
 def iter_gaps(txn: Txn, ledger_id: int, last_entry_id: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of entry ids up to LAST_ENTRY_ID, both ends included, that no file holds."""
+    """Yield the ranges of entry ids up to ``last_entry_id``, both ends included, that no file holds."""
     expected = 0
     for block in iter_blocks(txn, ledger_id):
         first = block.entry_id(0)
@@ -358,7 +359,7 @@ def iter_gaps(txn: Txn, ledger_id: int, last_entry_id: int) -> Iterator[tuple[in
 
 
 def find_block(txn: Txn, ledger_id: int, entry_id: int) -> Block | None:
-    """Return the location block that would hold ENTRY_ID, or None."""
+    """Return the location block that would hold ``entry_id``, or None."""
     key = block_key(ledger_id, entry_id >> BLOCK_BITS)
     value = txn.view("entries", key)
     return None if value is None else Block(key, value)
@@ -425,7 +426,7 @@ def iter_indexed_ids(txn: Txn) -> Iterator[int]:
 
 
 def merge_ids(*each: Iterable[int]) -> Iterator[int]:
-    """Yield every ledger id of EACH, which ascend, once, ascending."""
+    """Yield every ledger id of ``each``, which ascend, once, ascending."""
     from heapq import merge  # no question about one topic needs it
 
     last = None

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 TXN_COMMIT, TXN_ABORT = 21, 22
 ENTRY_ERRORS = (EntryNotFound, EntryCorrupt, EntryLogCorrupt, LimitExceeded, Unsupported)
-"""Errors that concern one entry: reading goes on behind it and counts it."""
+"""Errors that concern one entry: reading goes on after it and counts it."""
 
 
 class Message(Answer, frozen=True):
@@ -125,7 +125,7 @@ class MessageReader:
         self._outcomes_known = False
 
     def iter_messages(self, positions: Iterable[Position]) -> Iterator[Message]:
-        """Yield the messages of the entries at POSITIONS, in order; a joined message comes at its last chunk."""
+        """Yield the messages of the entries at ``positions``, in order; a joined message comes at its last chunk."""
         listed = _Ahead(positions) if self.options.committed and self.ends is None else positions
         for position in listed:
             try:
@@ -137,7 +137,7 @@ class MessageReader:
                 self.errors.append(located(self.reader, position, error))
 
     def read_header(self, position: Position) -> EntryHeader:
-        """Return the decoded entry at POSITION, digest and checksum verified."""
+        """Return the decoded entry at ``position``, digest and checksum verified."""
         entry = self.reader.read(position.ledger_id, position.entry_id)
         return decode_message_entry(entry.payload, f"entry {position}")
 
@@ -159,7 +159,7 @@ class MessageReader:
         yield from explode(header, position)
 
     def _opened(self, header: EntryHeader, position: Position) -> EntryHeader:
-        """Return HEADER decrypted by the reader's keys; as it is where they are not for it, which is an error."""
+        """Return ``header`` decrypted by the reader's keys; as it is where they are not for it, which is an error."""
         try:
             return opened(self.reader, header, position)
         except (EncryptedPayload, EntryCorrupt) as error:
@@ -167,7 +167,7 @@ class MessageReader:
             return header
 
     def _is_committed(self, transaction: tuple[int, int], ahead: Iterable[Position]) -> bool:
-        """Whether a commit marker for TRANSACTION follows; reads the rest of the topic once, when the first one comes up."""
+        """Whether a commit marker for ``transaction`` follows; reads the rest of the topic once, when the first one comes up."""
         if not self._outcomes_known:
             self._outcomes_known = True
             rest = ahead.rest() if isinstance(ahead, _Ahead) else ()
@@ -232,7 +232,7 @@ class _Ahead:
 
 
 def located(reader: EntryReader, position: Position, error: StoreError) -> StoreError:
-    """Return ERROR with the file and offset of the entry at POSITION in its message, where it does not name them."""
+    """Return ``error`` with the file and offset of the entry at ``position`` in its message, where it does not name them."""
     place = find_place(reader.txn, position.ledger_id, position.entry_id)
     if place is None:
         return error
@@ -244,7 +244,7 @@ def located(reader: EntryReader, position: Position, error: StoreError) -> Store
 
 
 def opened(reader: EntryReader, header: EntryHeader, position: Position) -> EntryHeader:
-    """Return the entry at POSITION decrypted where READER has keys; raises EncryptedPayload, EntryCorrupt, see ``PrivateKeys``."""
+    """Return the entry at ``position`` decrypted where ``reader`` has keys; raises EncryptedPayload, EntryCorrupt, see ``PrivateKeys``."""
     return header if reader.keys is None else reader.keys.opened(header, f"entry {position}")
 
 
@@ -298,7 +298,7 @@ def _single(header: EntryHeader, position: Position, payload: bytes | memoryview
 
 
 def _from_batch(base: Message, metadata: SingleMessageMetadata, payload: memoryview, index: int) -> Message:
-    """Return message INDEX of a batch: its own key, properties, times; the entry's producer and publish time."""
+    """Return message ``index`` of a batch: its own key, properties, times; the entry's producer and publish time."""
     first = base.broker_index
     if first is not None:
         first = first - (base.batch_size - 1) + index  # the entry carries the index of its last message
@@ -405,7 +405,7 @@ def message_row(
     payload: bool = False,
     decoded: Decoded | None = None,
 ) -> MessageRow:
-    """Return the row of MESSAGE. DECODED: its value and why it has none, when they are asked for."""
+    """Return the row of ``message``. ``decoded``: its value and why it has none, when they are asked for."""
     body = message.payload
     value, error = (None, None) if decoded is None else decoded
     return MessageRow(
@@ -438,7 +438,7 @@ def message_row(
 
 
 def redacted(row: MessageRow) -> MessageRow:
-    """Return ROW with SHA-256 and length in place of keys, property values, payload and value, and without the payload's SHA-1."""
+    """Return ``row`` with SHA-256 and length in place of keys, property values, payload and value, and without the payload's SHA-1."""
     return replace(
         row,
         key=None if row.key is None else redact(row.key),
@@ -478,7 +478,7 @@ class LastMessageId(Answer, frozen=True):
 def read_last_id(reader: EntryReader, name: TopicName, problems: list[StoreError]) -> LastMessageId:
     """Return the id of the last message of a topic: entry −1 when it has none; raises TopicNotFound.
 
-    A last entry that cannot be read is reported in PROBLEMS: then whether it is a batch stays unknown.
+    A last entry that cannot be read is reported in ``problems``: then whether it is a batch stays unknown.
     """
     position = read_topic(reader.txn, name).last_confirmed
     plain = LastMessageId(position.ledger_id, position.entry_id, name.partition_index)
@@ -500,7 +500,7 @@ def read_last_id(reader: EntryReader, name: TopicName, problems: list[StoreError
 
 
 def read_message(reader: EntryReader, position: Position) -> Message:
-    """Return the first message of the entry at POSITION; raises what is wrong with it, naming file and offset, or EncryptedPayload.
+    """Return the first message of the entry at ``position``; raises what is wrong with it, naming file and offset, or EncryptedPayload.
 
     Raises NothingMatches for a batch out of which compaction took every message.
     """
@@ -515,7 +515,7 @@ def read_message(reader: EntryReader, position: Position) -> Message:
 
 
 def as_admin_shows(reader: EntryReader, message: Message) -> Message:
-    """Return MESSAGE with what upstream's admin client (``TopicsImpl``, 4.0.8) shows of it.
+    """Return ``message`` with what upstream's admin client (``TopicsImpl``, 4.0.8) shows of it.
 
     Of a message in a batch that is the event time and the index of the entry, and one map of properties for all of them: the
     entry's, those of every message, and two of the REST interface.
@@ -544,7 +544,7 @@ def _shown_of_batch(reader: EntryReader, position: Position) -> dict[str, object
 
 
 def find_topic_of(topics: Iterable[Topic], position: Position) -> TopicName:
-    """Return the one of TOPICS that lists the entry at POSITION; raises EntryNotFound in upstream's words."""
+    """Return the one of ``topics`` that lists the entry at ``position``; raises EntryNotFound in upstream's words."""
     topic = next((topic for topic in topics if topic.is_entry(position)), None)
     if topic is None:
         raise EntryNotFound(
@@ -557,7 +557,7 @@ def find_topic_of(topics: Iterable[Topic], position: Position) -> TopicName:
 
 
 def nth_position(topic: Topic, number: int, *, from_end: bool) -> Position:
-    """Return the NUMBER-th entry (1-based) from either end, markers counted; raises NothingMatches beyond the other one."""
+    """Return the position of entry ``number`` (1-based) counted from either end, with markers; raises NothingMatches past the other."""
     total = topic.number_of_entries
     number = max(number, 1)
     if number > total:
@@ -578,14 +578,14 @@ EVENT = "event"
 
 
 def check_times(start_ms: int | None, end_ms: int | None) -> None:
-    """Raise InvalidValue when what begins at START_MS ends before it begins; None: it has no such bound."""
+    """Raise InvalidValue when what begins at ``start_ms`` ends before it begins; None: it has no such bound."""
     if start_ms is not None and end_ms is not None and start_ms > end_ms:
         times = f"{shown_time(start_ms)} to {shown_time(end_ms)}"
         raise InvalidValue(f"the window of time ends before it begins: {times}", hint="swap start and end")
 
 
 class Window(Struct, frozen=True):
-    """Which messages: positions FIRST to LAST, times from ``start_ms`` on and before ``end_ms``, on CLOCK; one KEY or any.
+    """Which messages: positions ``first`` to ``last``, times from ``start_ms`` on and before ``end_ms``, on ``clock``; one ``key`` or any.
 
     A position with a batch index begins or ends inside that batch. ``latest`` as the first is the last entry.
     """
@@ -627,7 +627,7 @@ class Window(Struct, frozen=True):
         return (-LONG_MAX if self.start_ms is None else self.start_ms, LONG_MAX if self.end_ms is None else self.end_ms)
 
     def holds(self, message: Message) -> bool:
-        """Whether MESSAGE, of an entry in the window, is in it too."""
+        """Whether ``message``, of an entry in the window, is in it too."""
         if self.key is not None and message.key != self.key:
             return False
         if self.clock == EVENT and (self.start_ms is not None or self.end_ms is not None):

@@ -53,7 +53,7 @@ class ManagedNode(NamedTuple):
 
 
 def managed_node(path: str, value: bytes) -> ManagedNode | None:
-    """Return what the node at PATH with VALUE is, None where it is neither a managed ledger nor a cursor.
+    """Return what the node at ``path`` with ``value`` is, None where it is neither a managed ledger nor a cursor.
 
     Of domains other than ``persistent`` a value without its cursor ledger's id, which every ManagedCursorInfo has, is a ManagedLedgerInfo;
     nodes without a value are there for those below them. Raises what the decoders raise for a value of another domain that is neither.
@@ -81,7 +81,7 @@ def _other(path: str, cursor: str | None) -> ManagedNode:
 
 
 def is_cursor(value: bytes, path: str) -> bool:
-    """Whether VALUE is a ManagedCursorInfo."""
+    """Whether ``value`` is a ManagedCursorInfo."""
     try:
         decode_cursor_head(value, path)
     except MetadataCorrupt:
@@ -90,7 +90,7 @@ def is_cursor(value: bytes, path: str) -> bool:
 
 
 def _iter_other_nodes(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[tuple[str, bytes]]:
-    """Yield (path, value) of the nodes of domains other than ``persistent``, of NAMESPACE or of all; one seek where there are none."""
+    """Yield (path, value) of the nodes of domains other than ``persistent``, of ``namespace`` or of all; one seek where there are none."""
     spaces = _namespace_roots(txn) if namespace is None else (f"{MANAGED_LEDGERS}/{namespace}",)
     for space in spaces:
         for domain in iter_children(txn, space):
@@ -119,9 +119,9 @@ def iter_other_ledgers(txn: Txn, namespace: NamespaceName | None = None) -> Iter
 
 
 def other_path(txn: Txn, base: TopicName) -> str:
-    """Return the node of a topic of a newer Pulsar that has the name of BASE and so its schema, too, "" where there is none.
+    """Return the node of a topic of a newer Pulsar that has the name of ``base`` and so its schema, too, "" where there is none.
 
-    Upstream 5.0.1: a scalable topic has a node in ``/topics`` and its segments below their domain, also after a migration from BASE.
+    Upstream 5.0.1: a scalable topic has a node in ``/topics`` and its segments below their domain, also after a migration from ``base``.
     """
     space, component = f"{MANAGED_LEDGERS}/{base.namespace}", base.path.rpartition("/")[2]
     domains = (f"{space}/{domain}" for domain in iter_children(txn, space) if domain != PERSISTENT)
@@ -132,7 +132,7 @@ def other_path(txn: Txn, base: TopicName) -> str:
 
 
 def iter_other_cursors(txn: Txn, ledger: TopicName) -> Iterator[str]:
-    """Yield the cursors of the managed LEDGER of another domain, in clear; what else lies below it may be anything."""
+    """Yield the cursors of the managed ``ledger`` of another domain, in clear; what else lies below it may be anything."""
     for component in iter_children(txn, ledger.path):
         node = find_node(txn, f"{ledger.path}/{component}")
         if node is not None and node.value and is_cursor(node.value, node.path):
@@ -155,13 +155,13 @@ _BY_PREFIX: tuple[tuple[str, int, str, Decode], ...] = (
     ("/admin/local-policies/", 2, "LocalPolicies", decode_json_object),
     ("/admin/clusters/", 1, "ClusterData", decode_json_object),
 )
-"""Prefix, how many names come behind it at least, and what lies there: nodes above hold nothing in ZooKeeper."""
+"""Prefix, how many names come after it at least, and what lies there: nodes above hold nothing in ZooKeeper."""
 
 
 def structure_of(path: str, value: bytes = b"") -> tuple[str, Decode] | None:
-    """Return (upstream's name, decoder) of the value at the metadata PATH, or None where nothing is known.
+    """Return (upstream's name, decoder) of the value at the metadata ``path``, or None where nothing is known.
 
-    VALUE: what lies there, which tells managed ledgers from cursors in domains of a newer Pulsar.
+    ``value``: what lies there, which tells managed ledgers from cursors in domains of a newer Pulsar.
     """
     try:
         managed = managed_node(path, value)
@@ -179,14 +179,14 @@ def structure_of(path: str, value: bytes = b"") -> tuple[str, Decode] | None:
 
 
 def cursor_of_path(path: str) -> tuple[TopicName, str] | None:
-    """Return (topic, cursor in clear) of the ManagedCursorInfo at PATH, or None for any other path."""
+    """Return (topic, cursor in clear) of the ManagedCursorInfo at ``path``, or None for any other path."""
     parent, _, component = path.rpartition("/")
     topic = topic_of_path(parent)
     return None if topic is None else (topic, decode_name(component))
 
 
 def decode_structure(path: str, value: bytes) -> tuple[str, object]:
-    """Return (name, decoded value) of the node at PATH.
+    """Return (name, decoded value) of the node at ``path``.
 
     Other values are ("empty", None), ("JSON", object), ("text", str) or ("binary", bytes). Raises what the decoder raises.
     """
@@ -255,7 +255,7 @@ _OTHER = "value below /managed-ledgers"
 
 
 def unknown_in(path: str, value: bytes) -> tuple[str, tuple[str, ...]]:
-    """Return (structure, what of it is not known here, by name) of the node at PATH with VALUE.
+    """Return (structure, what of it is not known here, by name) of the node at ``path`` with ``value``.
 
     The second is empty where all is known, and where the value is damaged.
     """
@@ -288,7 +288,8 @@ def _look(path: str, value: bytes) -> tuple[str, tuple[str, ...]]:
 
 
 def _usual_structure(path: str) -> str:
-    """Return the structure of the node at PATH where that is easily seen, as for nearly all of the millions that there may be; else ""."""
+    """Return the structure of the node at ``path`` where that is easily seen, as for nearly all of the millions that there may be; else
+    ""."""
     parts = path.split("/", 7)
     if parts[1] == "managed-ledgers" and 6 <= len(parts) <= 7 and parts[4] == PERSISTENT:
         return "ManagedLedgerInfo" if len(parts) == 6 else "ManagedCursorInfo"
@@ -298,7 +299,7 @@ def _usual_structure(path: str) -> str:
 
 
 def is_known(path: str, value: bytes) -> bool:
-    """Whether all that the node at PATH says with VALUE is known here; a damaged value says what nobody knows."""
+    """Whether all that the node at ``path`` says with ``value`` is known here; a damaged value says what nobody knows."""
     structure = structure_of(path, value)
     if structure is None or unknown_in(path, value)[1]:
         return False
@@ -310,6 +311,6 @@ def is_known(path: str, value: bytes) -> bool:
 
 
 def is_known_node(txn: Txn, path: str) -> bool:
-    """Whether the node at PATH is there and ``is_known``."""
+    """Whether the node at ``path`` is there and ``is_known``."""
     node = find_node(txn, path)
     return node is not None and is_known(path, node.value)

@@ -49,7 +49,7 @@ def find_publish_times(txn: Txn, info: LedgerInfo) -> PublishTimes | None:
 
 
 def stated_times(info: LedgerInfo) -> PublishTimes | None:
-    """Return what INFO states in the proposal's fields, else in the properties; None where it states no begin and end, or nonsense."""
+    """Return what ``info`` states in the proposal's fields, else in the properties; None where it states no begin and end, or nonsense."""
     if info.begin_publish_ms is not None and info.end_publish_ms is not None:
         found = PublishTimes(info.begin_publish_ms, info.end_publish_ms, "field")
     else:
@@ -61,14 +61,14 @@ def stated_times(info: LedgerInfo) -> PublishTimes | None:
 
 
 def may_be_stated(info: LedgerInfo) -> bool:
-    """Whether INFO may state a publish time."""
+    """Whether ``info`` may state a publish time."""
     return bool(info.properties) or info.begin_publish_ms is not None or info.end_publish_ms is not None
 
 
 def is_stated_earlier(txn: Txn, topic: Topic, ledger: TopicLedger, time_ms: int, clock: str) -> bool:
-    """Whether all of a ledger, of which entries are not here, is stated to be published before TIME_MS, and CLOCK goes by that.
+    """Whether all of a ledger, of which entries are not here, is stated to be published before ``time_ms``, and ``clock`` goes by that.
 
-    Broker times and event times do not; ``auto`` does unless an entry of TOPIC that is here carries a broker time.
+    Broker times and event times do not; ``auto`` does unless an entry of ``topic`` that is here carries a broker time.
     """
     stated = stated_times(ledger.info)
     if stated is None or stated.end_ms >= time_ms or clock in ("broker", "event"):
@@ -112,7 +112,7 @@ def _found(txn: Txn, ledger_id: int, entries: int) -> tuple[int, int] | None:
 
 
 def annotated_value(txn: Txn, path: str, value: bytes, form: Form = "properties") -> bytes:
-    """Return the ManagedLedgerInfo VALUE with both times, in FORM, on every closed ledger whose entries are all here.
+    """Return the ManagedLedgerInfo ``value`` with both times, in ``form``, on every closed ledger whose entries are all here.
 
     A value that has them already is returned as it is. Raises MetadataCorrupt, IndexCorrupt.
     """

@@ -27,7 +27,7 @@ class EntryReader:
     """Reads verified entries of one snapshot; keeps each ledger's digest type and the open files.
 
     ``engine``: what scans of many entries' headers run on; None is this process. ``advance`` is told bytes as scans read them.
-    ``failed``: where a scan lists the parts of files that cannot be read, to go on behind them; None: it stops there.
+    ``failed``: where a scan lists the parts of files that cannot be read, to go on after them; None: it stops there.
     ``keys``: what opens encrypted payloads.
     """
 
@@ -49,7 +49,7 @@ class EntryReader:
         return self.read_at(ledger_id, entry_id, place)
 
     def read_at(self, ledger_id: int, entry_id: int, place: tuple[int, int, int]) -> Entry:
-        """Return the entry at PLACE, which the index names for it."""
+        """Return the entry at ``place``, which the index names for it."""
         digest_type, password = self._digest(ledger_id)
         where = f"{self.files.name(place[0])} @ {place[1]:#x}"
         try:
@@ -66,7 +66,7 @@ class EntryReader:
         return entry
 
     def read_head(self, ledger_id: int, entry_id: int, place: tuple[int, int, int], length: int) -> bytes:
-        """Return the first LENGTH bytes of the record at PLACE, from its size field on."""
+        """Return the first ``length`` bytes of the record at ``place``, from its size field on."""
         kept = self._kept(ledger_id, entry_id, place)
         return self.files.read(place[0], place[1], length) if kept is None else kept[:length]
 
@@ -80,7 +80,7 @@ class EntryReader:
         return find_body(self.txn, ledger_id, entry_id) if self._has_bodies else None
 
     def payloads(self, ledger_id: int, entries: int) -> Iterator[bytes | memoryview]:
-        """Yield the payloads of the first ENTRIES of a ledger; raises as ``read``."""
+        """Yield the payloads of the first ``entries`` of a ledger; raises as ``read``."""
         return (self.read(ledger_id, entry_id).payload for entry_id in range(entries))
 
     def _digest(self, ledger_id: int) -> tuple[DigestType | None, bytes]:
@@ -131,6 +131,6 @@ class EntryReader:
 
 @contextmanager
 def open_reader(store: Store, engine: Engine | None = None) -> Iterator[EntryReader]:
-    """Open one snapshot of STORE for reading entries, scans on ENGINE; its transaction is ``reader.txn``."""
+    """Open one snapshot of ``store`` for reading entries, scans on ``engine``; its transaction is ``reader.txn``."""
     with store.read() as txn, EntryFiles(store, txn) as files:
         yield EntryReader(files, txn, engine)

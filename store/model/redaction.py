@@ -21,13 +21,13 @@ _PROPERTIES = frozenset({"properties", "cursorProperties", "subscriptionProperti
 
 
 def redact(value: bytes | str) -> str:
-    """Return what is shown for VALUE."""
+    """Return what is shown for ``value``."""
     data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
     return f"sha256:{sha256(data).hexdigest()}:{len(data)}"
 
 
 def redact_value(value: object) -> str:
-    """Return what is shown for a decoded VALUE: of its JSON."""
+    """Return what is shown for a decoded ``value``: of its JSON."""
     return redact(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
 
@@ -138,7 +138,7 @@ class Pseudonyms:
         return hmac.new(self.salt, data, sha256).hexdigest()
 
     def whole(self, text: str) -> str:
-        """Return the pseudonym of TEXT, whatever it is."""
+        """Return the pseudonym of ``text``, whatever it is."""
         if not text:
             return ""
         found = f"x{self._digest(text)[:_DIGITS]}"
@@ -146,11 +146,11 @@ class Pseudonyms:
         return found
 
     def word(self, text: str) -> str:
-        """Return TEXT where it is a word of Pulsar's, else its pseudonym."""
+        """Return ``text`` where it is a word of Pulsar's, else its pseudonym."""
         return text if text in WORDS else self.whole(text)
 
     def same_length(self, text: str) -> str:
-        """Return what stands for TEXT in as many bytes, for names inside of bytes that keep their places."""
+        """Return what stands for ``text`` in as many bytes, for names inside of bytes that keep their places."""
         if text in WORDS:
             return text
         size = len(text.encode("utf-8", "surrogatepass"))
@@ -163,7 +163,7 @@ class Pseudonyms:
         return bytes.fromhex(self._digest(data))[: len(data)]
 
     def local(self, name: str) -> str:
-        """Return what stands for a topic's, cursor's, tenant's or namespace's NAME: what the broker itself put there stays."""
+        """Return what stands for a topic's, cursor's, tenant's or namespace's ``name``: what the broker itself put there stays."""
         partition = _PARTITION.fullmatch(name)
         if partition is not None:
             return self.local(partition[1]) + partition[2]
@@ -176,7 +176,7 @@ class Pseudonyms:
         return self.whole(name)
 
     def component(self, text: str, *, encodes: bool = True) -> str:
-        """Return what stands for one part of a metadata path; one that is not as ``encode_name`` writes it stays so if ENCODES."""
+        """Return what stands for one part of a metadata path; one that is not as ``encode_name`` writes it stays so if ``encodes``."""
         found = encode_name(self.local(decode_name(text)))
         return f"{found}~" if encodes and not is_encoded(text) else found
 
@@ -199,7 +199,7 @@ class Pseudonyms:
         return f"{self.path(directory)}{slash}{name}"
 
     def text(self, text: str) -> str:
-        """Return what stands for TEXT, which may name a topic or a path."""
+        """Return what stands for ``text``, which may name a topic or a path."""
         scheme, colon, rest = text.partition("://")
         if colon and scheme in WORDS:
             return f"{scheme}://{'/'.join(map(self.local, rest.split('/')))}"

@@ -51,7 +51,7 @@ class References:
         self._compactions: list[tuple[str, bytes]] = []
 
     def see(self, path: str, value: bytes) -> None:
-        """Note what the node at PATH names by its VALUE. One that cannot be decoded references nothing."""
+        """Note what the node at ``path`` names by its ``value``. One that cannot be decoded references nothing."""
         try:
             for kind, name, cursor, ledger_ids in read_namings(path, value):
                 self.add(ledger_ids, kind, name, cursor)
@@ -71,7 +71,7 @@ class References:
                         self.add([compacted[0]], compacted[1].kind, compacted[1].topic)
 
     def add(self, ledger_ids: list[int], kind: str, topic: str, cursor: str = "") -> None:
-        """Note that CURSOR or TOPIC names each of LEDGER_IDS."""
+        """Note that ``cursor`` or ``topic`` names each of ``ledger_ids``."""
         if not ledger_ids:
             return
         if topic != self._last or not self._ends:
@@ -121,14 +121,15 @@ def index_owners(store: Store, txn: Txn) -> None:
 
 
 def make_owners(store: Store, found: References) -> None:
-    """Do what ``index_owners`` does to a STORE that is not ready, in transactions of a bounded size. FOUND has seen all its nodes."""
+    """Do what ``index_owners`` does to a ``store`` that is not ready, in transactions of a bounded size. ``found`` has seen all its
+    nodes."""
     with store.read() as txn:
         found.see_compacted(store, txn)
     store.replace_all("owners", found.rows())
 
 
 def iter_wrong_owners(txn: Txn, expected: References) -> Iterator[tuple[int, set[Owner], set[Owner]]]:
-    """Yield (ledger id, expected, found) where the row of ``owners`` is not what was EXPECTED; raises IndexCorrupt."""
+    """Yield (ledger id, expected, found) where the row of ``owners`` is not what was ``expected``; raises IndexCorrupt."""
     for key, *rows in _side_by_side(expected.rows(), ((key, bytes(row)) for key, row in txn.items("owners"))):
         if rows[0] != rows[1]:
             wanted, found = ({*decode_owners(ledger_of_key(key), row)} if row else set() for row in rows)
@@ -140,7 +141,7 @@ def iter_wrong_owners(txn: Txn, expected: References) -> Iterator[tuple[int, set
 def _side_by_side(
     left: Iterator[tuple[bytes, bytes]], right: Iterator[tuple[bytes, bytes]]
 ) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Yield (key, value of LEFT, value of RIGHT), both in the order of keys; b"" where one has no such key."""
+    """Yield (key, value of ``left``, value of ``right``), both in the order of keys; b"" where one has no such key."""
     one, other = next(left, None), next(right, None)
     while one is not None or other is not None:
         if other is None or (one is not None and one[0] < other[0]):
@@ -189,8 +190,8 @@ class Naming(NamedTuple):
 
 
 def read_namings(path: str, value: bytes) -> list[Naming]:
-    """Return what the node at PATH names by its VALUE alone: all but the compacted ledger of a topic whose ``__compaction`` keeps its
-    position in a cursor ledger. Raises what the decoders raise.
+    """Return what the node at ``path`` names by its ``value`` alone: all but the compacted ledger of a topic whose ``__compaction`` keeps
+    its position in a cursor ledger. Raises what the decoders raise.
 
     The first part, of topics and of cursors without properties with names as they nearly always are, does what the rest would do at a
     third of its cost: there may be millions.
@@ -231,7 +232,7 @@ def read_namings(path: str, value: bytes) -> list[Naming]:
 
 
 def references(txn: Txn, reader: EntryReader, node: Node) -> Iterator[tuple[int, Owner]]:
-    """Yield (ledger id, owner) for every ledger that NODE names; nothing for a value that cannot be decoded."""
+    """Yield (ledger id, owner) for every ledger that ``node`` names; nothing for a value that cannot be decoded."""
     try:
         for naming in read_namings(node.path, node.value):
             for ledger_id in naming.ledger_ids:
@@ -244,7 +245,7 @@ def references(txn: Txn, reader: EntryReader, node: Node) -> Iterator[tuple[int,
 
 
 def _compacted_ledger(txn: Txn, reader: EntryReader, path: str, value: bytes) -> tuple[int, Owner] | None:
-    """Return the compacted ledger that only the cursor ledger of a ``__compaction`` at PATH names, None where there is none."""
+    """Return the compacted ledger that only the cursor ledger of a ``__compaction`` at ``path`` names, None where there is none."""
     if not path.endswith(COMPACTION_CURSOR):
         return None
     node = managed_node(path, value)

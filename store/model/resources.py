@@ -43,13 +43,13 @@ class Fields(Struct, frozen=True):
     shown: Mapping[str, Shown]
 
     def show(self, found: Mapping[str, Any]) -> JsonObject:
-        """Return FOUND as upstream prints it."""
+        """Return ``found`` as upstream prints it."""
         values = ((key, found.get(key)) for key in self.defaults)
         full = ((key, self.defaults[key] if value is None else value) for key, value in values)
         return {key: self.shown[key](value) if key in self.shown else value for key, value in full if value is not None}
 
     def replace(self, found: Mapping[str, Any] | None, new: Mapping[str, Any]) -> JsonObject:
-        """Return what is stored in place of FOUND to say NEW and the defaults: keys that upstream does not know stay."""
+        """Return what is stored in place of ``found`` to say ``new`` and the defaults: keys that upstream does not know stay."""
         unknown = {key: value for key, value in (found or {}).items() if key not in self.defaults}
         full = {key: new.get(key, default) for key, default in self.defaults.items()}
         return {**{key: value for key, value in full.items() if value is not None}, **unknown}
@@ -243,7 +243,7 @@ Kind = TypeVar("Kind", bound=Answer)
 
 
 def record_of(kind: type[Kind], found: Mapping[str, Any], what: str) -> Kind:
-    """Return FOUND, WHAT as upstream prints it, as a record; raises MetadataCorrupt where a value is not of its type."""
+    """Return ``found``, ``what`` as upstream prints it, as a record; raises MetadataCorrupt where a value is not of its type."""
     try:
         return convert(found, kind)
     except ValidationError as error:
@@ -251,7 +251,7 @@ def record_of(kind: type[Kind], found: Mapping[str, Any], what: str) -> Kind:
 
 
 def find_json(txn: Txn, path: str) -> JsonObject | None:
-    """Return the JSON object of the node at PATH, None where there is none, or one that only holds others. Raises MetadataCorrupt."""
+    """Return the JSON object of the node at ``path``, None where there is none, or one that only holds others. Raises MetadataCorrupt."""
     node = find_node(txn, path)
     return decode_json_object(node.value, path) if node and node.value else None
 
@@ -270,7 +270,7 @@ def list_tenants(txn: Txn) -> list[str]:
 
 
 def list_namespaces(txn: Txn, tenant: str) -> list[NamespaceName]:
-    """Return the namespaces of TENANT, in order; raises TenantNotFound with upstream's words where there is no such tenant."""
+    """Return the namespaces of ``tenant``, in order; raises TenantNotFound with upstream's words where there is no such tenant."""
     names = list(iter_namespaces(txn, tenant)) if tenant else []  # below no name are all tenants
     if not names and find_node(txn, tenant_path(tenant)) is None:
         raise TenantNotFound("Tenant not found", hint=f"tenants: {', '.join(list_tenants(txn))}", tenant=tenant)
@@ -377,7 +377,7 @@ class Bundle(Struct, frozen=True):
         return f"{bound(self.lower)}_{bound(self.upper)}"
 
     def holds(self, value: int) -> bool:
-        """Whether the hash VALUE is in it."""
+        """Whether the hash ``value`` is in it."""
         return self.lower <= value < self.upper or value == self.upper == _LAST_HASH
 
     def __str__(self) -> str:
@@ -390,7 +390,7 @@ def bound(number: int) -> str:
 
 
 def bundles_of(count: int) -> JsonObject:
-    """Return COUNT bundles of one size, as they are stored."""
+    """Return ``count`` bundles of one size, as they are stored."""
     size = (_LAST_HASH + 1) // count
     bounds = [bound(size * number) for number in range(count)]
     return {"boundaries": [*bounds, bound(_LAST_HASH)], "numBundles": count}
@@ -433,7 +433,7 @@ def read_bundles(txn: Txn, namespace: NamespaceName) -> JsonObject:
 
 
 def read_bundle(txn: Txn, namespace: NamespaceName, text: str) -> Bundle:
-    """Return the bundle that TEXT, LOWER_UPPER, is of a namespace; raises NamespaceNotFound and InvalidValue, as upstream does."""
+    """Return the bundle of a namespace that ``text`` (``LOWER_UPPER``) names; raises NamespaceNotFound, InvalidValue."""
     bounds = [int(str(one), 16) for one in read_bundles(txn, namespace)["boundaries"]]
     asked = parse_bundle(namespace, text)
     place = bisect_left(bounds, asked.lower)
@@ -452,14 +452,15 @@ def iter_bundles(txn: Txn, namespace: NamespaceName) -> Iterator[Bundle]:
 
 
 def bundle_topics(txn: Txn, bundle: Bundle) -> dict[str, int]:
-    """Return the hashes of the persistent topics in BUNDLE by their names, in upstream's order."""
+    """Return the hashes of the persistent topics in ``bundle`` by their names, in upstream's order."""
     hashes = ((str(topic), topic_hash(topic)) for topic in iter_topics(txn, bundle.namespace))
     found = {name: value for name, value in hashes if bundle.holds(value)}
     return in_hash_map_order(found)
 
 
 def bundle_range(txn: Txn, name: TopicName) -> str:
-    """Return the range of the bundle that NAME is in, ``0xLOW_0xHIGH``; one of all hashes where none are stored. Raises MetadataCorrupt."""
+    """Return the range of the bundle that ``name`` is in, ``0xLOW_0xHIGH``; one of all hashes where none are stored. Raises
+    MetadataCorrupt."""
     stored = find_local_policies(txn, name.namespace).get("bundles")
     found = stored or (find_json(txn, name.namespace.policies_path) or {}).get("bundles") or {}
     bounds = found.get("boundaries")
@@ -473,7 +474,7 @@ def bundle_range(txn: Txn, name: TopicName) -> str:
 
 
 def parse_bundle(namespace: NamespaceName, text: str) -> Bundle:
-    """Parse LOWER_UPPER, numbers as Java's Long.decode takes them; raises InvalidValue."""
+    """Parse ``LOWER_UPPER``, numbers as Java's Long.decode takes them; raises InvalidValue."""
     parts = text.split("_")
     if len(parts) < 2:
         raise InvalidValue(f"Invalid bundle range: {text}", hint="write LOWER_UPPER, such as 0x00000000_0x40000000")
@@ -582,7 +583,7 @@ def isolation_text(policy: JsonObject) -> str:
 
 
 def is_expression(text: str) -> bool:
-    """Whether TEXT is a regular expression; Java's, as far as Python's says."""
+    """Whether ``text`` is a regular expression; Java's, as far as Python's says."""
     try:
         re.compile(text)
     except re.error:

@@ -67,7 +67,7 @@ class Encoded(NamedTuple):
 
 
 def encoded(message: Message) -> Encoded:
-    """Return what the value of MESSAGE, whole as a consumer gets it, is made of."""
+    """Return what the value of ``message``, whole as a consumer gets it, is made of."""
     return Encoded(
         message.schema_number,
         bytes(message.payload),
@@ -79,13 +79,14 @@ def encoded(message: Message) -> Encoded:
 
 
 def find_locator(txn: Txn, topic: TopicName) -> SchemaLocator | None:
-    """Return where the schemas of TOPIC (of its base topic for a partition) lie, None when it has none; raises MetadataCorrupt."""
+    """Return where the schemas of ``topic`` (of its base topic for a partition) lie, None when it has none; raises MetadataCorrupt."""
     node = find_node(txn, topic.schema_path)
     return None if node is None else decode_schema_locator(node.value, node.path)
 
 
 def find_schema(reader: EntryReader, topic: TopicName, version: int | None) -> SchemaEntry | None:
-    """Return a VERSION of the schema of TOPIC (None: the newest), None when it is not here; raises MetadataCorrupt, EntryCorrupt."""
+    """Return a ``version`` of the schema of ``topic`` (None: the newest), None when it is not here; raises MetadataCorrupt,
+    EntryCorrupt."""
     locator = find_locator(reader.txn, topic)
     if locator is None:
         return None
@@ -98,7 +99,7 @@ def find_schema(reader: EntryReader, topic: TopicName, version: int | None) -> S
 
 
 def live_versions(reader: EntryReader, topic: TopicName) -> list[tuple[int, SchemaEntry]]:
-    """Return (version, schema) of TOPIC oldest first, from behind the last one that deletes (upstream ``trimDeletedSchemaAndGetList``).
+    """Return (version, schema) of ``topic`` oldest first, after the last one that deletes (upstream ``trimDeletedSchemaAndGetList``).
 
     Raises MetadataCorrupt, EntryCorrupt, EntryNotFound, LedgerNotFound.
     """
@@ -111,7 +112,7 @@ def live_versions(reader: EntryReader, topic: TopicName) -> list[tuple[int, Sche
 
 
 def read_schemas(reader: EntryReader, topic: TopicName) -> TopicSchemas:
-    """Return the schemas of TOPIC (of its base topic for a partition), none when it has no schema; raises MetadataCorrupt."""
+    """Return the schemas of ``topic`` (of its base topic for a partition), none when it has no schema; raises MetadataCorrupt."""
     locator = find_locator(reader.txn, topic)
     if locator is None:
         return TopicSchemas()
@@ -131,20 +132,20 @@ def read_schemas(reader: EntryReader, topic: TopicName) -> TopicSchemas:
 
 
 def read_version(reader: EntryReader, item: IndexEntry) -> SchemaEntry:
-    """Return the schema that ITEM of a locator names; raises EntryNotFound, EntryCorrupt, LedgerNotFound."""
+    """Return the schema that ``item`` of a locator names; raises EntryNotFound, EntryCorrupt, LedgerNotFound."""
     payload = reader.read(item.position.ledger_id, item.position.entry_id).payload
     return decode_schema_entry(payload, f"entry {item.position}")
 
 
 class ValueReader:
-    """Decodes the values of one topic's messages with DECODE, which raises StoreError or DECODE_ERRORS."""
+    """Decodes the values of one topic's messages with ``decode``, which raises StoreError or one of ``DECODE_ERRORS``."""
 
     def __init__(self, schemas: TopicSchemas, decode: Callable[[ValueSchema, Encoded], Value]) -> None:
         self._schemas = schemas
         self._decode = decode
 
     def read(self, message: Encoded) -> Decoded:
-        """Return the value of MESSAGE, or why there is none."""
+        """Return the value of ``message``, or why there is none."""
         if message.version is None or message.encrypted:
             return Decoded()
         if message.is_chunk:
@@ -168,7 +169,7 @@ class PlainValues:
         self._decoders: dict[tuple[int | None, str], Decode] = {}
 
     def value(self, schema: ValueSchema, message: Encoded) -> Value:
-        """Return the value of MESSAGE; a KEY_VALUE has ``key`` and ``value``."""
+        """Return the value of ``message``; a KEY_VALUE has ``key`` and ``value``."""
         if schema.type_name != "KEY_VALUE":
             return self._plain(message, "", schema, message.payload)
         parts = key_and_value_bytes(schema, message)
@@ -179,7 +180,7 @@ class PlainValues:
         }
 
     def text(self, schema: ValueSchema, message: Encoded) -> Value:
-        """Return the value of MESSAGE as JSON; that of a JSON schema as it was sent."""
+        """Return the value of ``message`` as JSON; that of a JSON schema as it was sent."""
         value = self.value(schema, message)
         return message.payload.decode() if schema.type_name == "JSON" else json_text(value)
 
@@ -193,7 +194,7 @@ class PlainValues:
 def value_decoder(
     reader: EntryReader, topic: TopicName, problems: list[StoreError] | None = None
 ) -> Callable[[Message], Decoded]:
-    """Return what decodes the values of messages of TOPIC; what cannot be decoded is added to PROBLEMS, too."""
+    """Return what decodes the values of messages of ``topic``; what cannot be decoded is added to ``problems``, too."""
     values = ValueReader(read_schemas(reader, topic), PlainValues().value)
 
     def decode(message: Message) -> Decoded:
@@ -206,7 +207,7 @@ def value_decoder(
 
 
 def key_and_value_bytes(schema: ValueSchema, message: Encoded) -> tuple[bytes | None, bytes | None]:
-    """Return a KEY_VALUE's two parts as encoded; raises DECODE_ERRORS."""
+    """Return a KEY_VALUE's two parts as encoded; raises one of ``DECODE_ERRORS``."""
     if schema.is_separated:
         return key_bytes(message.key, message.key_encoded), None if message.null_value else message.payload
     return split_pair(message.payload)
@@ -237,7 +238,7 @@ class PathTest(Struct, frozen=True):
     wanted: str = ""
 
     def holds(self, value: object) -> bool:
-        """Whether something that the path leads to in VALUE, parsed JSON, passes."""
+        """Whether something that the path leads to in ``value``, parsed JSON, passes."""
         return any(self._passes(found) for found in _lead(value, self.steps))
 
     def _passes(self, found: object) -> bool:
@@ -254,7 +255,7 @@ class PathTest(Struct, frozen=True):
 
 
 def parse_path_test(text: str) -> PathTest:
-    """Return the test that TEXT writes; raises InvalidValue."""
+    """Return the test that ``text`` writes; raises InvalidValue."""
     if not text.startswith("$"):
         raise _wrong(text, 0)
     at, steps = 1, list[Step]()

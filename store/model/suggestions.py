@@ -36,7 +36,7 @@ _BEGINNINGS = 40
 
 
 def near_names(txn: Txn, error: NotFound) -> tuple[str, ...]:
-    """Return up to three names that the one that ERROR misses may have been meant to be, the nearest first."""
+    """Return up to three names that the one that ``error`` misses may have been meant to be, the nearest first."""
     asked = error.context
     try:
         if isinstance(error, LedgerNotFound):
@@ -72,7 +72,7 @@ def _near_topics(txn: Txn, wanted: TopicName) -> tuple[str, ...]:
 
 
 def _near_namespaces(txn: Txn, wanted: NamespaceName) -> tuple[NamespaceName, ...]:
-    """Return namespaces near WANTED: of its tenant, or of the tenants near that where there is none."""
+    """Return namespaces near ``wanted``: of its tenant, or of the tenants near that where there is none."""
     found = []
     for tenant in [wanted.tenant] if wanted.tenant in _tenants(txn) else _closest(wanted.tenant, _tenants(txn)):
         names = set(_around(txn, f"/admin/policies/{tenant}", wanted.namespace))
@@ -97,7 +97,7 @@ def _cursors(txn: Txn, asked: dict[str, object]) -> Iterator[str]:
 
 
 def _around(txn: Txn, path: str, wanted: str) -> Iterator[str]:
-    """Yield names below PATH in clear: all of a few; of many some of those that begin as WANTED does, too."""
+    """Yield names below ``path`` in clear: all of a few; of many some of those that begin as ``wanted`` does, too."""
     names = list(islice(iter_children(txn, path), _FEW))
     if len(names) == _FEW:
         stored = encode_name(wanted)

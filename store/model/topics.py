@@ -105,22 +105,22 @@ class Topic:
         return Position(self.ids[0], -1) if self.ids else Position(-1, -1)
 
     def rank(self, position: Position) -> int:
-        """Return how many entries lie before POSITION (entry −1 counts as the ledger's beginning)."""
+        """Return how many entries lie before ``position`` (entry −1 counts as the ledger's beginning)."""
         return rank_of(self.ids, self.ranks, position.ledger_id, position.entry_id)
 
     def place(self, position: Position) -> int:
-        """Return how many entries lie at or before POSITION: two positions that nothing lies between have the same place.
+        """Return how many entries lie at or before ``position``: two positions that nothing lies between have the same place.
 
-        As pairs they differ: (ledger, −1) is the place behind the last entry before that ledger.
+        As pairs they differ: (ledger, −1) is the place after the last entry before that ledger.
         """
         return rank_of(self.ids, self.ranks, position.ledger_id, position.entry_id + 1)
 
     def entries_after(self, position: Position) -> int:
-        """Return how many entries lie behind POSITION."""
+        """Return how many entries lie after ``position``."""
         return self.number_of_entries - self.place(position)
 
     def at_rank(self, rank: int) -> Position:
-        """Return the position of the RANK-th entry (0-based); behind the end: last confirmed + 1."""
+        """Return the position of entry number ``rank`` (0-based); past the end: last confirmed + 1."""
         if rank >= self.number_of_entries:
             last = self.last_confirmed
             return Position(last.ledger_id, last.entry_id + 1)
@@ -133,12 +133,12 @@ class Topic:
         return self.ledgers[index] if index < len(self.ids) and self.ids[index] == ledger_id else None
 
     def is_entry(self, position: Position) -> bool:
-        """Whether POSITION names an entry of this topic."""
+        """Whether ``position`` names an entry of this topic."""
         ledger = self.ledger(position.ledger_id)
         return ledger is not None and 0 <= position.entry_id < ledger.entries
 
     def next_valid(self, position: Position) -> Position:
-        """Return the next entry behind POSITION, hopping over ledger ends; behind the last entry, where it would come."""
+        """Return the next entry after ``position``, across ledger ends; after the last entry, the place where the next one would come."""
         rank = self.place(position)
         if rank < self.number_of_entries:
             return self.at_rank(rank)
@@ -149,7 +149,7 @@ class Topic:
         return Position(last.ledger_id, last.entry_id + 1)
 
     def previous(self, position: Position) -> Position:
-        """Return the position just before POSITION: entry − 1, the end of an earlier non-empty ledger, or (first, −1)."""
+        """Return the position just before ``position``: entry − 1, the end of an earlier non-empty ledger, or (first, −1)."""
         if position.entry_id > 0:
             return Position(position.ledger_id, position.entry_id - 1)
         index = bisect_left(self.ids, position.ledger_id)
@@ -159,7 +159,7 @@ class Topic:
         return self.first_position
 
     def iter_positions(self, start: Position) -> Iterator[Position]:
-        """Yield the positions of all entries from START on."""
+        """Yield the positions of all entries from ``start`` on."""
         for index in range(bisect_left(self.ids, start.ledger_id), len(self.ids)):
             ledger = self.ledgers[index]
             first = max(start.entry_id, 0) if ledger.ledger_id == start.ledger_id else 0
@@ -168,7 +168,7 @@ class Topic:
 
 
 def rank_of(ids: Sequence[int], ranks: Sequence[int], ledger_id: int, entry_id: int) -> int:
-    """Return how many entries lie before an entry in ledgers of these IDS, with RANKS as ``Topic.ranks``."""
+    """Return how many entries lie before an entry in ledgers of these ``ids``, with ``ranks`` as ``Topic.ranks``."""
     index = bisect_left(ids, ledger_id)
     start = ranks[index]
     if entry_id <= 0 or index == len(ids) or ids[index] != ledger_id:
@@ -200,7 +200,7 @@ def read_topic(txn: Txn, name: TopicName) -> Topic:
 
 
 def _not_found(txn: Txn, name: TopicName) -> TopicNotFound:
-    """Return the error that there is no topic NAME, which names partitions of it whose metadata is gone."""
+    """Return the error that there is no topic ``name``, which names partitions of it whose metadata is gone."""
     there = list_partitions(txn, name) if name.partition_index < 0 else []
     if there:
         numbers, most = [one.partition_index for one in there], there[-1].partition_index
@@ -226,7 +226,7 @@ def _not_found(txn: Txn, name: TopicName) -> TopicNotFound:
 
 
 def list_partitions(txn: Txn, name: TopicName) -> list[TopicName]:
-    """Return the topics that are named like partitions of NAME, by their numbers, whatever its record says."""
+    """Return the topics that are named like partitions of ``name``, by their numbers, whatever its record says."""
     prefix = encode_name(f"{name.local_name}{PARTITION_SUFFIX}")
     children = iter_children(txn, name.namespace.managed_ledgers_path, prefix)
     alike = takewhile(lambda child: child.startswith(prefix), children)
@@ -235,7 +235,7 @@ def list_partitions(txn: Txn, name: TopicName) -> list[TopicName]:
 
 
 def _is_current(txn: Txn, topic: Topic) -> bool:
-    """Whether the open ledger of TOPIC, whose node is the same, is so too: a transaction that writes may have changed it."""
+    """Whether the open ledger of ``topic``, whose node is the same, is so too: a transaction that writes may have changed it."""
     last = topic.ledgers[-1:]
     return not last or not last[0].is_open or _open_ledger(txn, last[0].info) == last[0]
 
@@ -281,7 +281,7 @@ def partition_count(txn: Txn, name: TopicName) -> int:
 
 
 def _has_partitioned(txn: Txn, namespace: NamespaceName) -> bool:
-    """Whether NAMESPACE may have partitioned topics; of a snapshot looked up once, as long as no other namespace is asked for."""
+    """Whether ``namespace`` may have partitioned topics; of a snapshot looked up once, as long as no other namespace is asked for."""
     kept: tuple[NamespaceName, bool] | None = txn.memo.get(_has_partitioned) if txn.is_snapshot else None
     if kept is None or kept[0] != namespace:
         altered: list[bytes] = []
@@ -292,7 +292,7 @@ def _has_partitioned(txn: Txn, namespace: NamespaceName) -> bool:
 
 
 def expand_topic(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
-    """Return NAME's partitions when it is a partitioned topic, else NAME itself; raises TopicNotFound."""
+    """Return ``name``'s partitions when it is a partitioned topic, else ``name`` itself; raises TopicNotFound."""
     partitions = partition_count(txn, name)
     if partitions:
         return tuple(name.partition(index) for index in range(partitions))
@@ -302,7 +302,8 @@ def expand_topic(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
 
 
 def iter_topics(txn: Txn, namespace: NamespaceName | None = None, containing: str = "") -> Iterator[TopicName]:
-    """Yield every topic and partition of NAMESPACE (default: all), system topics included, in name order; CONTAINING: part of their names.
+    """Yield every topic and partition of ``namespace`` (default: all), system topics included, in name order; ``containing``: part of
+    their names.
 
     A node whose name is not as ``encode_name`` writes it is none: no topic name leads to it. ``store check`` names it.
     """
@@ -311,12 +312,13 @@ def iter_topics(txn: Txn, namespace: NamespaceName | None = None, containing: st
 
 
 def iter_topics_between(txn: Txn, namespace: NamespaceName, start: int, end: int) -> Iterator[TopicName]:
-    """Yield the topics of NAMESPACE from place START to END (excluded) in the order of ``iter_topics``; the others cost little."""
+    """Yield the topics of ``namespace`` from place ``start`` to ``end`` (excluded) in the order of ``iter_topics``; the others cost
+    little."""
     return (TopicName(namespace, name) for name in islice(_local_names(txn, namespace), start, end))
 
 
 def count_topics(txn: Txn, namespace: NamespaceName | None = None) -> int:
-    """Return how many topics and partitions NAMESPACE has (default: all)."""
+    """Return how many topics and partitions ``namespace`` has (default: all)."""
     namespaces = iter_all_namespaces(txn) if namespace is None else (namespace,)
     return sum(1 for one in namespaces for _ in _local_names(txn, one))
 
@@ -356,7 +358,7 @@ def _local_names(txn: Txn, namespace: NamespaceName) -> Iterable[str]:
 
 
 def _split(names: str) -> Iterator[str]:
-    """Yield what is between the NULs of NAMES, some thousands at once: a list of all takes four times the memory."""
+    """Yield what is between the NULs of ``names``, some thousands at once: a list of all takes four times the memory."""
     start = 0
     while start < len(names):
         end = names.find("\0", start + _SPLIT_LETTERS)
@@ -371,7 +373,7 @@ def _find_listed(txn: Txn, namespace: NamespaceName) -> _NamespaceTopics | None:
 
 
 def find_pending_ack_logs(txn: Txn, namespace: NamespaceName) -> frozenset[str] | None:
-    """Return the local names of the logs of pending acknowledgements in NAMESPACE, None unless its topics were listed."""
+    """Return the local names of the logs of pending acknowledgements in ``namespace``, None unless its topics were listed."""
     kept = _find_listed(txn, namespace)
     return None if kept is None else kept.logs
 
@@ -388,7 +390,7 @@ def iter_headless(txn: Txn) -> Iterator[TopicName]:
 
 
 def iter_topic_texts(txn: Txn, namespace: NamespaceName, *, system: bool) -> Iterator[str]:
-    """Yield every topic and partition of NAMESPACE as text, in name order; a namespace may have a million."""
+    """Yield every topic and partition of ``namespace`` as text, in name order; a namespace may have a million."""
     root = f"persistent://{namespace}/"
     for name in _local_names(txn, namespace):
         is_usual = "__" not in name and namespace.tenant != "pulsar"
@@ -397,7 +399,7 @@ def iter_topic_texts(txn: Txn, namespace: NamespaceName, *, system: bool) -> Ite
 
 
 def select_topics(txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
-    """Return the topics meant by SELECTION, partitioned ones as their partitions; a glob is matched with and without ``persistent://``.
+    """Return the topics meant by ``selection``, partitioned ones as their partitions; a glob is matched with and without ``persistent://``.
 
     Raises TopicNotFound for a name that is not there, and when nothing matches.
     """
@@ -416,7 +418,7 @@ def select_topics(txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
 
 
 def topics_bytes(txn: Txn, names: Iterable[TopicName]) -> int:
-    """Return the payload bytes of topics NAMES; none of one that cannot be read, which who reads it reports."""
+    """Return the payload bytes of topics ``names``; none of one that cannot be read, which who reads it reports."""
     total = 0
     for name in names:
         with suppress(StoreError):
@@ -425,7 +427,7 @@ def topics_bytes(txn: Txn, names: Iterable[TopicName]) -> int:
 
 
 def iter_namespaces(txn: Txn, tenant: str) -> Iterator[NamespaceName]:
-    """Yield the namespaces of TENANT that have policies or topics."""
+    """Yield the namespaces of ``tenant`` that have policies or topics."""
     names = set(iter_children(txn, f"/admin/policies/{tenant}"))
     root = f"/managed-ledgers/{tenant}"
     for first in iter_children(txn, root):
@@ -441,7 +443,7 @@ def iter_namespaces(txn: Txn, tenant: str) -> Iterator[NamespaceName]:
 
 
 def _has_topics(txn: Txn, path: str) -> bool:
-    """Whether a node below PATH is a topic's: one of a newer Pulsar may lie where namespaces were before Pulsar 2.0."""
+    """Whether a node below ``path`` is a topic's: one of a newer Pulsar may lie where namespaces were before Pulsar 2.0."""
     return any(topic_of_path(f"{path}/{name}") is not None for name in iter_children(txn, path))
 
 
@@ -458,7 +460,7 @@ def iter_all_namespaces(txn: Txn) -> Iterator[NamespaceName]:
 
 
 def check_namespace(txn: Txn, namespace: NamespaceName) -> None:
-    """Raise NamespaceNotFound unless NAMESPACE has policies or topics."""
+    """Raise NamespaceNotFound unless ``namespace`` has policies or topics."""
     if (
         find_node(txn, namespace.policies_path) is None
         and next(iter_children(txn, namespace.managed_ledgers_path), None) is None
@@ -479,7 +481,7 @@ _BOOKIES, _NONE_ABSENT = b"bookies", b'"absent": []'
 
 
 def may_be_broken(txn: Txn, topic: Topic) -> bool:
-    """Whether a ledger of TOPIC is not whole, or an open one may go on at a bookie that is not imported."""
+    """Whether a ledger of ``topic`` is not whole, or an open one may go on at a bookie that is not imported."""
     return not all(is_whole(txn, ledger) for ledger in topic.ledgers) or (
         bool(topic.ledgers) and topic.ledgers[-1].is_open and lacks_bookies(txn)
     )
@@ -551,7 +553,7 @@ _PARTITIONED = "/admin/partitioned-topics"
 
 
 def iter_partitioned(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[TopicName]:
-    """Yield the partitioned topics of NAMESPACE (default: all) by their base names, in name order."""
+    """Yield the partitioned topics of ``namespace`` (default: all) by their base names, in name order."""
     if namespace is not None:
         children = iter_children(txn, f"{_PARTITIONED}/{namespace}/persistent")
         yield from sorted(TopicName(namespace, decode_name(child)) for child in children)
@@ -562,7 +564,7 @@ def iter_partitioned(txn: Txn, namespace: NamespaceName | None = None) -> Iterat
 
 
 def read_partitioned(txn: Txn, name: TopicName) -> PartitionedTopic:
-    """Return the partitions of NAME: 0 for a topic without them, and for none at all, as upstream answers.
+    """Return the partitions of ``name``: 0 for a topic without them, and for none at all, as upstream answers.
 
     Raises MetadataCorrupt.
     """
@@ -573,7 +575,7 @@ def read_partitioned(txn: Txn, name: TopicName) -> PartitionedTopic:
 
 
 def read_existing(txn: Txn, name: TopicName) -> PartitionedTopic:
-    """Return the partitions of NAME, 0 for a topic without; raises TopicNotFound where neither is there, MetadataCorrupt."""
+    """Return the partitions of ``name``, 0 for a topic without; raises TopicNotFound where neither is there, MetadataCorrupt."""
     found = read_partitioned(txn, name)
     if not found.partitions:
         read_topic(txn, name)
@@ -581,7 +583,7 @@ def read_existing(txn: Txn, name: TopicName) -> PartitionedTopic:
 
 
 def existing_partitions(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
-    """Return the partitions of NAME that are there: one that was never opened has no metadata."""
+    """Return the partitions of ``name`` that are there: one that was never opened has no metadata."""
     count = read_partitioned(txn, name).partitions
     return tuple(part for part in map(name.partition, range(count)) if find_node(txn, part.path) is not None)
 
@@ -602,7 +604,7 @@ def select_partitioned(txn: Txn, pattern: str | None = None) -> tuple[TopicName,
 
 
 def check_partitioned(txn: Txn, name: TopicName) -> TopicName:
-    """Return NAME; raises TopicNotFound unless it is a partitioned topic."""
+    """Return ``name``; raises TopicNotFound unless it is a partitioned topic."""
     if not read_partitioned(txn, name).partitions:
         if find_node(txn, name.path) is None:
             raise _not_found(txn, name)

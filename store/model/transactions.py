@@ -119,7 +119,7 @@ def read_pending_acks(
 ) -> dict[TxnId, Position | None] | None:
     """Return the open transactions with acknowledgements on a subscription → the position of a cumulative one.
 
-    ``end``: the entry of the log at which a replay stops, None for behind the last one. Returns None where there is no log of them.
+    ``end``: the entry of the log at which a replay stops, None for after the last one. Returns None where there is no log of them.
     Raises EntryCorrupt, Unsupported.
     """
     log = name.pending_ack(subscription)
@@ -151,7 +151,7 @@ class Buffer(Struct):
 
 
 def read_buffer(reader: EntryReader, name: TopicName) -> Buffer:
-    """Return what the entries of NAME say of transactions; every entry is read. Raises TopicNotFound."""
+    """Return what the entries of ``name`` say of transactions; every entry is read. Raises TopicNotFound."""
     buffer = Buffer()
     topic = read_topic(reader.txn, name)
     for position in topic.iter_positions(EARLIEST):

@@ -1,6 +1,6 @@
 """Topic policies that a namespace keeps as messages of ``__change_events``: the last event of every key (pulsar.md §1.12).
 
-Read as a broker reads them: the compacted view, then what lies behind it. Upstream: ``SystemTopicBasedTopicPoliciesService``
+Read as a broker reads them: the compacted view, then what lies after it. Upstream: ``SystemTopicBasedTopicPoliciesService``
 (Pulsar 4.0.8). Once that topic is there, it alone counts; without it, the metadata backend's nodes do.
 """
 
@@ -33,7 +33,7 @@ class PolicyEvents(Struct):
 
 
 def event_topics(txn: Txn, namespace: NamespaceName) -> tuple[TopicName, ...]:
-    """Return the partitions of NAMESPACE's ``__change_events``, or the one topic, or nothing when there is none."""
+    """Return the partitions of ``namespace``'s ``__change_events``, or the one topic, or nothing when there is none."""
     name = TopicName(namespace, EVENTS)
     partitions = partition_count(txn, name)
     names = tuple(map(name.partition, range(partitions))) if partitions else (name,)
@@ -41,7 +41,7 @@ def event_topics(txn: Txn, namespace: NamespaceName) -> tuple[TopicName, ...]:
 
 
 def find_policy_events(txn: Txn, namespace: NamespaceName) -> PolicyEvents | None:
-    """Return what the events of NAMESPACE say, None when it has no ``__change_events``; kept for the life of TXN.
+    """Return what the events of ``namespace`` say, None when it has no ``__change_events``; kept for the life of ``txn``.
 
     Raises MetadataCorrupt when an event cannot be read, or a broker cannot open their compacted ledger: what they say is unknown.
     """
@@ -74,7 +74,7 @@ def _read(txn: Txn, namespace: NamespaceName, names: tuple[TopicName, ...]) -> P
 
 
 def _is_compacted(txn: Txn, name: TopicName) -> bool:
-    """Whether NAME was ever compacted: then its compacted ledger may hold what was trimmed from its own."""
+    """Whether ``name`` was ever compacted: then its compacted ledger may hold what was trimmed from its own."""
     return find_node(txn, name.cursor_path(COMPACTION_CURSOR)) is not None
 
 

@@ -70,7 +70,7 @@ class PoliciesInForce(Answer, frozen=True):
 
 
 def read_in_force(txn: Txn, topic: TopicName) -> PoliciesInForce:
-    """Return all policies in force for TOPIC; raises MetadataCorrupt."""
+    """Return all policies in force for ``topic``; raises MetadataCorrupt."""
     own = [*_iter_topic_policies(txn, topic)]
     if own or not txn.is_snapshot:
         return _in_force([*own, *_of_namespace(txn, topic.namespace)])
@@ -81,7 +81,7 @@ def read_in_force(txn: Txn, topic: TopicName) -> PoliciesInForce:
 
 
 def find_common(txn: Txn, namespace: NamespaceName) -> PoliciesInForce | None:
-    """Return the policies in force for every topic of NAMESPACE, none of a broker's own; None where some set their own.
+    """Return the policies in force for every topic of ``namespace``, none of a broker's own; None where some set their own.
 
     Raises MetadataCorrupt.
     """
@@ -110,7 +110,7 @@ def find_delivery(txn: Txn, topic: TopicName) -> DeliveryInForce | None:
 
 
 def may_delay(txn: Txn, topic: TopicName) -> bool:
-    """Whether messages of TOPIC may be delayed: unless a policy says no, a broker does; damaged policies say nothing."""
+    """Whether messages of ``topic`` may be delayed: unless a policy says no, a broker does; damaged policies say nothing."""
     try:
         found = find_delivery(txn, topic)
     except MetadataCorrupt:
@@ -147,13 +147,13 @@ def _quotas_of(scopes: _Scopes) -> dict[str, QuotaInForce]:
 
 
 def find_topic_policies(txn: Txn, topic: TopicName, *, is_global: bool = False) -> Policies | None:
-    """Return what TOPIC itself sets, for this cluster or for all; None when it never did. Raises MetadataCorrupt."""
+    """Return what ``topic`` itself sets, for this cluster or for all; None when it never did. Raises MetadataCorrupt."""
     wanted = GLOBAL_TOPIC if is_global else TOPIC
     return next((policies for source, policies in _iter_topic_policies(txn, topic) if source == wanted), None)
 
 
 def iter_own_policies(txn: Txn, namespace: NamespaceName) -> Iterator[tuple[TopicName, Policies]]:
-    """Yield the topics of NAMESPACE that its events give policies of their own, for this cluster; raises MetadataCorrupt."""
+    """Yield the topics of ``namespace`` that its events give policies of their own, for this cluster; raises MetadataCorrupt."""
     events = find_policy_events(txn, namespace)
     for name, fields in sorted((events.local if events is not None else {}).items()):
         yield name, decode_topic_policies(fields, f"topic policies of {name}")
@@ -181,7 +181,7 @@ def _iter_topic_policies(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Poli
 
 
 def iter_stored(txn: Txn, topic: TopicName) -> Iterator[tuple[str, JsonObject]]:
-    """Yield (source, fields) of what TOPIC itself has, for this cluster and for all, as stored; raises MetadataCorrupt."""
+    """Yield (source, fields) of what ``topic`` itself has, for this cluster and for all, as stored; raises MetadataCorrupt."""
     if _sets_none(txn, topic):
         return
     name = topic.base
@@ -202,7 +202,7 @@ def iter_stored(txn: Txn, topic: TopicName) -> Iterator[tuple[str, JsonObject]]:
 
 
 def _sets_none(txn: Txn, topic: TopicName) -> bool:
-    """Whether TOPIC is of a namespace of which no topic has policies of its own; raises MetadataCorrupt."""
+    """Whether ``topic`` is of a namespace of which no topic has policies of its own; raises MetadataCorrupt."""
     if topic.is_system or not txn.is_snapshot:
         return False
     kept: tuple[NamespaceName, bool] | None = txn.memo.get(_sets_none)
@@ -212,7 +212,7 @@ def _sets_none(txn: Txn, topic: TopicName) -> bool:
 
 
 def _may_set(txn: Txn, namespace: NamespaceName) -> bool:
-    """Whether a topic of NAMESPACE may have policies of its own; raises MetadataCorrupt."""
+    """Whether a topic of ``namespace`` may have policies of its own; raises MetadataCorrupt."""
     events = find_policy_events(txn, namespace)
     if events is not None:
         return bool(events.local or events.global_)
@@ -220,7 +220,7 @@ def _may_set(txn: Txn, namespace: NamespaceName) -> bool:
 
 
 def _may_have_nodes(txn: Txn, root: str) -> bool:
-    """Whether a node lies below ROOT, or rows where one would be were altered; asked for each of many topics."""
+    """Whether a node lies below ``root``, or rows where one would be were altered; asked for each of many topics."""
     kept: dict[str, bool] = txn.memo.setdefault(_may_have_nodes, {})
     if root not in kept:
         if len(kept) >= _KEPT_ROOTS:

@@ -12,7 +12,7 @@ Options = Mapping[str, Any]  # Any: of a command, by the names of ``pulsar_admin
 
 
 class Place(Struct, frozen=True):
-    """One policy's place: ``read`` gives None where nothing is set, ``write`` sets or (None) removes in a copy of FOUND."""
+    """One policy's place: ``read`` gives None where nothing is set, ``write`` sets or (None) removes in a copy of the policies."""
 
     key: str
 
@@ -26,7 +26,7 @@ class Place(Struct, frozen=True):
         raise AssertionError
 
     def write(self, found: Json, value: Any, cluster: str, options: Options) -> Json:
-        """Return FOUND with VALUE."""
+        """Return ``found`` with ``value``."""
         raise AssertionError
 
 
@@ -133,7 +133,7 @@ class Parts(Place, frozen=True):
 
 
 def put(found: Mapping[str, Any], key: str, value: Any) -> Json:
-    """Return FOUND with VALUE at KEY, in its place; None removes it."""
+    """Return ``found`` with ``value`` at ``key``, in its place; None removes it."""
     changed = dict(found)
     if value is None:
         changed.pop(key, None)

@@ -47,7 +47,8 @@ class QuotaState(Struct, frozen=True):
 def iter_quota_states(
     topic: Topic, mark_deletes: Mapping[str, Position], quotas: Mapping[str, QuotaInForce], now_ms: int
 ) -> Iterator[QuotaState]:
-    """Yield the state of each of QUOTAS that has a limit, for TOPIC with its durable cursors at MARK_DELETES; a system topic has none.
+    """Yield the state of each of ``quotas`` that has a limit, for ``topic`` with its durable cursors at ``mark_deletes``; a system topic
+    has none.
 
     A broker's own defaults (``backlogQuotaDefaultLimitBytes``) are in no store.
     """
@@ -68,7 +69,7 @@ def iter_quota_states(
 
 
 def _closed_ms(topic: Topic, mark_delete: Position) -> int | None:
-    """Return when the ledger of the first entry after MARK_DELETE was closed, None while it is the last one, or open."""
+    """Return when the ledger of the first entry after ``mark_delete`` was closed, None while it is the last one, or open."""
     if not topic.ids or mark_delete.ledger_id == topic.ids[-1]:
         return None
     ledger = topic.ledger(mark_delete.ledger_id)

@@ -41,7 +41,7 @@ _MESSAGE_MAX_BYTES = 5 << 20  # maxMessageSize of a broker that sets nothing
 
 
 class Scope(Struct, frozen=True):
-    """Whose policies: GROUP is upstream's of the command. ``namespace_policies``: as stored; ``found``: what changes."""
+    """Whose policies: ``group`` is upstream's of the command. ``namespace_policies``: as stored; ``found``: what changes."""
 
     group: str
     txn: Txn
@@ -102,7 +102,7 @@ def fields(**names: str) -> Make:
 
 
 def choice(*values: str, words: str) -> Make:
-    """Return what takes one of VALUES in any case; raises InvalidValue with WORDS, of which ``{}`` is what was given."""
+    """Return what takes one of ``values`` in any case; raises InvalidValue with ``words``, of which ``{}`` is what was given."""
 
     def make(group: str, options: Options) -> str:
         given = number(group, options) or ""
@@ -240,7 +240,7 @@ def quotas_answer(value: Json | None) -> dict[str, str]:
 
 
 def least(namespaces: str, topics: str | None = None, most: int = INT_MAX) -> Check:
-    """Return a check that a number is 0 to MOST, with the words of either group."""
+    """Return a check that a number is 0 to ``most``, with the words of either group."""
 
     def check(scope: Scope, value: int, options: Options) -> None:
         if type(value) is not int or not 0 <= value <= most:

@@ -43,7 +43,7 @@ class Policy(Struct, frozen=True):
         return self.names.split()[0]
 
     def shown(self, value: Any) -> Any:
-        """Return VALUE as upstream prints it: members in the order of its class, without those that are null."""
+        """Return ``value`` as upstream prints it: members in the order of its class, without those that are null."""
         if self.answer is not None:
             return self.answer(value)
         if not isinstance(value, dict):

@@ -46,7 +46,7 @@ class Freed(Struct, frozen=True):
 
 
 def read_mark_deletes(reader: EntryReader, topic: Topic) -> dict[str, Position]:
-    """Return where every durable cursor of TOPIC stands; one that cannot be read counts as standing at the beginning."""
+    """Return where every durable cursor of ``topic`` stands; one that cannot be read counts as standing at the beginning."""
     found = {}
     for name in iter_cursor_names(reader.txn, topic.name):
         try:
@@ -57,7 +57,8 @@ def read_mark_deletes(reader: EntryReader, topic: Topic) -> dict[str, Position]:
 
 
 def freed_ledgers(reader: EntryReader, topic: Topic, before: Positions, after: Positions, now_ms: int) -> Freed:
-    """Return what moving the cursors of TOPIC from BEFORE to AFTER (all of them, in both) lets a broker delete at NOW_MS."""
+    """Return what moving the cursors of ``topic`` from ``before`` to ``after`` (all of them, in both) lets a broker delete at
+    ``now_ms``."""
     retention = retention_of(reader.txn, topic)
     consumed_before, _ = consumed_ledgers(topic, before)
     consumed, blocker = consumed_ledgers(topic, after)
@@ -69,18 +70,19 @@ def freed_ledgers(reader: EntryReader, topic: Topic, before: Positions, after: P
 
 
 def trimmable(reader: EntryReader, topic: Topic, now_ms: int) -> tuple[TopicLedger, ...]:
-    """Return the ledgers of TOPIC that a broker would delete at NOW_MS: every durable cursor has left them, retention lets them go."""
+    """Return the ledgers of ``topic`` that a broker would delete at ``now_ms``: every durable cursor has left them, retention lets them
+    go."""
     return released_ledgers(topic, read_mark_deletes(reader, topic), retention_of(reader.txn, topic), now_ms)
 
 
 def released_ledgers(topic: Topic, positions: Positions, retention: Retention, now_ms: int) -> tuple[TopicLedger, ...]:
-    """Return the ledgers of TOPIC that a broker would delete at NOW_MS with its durable cursors at POSITIONS."""
+    """Return the ledgers of ``topic`` that a broker would delete at ``now_ms`` with its durable cursors at ``positions``."""
     consumed, _ = consumed_ledgers(topic, positions)
     return topic.ledgers[: count_released(topic, consumed, retention, now_ms)]
 
 
 def retention_of(txn: Txn, topic: Topic) -> Retention:
-    """Return the retention that a broker which sets nothing itself keeps TOPIC's ledgers by, or the very ``UNKNOWN_RETENTION``."""
+    """Return the retention that a broker which sets nothing itself keeps ``topic``'s ledgers by, or the very ``UNKNOWN_RETENTION``."""
     try:
         in_force = find_retention(txn, topic.name)
     except MetadataCorrupt:
@@ -95,7 +97,8 @@ def consumed_ledgers(topic: Topic, positions: Positions) -> tuple[int, tuple[str
 
 
 def consumed_by(ranks: Sequence[int], places: Mapping[str, int]) -> tuple[int, str | None]:
-    """Return what ``consumed_ledgers`` does of a topic with RANKS as ``Topic.ranks`` and its cursors at PLACES, as ``Topic.place``."""
+    """Return what ``consumed_ledgers`` does of a topic with ``ranks`` as ``Topic.ranks`` and its cursors at ``places``, as
+    ``Topic.place``."""
     last = max(len(ranks) - 2, 0)
     if not places:
         return last, None
@@ -104,13 +107,14 @@ def consumed_by(ranks: Sequence[int], places: Mapping[str, int]) -> tuple[int, s
 
 
 def count_released(topic: Topic, consumed: int, retention: Retention, now_ms: int) -> int:
-    """Return how many of the first CONSUMED ledgers retention lets go: time is over, or the rest is still the size to keep."""
+    """Return how many of the first ``consumed`` ledgers retention lets go: time is over, or the rest is still the size to keep."""
     ledgers = [(ledger.size_bytes, ledger.info.timestamp_ms) for ledger in topic.ledgers]
     return count_let_go(ledgers, consumed, retention, now_ms)
 
 
 def count_let_go(ledgers: Sequence[tuple[int, int | None]], consumed: int, retention: Retention, now_ms: int) -> int:
-    """Return what ``count_released`` does of a topic with LEDGERS: the size of each in bytes, and when it was closed, 0 or None: never."""
+    """Return what ``count_released`` does of a topic with ``ledgers``: the size of each in bytes, and when it was closed, 0 or None:
+    never."""
     rest = sum(size_bytes for size_bytes, _ in ledgers)
     for index, (size_bytes, closed_ms) in enumerate(ledgers[:consumed]):
         age_ms = now_ms - (closed_ms or now_ms)

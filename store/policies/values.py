@@ -17,7 +17,7 @@ NOTHING: tuple[Any, ...] = (None, {}, [], "UNDEFINED")
 
 
 def read_namespace_json(txn: Txn, namespace: NamespaceName) -> Json:
-    """Return the policies of NAMESPACE as stored, empty where it has no node; raises MetadataCorrupt."""
+    """Return the policies of ``namespace`` as stored, empty where it has no node; raises MetadataCorrupt."""
     node = find_node(txn, namespace.policies_path)
     return {} if node is None else decode_namespace_json(node.value, node.path)
 
@@ -31,7 +31,7 @@ def find_cluster(txn: Txn, namespace: NamespaceName) -> str | None:
 
 
 def namespace_value(txn: Txn, namespace: NamespaceName, policy: Policy) -> Any:
-    """Return what NAMESPACE says, None where it says nothing; raises MetadataCorrupt."""
+    """Return what ``namespace`` says, None where it says nothing; raises MetadataCorrupt."""
     if policy.namespace is None:
         return None
     found = read_namespace_json(txn, namespace)
@@ -39,7 +39,7 @@ def namespace_value(txn: Txn, namespace: NamespaceName, policy: Policy) -> Any:
 
 
 def own_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> Any:
-    """Return what TOPIC itself says, for this cluster or (``global_``) for all; raises MetadataCorrupt."""
+    """Return what ``topic`` itself says, for this cluster or (``global_``) for all; raises MetadataCorrupt."""
     if policy.topic is None:
         return None
     wanted = GLOBAL_TOPIC if options.get("global_") else TOPIC
@@ -71,7 +71,7 @@ def value_in_force(txn: Txn, topic: TopicName, policy: Policy, options: Options)
 
 
 def sourced_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> tuple[Any, str | None]:
-    """Return what TOPIC itself says or, where ``applied`` is asked for, what a broker does, and where it is written; None: nowhere."""
+    """Return what ``topic`` itself says or, where ``applied`` is asked for, what a broker does, and where it is written; None: nowhere."""
     if options.get("applied"):
         value, source = value_in_force(txn, topic, policy, options)
     else:
