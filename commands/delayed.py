@@ -56,7 +56,7 @@ def delaying(function: Function) -> Function:
 
 
 def noted(app: App, waitings: Iterable[Waiting]) -> Iterator[Waiting]:
-    """Yield WAITINGS; with --verbose say of each that has no index, and what is not known."""
+    """Yield ``waitings``; with --verbose say of each that has no index, and what is not known."""
     for waiting in waitings:
         if waiting.index is None:
             app.note(
@@ -376,7 +376,7 @@ class _Pace:
         self._began = time.monotonic()
 
     def wait_for(self, tick_ms: int) -> None:
-        """Return when TICK_MS has come."""
+        """Return when ``tick_ms`` has come."""
         due = self._began + (tick_ms - self._start_ms) / 1000 / self._speed
         while (left := due - time.monotonic()) > 0:
             time.sleep(min(left, 3600.0))

@@ -118,7 +118,7 @@ def doctor(
 
 
 def _changes(app: App, since: Path, fail_on: str, asked: dict[str, Any]) -> Result:  # Any: of Store.doctor
-    """Return what changed SINCE."""
+    """Return what changed ``since``."""
     from pulsar_admin.api.store import compare_findings
     from pulsar_admin.store.doctor.since import ChangeSince
 
@@ -153,13 +153,13 @@ def _screen(app: App, found: Iterable[Any], compared: str) -> Iterator[str]:  # 
 
 
 def _stake(one: Any) -> str:  # Any: Finding, Before
-    """Return how bad ONE is: its severity and what is at stake."""
+    """Return how bad ``one`` is: its severity and what is at stake."""
     stakes = ((one.at_stake_messages, "message"), (one.at_stake_bytes, "byte"))
     return ", ".join([f"{one.severity}", *(counted(count, what) for count, what in stakes if count)])
 
 
 def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  # Any: Finding
-    """Write the page with what was FOUND into FILE, and return it."""
+    """Write the page with what was ``found`` into ``file``, and return it."""
     from pulsar_admin.page.collecting import collect_page
     from pulsar_admin.page.writing import write_page
     from pulsar_admin.store.rules.table import CAUSES

@@ -33,7 +33,7 @@ _HELPS = {
 def _declared(
     name: str, example: str, errors: list[type[StoreError]], *, changes: bool = False
 ) -> Callable[[Callable[..., Any]], Command]:
-    """Declare the command NAME of upstream's script; its ZooKeeper need not be given."""
+    """Declare the command ``name`` of upstream's script; its ZooKeeper need not be given."""
 
     def decorate(function: Callable[..., Any]) -> Command:
         made = mirrored(

@@ -73,7 +73,7 @@ def _check_replaceable(out: Path) -> None:
 
 
 def render_metrics(found: Sequence[Metric]) -> str:
-    """Return FOUND in the text format of Prometheus, version 0.0.4; what has no values is left out."""
+    """Return ``found`` in the text format of Prometheus, version 0.0.4; what has no values is left out."""
     return "".join(line + "\n" for metric in found if metric.samples for line in _lines(metric))
 
 
@@ -90,5 +90,5 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    """Return a label's VALUE; characters that are not seen are spelled out: the format knows no escape for them."""
+    """Return a label's ``value``; characters that are not seen are spelled out: the format knows no escape for them."""
     return clean_text(value).replace("\\", r"\\").replace('"', r"\"")

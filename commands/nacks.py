@@ -194,7 +194,7 @@ def _pop(app: App, nacks: KeptNacks) -> Result:
 
 
 def due_rows(groups: Iterable[KeptGroup], change: int | None) -> Iterator[dict[str, Any]]:  # Any: JSON
-    """Yield one row an entry; CHANGE is the change that popped it."""
+    """Yield one row an entry; ``change`` is the change that popped it."""
     for group in groups:
         head = {"topic": group.topic, "subscription": group.subscription, "ledgerId": group.ledger_id}
         tail: dict[str, Any] = {"dueTime": group.due_ms} | ({} if change is None else {"change": change})

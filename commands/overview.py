@@ -51,7 +51,7 @@ def overview(app: App, top: int | None, check: bool | None) -> Result:
 
 
 class Screen(Struct, frozen=True):
-    """Room for text: ROWS of each list, columns (None: any number), and whether lines are so few that none is empty or folded."""
+    """Room for text: ``rows`` of each list, columns (None: any number), and whether lines are so few that none is empty or folded."""
 
     rows: int
     width: int | None = None
@@ -59,7 +59,7 @@ class Screen(Struct, frozen=True):
 
 
 def render_overview(found: Overview, top: int | None) -> str:
-    """Return FOUND as text, TOP rows a list; without TOP as many as the terminal has room for, and five where there is none."""
+    """Return ``found`` as text, ``top`` rows a list; without ``top`` as many as the terminal has room for, and five where there is none."""
     if not sys.stdout.isatty():
         return "\n".join(_lines(found, Screen(top or TOP)))
     columns, lines = shutil.get_terminal_size((_WIDTH, _HEIGHT))
@@ -71,7 +71,7 @@ def render_overview(found: Overview, top: int | None) -> str:
 
 
 def _lines(found: Overview, screen: Screen) -> list[str]:
-    """Return the lines of all sections, none but those to be pasted wider than SCREEN."""
+    """Return the lines of all sections, none but those to be pasted wider than ``screen``."""
     parts = [_head(found, screen), *(section(found, screen) for section in _SECTIONS)]
     gap = () if screen.tight else ("",)
     lines = [line[: screen.width].rstrip() for part in parts if part for line in (*part, *gap)]
@@ -106,7 +106,7 @@ def _copy_text(copy: CopySource) -> str:
 
 
 def _ago(now_ms: int, time_ms: int, screen: Screen, *, is_copy: bool = False) -> str:
-    """Return how long before now a time is; before the copy's own time where IS_COPY: one line has both."""
+    """Return how long before now a time is; before the copy's own time where ``is_copy``: one line has both."""
     age_ms = now_ms - time_ms
     before, ahead = ("before the copy's time", "after the copy's time") if is_copy else ("ago", "AHEAD of now")
     text = f"{age_text(age_ms)} {before}" if age_ms >= 0 else f"{age_text(-age_ms)} {ahead}"
@@ -227,7 +227,7 @@ def _findings(found: Overview, screen: Screen) -> list[str]:
 
 
 def next_questions(found: Overview) -> Iterator[str]:
-    """Yield commands that go on from FOUND, the most urgent first."""
+    """Yield commands that go on from ``found``, the most urgent first."""
     if found.findings is None or any(one.severity != "note" for one in found.findings) or found.unreadable:
         yield "pulsar-admin doctor"
     for row in found.backlogs[:1]:
@@ -259,13 +259,14 @@ def _short(name: str) -> str:
 
 
 def _part(some: int, whole_bytes: int) -> str:
-    """Return SOME as a share of WHOLE_BYTES; one that is little is not nothing."""
+    """Return ``some`` as a share of ``whole_bytes``; one that is little is not nothing."""
     share = 100 * some / whole_bytes if whole_bytes else 0.0
     return "<1 %" if 0 < share < 1 else f"{share:.0f} %"
 
 
 def _table(headers: Cells, rows: Sequence[Cells], width: int | None, texts: int = 1) -> list[str]:
-    """Return ROWS below HEADERS, the first TEXTS columns to the left; where WIDTH is too small names lose their beginnings."""
+    """Return ``rows`` below ``headers``, the first ``texts`` columns to the left; where ``width`` is too small names lose their
+    beginnings."""
     if not rows:
         return []
     lines = [*([headers] if headers else []), *rows]
@@ -286,7 +287,7 @@ def _cell(text: str, width: int, is_left: bool) -> str:
 
 
 def _folded(text: str, screen: Screen) -> list[str]:
-    """Return TEXT in lines as wide as SCREEN; on a tight one its beginning alone."""
+    """Return ``text`` in lines as wide as ``screen``; on a tight one its beginning alone."""
     import textwrap
 
     if screen.width is None or screen.tight:

@@ -139,7 +139,7 @@ class OpenQuery(Struct, frozen=True):
         self.answer(text, options)
 
     def answer(self, text: str, options: Shown) -> None:
-        """Run the statements of TEXT and write their rows."""
+        """Run the statements of ``text`` and write their rows."""
         for statement in self.database.split(text):
             self.tables.problems.clear()
             with self._scanning():

@@ -207,7 +207,7 @@ def scale(app: App, replicas: int) -> None:
 
 
 def _log(found: LogStats) -> dict[str, Any]:  # Any: JSON
-    """Return FOUND as upstream's ``TransactionLogStats``."""
+    """Return ``found`` as upstream's ``TransactionLogStats``."""
     shown: dict[str, Any] = to_json(found)  # Any: JSON
     for key in ("schemaLedgers", "compactedLedger"):
         shown["managedLedgerInternalStats"].pop(key, None)
@@ -215,7 +215,7 @@ def _log(found: LogStats) -> dict[str, Any]:  # Any: JSON
 
 
 def _java(name: str, fields: dict[str, Any]) -> str:  # Any: JSON
-    """Return what ``toString`` of a Java record NAME gives."""
+    """Return what ``toString`` of a Java record ``name`` gives."""
     return f"{name}({', '.join(f'{key}={value}' for key, value in fields.items())})"
 
 

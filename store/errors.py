@@ -23,7 +23,7 @@ class StoreError(Exception):
             self.add_note(hint)  # which a traceback shows
 
     def change_hint(self, hint: str) -> None:
-        """Say HINT in place of the hint that it was made with."""
+        """Say ``hint`` in place of the hint that it was made with."""
         notes = getattr(self, "__notes__", [])
         notes[:] = [hint if note == self.hint else note for note in notes]
         self.hint = hint
@@ -192,7 +192,7 @@ class Corrupt(StoreError):
 
     @classmethod
     def expected(cls, where: str, what: str, expected: object, found: object) -> Self:
-        """Return the error for WHAT in WHERE."""
+        """Return the error for ``what`` in ``where``."""
         return cls(f"{where}: {what}: expected {expected}, found {found}", where=where, expected=expected, found=found)
 
 
@@ -290,14 +290,14 @@ class LimitExceeded(StoreError):
 
 
 def check_choice(what: str, value: object, literal: object) -> None:
-    """Raise InvalidValue unless VALUE is one of LITERAL's: a word that is not known would be taken for another."""
+    """Raise InvalidValue unless ``value`` is one of ``literal``'s: a word that is not known would be taken for another."""
     choices = get_args(literal)
     if not isinstance(value, str) or value not in choices:
         raise InvalidValue(f"{what} {value!r} is not one of {', '.join(map(repr, choices))}", value=value)
 
 
 def reason_of(error: Exception) -> str:
-    """Return why something cannot be decoded: what ERROR says, where that is about the data and not about Python."""
+    """Return why something cannot be decoded: what ``error`` says, where that is about the data and not about Python."""
     from json import JSONDecodeError
 
     if isinstance(error, UnicodeDecodeError):

@@ -21,7 +21,7 @@ EXTRAS = {
 
 
 def require(module: str, feature: str, *, instead: str = "") -> None:
-    """Import MODULE, which FEATURE needs; raises MissingComponent that says how to get it, or what to do INSTEAD."""
+    """Import ``module``, which ``feature`` needs; raises MissingComponent that says how to get it, or what to do ``instead``."""
     try:
         import_module(module)
     except ImportError as error:
@@ -34,7 +34,7 @@ def require(module: str, feature: str, *, instead: str = "") -> None:
 
 
 def _requirements(extra: str) -> list[str]:
-    """Return what EXTRA asks pip for, quoted for a shell; without the metadata of an installation the bare names."""
+    """Return what ``extra`` asks pip for, quoted for a shell; without the metadata of an installation the bare names."""
     from importlib.metadata import PackageNotFoundError, requires
     from shlex import quote
 

@@ -44,7 +44,7 @@ _KINDS = {
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = PRIVATE_FILE) -> int:
-    """Open the regular file PATH and return its descriptor; raises OSError, ``NotRegular`` for anything else, and never waits.
+    """Open the regular file ``path`` and return its descriptor; raises OSError, ``NotRegular`` for anything else, and never waits.
 
     Opening a FIFO waits for its other end, for ever where there is none.
     """
@@ -62,7 +62,7 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = PRIVATE
 
 
 def why_no_file(path: Path) -> str:
-    """Return why PATH, which is there, cannot be read as a file, as "it is a FIFO, not a regular file"; "" for one that can."""
+    """Return why ``path``, which is there, cannot be read as a file, as "it is a FIFO, not a regular file"; "" for one that can."""
     link = f"it is a link to {os.readlink(path)}, and that is" if path.is_symlink() else "it is"
     try:
         kind = stat.S_IFMT(path.stat().st_mode)
@@ -72,23 +72,23 @@ def why_no_file(path: Path) -> str:
 
 
 def open_file(path: Path | str) -> BinaryIO:
-    """Open the regular file PATH for reading, unbuffered; raises what ``open_regular`` raises."""
+    """Open the regular file ``path`` for reading, unbuffered; raises what ``open_regular`` raises."""
     return open(open_regular(path), "rb", buffering=0)
 
 
 def read_file(path: Path) -> bytes:
-    """Return the bytes of the regular file PATH; raises what ``open_regular`` raises."""
+    """Return the bytes of the regular file ``path``; raises what ``open_regular`` raises."""
     with open_file(path) as file:
         return file.read()
 
 
 def mode_below(directory: Path) -> int:
-    """Return the mode of a new file in DIRECTORY: whom the directory lets in may read it."""
+    """Return the mode of a new file in ``directory``: whom the directory lets in may read it."""
     return PRIVATE_FILE | (stat.S_IMODE(directory.stat().st_mode) & 0o066)
 
 
 def raise_write_error(error: OSError, path: Path) -> NoReturn:
-    """Raise the ``StoreError`` for ERROR that came from writing PATH; an error of no known kind is raised unchanged."""
+    """Raise the ``StoreError`` for ``error`` that came from writing ``path``; an error of no known kind is raised unchanged."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     facts: dict[str, object] = {"path": str(path), "errno": error.errno}
     if error.errno in _FULL:
@@ -119,7 +119,7 @@ def raise_write_error(error: OSError, path: Path) -> NoReturn:
 
 
 def raise_temporary_error(error: OSError) -> NoReturn:
-    """Raise the ``StoreError`` for ERROR that came from writing a temporary file."""
+    """Raise the ``StoreError`` for ``error`` that came from writing a temporary file."""
     import tempfile  # 4 ms
 
     if tempfile.tempdir is None:  # it found none
@@ -131,7 +131,7 @@ def raise_temporary_error(error: OSError) -> NoReturn:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raise the ``StoreError`` for what goes wrong while PATH is written."""
+    """Raise the ``StoreError`` for what goes wrong while ``path`` is written."""
     try:
         yield
     except OSError as error:
@@ -139,16 +139,16 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def raise_read_error(error: OSError, path: Path) -> NoReturn:
-    """Raise the ``StoreError`` for ERROR that came from reading PATH."""
+    """Raise the ``StoreError`` for ``error`` that came from reading ``path``."""
     if error.errno in _FAILED:
         raise_write_error(error, path)
     raise NotWritable(f"cannot read {path}: {error.strerror}", hint="check its permissions", path=str(path)) from error
 
 
 def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
-    """Replace PATH with DATA, durably; on any error the old content stays and no temporary file is left.
+    """Replace ``path`` with ``data``, durably; on any error the old content stays and no temporary file is left.
 
-    What is not a regular file, such as /dev/stdout, keeps its name. MODE is by default the one of the file that is replaced, of a new
+    What is not a regular file, such as /dev/stdout, keeps its name. ``mode`` is by default the one of the file that is replaced, of a new
     one that which its directory grants.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -173,9 +173,9 @@ def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
 def create_file(
     path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True, like: os.stat_result | None = None
 ) -> Iterator[BinaryIO]:
-    """Open a new file at PATH for writing; durable when the block ends, gone when the block raises.
+    """Open a new file at ``path`` for writing; durable when the block ends, gone when the block raises.
 
-    DURABLE false leaves the disk its time: for what can be made again, such as generated data. With LIKE it gets that file's owner,
+    ``durable`` false leaves the disk its time: for what can be made again, such as generated data. With ``like`` it gets that file's owner,
     group and mode, and until it is written only its owner may read it.
     """
     with writing(path):
@@ -200,9 +200,10 @@ def create_file(
 
 
 def write_new_file(path: Path, data: bytes, before: Callable[[], object] = lambda: None) -> None:
-    """Write DATA into the new file PATH, durably, all or nothing. Raises AlreadyExists, StoreBusy when another process is at it.
+    """Write ``data`` into the new file ``path``, durably, all or nothing. Raises AlreadyExists, StoreBusy when another process is at it.
 
-    Until it is whole it has a name beside PATH; what a killed process left there is written over. BEFORE is called before it gets its own.
+    Until it is whole it has a name beside ``path``; what a killed process left there is written over. ``before`` is called before it gets
+    its own.
     """
     unfinished = _unfinished(path)
     with writing(path):
@@ -215,7 +216,7 @@ def write_new_file(path: Path, data: bytes, before: Callable[[], object] = lambd
 
 @contextmanager
 def alone_at(path: Path) -> Iterator[None]:
-    """Keep other processes that ask so from PATH, between reading and replacing it; raises StoreBusy, NotWritable."""
+    """Keep other processes that ask so from ``path``, between reading and replacing it; raises StoreBusy, NotWritable."""
     unfinished = _unfinished(path)
     with open(open_lock_file(unfinished), "wb") as file:
         _lock(file.fileno(), unfinished)
@@ -226,14 +227,15 @@ def alone_at(path: Path) -> Iterator[None]:
 
 
 def _unfinished(path: Path) -> Path:
-    """Return the name beside PATH that it has until it is whole; raises AlreadyExists for ``.`` and ``/``, which have no name."""
+    """Return the name beside ``path`` that it has until it is whole; raises AlreadyExists for ``.`` and ``/``, which have no name."""
     if not path.name:
         raise_write_error(OSError(errno.EEXIST, os.strerror(errno.EEXIST)), path)
     return path.with_name(f".{path.name}.pulsar-admin")
 
 
 def _write_and_name(file: BinaryIO, data: bytes, names: tuple[Path, Path], before: Callable[[], object]) -> None:
-    """Write DATA into FILE, which is locked, call BEFORE, and rename it from the first to the second of NAMES; on any error it is gone."""
+    """Write ``data`` into ``file``, which is locked, call ``before``, and rename it from the first to the second of ``names``; on any
+    error it is gone."""
     unfinished, path = names
     try:
         file.truncate(0)
@@ -253,7 +255,8 @@ def _check_free(path: Path) -> None:
 
 
 def replace_like(path: Path, data: bytes, beside: str) -> None:
-    """Replace the file PATH with DATA, durably; owner, group and mode stay. Until then DATA is in the file BESIDE, of the same directory.
+    """Replace the file ``path`` with ``data``, durably; owner, group and mode stay. Until then ``data`` is in the file ``beside``, of the
+    same directory.
 
     A fixed name, so that what a process leaves that is killed is replaced by the next.
     """
@@ -265,7 +268,7 @@ def replace_like(path: Path, data: bytes, beside: str) -> None:
 
 
 def check_may_write_for(path: Path) -> None:
-    """Raise Refused unless this process may give what it writes beside PATH the owner and group of PATH."""
+    """Raise Refused unless this process may give what it writes beside ``path`` the owner and group of ``path``."""
     like = path.stat()
     if os.geteuid() and (like.st_uid != os.geteuid() or like.st_gid not in {os.getegid(), *os.getgroups()}):
         raise Refused(
@@ -276,13 +279,13 @@ def check_may_write_for(path: Path) -> None:
 
 
 def keep_owner(descriptor: int, like: os.stat_result) -> None:
-    """Give the open file the owner, group and mode of LIKE; raises OSError where the operating system does not let us."""
+    """Give the open file the owner, group and mode of ``like``; raises OSError where the operating system does not let us."""
     os.fchown(descriptor, like.st_uid, like.st_gid)
     os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
 
 
 def create_directory(path: Path, *, exist_ok: bool = False, mode: int = PRIVATE_DIRECTORY) -> None:
-    """Create the directory PATH (its parent must exist) durably; raises AlreadyExists unless EXIST_OK."""
+    """Create the directory ``path`` (its parent must exist) durably; raises AlreadyExists unless ``exist_ok``."""
     try:
         os.mkdir(path, mode)
     except OSError as error:
@@ -295,9 +298,9 @@ def create_directory(path: Path, *, exist_ok: bool = False, mode: int = PRIVATE_
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """Hand out a directory beside PATH that gets PATH's name when the block ends, and is gone when the block raises.
+    """Hand out a directory beside ``path`` that gets ``path``'s name when the block ends, and is gone when the block raises.
 
-    What a killed process left there is removed. Raises StoreBusy when another process is at it, AlreadyExists when PATH exists then.
+    What a killed process left there is removed. Raises StoreBusy when another process is at it, AlreadyExists when ``path`` exists then.
     """
     unfinished = _unfinished(path)
     create_directory(unfinished, exist_ok=True)
@@ -374,7 +377,7 @@ def scratch_directory() -> Iterator[Path]:
 
 @cache
 def _remove_left_scratch(directory: str) -> None:
-    """Remove the scratch directories below DIRECTORY that are ours and that no process holds."""
+    """Remove the scratch directories below ``directory`` that are ours and that no process holds."""
     with suppress(OSError):
         for name in os.listdir(directory):
             if name.startswith(_SCRATCH):
@@ -396,7 +399,7 @@ def _remove_if_left(path: str) -> None:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Lock the open file or directory, which is at PATH unless another process has removed it meanwhile."""
+    """Lock the open file or directory, which is at ``path`` unless another process has removed it meanwhile."""
     import fcntl
 
     with suppress(BlockingIOError, FileNotFoundError):
@@ -411,7 +414,7 @@ def _busy(path: Path) -> StoreBusy:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Move SOURCE onto TARGET atomically and durably (same file system)."""
+    """Move ``source`` onto ``target`` atomically and durably (same file system)."""
     with writing(target):
         os.replace(source, target)
         sync_directory(target.parent)
@@ -420,7 +423,7 @@ def rename(source: Path, target: Path) -> None:
 
 
 def cut_file(path: Path, size_bytes: int) -> None:
-    """Make the file PATH end at SIZE_BYTES, durably."""
+    """Make the file ``path`` end at ``size_bytes``, durably."""
     with writing(path):
         descriptor = open_regular(path, os.O_WRONLY)
         try:
@@ -431,7 +434,7 @@ def cut_file(path: Path, size_bytes: int) -> None:
 
 
 def write_at(path: Path, offset: int, data: bytes) -> None:
-    """Write DATA into the file PATH at OFFSET; durable after ``sync_file``."""
+    """Write ``data`` into the file ``path`` at ``offset``; durable after ``sync_file``."""
     with writing(path):
         descriptor = open_regular(path, os.O_WRONLY)
         with open(descriptor, "wb") as file:
@@ -440,7 +443,7 @@ def write_at(path: Path, offset: int, data: bytes) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make what was written to the file PATH durable."""
+    """Make what was written to the file ``path`` durable."""
     with writing(path):
         descriptor = open_regular(path)
         try:
@@ -457,9 +460,10 @@ def copy_file(
     like: os.stat_result | None = None,
     leaves_cache: bool = False,
 ) -> None:
-    """Copy SOURCE to the new file TARGET with its mode; holes of a sparse file stay holes. DURABLE, LIKE: as of ``create_file``.
+    """Copy ``source`` to the new file ``target`` with its mode; holes of a sparse file stay holes. ``durable``, ``like``: as of
+    ``create_file``.
 
-    LEAVES_CACHE: of SOURCE nothing is in the page cache afterwards that was not before.
+    ``leaves_cache``: of ``source`` nothing is in the page cache afterwards that was not before.
     """
     from pulsar_admin.store.pace import PACE, ColdPages  # no question copies
 
@@ -492,7 +496,7 @@ def _open_to_copy(source: Path) -> BinaryIO:
 
 
 def check_copyable(source: Path) -> None:
-    """Raise Refused when a symbolic link is anywhere in the directory SOURCE, NotWritable when a part cannot be read."""
+    """Raise Refused when a symbolic link is anywhere in the directory ``source``, NotWritable when a part cannot be read."""
     for entry in _entries(source):
         if entry.is_symlink():
             raise Refused(
@@ -512,9 +516,9 @@ def _entries(directory: Path) -> list[Path]:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy the directory SOURCE to the new directory TARGET, durably, with owners, modes (writable to the owner) and times.
+    """Copy the directory ``source`` to the new directory ``target``, durably, with owners, modes (writable to the owner) and times.
 
-    Only its owner can look into TARGET before it is whole. Who may not give files away owns the copy. No link is followed, and
+    Only its owner can look into ``target`` before it is whole. Who may not give files away owns the copy. No link is followed, and
     what is neither file nor directory left out: see ``check_copyable``.
     """
     create_directory(target)
@@ -548,7 +552,7 @@ def _copy_stat(source: Path, target: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove the directory PATH and all in it; nothing there is fine."""
+    """Remove the directory ``path`` and all in it; nothing there is fine."""
     import shutil  # 2.5 ms; every command loads this module
 
     try:
@@ -560,13 +564,13 @@ def remove_tree(path: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove the file PATH; nothing there is fine."""
+    """Remove the file ``path``; nothing there is fine."""
     with writing(path):
         path.unlink(missing_ok=True)
 
 
 def link_file(source: Path, target: Path) -> None:
-    """Give SOURCE the second name TARGET, which must not exist; raises Refused between file systems."""
+    """Give ``source`` the second name ``target``, which must not exist; raises Refused between file systems."""
     try:
         os.link(source, target)
         sync_directory(target.parent)
@@ -579,13 +583,13 @@ def link_file(source: Path, target: Path) -> None:
 
 
 def link_by_name(source: Path, link: Path) -> None:
-    """Make LINK a symbolic link to SOURCE."""
+    """Make ``link`` a symbolic link to ``source``."""
     with writing(link):
         link.symlink_to(source)
 
 
 def reserve_file(path: Path, size_bytes: int) -> None:
-    """Give the file PATH (created when missing) real blocks for SIZE_BYTES; raises DiskFull. Its bytes are kept.
+    """Give the file ``path`` (created when missing) real blocks for ``size_bytes``; raises DiskFull. Its bytes are kept.
 
     A process that maps a file with a hole dies where the disk has no block for it.
     """
@@ -599,7 +603,7 @@ def reserve_file(path: Path, size_bytes: int) -> None:
 
 
 def has_room(path: Path) -> bool:
-    """Whether the file PATH can grow: its disk has room, and no limit on the size of files is reached."""
+    """Whether the file ``path`` can grow: its disk has room, and no limit on the size of files is reached."""
     import resource
 
     disk = os.statvfs(path.parent)
@@ -609,7 +613,7 @@ def has_room(path: Path) -> bool:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in directory PATH durable."""
+    """Make the names in directory ``path`` durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -618,7 +622,7 @@ def sync_directory(path: Path) -> None:
 
 
 def open_lock_file(path: Path, *, create: bool = True) -> int:
-    """Open the file that a writer locks, and CREATE it when it is missing; returns its descriptor. Contents are kept."""
+    """Open the file that a writer locks, and ``create`` it when it is missing; returns its descriptor. Contents are kept."""
     try:
         return open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0), mode_below(path.parent))
     except IsADirectoryError:

@@ -43,7 +43,7 @@ _UNCHANGED = re.compile(r"[A-Za-z0-9._*-]*")
 
 
 def encode_name(name: str) -> str:
-    """Return NAME as one metadata path component, as Java's URLEncoder writes it."""
+    """Return ``name`` as one metadata path component, as Java's URLEncoder writes it."""
     if _UNCHANGED.fullmatch(name):
         return name
     from urllib.parse import quote_plus  # 2 ms, and few names need it
@@ -64,7 +64,7 @@ def decode_name(component: str) -> str:
 
 
 def in_hash_order(names: Iterable[str]) -> list[str]:
-    """Return NAMES in the order of a Java HashMap or HashSet that got them one after the other: what many of Pulsar's answers have."""
+    """Return ``names`` in the order of a Java HashMap or HashSet that got them one after the other: what many of Pulsar's answers have."""
     listed = list(names)
     size = 16
     while len(listed) > size * 3 // 4:
@@ -84,7 +84,7 @@ def in_hash_order(names: Iterable[str]) -> list[str]:
 
 
 def _in_hash_order_at_once(names: list[str], size: int) -> list[str]:
-    """Return NAMES in the order of a Java HashMap of SIZE buckets, a letter of thousands of them at a time."""
+    """Return ``names`` in the order of a Java HashMap of ``size`` buckets, a letter of thousands of them at a time."""
     import numpy as np  # 70 ms
 
     codes = np.zeros(len(names), np.uint32)
@@ -103,7 +103,7 @@ def _in_hash_order_at_once(names: list[str], size: int) -> list[str]:
 
 
 def shell_word(name: object) -> str:
-    """Return NAME as one word of a shell command that a message suggests: names come from data, and commands are pasted."""
+    """Return ``name`` as one word of a shell command that a message suggests: names come from data, and commands are pasted."""
     text = str(name)
     if text and text.isascii() and all(letter.isalnum() or letter in "_@%+=:,./-" for letter in text):
         return text
@@ -117,7 +117,7 @@ def shell_word(name: object) -> str:
 
 
 def _ansi_c(letter: str) -> str:
-    """Return LETTER as it stands between ``$'`` and ``'``."""
+    """Return ``letter`` as it stands between ``$'`` and ``'``."""
     if letter in "\\'":
         return f"\\{letter}"
     if letter.isprintable():
@@ -205,7 +205,7 @@ _NAME = re.compile(r"[-=:.\w]+")
 
 
 def is_allowed_name(text: str) -> bool:
-    """Whether a tenant, namespace, cluster … may be made by the name TEXT (upstream ``NamedEntity``; no empty one)."""
+    """Whether a tenant, namespace, cluster … may be made by the name ``text`` (upstream ``NamedEntity``; no empty one)."""
     return re.fullmatch(_NAME.pattern, text, re.ASCII) is not None
 
 
@@ -286,11 +286,11 @@ class TopicName(Answer, frozen=True, order=True):
         return TopicName(self.namespace, f"{self.local_name}{PARTITION_SUFFIX}{index}", self.domain)
 
     def cursor_path(self, cursor: str) -> str:
-        """Metadata path of the cursor's ManagedCursorInfo; CURSOR in clear."""
+        """Metadata path of the cursor's ManagedCursorInfo; ``cursor`` in clear."""
         return f"{self.path}/{encode_name(cursor)}"
 
     def pending_ack(self, subscription: str) -> TopicName:
-        """The topic that logs what transactions acknowledge of SUBSCRIPTION."""
+        """The topic that logs what transactions acknowledge of ``subscription``."""
         return TopicName(self.namespace, f"{self.local_name}-{subscription}{PENDING_ACK_SUFFIX}")
 
     @property
@@ -348,7 +348,7 @@ def parse_topic(text: str) -> TopicName:
 
 
 def parse_topics(texts: Sequence[str], pattern: str | None = None) -> TopicSelection:
-    """Parse names of topics, or take those of PATTERN, a glob; neither: all topics. Raises InvalidValue."""
+    """Parse names of topics, or take those of ``pattern``, a glob; neither: all topics. Raises InvalidValue."""
     if texts and pattern is not None:
         raise InvalidValue("give topics or a pattern, not both", value=pattern)
     glob = None if pattern is None else _text(pattern)
@@ -356,7 +356,7 @@ def parse_topics(texts: Sequence[str], pattern: str | None = None) -> TopicSelec
 
 
 def topic_of_path(path: str) -> TopicName | None:
-    """Return the topic whose ManagedLedgerInfo lies at the metadata PATH, or None for any other path."""
+    """Return the topic whose ManagedLedgerInfo lies at the metadata ``path``, or None for any other path."""
     parts = path.split("/")
     if len(parts) < 6 or parts[1] != "managed-ledgers":
         return None
@@ -376,7 +376,8 @@ def _is_segment(parts: list[str]) -> bool:
 
 
 def managed_ledger_of_path(path: str) -> TopicName | None:
-    """Return the name of the managed ledger at the metadata PATH, of any domain, if there is one; None for a path that can have none."""
+    """Return the name of the managed ledger at the metadata ``path``, of any domain, if there is one; None for a path that can have
+    none."""
     topic = topic_of_path(path)
     parts = path.split("/")
     if topic is not None or len(parts) < 6 or parts[1] != "managed-ledgers" or parts[4] == PERSISTENT:

@@ -53,7 +53,7 @@ class Pace:
         return self._rate > 0
 
     def take(self, count: int) -> None:
-        """Wait until COUNT bytes, which were read, are within the bound. Time in which nothing was read is no credit."""
+        """Wait until ``count`` bytes, which were read, are within the bound. Time in which nothing was read is no credit."""
         if self._rate:
             now = time.monotonic()
             self._next = max(self._next, now) + count / self._rate
@@ -68,7 +68,7 @@ class ColdPages:
     """Which pages of an open file were not in the page cache when it was opened; ``drop`` takes those out of it again.
 
     What was there may be what production reads, and stays; so does all where the system does not tell, as of a file that one may read
-    and neither owns nor may write (``mincore`` since Linux 5.2). With OURS all of it goes: a copy that was just made.
+    and neither owns nor may write (``mincore`` since Linux 5.2). With ``ours`` all of it goes: a copy that was just made.
     """
 
     def __init__(self, descriptor: int, start: int, end: int, *, ours: bool = False) -> None:
@@ -83,7 +83,7 @@ class ColdPages:
         )
 
     def drop(self, start: int, end: int) -> None:
-        """Drop what was cold of the bytes from START to END; of a page that END lies in, nothing."""
+        """Drop what was cold of the bytes from ``start`` to ``end``; of a page that ``end`` lies in, nothing."""
         page = max(-(-(start - self._start) // _PAGE_BYTES), 0)
         last = max(min((end - self._start) // _PAGE_BYTES, len(self._hot)), 0)  # below 0 it would count from the end
         while (page := self._hot.find(0, page, last)) >= 0:

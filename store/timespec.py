@@ -56,7 +56,7 @@ _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)?", re.ASCII)
 def parse_duration_ms(text: str, *, allow_negative: bool = False) -> int:
     """Parse a duration to milliseconds; no unit means seconds, as everywhere in pulsar-admin.
 
-    A negative number is refused unless ALLOW_NEGATIVE: ``-1`` means "without limit" to some commands.
+    A negative number is refused unless ``allow_negative``: ``-1`` means "without limit" to some commands.
     """
     word = text.strip().lower()
     if not word:
@@ -163,7 +163,7 @@ _LATE_YEAR = re.compile(r"\+?\d{5,}-\d\d-\d\d")
 
 
 def parse_time(text: str, *, now_ms: int, tz: tzinfo | None = None) -> int:
-    """Parse a point in time to epoch milliseconds; TZ is what a time without a zone means (None: refuse it)."""
+    """Parse a point in time to epoch milliseconds; ``tz`` is what a time without a zone means (None: refuse it)."""
     word = text.strip()
     if not word:
         raise InvalidValue("time cannot be empty", hint=_TIME_HINT, value=text)
@@ -260,7 +260,7 @@ def _offset(text: str, whole: str) -> tzinfo:
 
 
 def _epoch_ms(local: datetime, zone: tzinfo | None, text: str) -> int:
-    """Return the instant of the wall clock time LOCAL in ZONE; refuses times that a clock change skips or repeats."""
+    """Return the instant of the wall clock time ``local`` in ``zone``; refuses times that a clock change skips or repeats."""
     if zone is None:
         spelled = local.isoformat(timespec="minutes" if not local.second else "seconds")
         raise InvalidValue(
@@ -298,7 +298,7 @@ def _in_range(time_ms: int, text: str) -> int:
 
 
 def format_time_ms(time_ms: int, zone: tzinfo | None = None) -> str:
-    """Return ISO 8601 with milliseconds, in UTC or with ZONE's offset; a time that no calendar holds stays ``<n>ms``."""
+    """Return ISO 8601 with milliseconds, in UTC or with ``zone``'s offset; a time that no calendar holds stays ``<n>ms``."""
     if not -62135596800000 <= time_ms <= MAX_TIME_MS:
         return f"{time_ms}ms"
     second, offset = _format_second(time_ms // 1000, zone)

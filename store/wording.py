@@ -27,12 +27,12 @@ _PLURALS = {"batch": "batches", "copy": "copies", "entry": "entries"}
 
 
 def plural(count: int, one: str, many: str = "") -> str:
-    """Return ONE for a count of 1, else MANY, which is ONE with an s, or what ``_PLURALS`` knows, where it is not given."""
+    """Return ``one`` for a count of 1, else ``many``, which is ``one`` with an s, or what ``_PLURALS`` knows, where it is not given."""
     return one if count == 1 else many or _PLURALS.get(one, f"{one}s")
 
 
 def listed(items: Iterable[object], most: int = 10) -> str:
-    """Return ITEMS as a sentence lists them: the first MOST of them, and how many more there are."""
+    """Return ``items`` as a sentence lists them: the first ``most`` of them, and how many more there are."""
     words = [*map(str, items)]
     if len(words) > most:
         words = [*words[:most], f"{len(words) - most:,} more"]
@@ -40,7 +40,7 @@ def listed(items: Iterable[object], most: int = 10) -> str:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """Return COUNT, in groups of three digits, and the noun (with its verb, where ONE and MANY have one) that fits it."""
+    """Return ``count``, in groups of three digits, and the noun (with its verb, where ``one`` and ``many`` have one) that fits it."""
     return f"{count:,} {plural(count, one, many)}"
 
 
@@ -52,7 +52,7 @@ def clean_text(text: str) -> str:
 
 
 def camel_case(name: str) -> str:
-    """Return the JSON key of the Python field NAME."""
+    """Return the JSON key of the Python field ``name``."""
     for suffix in ("_ms", "_bytes"):
         name = name.removesuffix(suffix) or name
     first, *rest = name.split("_")
@@ -61,7 +61,7 @@ def camel_case(name: str) -> str:
 
 @cache
 def json_keys(cls: type[Struct]) -> dict[str, str]:
-    """Return the JSON key of every field of CLS that has one: not of those in its ``JSON_HIDDEN``."""
+    """Return the JSON key of every field of ``cls`` that has one: not of those in its ``JSON_HIDDEN``."""
     hidden = getattr(cls, "JSON_HIDDEN", ())
     names = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
     return {name: camel_case(name) if name == key else key for name, key in names if name not in hidden}

@@ -134,7 +134,7 @@ def attach(app: App, topic: TopicName, ledger: int) -> None:
 
 
 def compact_topics(app: App, selection: TopicSelection, command: str, **job: Any) -> None:  # Any: of CompactionJob
-    """Do what COMMAND does to the topics meant, a change each."""
+    """Do what ``command`` does to the topics meant, a change each."""
     from pulsar_admin.api.topics import Compactions
 
     with app.session.read() as txn:

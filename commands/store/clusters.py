@@ -61,7 +61,7 @@ _PATH = click.Path(path_type=Path)
 
 
 def conf_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
-    """Add to FUNCTION the options for bookies by their configuration."""
+    """Add to ``function`` the options for bookies by their configuration."""
     for option in (
         click.option(
             "--root",
@@ -85,7 +85,7 @@ def conf_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a 
 
 
 def _files_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
-    """Add to FUNCTION the options for bookies and their files."""
+    """Add to ``function`` the options for bookies and their files."""
     for option in (
         click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests."),
         click.option("--link", "mode", flag_value="linked", help="Hard-link the entry logs into the store."),
@@ -104,7 +104,7 @@ def _files_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: 
 
 
 def root_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
-    """Add to FUNCTION the options that say which cluster of a ZooKeeper is meant."""
+    """Add to ``function`` the options that say which cluster of a ZooKeeper is meant."""
     for option in (
         click.option(
             "--ledgers-root",

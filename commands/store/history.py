@@ -82,7 +82,7 @@ def _row(change: Change, steps: bool) -> dict[str, Any]:  # Any: JSON
 
 
 def _names(row: dict[str, Any], *keys: str) -> str:  # Any: JSON
-    """Return what the reports of ROW name, each once: of every report the first of KEYS that it has."""
+    """Return what the reports of ``row`` name, each once: of every report the first of ``keys`` that it has."""
     names = (next((str(report[key]) for key in keys if report.get(key)), "") for report in row["reports"])
     return ", ".join(dict.fromkeys(name for name in names if name))
 

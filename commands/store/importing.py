@@ -112,7 +112,7 @@ def standalone(
 def import_layout(
     app: App, layout: Layout, at: Moment | None, *, mode: Mode | None, verify: bool, index: bool
 ) -> Result:
-    """Import LAYOUT with the metadata as of AT, or with --dry-run show what that would read."""
+    """Import ``layout`` with the metadata as of ``at``, or with --dry-run show what that would read."""
     from pulsar_admin.api.transfers import import_parts, preview_parts
     from pulsar_admin.store.transfer.imports import way_back
 

@@ -112,7 +112,7 @@ def _as_of_text(summary: StoreSummary) -> str:
 
 
 def _other_lines(found: Sequence[OtherLedger]) -> list[str]:
-    """Return the managed ledgers FOUND, the largest first, below a line that sums them up."""
+    """Return the managed ledgers ``found``, the largest first, below a line that sums them up."""
     if not found:
         return []
     largest = sorted(found, key=lambda one: -one.bytes)[:_OTHERS]
@@ -132,12 +132,12 @@ _OTHERS = 20
 
 
 def _aligned(count: int, noun: str, width: int) -> str:
-    """Return a count whose digits and noun stand in columns, WIDTH in all."""
+    """Return a count whose digits and noun stand in columns, ``width`` in all."""
     return f"{count:>{width - len(noun) - 2},} {plural(count, noun):<{len(noun) + 1}}"
 
 
 def clean_text_lines(lines: list[str]) -> str:
-    """Return LINES, each cleaned of control characters, as one text."""
+    """Return ``lines``, each cleaned of control characters, as one text."""
     return "\n".join(clean_text(line) for line in lines)
 
 

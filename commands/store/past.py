@@ -49,7 +49,7 @@ _PLACES = (
 
 
 def zookeeper_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
-    """Add to FUNCTION the options that name files of ZooKeeper."""
+    """Add to ``function`` the options that name files of ZooKeeper."""
     for option in reversed(_PLACES):
         function = option(function)
     return function
@@ -100,7 +100,8 @@ def history(
 
 
 def servers_of(app: App, places: tuple[str, ...], chroot: str | None) -> tuple[ServerFiles, ...]:
-    """Return ZooKeeper's files of the store and at PLACES; without a store those at PLACES alone. The cluster is the one at CHROOT."""
+    """Return ZooKeeper's files of the store and at ``places``; without a store those at ``places`` alone. The cluster is the one at
+    ``chroot``."""
     from pulsar_admin.store.history.servers import find_servers
     from pulsar_admin.store.sources.roots import parse_root
 

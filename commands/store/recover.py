@@ -155,7 +155,7 @@ def _parts(
 
 
 def render_preflight(found: Preflight) -> str:
-    """Return FOUND as a screen of text."""
+    """Return ``found`` as a screen of text."""
     from pulsar_admin.output import render_table
 
     lines = [f"metadata: {found.metadata}: {counted(found.metadata_ledgers, 'ledger')}", ""]

@@ -37,19 +37,19 @@ Scan = Callable[["EntryReader", Sequence[TopicName]], AbstractContextManager[Non
 
 
 class ChosenTopics:
-    """The topics meant on the command line. SEVERAL: asked for more than one, so that each gets a row, however many are there."""
+    """The topics meant on the command line. ``several``: asked for more than one, so that each gets a row, however many are there."""
 
     def __init__(self, names: tuple[TopicName, ...], several: bool) -> None:
         self.names = names
         self.several = several
 
     def each(self, app: App, work: Callable[[TopicName], Found]) -> Iterator[tuple[TopicName, Found]]:
-        """Yield (topic, WORK of it); of several topics one that fails is reported and the rest go on."""
+        """Yield (topic, ``work`` of it); of several topics one that fails is reported and the rest go on."""
         return app.each(self.names, lambda name: (name, work(name)))
 
 
 def selected(app: App, txn: Txn, selection: TopicSelection, *, broken: bool = True) -> tuple[TopicName, ...]:
-    """Return the topics meant by SELECTION, all or nothing; BROKEN: warns of broken ledgers. Raises TopicNotFound."""
+    """Return the topics meant by ``selection``, all or nothing; ``broken``: warns of broken ledgers. Raises TopicNotFound."""
     names = select_topics(txn, selection)
     if broken:
         app.session.warn_of_broken(txn, names)
@@ -57,7 +57,7 @@ def selected(app: App, txn: Txn, selection: TopicSelection, *, broken: bool = Tr
 
 
 def choose(app: App, txn: Txn, selection: TopicSelection) -> ChosenTopics:
-    """Return the topics meant by SELECTION, partitioned ones as their partitions.
+    """Return the topics meant by ``selection``, partitioned ones as their partitions.
 
     Of several names one that is not there is reported and the rest go on; raises TopicNotFound when it is the only one. Warns of
     broken ledgers.
@@ -70,7 +70,7 @@ def choose(app: App, txn: Txn, selection: TopicSelection) -> ChosenTopics:
 
 
 def choose_partitioned(app: App, txn: Txn, selection: TopicSelection) -> ChosenTopics:
-    """Return the partitioned topics meant by SELECTION by their base names; raises TopicNotFound as ``choose``.
+    """Return the partitioned topics meant by ``selection`` by their base names; raises TopicNotFound as ``choose``.
 
     Warns of broken ledgers of their partitions.
     """
@@ -111,14 +111,14 @@ def size_of(reader: EntryReader, names: Sequence[TopicName]) -> int:
 
 
 def entry_bytes(entries: int, payload_bytes: int) -> int:
-    """Return how many bytes so many ENTRIES of PAYLOAD_BYTES have with their headers."""
+    """Return how many bytes so many ``entries`` of ``payload_bytes`` have with their headers."""
     return payload_bytes + _HEADER_BYTES * entries
 
 
 def answer(
     app: App, selection: TopicSelection, work: Work, columns: Sequence[Column] = (), *, redact: bool = False
 ) -> Result:
-    """Return WORK's answer for the topic meant, in upstream's shape; for several topics rows with the topic in front."""
+    """Return ``work``'s answer for the topic meant, in upstream's shape; for several topics rows with the topic in front."""
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         found = list(chosen.each(app, lambda name: work(app.session.topic(name))))
@@ -128,7 +128,7 @@ def answer(
 def answer_partitioned(
     app: App, selection: TopicSelection, work: Work, columns: Sequence[Column] = (), *, redact: bool = False
 ) -> Result:
-    """Return WORK's answer for the partitioned topic meant, as ``answer``."""
+    """Return ``work``'s answer for the partitioned topic meant, as ``answer``."""
     with app.session.read() as txn:
         chosen = choose_partitioned(app, txn, selection)
         found = list(chosen.each(app, lambda name: work(app.session.topic(name))))
@@ -146,10 +146,9 @@ def answer_each(
     scan: Scan | None = None,
     broken: bool = True,
 ) -> Result:
-    """Return WORK's answer for each topic meant, all in one snapshot: an object (as a table: of the columns ONE) with the text PLAIN
-    where there is one topic, else rows of COLUMNS. SCAN opens what WORK scans with. BROKEN: warns of all broken ledgers first;
-    else WORK tells of those that its answer depends on.
-    """
+    """Return ``work``'s answer for each topic meant, all in one snapshot: an object (as a table: of the columns ``one``) with the text
+    ``plain`` where there is one topic, else rows of ``columns``. ``scan`` opens what ``work`` scans with. ``broken``: warns of all broken
+    ledgers first; else ``work`` tells of those that its answer depends on."""
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection, broken=broken)
         with nullcontext() if scan is None else scan(reader, names):
@@ -165,7 +164,8 @@ def one_or_rows(
     plain: Callable[[Any], str] | None = None,  # Any: a row
     alone: bool,
 ) -> Result:
-    """Return an object (as a table: of the columns ONE) with the text PLAIN where it stands ALONE, else ROWS of COLUMNS."""
+    """Return an object (as a table: of the columns ``one``) with the text ``plain`` where it stands ``alone``, else ``rows`` of
+    ``columns``."""
     if alone and rows:
         return Result(rows[0], columns=one, plain=plain)
     return Result(rows=rows, columns=columns)
@@ -173,7 +173,7 @@ def one_or_rows(
 
 @contextmanager
 def bulk_on(app: App, reader: EntryReader) -> Iterator[None]:
-    """Let what READER scans run on the engine that settings choose, should it come to a scan."""
+    """Let what ``reader`` scans run on the engine that settings choose, should it come to a scan."""
     with app.bulk() as reader.engine:
         yield
 
@@ -185,9 +185,9 @@ def answers_of(
     several: bool,
     redact: bool = False,
 ) -> Result:
-    """Return the answers FOUND: one as it is, SEVERAL (and CSV, which knows nothing else) as rows of COLUMNS.
+    """Return the answers ``found``: one as it is, ``several`` (and CSV, which knows nothing else) as rows of ``columns``.
 
-    REDACT: what ``store.model.redaction.redact_metadata`` leaves of them.
+    ``redact``: what ``store.model.redaction.redact_metadata`` leaves of them.
     """
     if redact:
         from pulsar_admin.store.model.redaction import redact_metadata

@@ -238,7 +238,7 @@ def reset_cursor(
 
 
 def _choose_place(app: App, options: Options) -> None:
-    """Leave one place in OPTIONS; raises InvalidValue. A position wins over a time: CmdTopics 4.0.8 looks at --time only without it."""
+    """Leave one place in ``options``; raises InvalidValue. A position wins over a time: CmdTopics 4.0.8 looks at --time only without it."""
     given = (options["to"] is not None or options["time"] is not None, options["shift_by"] is not None, options["like"])
     if sum(map(bool, given)) > 1:
         raise InvalidValue("only one of --time or --messageId, --shift-by and --to-subscription can be meant")

@@ -89,7 +89,8 @@ def find_by_time(app: App, selection: TopicSelection, time_ms: int, **question: 
 
 @contextmanager
 def _engine(app: App, reader: EntryReader, topics: Sequence[TopicName], *, by_broker: bool) -> Iterator[None]:
-    """Give READER the engine: event times are in no index, all others are, unless ledgers are not. BY_BROKER: by its clock alone."""
+    """Give ``reader`` the engine: event times are in no index, all others are, unless ledgers are not. ``by_broker``: by its clock
+    alone."""
     if app.settings.clock == EVENT and not by_broker:
         with app.scan(reader, size_of(reader, topics), "find-by-time", unused=FEW_MESSAGES):
             yield

@@ -241,7 +241,7 @@ def delete_partitioned(app: App, topic: TopicName, force: bool, delete_schema: b
 
 
 def _matching(app: App, expression: str) -> list[str]:
-    """Return the topics in the namespace of EXPRESSION that it matches whole, as upstream's ``topics list`` names them."""
+    """Return the topics in the namespace of ``expression`` that it matches whole, as upstream's ``topics list`` names them."""
     base = parse_topic(expression)
     return [name for name in app.session.api.topics(str(base.namespace)) if re.fullmatch(str(base), name)]
 

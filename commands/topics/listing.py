@@ -48,7 +48,7 @@ quick_option = click.option(
 
 
 def subscription_columns(now_ms: int) -> tuple[Column, ...]:
-    """Return the columns of a table of ``SubscriptionFacts``; ages are those at NOW_MS."""
+    """Return the columns of a table of ``SubscriptionFacts``; ages are those at ``now_ms``."""
     return (
         Column("SUBSCRIPTION", "subscription"),
         Column("POSITION", _position_text),
@@ -86,12 +86,12 @@ class _Part(Struct, frozen=True):
 
 
 def _spool(now_ms: int, *, bare: bool) -> CellSpool:
-    """Return a spool for the cells of ``SubscriptionFacts``; BARE: see ``Column.cell``."""
+    """Return a spool for the cells of ``SubscriptionFacts``; ``bare``: see ``Column.cell``."""
     return CellSpool((TOPIC_COLUMN, *subscription_columns(now_ms)), bare=bare)
 
 
 def _make_cells(reader: EntryReader, part: _Part) -> PackedCells | None:
-    """Return the cells of all subscriptions of PART, None where anything is to be told beside them."""
+    """Return the cells of all subscriptions of ``part``, None where anything is to be told beside them."""
     from pulsar_admin.store.reports.subscriptions import iter_facts, prepare_facts
 
     problems: list[StoreError] = []
@@ -113,7 +113,7 @@ def _make_cells(reader: EntryReader, part: _Part) -> PackedCells | None:
 
 
 def _add_cells(app: App, reader: EntryReader, names: Sequence[TopicName], cells: CellSpool, *, quick: bool) -> None:
-    """Add the cells of all subscriptions of topics to CELLS, of very many made in several processes."""
+    """Add the cells of all subscriptions of topics to ``cells``, of very many made in several processes."""
     from pulsar_admin.store.facts.spread import Spread, others_that_pay
     from pulsar_admin.store.reports.subscriptions import Asked
 
@@ -178,7 +178,7 @@ def _count_subscriptions(app: App, reader: EntryReader, name: TopicName) -> int:
 
 
 def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> None:
-    """Emit what there is to know of the subscriptions meant by SELECTION, a row each."""
+    """Emit what there is to know of the subscriptions meant by ``selection``, a row each."""
     columns = subscription_columns(app.now_ms)
     with _spool(app.now_ms, bare=app.settings.output not in (None, "table")) as cells:
         facts: list[SubscriptionFacts] = []

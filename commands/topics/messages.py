@@ -183,7 +183,7 @@ def examine_messages(app: App, selection: TopicSelection, origin: str, number: i
 
 
 class _Style(Struct, frozen=True):
-    """What is shown of messages beside themselves: of SEVERAL topics their names, and VALUE."""
+    """What is shown of messages beside themselves: of ``several`` topics their names, and ``value``."""
 
     several: bool
     value: bool
@@ -191,7 +191,8 @@ class _Style(Struct, frozen=True):
 
 
 def _emit_messages(app: App, found: Messages, style: _Style, *, one: bool = False) -> bool:
-    """Write messages as pulsar-admin prints them, or as rows in the format asked for; ONE: as an object. Return whether there are any."""
+    """Write messages as pulsar-admin prints them, or as rows in the format asked for; ``one``: as an object. Return whether there are
+    any."""
     hide, seen = style.printing.redact, count()
 
     def rows() -> Iterator[object]:

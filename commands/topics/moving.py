@@ -40,17 +40,17 @@ def topics_or_file(function: Function) -> Function:
 
 
 def shown_path(path: Path) -> str:
-    """Return what messages call the file PATH that ``read_text`` reads."""
+    """Return what messages call the file ``path`` that ``read_text`` reads."""
     return "stdin" if str(path) == "-" else str(path)
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of the file PATH, or of stdin for ``-``; raises InvalidValue."""
+    """Return the lines of the file ``path``, or of stdin for ``-``; raises InvalidValue."""
     return read_text(path).splitlines()
 
 
 def read_text(path: Path) -> str:
-    """Return the file PATH, or stdin for ``-``; raises InvalidValue."""
+    """Return the file ``path``, or stdin for ``-``; raises InvalidValue."""
     try:
         return sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

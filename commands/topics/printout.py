@@ -79,7 +79,7 @@ FULL = (
 
 
 def short_columns(*, several: bool, value: bool = False) -> tuple[Column, ...]:
-    """Return the columns of tables of messages; SEVERAL topics have theirs in front, VALUE comes last."""
+    """Return the columns of tables of messages; ``several`` topics have theirs in front, ``value`` comes last."""
     columns = (*SHORT, Column("VALUE", "value")) if value else SHORT
     return (Column("TOPIC", "topic"), *columns) if several else columns
 
@@ -91,7 +91,7 @@ def message_columns(*, payload: bool, value: bool, markers: bool = False) -> tup
 
 
 def emit_messages(app: App, found: Messages, *, several: bool, value: bool, hide: bool) -> None:
-    """Emit the messages FOUND as rows, those of SEVERAL topics, with their VALUEs; HIDE: redacted."""
+    """Emit the messages ``found`` as rows, those of ``several`` topics, with their VALUEs; ``hide``: redacted."""
     rows = map(redacted, found.json_rows()) if hide else found.json_rows()
     screen = None if hide else lambda _: found.json_lines()  # as text, not as rows
     columns = short_columns(several=several, value=value)
@@ -113,7 +113,7 @@ _USUAL = Printing()
 
 
 def render_message(message: Message, printing: Printing = _USUAL) -> str:
-    """Return MESSAGE as pulsar-admin prints it: its fields, its properties and a hex dump of its payload."""
+    """Return ``message`` as pulsar-admin prints it: its fields, its properties and a hex dump of its payload."""
     return "".join(line + "\n" for line in _lines(message, printing))
 
 
@@ -172,7 +172,7 @@ value_option = click.option(
 
 
 def open_with(reader: EntryReader, paths: Sequence[Path]) -> None:
-    """Let READER open encrypted payloads with the private keys at PATHS; raises InvalidValue, MissingComponent."""
+    """Let ``reader`` open encrypted payloads with the private keys at ``paths``; raises InvalidValue, MissingComponent."""
     if paths:
         from pulsar_admin.store.codec.encryption import read_private_keys
 

@@ -175,7 +175,7 @@ def info_internal(app: App, selection: TopicSelection, explained: bool) -> Resul
 
 
 def _by_gson(found: Result) -> Result:
-    """Return FOUND as upstream writes it, which prints this command's answer by Gson and every other's by Jackson."""
+    """Return ``found`` as upstream writes it, which prints this command's answer by Gson and every other's by Jackson."""
     return replace(found, screen=lambda _: [dump_gson(found.value) + "\n"], texts=(None,))
 
 

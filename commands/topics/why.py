@@ -103,7 +103,7 @@ def why(app: App, selection: TopicSelection, subscription: str | None, disk: boo
 
 
 def disk_result(app: App, selection: TopicSelection | None) -> Result:
-    """Return why the bytes of the topics of SELECTION (None: of the whole store) stay, of the largest reasons as many as --top says."""
+    """Return why the bytes of the topics of ``selection`` (None: of the whole store) stay, of the largest reasons as many as --top says."""
     top = app.take_top()
     shown = _TOP if top is None and selection is None else top
 
@@ -131,7 +131,7 @@ def _disk_screen(found: WhyBytes, width: int) -> Iterator[str | Table]:
 
 
 def _text(head: str, reasons: Sequence[Reason], width: int) -> str:
-    """Return HEAD and REASONS as text, sentences folded; commands are not, so that they can be pasted."""
+    """Return ``head`` and ``reasons`` as text, sentences folded; commands are not, so that they can be pasted."""
     from textwrap import fill
 
     lines = [clean_text(head)]

@@ -31,7 +31,7 @@ def proto_files() -> list[Path]:
 
 
 def generate(root: Path) -> list[Path]:
-    """Write ``store/proto/*_pb2.py`` and ``*_pb2.pyi`` below ROOT and return their paths.
+    """Write ``store/proto/*_pb2.py`` and ``*_pb2.pyi`` below ``root`` and return their paths.
 
     Paths are given to the compiler relative to the repository, so that generated modules import each other as
     ``store.proto.x_pb2`` and register under those names in the descriptor pool. Raises RuntimeError when the compiler

@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 
 
 def define(module: str, names: MutableMapping[str, object], serialized: bytes) -> FileDescriptor:
-    """Add the messages and enums of the SERIALIZED file descriptor to NAMES, the globals of MODULE, as protoc's code does.
+    """Add the messages and enums of the ``serialized`` file descriptor to ``names``, the globals of ``module``, as protoc's code does.
 
     A message's class is made when somebody asks the module for it: of twenty a command meets two.
     """
