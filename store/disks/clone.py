@@ -11,7 +11,7 @@ ZooKeeper's own nodes; and nodes without a value, which RocksDB does not need as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -204,18 +204,15 @@ def _iter_ledgers(txn: Txn, topics: frozenset[TopicName] | None) -> Iterator[Clo
     for ledger_id in sorted_ledger_ids(txn):
         if texts is None or any(owner.topic in texts for owner in find_owners(txn, ledger_id)):
             try:
-                yield _clone_of(txn, read_ledger(txn, ledger_id))
+                ledger = read_ledger(txn, ledger_id)
+                entries = size_bytes = expected = 0
+                for block, index in iter_cloned(txn, ledger):
+                    entries += 1
+                    size_bytes += 4 + block.place(index)[2]
+                    expected += block.entry_id(index) <= ledger.last_entry_id
+                yield ClonedLedger(ledger.ledger_id, entries, size_bytes, ledger.entries - expected)
             except MetadataCorrupt:
                 continue  # `store check` names it: nobody knows what it is
-
-
-def _clone_of(txn: Txn, ledger: Ledger) -> ClonedLedger:
-    entries = size_bytes = expected = 0
-    for block, index in iter_cloned(txn, ledger):
-        entries += 1
-        size_bytes += 4 + block.place(index)[2]
-        expected += block.entry_id(index) <= ledger.last_entry_id
-    return ClonedLedger(ledger.ledger_id, entries, size_bytes, ledger.entries - expected)
 
 
 def iter_cloned(txn: Txn, ledger: Ledger) -> Iterator[tuple[Block, int]]:
@@ -296,15 +293,11 @@ class CloneNodes(Struct, frozen=True):
             return False
         if path.startswith(f"{LEDGERS_ROOT}/"):
             return ledger_id_of_path(path) in self.ledgers
-        return self.topics is None or any(keeps(path) for keeps in self._kept_paths(self.topics))
-
-    def _kept_paths(self, topics: frozenset[TopicName]) -> tuple[Callable[[str], bool], ...]:
         lists = ("/managed-ledgers/", "/schemas/", "/admin/partitioned-topics/")
-        own = {own for topic in topics for own in (topic.path, topic.schema_path, topic.partitioned_path)}
-        return (
-            lambda path: not path.startswith(lists),
-            lambda path: path in own or path.rpartition("/")[0] in own,
-        )
+        if self.topics is None or not path.startswith(lists):
+            return True
+        own = {own for topic in self.topics for own in (topic.path, topic.schema_path, topic.partitioned_path)}
+        return path in own or path.rpartition("/")[0] in own
 
     def _path(self, path: str) -> str:
         old = f"{CLUSTERS}{self.address.renamed_from}"
@@ -365,37 +358,28 @@ def apply_clone(store: Store, plan: ClonePlan, now_ms: int) -> CloneReport:
         create_directory(root / "bookkeeper")
         current = root / "bookkeeper" / "current"
         create_directory(current)
-        _write_bookie(plan, current, now_ms)
-        _write_entries(txn, files, plan, current)
+        # The small files of a bookie that was stopped with an empty journal.
+        small_files = {
+            COOKIE_FILE: encode_cookie(plan.address.cookie),
+            LAST_MARK_FILE: encode_last_mark(LogMark(now_ms, PADDED_HEADER_BYTES)),
+            f"{now_ms:x}.txn": encode_header(LATEST_VERSION),
+        }
+        for name, data in small_files.items():
+            with create_file(current / name) as file:
+                file.write(data)
+        bodies = (
+            files.read_record(block.place(index))
+            for cloned in plan.ledgers
+            for block, index in iter_cloned(txn, read_ledger(txn, cloned.ledger_id))
+        )
+        with Locations(current / "locations") as rows:
+            for log in put_logs(bodies, current):
+                locations = np.array(log.positions) + encode_location(log.log_id, 0)
+                rows.add(np.array(log.ledger_ids), np.array(log.entry_ids), locations)
         create_database(current / "ledgers", _ledgers_rows(txn, plan))
         nodes = CloneNodes(plan.address, {ledger.ledger_id for ledger in plan.ledgers}, plan.chosen)
         create_database(root / "metadata", nodes.rows(txn, plan.next_ledger_id, now_ms))
     return plan.report(dry_run=False)
-
-
-def _write_bookie(plan: ClonePlan, current: Path, now_ms: int) -> None:
-    """Write the small files of a bookie that was stopped with an empty journal."""
-    files = {
-        COOKIE_FILE: encode_cookie(plan.address.cookie),
-        LAST_MARK_FILE: encode_last_mark(LogMark(now_ms, PADDED_HEADER_BYTES)),
-        f"{now_ms:x}.txn": encode_header(LATEST_VERSION),
-    }
-    for name, data in files.items():
-        with create_file(current / name) as file:
-            file.write(data)
-
-
-def _write_entries(txn: Txn, files: EntryFiles, plan: ClonePlan, current: Path) -> None:
-    with Locations(current / "locations") as rows:
-        for log in put_logs(_iter_bodies(txn, files, plan), current):
-            locations = np.array(log.positions) + encode_location(log.log_id, 0)
-            rows.add(np.array(log.ledger_ids), np.array(log.entry_ids), locations)
-
-
-def _iter_bodies(txn: Txn, files: EntryFiles, plan: ClonePlan) -> Iterator[bytes | memoryview]:
-    for cloned in plan.ledgers:
-        for block, index in iter_cloned(txn, read_ledger(txn, cloned.ledger_id)):
-            yield files.read_record(block.place(index))
 
 
 def _ledgers_rows(txn: Txn, plan: ClonePlan) -> Iterator[tuple[bytes, bytes]]:

@@ -79,7 +79,13 @@ class LogCompactor:
         with open_file(live.path) as source:
             while done < len(ends):
                 if self._stack is None:
-                    self._open()
+                    unfinished = self._directory / f"{log_file_name(self._next_id)}{COMPACTING}"
+                    self._stack = ExitStack()
+                    self._file = self._stack.enter_context(create_file(unfinished, like=self._like))
+                    self._file.write(encode_header(EntryLogHeader(CURRENT_VERSION, 0, 0)))
+                    self._position, self._sizes, self._parts = HEADER_BYTES, {}, []
+                    self._digest = blake2b(digest_size=16)
+                    self._unfinished = unfinished
                 written = int(ends[done - 1]) if done else 0
                 fits = int(np.searchsorted(ends, written + self._limit_bytes - self._position, "right"))
                 # Not even the next record fits. Into an empty log it goes anyway: it may be larger than the limit of a log.
@@ -102,15 +108,6 @@ class LogCompactor:
         sums = np.bincount(inverse, sizes).astype(np.int64)
         for ledger_id, size in zip(distinct.tolist(), sums.tolist(), strict=True):
             self._sizes[ledger_id] = self._sizes.get(ledger_id, 0) + size
-
-    def _open(self) -> None:
-        unfinished = self._directory / f"{log_file_name(self._next_id)}{COMPACTING}"
-        self._stack = ExitStack()
-        self._file = self._stack.enter_context(create_file(unfinished, like=self._like))
-        self._file.write(encode_header(EntryLogHeader(CURRENT_VERSION, 0, 0)))
-        self._position, self._sizes, self._parts = HEADER_BYTES, {}, []
-        self._digest = blake2b(digest_size=16)
-        self._unfinished = unfinished
 
     def _seal(self) -> None:
         """Write the ledgers map and the header that names it, make the log durable and read it back."""

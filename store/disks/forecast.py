@@ -24,7 +24,6 @@ from pulsar_admin.store.disks.live_records import (
     Find,
     IndexRows,
     LiveRecords,
-    LocationsIndex,
     join_places,
     open_index,
     read_live,
@@ -172,56 +171,40 @@ def read_forecast(
     logs = read_bookie_directory(storage.logs).logs
     maps = {log_id: _map_of(path) for log_id, path in logs}
     unmapped = np.array([log_id for log_id, sizes in maps.items() if sizes is None], np.int64)
-    unfinished = _unfinished_ids(storage)
+    # Compactions that the bookie itself did not finish name the log they read and the log they write.
+    names = (_COMPACTED.fullmatch(file.name) for file in storage.logs.iterdir())
+    unfinished = {int(part, 16) for name in names if name is not None for part in name.groups()}
     with open_index(storage) as index:
-        indexed = _read_index(index, known, unmapped)
+        counts: dict[int, int] = {}
+        parts: list[IndexRows] = []
+        indexed = [np.zeros(0, np.int64)]
+        for rows in index.iter_places():
+            listed = known.has(rows.ledger_ids)
+            indexed.append(np.unique(rows.ledger_ids))
+            ids, numbers = np.unique(rows.log_ids[listed], return_counts=True)
+            for log_id, count in zip(ids.tolist(), numbers.tolist(), strict=True):
+                counts[log_id] = counts.get(log_id, 0) + count
+            parts.append(rows.where(listed & np.isin(rows.log_ids, unmapped)))
+        in_unmapped = join_places(parts)
         in_logs = np.unique(
             np.concatenate([np.zeros(0, np.int64), *(_ledgers_in(path, maps[one]) for one, path in logs)])
         )
-        held = np.union1d(read_ledger_ids(storage.index / "ledgers", []), indexed.ledgers)
+        held = np.union1d(read_ledger_ids(storage.index / "ledgers", []), np.concatenate(indexed))
         # Index and log part when a bookie is killed, or its disk is full; after re-replication it deletes what others have (upstream
         # ``removeOverReplicatedledgers``): then its ensembles do not name it any more.
         doubtful = np.setdiff1d(in_logs[known.has(in_logs)], held)
         alive = np.union1d(held[known.has(held)], members(doubtful) if len(doubtful) else doubtful)
         found_logs = []
         for log_id, path in logs:
-            here = indexed.here.where(indexed.here.log_ids == log_id)
+            here = in_unmapped.where(in_unmapped.log_ids == log_id)
             reader = _LogReader(path, alive, here, index.find, advance, below_percent)
             reason = "" if log_id not in unfinished else "a compaction of the bookie's own is not finished"
-            found_logs.append(reader.forecast(maps[log_id], indexed.counts.get(log_id, 0), reason))
+            found_logs.append(reader.forecast(maps[log_id], counts.get(log_id, 0), reason))
     moved = sum(log.entries for log in found_logs if log.action == LogAction.COMPACT)
     leftovers = tuple(sorted(storage.logs.glob(f"*.log{COMPACTING}")))
     on_disk = np.union1d(held, in_logs)
     garbage = on_disk[~known.has(on_disk)]
     return StorageForecast(storage, tuple(found_logs), leftovers, garbage, alive, index_growth(storage, moved), state)
-
-
-class _Indexed(NamedTuple):
-    """Of the index: its ledgers; of entries of listed ones how many it names in each log, and where in logs without a map."""
-
-    ledgers: Array
-    counts: dict[int, int]
-    here: IndexRows
-
-
-def _read_index(index: LocationsIndex, known: Known, unmapped: Array) -> _Indexed:
-    counts: dict[int, int] = {}
-    parts: list[IndexRows] = []
-    ledgers = [np.zeros(0, np.int64)]
-    for rows in index.iter_places():
-        listed = known.has(rows.ledger_ids)
-        ledgers.append(np.unique(rows.ledger_ids))
-        ids, numbers = np.unique(rows.log_ids[listed], return_counts=True)
-        for log_id, count in zip(ids.tolist(), numbers.tolist(), strict=True):
-            counts[log_id] = counts.get(log_id, 0) + count
-        parts.append(rows.where(listed & np.isin(rows.log_ids, unmapped)))
-    return _Indexed(np.unique(np.concatenate(ledgers)), counts, join_places(parts))
-
-
-def _unfinished_ids(storage: Storage) -> set[int]:
-    """Return the logs of compactions that the bookie itself did not finish, from which and into which."""
-    names = (_COMPACTED.fullmatch(file.name) for file in storage.logs.iterdir())
-    return {int(part, 16) for name in names if name is not None for part in name.groups()}
 
 
 def _ledgers_in(path: Path, sizes: Mapping[int, int] | None) -> Array:

@@ -40,7 +40,14 @@ def find_gaps(txn: Txn, bookie_id: str, ledgers: list[int], have: list[Entries])
     """Return the entries that a bookie should have and none of its own files (``have``) has, by ledger."""
     gaps = Gaps()
     for ledger_id in ledgers:
-        missing = _expected(txn, bookie_id, ledger_id)
+        metadata = find_metadata(txn, ledger_id)
+        if metadata is None:
+            continue
+        missing = BitMap64()
+        for stripe in stripes_of(metadata, read_ledger(txn, ledger_id).last_entry_id):
+            if bookie_id in stripe.members:
+                ids = np.arange(stripe.first, stripe.last + 1, dtype=np.int64)
+                missing.update(array("Q", ids[stripe.holds(bookie_id, ids)].astype("<u8").tobytes()))
         for entries in have:
             missing -= entries.of(ledger_id)
         if missing:
@@ -64,18 +71,6 @@ def read_missing(txn: Txn, files: EntryFiles, bookie_id: str, ledger_id: int, en
             continue
         if (entry.ledger_id, entry.entry_id) == (ledger_id, entry_id):
             yield bytes(body)
-
-
-def _expected(txn: Txn, bookie_id: str, ledger_id: int) -> BitMap64:
-    metadata = find_metadata(txn, ledger_id)
-    expected = BitMap64()
-    if metadata is None:
-        return expected
-    for stripe in stripes_of(metadata, read_ledger(txn, ledger_id).last_entry_id):
-        if bookie_id in stripe.members:
-            ids = np.arange(stripe.first, stripe.last + 1, dtype=np.int64)
-            expected.update(array("Q", ids[stripe.holds(bookie_id, ids)].astype("<u8").tobytes()))
-    return expected
 
 
 def _iter_elsewhere(txn: Txn, bookie_id: str, ledger_id: int, wanted: BitMap64) -> Iterator[tuple[int, FilePlace]]:

@@ -110,20 +110,17 @@ def read_old_locations(storage: Storage) -> OldLocations:
         with open_for_reading(directory, problems) as pairs, _Logs(storage) as logs:
             for key, value in pairs:
                 row = decode_location_row(key, value, str(directory))
-                _note(old, row, logs.leads(row))
+                leads = logs.leads(row)
+                if leads:
+                    old.right.add(row.ledger_id, row.entry_id)
+                elif leads is None:
+                    old.gone += 1
+                else:
+                    old.wrong += 1
     except (MetadataCorrupt, SourceNotFound) as error:
         problems.append(error.message)
     old.problem = "; ".join(problems)
     return old
-
-
-def _note(old: OldLocations, row: LocationRow, leads: bool | None) -> None:
-    if leads:
-        old.right.add(row.ledger_id, row.entry_id)
-    elif leads is None:
-        old.gone += 1
-    else:
-        old.wrong += 1
 
 
 class _Logs:

@@ -291,7 +291,12 @@ class _Reclaim:
             # Asked anew each time, as every group changes what is free.
             group = self._fitting(waiting)
             if not group and not self._lend(waiting):
-                self._leave(waiting)
+                lacking = self._lacking(waiting[:1])
+                self._result.left += [str(left.path) for left in waiting]
+                self._tell(
+                    f"{self._current}: no room to compact {counted(len(waiting), 'more log')}: {lacking:,} bytes lack for the"
+                    " next one; free them, or name a directory of another disk with --scratch DIR, and run the command again"
+                )
                 break
             waiting = waiting[len(group) :]
             if group:
@@ -345,14 +350,6 @@ class _Reclaim:
         rename(link, log.path)
         return True
 
-    def _leave(self, waiting: Sequence[LogForecast]) -> None:
-        lacking = self._lacking(waiting[:1])
-        self._result.left += [str(log.path) for log in waiting]
-        self._tell(
-            f"{self._current}: no room to compact {counted(len(waiting), 'more log')}: {lacking:,} bytes lack for the next one; free them,"
-            " or name a directory of another disk with --scratch DIR, and run the command again"
-        )
-
     def _bring_back(self) -> None:
         """Put logs that were lent, and stay, back into their place, as far as there is room."""
         for path in sorted(self._current.iterdir()):
@@ -386,7 +383,13 @@ class _Reclaim:
                     rename(log.unfinished, log.path)
                 apply_places(self._storage, join_places([log.places for log in made]))
             except BaseException:
-                self._forget(made)
+                # The index may not name the new logs: then they go. Where that cannot be told they stay, and the next
+                # run looks again.
+                with suppress(Exception):
+                    self._check_named([log.log_id for log in made], NOWHERE)
+                    for log in made:
+                        remove_file(log.unfinished)
+                        remove_file(log.path)
                 raise
         old_ids = [log_id_of(live.path.name) or 0 for live in lives]
         # Deleting the old logs cannot be undone, so what the index now says is read back first.
@@ -425,14 +428,6 @@ class _Reclaim:
             compactor.finish()
             raise_last_id(self._current, compactor.logs[-1].log_id)
         return compactor.logs
-
-    def _forget(self, made: Sequence[NewLog]) -> None:
-        """Remove logs that the index does not name; where that cannot be told they stay: the next run looks again."""
-        with suppress(Exception):
-            self._check_named([log.log_id for log in made], NOWHERE)
-            for log in made:
-                remove_file(log.unfinished)
-                remove_file(log.path)
 
     def _check_named(self, log_ids: Sequence[int], expected: IndexRows) -> None:
         """Raise IndexCorrupt unless the index points exactly to the expected places of live ledgers in these logs."""

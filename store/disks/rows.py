@@ -99,7 +99,10 @@ class LedgerRows(Struct):
 def make_rows(ledgers: set[int], old: OldLedgers, known: Witnesses) -> LedgerRows:
     """Return the rows of these ledgers for the new ``ledgers`` database."""
     rows = LedgerRows()
-    common = _common_key(ledgers, old, known)
+    # Pulsar's password is one setting of the broker: the key of all ledgers whose key is known is everybody's.
+    row_keys = (_key_of(ledger_id, old, known) for ledger_id in ledgers)
+    keys = {one[0] for one in row_keys if one is not None}
+    common = keys.pop() if len(keys) == 1 else b""
     for ledger_id in sorted(ledgers):
         before = old.rows.get(ledger_id)
         key, by = _key_of(ledger_id, old, known) or (common, COMMON if common else NOBODY)
@@ -145,13 +148,6 @@ def _lac_of(ledger_id: int, old: OldLedgers, known: Witnesses) -> bytes | None:
         return before.explicit_lac
     earlier = old.earlier.get(ledger_id)
     return known.journals.lacs.get(ledger_id) or (earlier.explicit_lac if earlier else None)
-
-
-def _common_key(ledgers: set[int], old: OldLedgers, known: Witnesses) -> bytes:
-    """Return the key that all ledgers have whose key is known, b"" when they differ: Pulsar's password is one setting of the broker."""
-    row_keys = (_key_of(ledger_id, old, known) for ledger_id in ledgers)
-    keys = {one[0] for one in row_keys if one is not None}
-    return keys.pop() if len(keys) == 1 else b""
 
 
 def _fence_of(ledger_id: int, before: LedgerData | None, known: Witnesses) -> str:

@@ -10,7 +10,7 @@ journals. Everything is looked at again each time: what a stopped salvage had wr
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -256,32 +256,39 @@ def plan_salvage(store: Store, bookie: Bookie) -> SalvagePlan:
     storages = storages_of(bookie)
     _check_journals(bookie)
     for storage in storages:
-        _check_kind(storage)
+        has_index = any(path.is_dir() for path in storage.databases)
+        if not has_index and next(storage.index.glob("*/*/*.idx"), None) is not None:
+            raise Unsupported(
+                f"{storage.index} has .idx files: its bookie does not use DbLedgerStorage, and salvage rebuilds only"
+                " DbLedgerStorage indexes",
+                hint="bookkeeper shell regenerate-interleaved-storage-index-file makes such files again",
+            )
         _check_mounted(storage)
         for database in storage.databases:
             if database.is_dir():
                 check_unlocked(database)
     files = files_of(bookie)
     with store.read() as txn:
-        _check_is_of(txn, bookie)
+        for stranger in find_strangers(txn, [bookie]):
+            raise Refused(
+                f"{stranger.reason}; what it is to hold is not known",
+                hint="name a bookie of the cluster that was imported",
+                bookie=bookie.name,
+            )
         listed = read_listed(txn, bookie.bookie_id)
         digests = LedgerDigests.of(listed.digests)
         surveys = [survey_logs(one, digests, number, len(storages)) for number, one in enumerate(storages)]
         _check_order(surveys)
-        journals = survey_journals(bookie, _all_held(surveys), listed.unproven)
+        held = Entries()
+        for survey in surveys:
+            held.by_ledger |= survey.held.by_ledger
+        journals = survey_journals(bookie, held, listed.unproven)
         olds = [read_old_ledgers(storage, number, len(storages)) for number, storage in enumerate(storages)]
-        others = _rows_of_others(txn, bookie) if any(old.problem or _has_keyless(old) for old in olds) else {}
-        known = Witnesses(journals, listed, others)
+        # The indexes of the other bookies are read only where an own one is damaged, or lacks a master key.
+        is_lacking = any(old.problem or not all(any(row.master_key) for row in old.rows.values()) for old in olds)
+        known = Witnesses(journals, listed, _rows_of_others(txn, bookie) if is_lacking else {})
         planned = tuple(_storage(txn, bookie, known, olds[number], surveys, number) for number in range(len(storages)))
         return SalvagePlan(bookie, planned, journals, files)
-
-
-def _check_kind(storage: Storage) -> None:
-    if not any(path.is_dir() for path in storage.databases) and next(storage.index.glob("*/*/*.idx"), None) is not None:
-        raise Unsupported(
-            f"{storage.index} has .idx files: its bookie does not use DbLedgerStorage, and salvage rebuilds only DbLedgerStorage indexes",
-            hint="bookkeeper shell regenerate-interleaved-storage-index-file makes such files again",
-        )
 
 
 def _check_mounted(storage: Storage) -> None:
@@ -320,15 +327,6 @@ def files_of(bookie: Bookie) -> tuple[str, ...]:
     return tuple(files)
 
 
-def _check_is_of(txn: Txn, bookie: Bookie) -> None:
-    for stranger in find_strangers(txn, [bookie]):
-        raise Refused(
-            f"{stranger.reason}; what it is to hold is not known",
-            hint="name a bookie of the cluster that was imported",
-            bookie=bookie.name,
-        )
-
-
 def _check_order(surveys: Sequence[LogSurvey]) -> None:
     for survey in surveys:
         if survey.strays:
@@ -337,17 +335,6 @@ def _check_order(surveys: Sequence[LogSurvey]) -> None:
                 f" {counted(len(surveys), 'ledger directory', 'ledger directories')} keeps",
                 hint="name all ledger directories, in the order of ledgerDirectories in bookkeeper.conf",
             )
-
-
-def _all_held(surveys: Sequence[LogSurvey]) -> Entries:
-    held = Entries()
-    for survey in surveys:
-        held.by_ledger |= survey.held.by_ledger
-    return held
-
-
-def _has_keyless(old: OldLedgers) -> bool:
-    return any(not any(row.master_key) for row in old.rows.values())
 
 
 def _rows_of_others(txn: Txn, bookie: Bookie) -> dict[int, LedgerData]:
@@ -369,7 +356,8 @@ def _storage(
     rescued = {
         ledger_id: left
         for ledger_id, places in sorted(journals.only_here.items())
-        if mine.is_alive(ledger_id) and (left := _not_in(places, journals.replayed, ledger_id))
+        if mine.is_alive(ledger_id)
+        and (left := {at: place for at, place in sorted(places.items()) if at not in journals.replayed.of(ledger_id)})
     }
     only_here = Entries()
     for ledger_id, places in rescued.items():
@@ -398,11 +386,6 @@ class _Mine(Struct, frozen=True):
         return self.has(ledger_id) and (ledger_id in self.listed.ledgers or self.survey.holds(ledger_id))
 
 
-def _not_in(places: dict[int, JournalPlace], replayed: Entries, ledger_id: int) -> dict[int, JournalPlace]:
-    known = replayed.of(ledger_id)
-    return {entry_id: place for entry_id, place in sorted(places.items()) if entry_id not in known}
-
-
 # -- carried out ------------------------------------------------------------------------------------------------------
 
 
@@ -428,11 +411,17 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
         with store.read() as txn, EntryFiles(store, txn) as files:
             digests = LedgerDigests.of(read_listed(txn, plan.bookie.bookie_id).digests)
             for part in parts:
-                _put_entries(_iter_bodies(txn, files, plan, part), part.storage.logs)
+                # ``lastId`` is above every existing log, those of an interrupted salvage included.
+                deque(put_logs(_iter_bodies(txn, files, plan, part), part.storage.logs), maxlen=0)
+                with suppress(MetadataCorrupt):  # a bookie that cannot read it looks at its logs
+                    raise_last_id(part.storage.logs)
                 _make_index(part, digests)
         # Until here the bookie is unchanged but for new logs, which its index does not name, and lastId.
-        for part in parts:
-            plan.kept.extend(_switch(part, locks))
+        for database in (database for part in parts for database in part.databases):
+            locks.enter_context(lock_database(switching.unfinished(database)))
+            kept = switching.switch(database)
+            if kept is not None:
+                plan.kept.append(kept)
         # Last: what the cut takes off a journal is in entry logs by now.
         plan.kept.extend(_cut(stop) for stop in plan.journals.stops)
     return plan.report(dry_run=False)
@@ -455,13 +444,6 @@ def _lock(plan: SalvagePlan, locks: ExitStack) -> None:
             plan.kept.append(kept)
 
 
-def _put_entries(bodies: Iterator[bytes], logs: Path) -> None:
-    """Write entry bodies into new logs, with ``lastId`` above every existing log, those of an interrupted salvage included."""
-    deque(put_logs(bodies, logs), maxlen=0)
-    with suppress(MetadataCorrupt):  # a bookie that cannot read it looks at its logs
-        raise_last_id(logs)
-
-
 def _iter_bodies(txn: Txn, files: EntryFiles, plan: SalvagePlan, part: StorageSalvage) -> Iterator[bytes]:
     for ledger_id in sorted(part.rescued.keys() | part.gaps.found.by_ledger.keys()):
         for place in part.rescued.get(ledger_id, {}).values():
@@ -480,7 +462,15 @@ def _make_index(part: StorageSalvage, digests: LedgerDigests) -> None:
             own = [encode_ledgers_row(ledger_id, data) for ledger_id, data in part.rows.rows.items()]
             create_database(directory, [*own, *part.ledgers.others.items()])
             expected = len(own) + len(part.ledgers.others)
-        _check_rows(directory, expected)
+        problems: list[str] = []
+        with open_for_reading(directory, problems) as pairs:
+            count = sum(1 for _ in pairs)
+        if problems or count != expected:
+            raise MetadataCorrupt(
+                f"{directory}: RocksDB wrote {count:,} rows, expected {expected:,}",
+                hint="the files are as they were; please report it",
+                problems=problems,
+            )
         switching.give_tree(directory, part.storage.index.stat())
 
 
@@ -500,27 +490,6 @@ def _put_locations(part: StorageSalvage, digests: LedgerDigests, rows: Locations
         rows.add(ledgers[good], entries[good], batch.locations[good])
         seen.add_columns(ledgers[good], entries[good])
     return len(seen)
-
-
-def _check_rows(directory: Path, expected: int) -> None:
-    problems: list[str] = []
-    with open_for_reading(directory, problems) as pairs:
-        count = sum(1 for _ in pairs)
-    if problems or count != expected:
-        raise MetadataCorrupt(
-            f"{directory}: RocksDB wrote {count:,} rows, expected {expected:,}",
-            hint="the files are as they were; please report it",
-            problems=problems,
-        )
-
-
-def _switch(part: StorageSalvage, locks: ExitStack) -> Iterable[Path]:
-    """Put the new databases in their places, and yield where the old ones are."""
-    for database in part.databases:
-        locks.enter_context(lock_database(switching.unfinished(database)))
-        kept = switching.switch(database)
-        if kept is not None:
-            yield kept
 
 
 def _cut(stop: Stop) -> Path:

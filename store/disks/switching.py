@@ -69,17 +69,14 @@ def clear_unfinished(database: Path) -> Path | None:
             kept = _kept(database)
             rename(beside, kept)
         else:
-            _remove_made(beside)
+            # Last goes the mark of a database that was being made: a process stopped here leaves nothing that looks
+            # like an old one.
+            for file in beside.iterdir():
+                if file.name != _MARK:
+                    remove_file(file)
+            remove_tree(beside)
     remove_file(database / _MARK)
     return kept
-
-
-def _remove_made(directory: Path) -> None:
-    """Remove a database that was being made, last what says so: a process stopped here leaves nothing that looks like an old one."""
-    for file in directory.iterdir():
-        if file.name != _MARK:
-            remove_file(file)
-    remove_tree(directory)
 
 
 def is_unfinished(database: Path) -> bool:

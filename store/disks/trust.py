@@ -61,16 +61,15 @@ def find_members(nodes: Iterable[tuple[str, bytes]], ledgers: Array, bookie_id: 
     wanted, members = set(ledgers.tolist()), []
     for path, value in nodes:
         ledger_id = ledger_id_of_path(path)
-        if ledger_id is not None and ledger_id in wanted and _may_have(value, path, bookie_id):
+        if ledger_id is None or ledger_id not in wanted:
+            continue
+        try:
+            may_have = bookie_id in decode_members(value, path)
+        except StoreError:
+            may_have = True  # metadata that cannot be read may name the bookie
+        if may_have:
             members.append(ledger_id)
     return np.array(sorted(members), np.int64)
-
-
-def _may_have(value: bytes, path: str, bookie_id: str) -> bool:
-    try:
-        return bookie_id in decode_members(value, path)
-    except StoreError:
-        return True
 
 
 def check_is_of(known: Known, bookie: Bookie) -> None:

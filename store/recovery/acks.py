@@ -361,21 +361,19 @@ def read_cursor_history(servers: Sequence[ServerFiles], paths: Iterable[str]) ->
             if item.path in cursors:
                 follows = item.kind != "snapshot" or item.version == cursors[item.path] + 1
                 cursors[item.path] = -1 if item.version is None else item.version
-                _take(history, item, follows)
+                try:
+                    info = None if item.value is None else decode_cursor_info(item.value, item.path)
+                except (MetadataCorrupt, Unsupported) as error:
+                    history.problems.append(f"transaction {item.zxid:#x}: {error.message}")
+                else:
+                    history.versions.setdefault(item.path, []).append(
+                        CursorVersion(item.time_ms, info, item.zxid, follows)
+                    )
             else:
                 ledgers.take(item)
         else:
             history.problems.append(item.text)
     return history
-
-
-def _take(history: CursorHistory, item: Version, follows: bool) -> None:
-    try:
-        info = None if item.value is None else decode_cursor_info(item.value, item.path)
-    except (MetadataCorrupt, Unsupported) as error:
-        history.problems.append(f"transaction {item.zxid:#x}: {error.message}")
-        return
-    history.versions.setdefault(item.path, []).append(CursorVersion(item.time_ms, info, item.zxid, follows))
 
 
 class _CursorLedgers:
@@ -474,12 +472,15 @@ def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: WantedState)
     if wanted.state is None:
         why = wanted.problem or f"{cursor.name} was deleted then"
         raise EntryNotFound(f"{topic.name}: {wanted.name} is not a state: {why}", hint=_list_hint(cursor))
+    warnings = [*wanted.warnings]
+    if topic.ids and wanted.state.mark_delete.ledger_id < topic.ids[0]:
+        warnings.append(f"what that state had left before ledger {topic.ids[0]} is trimmed: it is not given again")
     return CursorMove(
         topic,
         cursor,
         wanted.state,
         MoveBasis(f"as-of {wanted.name}", time_ms=as_of.time_ms),
-        warnings=(*wanted.warnings, *_trimmed(topic, wanted.state.mark_delete)),
+        warnings=tuple(warnings),
         force=as_of.force,
     )
 
@@ -545,16 +546,13 @@ class _Possible:
             self.unknown.append(state)
             return
         extreme = _Extreme(state.state, state.name, pending_of(self._topic, state.state))
-        self.most = extreme if self.most is None else self._most_of(self.most, extreme)
-        self.least = extreme if self.least is None else self._least_of(self.least, extreme)
-
-    def _most_of(self, one: _Extreme, other: _Extreme) -> _Extreme:
-        lower, higher = sorted((one, other), key=lambda extreme: extreme.state.mark_delete)
-        return self._joined(either(self._topic, one.pending, other.pending), lower, higher)
-
-    def _least_of(self, one: _Extreme, other: _Extreme) -> _Extreme:
-        lower, higher = sorted((one, other), key=lambda found: found.state.mark_delete)
-        return self._joined(both(self._topic, one.pending, other.pending), higher, lower)
+        if self.most is None or self.least is None:
+            self.most = self.least = extreme
+            return
+        lower, higher = sorted((self.most, extreme), key=lambda one: one.state.mark_delete)
+        self.most = self._joined(either(self._topic, self.most.pending, extreme.pending), lower, higher)
+        lower, higher = sorted((self.least, extreme), key=lambda one: one.state.mark_delete)
+        self.least = self._joined(both(self._topic, self.least.pending, extreme.pending), higher, lower)
 
     def _joined(self, pending: Pending, nearer: _Extreme, other: _Extreme) -> _Extreme:
         """Return a state with these pending entries: ``nearer``, ``other``, or a new one; for a cursor of the broker's
@@ -629,13 +627,6 @@ def _chosen(cursor: Cursor, possible: _Possible, as_of: WantedState) -> ChosenSt
 
 def _text(bound: TimeBound) -> str:
     return f"{format_time_ms(bound.time_ms)} ({bound.by})"
-
-
-def _trimmed(topic: Topic, mark_delete: Position) -> tuple[str, ...]:
-    """Say that entries which that state would give are gone with their ledgers."""
-    if not topic.ids or mark_delete.ledger_id >= topic.ids[0]:
-        return ()
-    return (f"what that state had left before ledger {topic.ids[0]} is trimmed: it is not given again",)
 
 
 def _list_hint(cursor: Cursor) -> str:

@@ -8,7 +8,7 @@ the last one may go, too. System topics are left out: they expire nothing, and a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +134,14 @@ def read_broker_forecast(reader: EntryReader, now_ms: int, defaults: BrokerDefau
     count = size = expires = unread = 0
     sums: dict[str, list[int]] = {"trimmed": [0, 0, 0], "expired": [0, 0, 0], "inactive": [0, 0, 0]}
     rows: list[TopicForecast] = []
-    for row in _rows(reader, now_ms, defaults, problems):
+    for name in iter_topics(reader.txn):
+        if name.is_system:
+            continue
+        try:
+            row = _forecast(reader, name, now_ms, defaults)
+        except StoreError as error:
+            problems.append(f"{name}: {error.message}")
+            continue
         count, size, unread = count + 1, size + row.bytes, unread + row.unread_cursors
         if row.inactive:
             _add(sums["inactive"], 1, row.trimmed_ledgers, row.bytes)
@@ -171,15 +178,6 @@ def _add(total: list[int], topics: int, ledgers: int, size: int) -> None:
 
 def _largest(rows: list[TopicForecast]) -> list[TopicForecast]:
     return sorted(rows, key=lambda row: (-row.lost_bytes, row.topic))[:ROWS_MAX]
-
-
-def _rows(reader: EntryReader, now_ms: int, defaults: BrokerDefaults, problems: list[str]) -> Iterator[TopicForecast]:
-    for name in iter_topics(reader.txn):
-        if not name.is_system:
-            try:
-                yield _forecast(reader, name, now_ms, defaults)
-            except StoreError as error:
-                problems.append(f"{name}: {error.message}")
 
 
 def _forecast(reader: EntryReader, name: TopicName, now_ms: int, defaults: BrokerDefaults) -> TopicForecast:

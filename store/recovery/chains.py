@@ -432,7 +432,14 @@ def find_names(reader: EntryReader, evidence: Iterable[LedgerEvidence], chains: 
     """Return the names of those groups of ledgers whose entries name their topic."""
     by_ledger = {one.ledger_id: one for one in evidence}
     names = _NamesSaid({ledger: group for group in chains.groups for ledger in group.ledger_ids}, {})
-    _name_coordinators(names, by_ledger, chains)
+    for group in chains.groups:
+        if group.kind == TRANSACTIONS:
+            coordinators = {most for ledger in group.ledger_ids for most, _ in by_ledger[ledger].txns}
+            count = sum(len(by_ledger[ledger].txns) for ledger in group.ledger_ids)
+            for coordinator in coordinators if len(coordinators) == 1 else ():
+                name = str(log_topic(coordinator))
+                names.say(group, name, "its entries are steps of transactions")
+                names.say(group, name, f"{counted(count, 'transaction')} are of coordinator {coordinator}")
     _name_by_transactions(names, by_ledger, chains)
     _name_pending_acks(names, by_ledger, chains)
     entries = iter_schema_entries(reader, [one.ledger_id for one in by_ledger.values() if one.kind == SCHEMA])
@@ -447,20 +454,12 @@ def find_names(reader: EntryReader, evidence: Iterable[LedgerEvidence], chains: 
 # -- transactions -----------------------------------------------------------------------------------------------------
 
 
-def _name_coordinators(names: _NamesSaid, by_ledger: Mapping[int, LedgerEvidence], chains: Chains) -> None:
-    for group in chains.groups:
-        if group.kind == TRANSACTIONS:
-            coordinators = {most for ledger in group.ledger_ids for most, _ in by_ledger[ledger].txns}
-            count = sum(len(by_ledger[ledger].txns) for ledger in group.ledger_ids)
-            for coordinator in coordinators if len(coordinators) == 1 else ():
-                name = str(log_topic(coordinator))
-                names.say(group, name, "its entries are steps of transactions")
-                names.say(group, name, f"{counted(count, 'transaction')} are of coordinator {coordinator}")
-
-
 def _name_by_transactions(names: _NamesSaid, by_ledger: Mapping[int, LedgerEvidence], chains: Chains) -> None:
     """Name groups by the one topic that coordinators say all of their transactions wrote to."""
-    said = _said_of_transactions(by_ledger.values())
+    said: dict[tuple[int, int], set[str]] = defaultdict(set)
+    for one in by_ledger.values():
+        for txn, texts in one.txns.items() if one.kind == TRANSACTIONS else ():
+            said[txn].update(texts)
     for group in chains.groups:
         if group.kind != MESSAGES:
             continue
@@ -474,14 +473,6 @@ def _name_by_transactions(names: _NamesSaid, by_ledger: Mapping[int, LedgerEvide
         for topic in common if len(common) == 1 else ():
             for txn, _ in known[:2]:
                 names.say(group, topic, f"transaction {txn} wrote to it, and is in these ledgers")
-
-
-def _said_of_transactions(evidence: Iterable[LedgerEvidence]) -> dict[tuple[int, int], set[str]]:
-    said: dict[tuple[int, int], set[str]] = defaultdict(set)
-    for one in evidence:
-        for txn, texts in one.txns.items() if one.kind == TRANSACTIONS else ():
-            said[txn].update(texts)
-    return said
 
 
 def _name_pending_acks(names: _NamesSaid, by_ledger: Mapping[int, LedgerEvidence], chains: Chains) -> None:

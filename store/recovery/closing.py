@@ -74,6 +74,8 @@ def _end_of(reader: EntryReader, ledger_id: int, last: int, payload_bytes: int) 
 
 def _ensembles(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[int, tuple[Segment, ...]]:
     """Return (write quorum, ensembles) of which every entry's bookies are those that hold it, and others where copies are missing."""
+    import numpy as np
+
     few = _repeating(ledger_id, held, last)
     if few is not None:
         return few
@@ -87,7 +89,12 @@ def _ensembles(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[in
         whole = _completed(holders, quorum, size)
         if whole is not None:
             with suppress(Refused):
-                fits.append(find_ensembles(ledger_id, _held_of(whole), last, None)[1])
+                by_bookie: dict[str, list[int]] = {}
+                for place, bookies in enumerate(whole):
+                    for bookie in bookies:
+                        by_bookie.setdefault(bookie, []).append(place)
+                whole_held = {bookie: np.array(entries, np.int64) for bookie, entries in by_bookie.items()}
+                fits.append(find_ensembles(ledger_id, whole_held, last, None)[1])
     if fits:
         return quorum, min(fits, key=len)  # the first of those with as few ensembles
     # No round robin explains it. An ensemble wherever the holders change: what was there is found, whatever else is asked for.
@@ -132,16 +139,6 @@ def _completed(holders: list[frozenset[str]], quorum: int, size: int) -> list[fr
             else:
                 out[entry] = before
     return out
-
-
-def _held_of(holders: list[frozenset[str]]) -> dict[str, Array]:
-    import numpy as np
-
-    held: dict[str, list[int]] = {}
-    for entry, bookies in enumerate(holders):
-        for bookie in bookies:
-            held.setdefault(bookie, []).append(entry)
-    return {bookie: np.array(entries, np.int64) for bookie, entries in held.items()}
 
 
 def _patchwork(holders: list[frozenset[str]], quorum: int, bookies: list[str]) -> Iterator[Segment]:
@@ -269,20 +266,16 @@ def _fit(
 
     entries = np.arange(len(next(iter(has.values()))))
     segments: list[Segment] = []
+    most = sorted(bookies, key=lambda bookie: -int(has[bookie].sum()))  # those that hold the most entries first
     astray = start = 0
     while start < len(entries):
-        candidates = (_served(order, has, entries[start:], write_quorum) for order in _orders(bookies, has, size))
+        orders = islice(permutations(most, size), ORDERS_MAX)
+        candidates = (_served(order, has, entries[start:], write_quorum) for order in orders)
         served, wrong, order = max(candidates, key=lambda one: (one[0], -one[1]))
         segments.append(Segment(start, order))
         astray += wrong
         start += served
     return tuple(segments), astray
-
-
-def _orders(bookies: Sequence[str], has: Mapping[str, Array], size: int) -> Iterator[tuple[str, ...]]:
-    """Yield candidate orders of bookies for an ensemble, those that hold the most entries first."""
-    most = sorted(bookies, key=lambda bookie: -int(has[bookie].sum()))
-    return islice(permutations(most, size), ORDERS_MAX)
 
 
 def _served(

@@ -66,7 +66,13 @@ class Past(Struct):
         fate = self.fates.get(path)
         name = topic_of_path(path)
         if name is not None:
-            self._list(name, path, value or b"", time_ms)
+            with suppress(StoreError):
+                infos = {info.ledger_id: info for info in decode_managed_ledger(value or b"", path).ledgers}
+                known = self.listed.setdefault(name, {})
+                for ledger_id, listing in known.items():
+                    if ledger_id not in infos and listing.gone_ms is None:
+                        known[ledger_id] = Listing(listing.info, time_ms)
+                known.update((ledger_id, Listing(info, None)) for ledger_id, info in infos.items())
         if value is None:
             if fate is not None:
                 fate.gone_ms = time_ms
@@ -77,15 +83,6 @@ class Past(Struct):
         fate.value, fate.written_ms, fate.gone_ms = value, time_ms, None
         if at_ms is not None and time_ms <= at_ms:
             fate.then = value
-
-    def _list(self, name: TopicName, path: str, value: bytes, time_ms: int) -> None:
-        with suppress(StoreError):
-            infos = {info.ledger_id: info for info in decode_managed_ledger(value, path).ledgers}
-            known = self.listed.setdefault(name, {})
-            for ledger_id, listing in known.items():
-                if ledger_id not in infos and listing.gone_ms is None:
-                    known[ledger_id] = Listing(listing.info, time_ms)
-            known.update((ledger_id, Listing(info, None)) for ledger_id, info in infos.items())
 
 
 Keep = Callable[[str, bytes], bool]
@@ -172,21 +169,17 @@ def read_deleted(reader: EntryReader, name: TopicName, past: Past, *, trimmed: b
     begin_ms = None if fate.gone_ms is None else fate.gone_ms - _ACT_MS
     every = trimmed or begin_ms is None
     infos = [one.info for one in listings.values() if one.gone_ms is not None and (every or _went_with(one, begin_ms))]
-    cursors = {} if begin_ms is None else _cursors(reader, name, past, begin_ms)
-    return PastTopic(name, fate.value, tuple(sorted(infos)), cursors, fate.gone_ms)
+    prefix = name.path + "/"
+    cursors = {
+        decode_name(path.removeprefix(prefix)): _read_cursor_then(reader, path, one.value)
+        for path, one in past.fates.items()
+        if begin_ms is not None and path.startswith(prefix) and _went_with(one, begin_ms)
+    }
+    return PastTopic(name, fate.value, tuple(sorted(infos)), dict(sorted(cursors.items())), fate.gone_ms)
 
 
 def _went_with(record: Listing | Fate, begin_ms: int | None) -> bool:
     return record.gone_ms is not None and begin_ms is not None and record.gone_ms >= begin_ms
-
-
-def _cursors(reader: EntryReader, name: TopicName, past: Past, begin_ms: int) -> dict[str, PastCursor]:
-    prefix = name.path + "/"
-    cursors = {}
-    for path, fate in past.fates.items():
-        if path.startswith(prefix) and _went_with(fate, begin_ms):
-            cursors[decode_name(path.removeprefix(prefix))] = _read_cursor_then(reader, path, fate.value)
-    return dict(sorted(cursors.items()))
 
 
 def _read_cursor_then(reader: EntryReader, path: str, value: bytes) -> PastCursor:

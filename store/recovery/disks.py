@@ -155,17 +155,13 @@ def count_entries(disk: Disk, chosen: Array, problems: list[str]) -> int | None:
         return None
     count = 0
     with open_ranges(disk.indexes[0] / "locations", problems) as rows_between:
-        for first, last in _runs(disk.ledgers, chosen):
+        # Each run of neighbouring chosen ledgers is one range of keys.
+        edges = np.flatnonzero(np.diff(chosen.astype(np.int8), prepend=0, append=0))
+        for start, after in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            first, last = int(disk.ledgers[start]), int(disk.ledgers[after - 1])
             end = ledger_key(last + 1) if last < LONG_MAX else b"\xff"
             count += sum(1 for _ in rows_between(ledger_key(first), end))
     return count
-
-
-def _runs(ledgers: Array, chosen: Array) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last of each run of neighbouring chosen ledgers."""
-    edges = np.flatnonzero(np.diff(chosen.astype(np.int8), prepend=0, append=0))
-    for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-        yield int(ledgers[start]), int(ledgers[end - 1])
 
 
 def _count_slots(path: Path) -> int:

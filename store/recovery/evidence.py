@@ -206,10 +206,20 @@ def _number_producers(batch: EntryBatch, sent: Array) -> tuple[Array, list[list[
     """Return (number of each entry's producer, −1: none; the producers by number)."""
     import numpy as np
 
+    from pulsar_admin.store.kernels.producers import number_spans
+
     both = np.zeros(len(sent), np.int64)
     texts = []
     for name in ("producer", "replicated"):
-        column, texts_of = _number_spans(batch.data, sent[name + "_start"], sent[name + "_size"])
+        import numpy as np
+
+        spans = np.column_stack([sent[name + "_start"], sent[name + "_size"]])
+        column, firsts = np.empty(len(spans), np.int32), np.empty(len(spans), np.int32)
+        table = np.full(1 << (2 * len(spans)).bit_length(), -1, np.int32)
+        count = number_spans(batch.data, spans, column, firsts, table)
+        texts_of = [
+            bytes(batch.data[a : a + n]).decode("utf-8", "backslashreplace") for a, n in spans[firsts[:count]].tolist()
+        ]
         both = both * (len(texts_of) + 1) + column + 1
         texts.append(texts_of)
     left_out = (sent["framed"] == 0) | (sent["is_marker"] == 1) | (sent["producer_size"] < 0)
@@ -220,19 +230,6 @@ def _number_producers(batch: EntryBatch, sent: Array) -> tuple[Array, list[list[
         for one in keys.tolist()
     ]
     return np.where(left_out, -1, numbers.reshape(-1)), pairs
-
-
-def _number_spans(data: Array, starts: Array, sizes: Array) -> tuple[Array, list[str]]:
-    import numpy as np
-
-    from pulsar_admin.store.kernels.producers import number_spans
-
-    spans = np.column_stack([starts, sizes])
-    numbers, firsts = np.empty(len(spans), np.int32), np.empty(len(spans), np.int32)
-    table = np.full(1 << (2 * len(spans)).bit_length(), -1, np.int32)
-    count = number_spans(data, spans, numbers, firsts, table)
-    texts = [bytes(data[a : a + n]).decode("utf-8", "backslashreplace") for a, n in spans[firsts[:count]].tolist()]
-    return numbers, texts
 
 
 def _sum_messages(batch: EntryBatch, sent: Array, rows: Array, numbers: Array, names: list[list[str]]) -> Json:
@@ -364,7 +361,12 @@ class _LedgerSums(Struct):
 
     def evidence(self, ledger_id: int, first_entry: int, last_entry: int, size_bytes: int) -> LedgerEvidence:
         """Return the evidence of the whole ledger."""
-        kind, said = self._kind()
+        nothing: list[Any] = [[], [], []]
+        if self.framed:
+            kind, said = (MESSAGES if self.framed == self.entries else MIXED), nothing
+        else:
+            kinds = self.kinds or {}
+            kind, said = next(iter(kinds.items())) if len(kinds) == 1 else (UNKNOWN, nothing)
         points: dict[int, tuple[int, int]] = {}
         for ledger, low, high in said[0]:
             old = points.get(ledger, (low, high))
@@ -388,13 +390,6 @@ class _LedgerSums(Struct):
             topics=frozenset(said[1]),
             txns={txn: frozenset(says) for txn, says in self.txns.items()},
         )
-
-    def _kind(self) -> tuple[str, list[Any]]:  # Any: JSON
-        nothing: list[Any] = [[], [], []]
-        if self.framed:
-            return (MESSAGES if self.framed == self.entries else MIXED), nothing
-        kinds = self.kinds or {}
-        return next(iter(kinds.items())) if len(kinds) == 1 else (UNKNOWN, nothing)
 
     def _pair(self, name: str) -> tuple[int, int] | None:
         bound = self.bounds.get(name)

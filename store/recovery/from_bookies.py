@@ -170,9 +170,11 @@ class _MadeOfBookies(Remade, kw_only=True):
             for subscription, ledgers in _subscriptions(self.sources.reader, self.named, group):
                 self.survey.cursors.setdefault(name, {})[subscription] = ledgers
                 claims |= {one: cursor_claims(name, subscription) for one in ledgers}
-            for claim in self._compacted(group):
-                self.survey.compacted.setdefault(name, []).append(claim)
-                claims[claim.ledger_id] = compacted_claims(name, claim.horizon)
+            for ledger in [one for one in group.beside if self.named.evidence[one].kind == COMPACTED][-1:]:
+                # The horizon of a compacted ledger is at least the last entry that it holds.
+                horizon = Position(*max((one, last) for one, (_, last) in self.named.evidence[ledger].points.items()))
+                self.survey.compacted.setdefault(name, []).append(CompactedClaim(ledger, horizon))
+                claims[ledger] = compacted_claims(name, horizon)
         for one in self.named.evidence.values():
             for schema in one.topics if one.kind == SCHEMA and len(one.topics) == 1 else ():
                 claims[one.ledger_id] = {COMPONENT: b"schema", SCHEMA_KEY: schema.encode()}
@@ -181,13 +183,6 @@ class _MadeOfBookies(Remade, kw_only=True):
                 except StoreError:
                     continue
         return claims
-
-    def _compacted(self, group: LedgerGroup) -> Iterator[CompactedClaim]:
-        """Yield the newest compacted ledger of a group of ledgers: its horizon is at least the last entry that it holds."""
-        ids = [one for one in group.beside if self.named.evidence[one].kind == COMPACTED]
-        for ledger_id in ids[-1:]:
-            last, (_, entry) = max(self.named.evidence[ledger_id].points.items())
-            yield CompactedClaim(ledger_id, Position(last, entry))
 
     def close_ledgers(self, claims: Mapping[int, Mapping[str, bytes]]) -> None:
         """Give every ledger metadata: a bookie deletes the entries of one that has none."""
@@ -316,9 +311,12 @@ def _cluster_nodes(txn: Txn, cluster: str, work: _MadeOfBookies) -> Iterator[tup
     """Yield what ``initNewCluster`` and ``initialize-cluster-metadata`` write: layout, instance, cookies, tenants, namespaces."""
     yield f"{LEDGERS_ROOT}/LAYOUT", KNOWN_LAYOUT.encode()
     instances = set()
-    for bookie_id, raw in _read_cookies(txn):
-        yield f"{COOKIES}/{bookie_id}", raw
-        instances.add(decode_cookie(raw, bookie_id).instance_id)
+    for bookie in iter_imported_bookies(txn.store.info):
+        files = [path / COOKIE_FILE for path in bookie.directories if (path / COOKIE_FILE).is_file()]
+        for file in files[:1]:
+            raw = read_file(file)
+            yield f"{COOKIES}/{bookie.bookie_id}", raw
+            instances.add(decode_cookie(raw, bookie.bookie_id).instance_id)
     if len(instances) > 1:
         raise Refused(
             f"the bookies are of several clusters: instances {', '.join(sorted(map(str, instances)))}",
@@ -333,13 +331,6 @@ def _cluster_nodes(txn: Txn, cluster: str, work: _MadeOfBookies) -> Iterator[tup
         yield namespace.policies_path, encode_json_object(default_policies(cluster))
     if work.coordinators:
         yield ASSIGN.partitioned_path, encode_partitioned_topic(PartitionedTopic(work.coordinators))
-
-
-def _read_cookies(txn: Txn) -> Iterator[tuple[str, bytes]]:
-    for bookie in iter_imported_bookies(txn.store.info):
-        files = [path / COOKIE_FILE for path in bookie.directories if (path / COOKIE_FILE).is_file()]
-        for file in files[:1]:
-            yield bookie.bookie_id, read_file(file)
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
@@ -424,7 +415,12 @@ def read_names(path: Path) -> GivenNames:
     subscriptions: dict[int, str] = {}
     for number, row in _rows(path):
         where = f"{path}, line {number}"
-        ledger, name = _ledger(row.get("ledger"), where), (row.get("name") or "").strip()
+        text = row.get("ledger")
+        if text is None or not text.strip().isascii() or not text.strip().isdigit():
+            raise InvalidValue(
+                f"{where}: ledger: expected a number, found {text!r}", hint="change the column name only"
+            )
+        ledger, name = int(text), (row.get("name") or "").strip()
         if row.get("kind") == TOPIC and name:
             try:
                 topics[ledger] = parse_topic(name)
@@ -453,9 +449,3 @@ def _rows(path: Path) -> Iterable[tuple[int, dict[str, str | None]]]:
         return [(reader.line_num, row) for row in reader]
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidValue(f"{path} is not CSV in UTF-8: {error}", hint="save it as CSV, in UTF-8") from error
-
-
-def _ledger(text: str | None, where: str) -> int:
-    if text is None or not text.strip().isascii() or not text.strip().isdigit():
-        raise InvalidValue(f"{where}: ledger: expected a number, found {text!r}", hint="change the column name only")
-    return int(text)

@@ -42,7 +42,6 @@ from pulsar_admin.store.codec.policies import PartitionedTopic, encode_json_obje
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.codec.schema import (
     IndexEntry,
-    SchemaEntry,
     SchemaLocator,
     decode_schema_locator,
     encode_schema_locator,
@@ -54,7 +53,6 @@ from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor, read_cursor_ledger
 from pulsar_admin.store.model.ledgers import (
-    Ledger,
     find_metadata,
     read_ledger,
     sorted_ledger_ids,
@@ -254,7 +252,14 @@ def _make_topic(made: _Made, name: TopicName) -> None:
     made.topics[name] = topic
     made.put(name.path, encode_managed_ledger(managed, before or b""))
     for ledger in ledgers[:-1]:
-        _close(made, ledger)
+        # No broker closed a ledger that others follow: it ends where a client's recovery would find its end.
+        stored = read_ledger(made.txn, ledger.ledger_id)
+        if stored.metadata is not None and stored.metadata.state is not LedgerState.CLOSED:
+            path = ledger_path(ledger.ledger_id)
+            closed = replace(
+                stored.metadata, state=LedgerState.CLOSED, last_entry_id=stored.last_entry_id, length=stored.size_bytes
+            )
+            made.put(path, encode_ledger_metadata(closed, read_node(made.txn, path).value))
     after: dict[str, Any] = {  # Any: JSON
         "ledgers": topic.ids,
         "entries": topic.number_of_entries,
@@ -276,16 +281,14 @@ def _ledgers(txn: Txn, ids: Sequence[int]) -> Iterator[TopicLedger]:
         if is_last:
             yield TopicLedger(LedgerInfo(ledger_id), ledger.entries, ledger.size_bytes, True)
         elif ledger.entries:
-            info = LedgerInfo(ledger_id, ledger.entries, ledger.size_bytes, _closed_ms(txn, ledger))
+            # A ledger was closed when its metadata was written, or without that when its last message was.
+            node = find_node(txn, ledger_path(ledger.ledger_id))
+            if node is not None:
+                closed_ms = node.stat.modified_ms
+            else:
+                closed_ms = max(ledger.sums.end_publish_ms or 1, 1) if ledger.sums is not None else 1
+            info = LedgerInfo(ledger_id, ledger.entries, ledger.size_bytes, closed_ms)
             yield TopicLedger(info, ledger.entries, ledger.size_bytes, False)
-
-
-def _closed_ms(txn: Txn, ledger: Ledger) -> int:
-    """Return when a ledger was closed: when its metadata was written, or without that when its last message was."""
-    node = find_node(txn, ledger_path(ledger.ledger_id))
-    if node is not None:
-        return node.stat.modified_ms
-    return max(ledger.sums.end_publish_ms or 1, 1) if ledger.sums is not None else 1
 
 
 def _managed(sources: Sources, name: TopicName, ledgers: list[TopicLedger]) -> tuple[ManagedLedger, list[str]]:
@@ -346,18 +349,6 @@ def index_of(reader: EntryReader, ledger_id: int, entry_id: int) -> int | None:
     return None if header.broker is None else header.broker.index
 
 
-def _close(made: _Made, ledger: TopicLedger) -> None:
-    """Close a ledger that is not the last one and that no broker closed: it ends where a client's recovery would find it."""
-    stored = read_ledger(made.txn, ledger.ledger_id)
-    if stored.metadata is None or stored.metadata.state is LedgerState.CLOSED:
-        return
-    path = ledger_path(ledger.ledger_id)
-    closed = replace(
-        stored.metadata, state=LedgerState.CLOSED, last_entry_id=stored.last_entry_id, length=stored.size_bytes
-    )
-    made.put(path, encode_ledger_metadata(closed, read_node(made.txn, path).value))
-
-
 # -- cursors ----------------------------------------------------------------------------------------------------------
 
 
@@ -400,7 +391,10 @@ def _cursor(sources: Sources, survey: LedgerSurvey, topic: Topic, name: str) -> 
             break  # left over: what was written into the cursor's node since says more
         state, _ = read_cursor_ledger(sources.reader.txn, sources.reader, ledger_id)
         if state is not None:
-            properties = _cursor_properties(survey, topic.name, name, earlier)
+            # The earlier properties, and the buckets of delayed messages that claim to be of the cursor.
+            buckets = {claim.key: str(claim.ledger_id) for claim in survey.buckets.get(topic.name, {}).get(name, ())}
+            kept = {} if earlier is None else dict(earlier.info.cursor_properties)
+            properties = {**{key: value for key, value in kept.items() if not key.startswith(BUCKET_PREFIX)}, **buckets}
             info = replace(info_of_state(state, properties), cursors_ledger_id=ledger_id)
             value = encode_cursor_info(info, earlier.value if earlier else b"")
             return _Cursor(name, state, value, f"cursor ledger {ledger_id}")
@@ -437,13 +431,6 @@ def _earlier_cursor(sources: Sources, topic: TopicName, name: str) -> _Earlier |
     return _Earlier(earlier.info, state, value)
 
 
-def _cursor_properties(survey: LedgerSurvey, topic: TopicName, name: str, earlier: _Earlier | None) -> dict[str, str]:
-    """Return the cursor's properties: buckets of delayed messages that claim to be its own, and the earlier properties."""
-    buckets = {claim.key: str(claim.ledger_id) for claim in survey.buckets.get(topic, {}).get(name, ())}
-    kept = {} if earlier is None else dict(earlier.info.cursor_properties)
-    return {**{key: value for key, value in kept.items() if not key.startswith(BUCKET_PREFIX)}, **buckets}
-
-
 # -- partitions, schemas ----------------------------------------------------------------------------------------------
 
 
@@ -458,24 +445,20 @@ def _make_partitioned(made: _Made) -> None:
     for base, count in sorted(counts.items()):
         stored = partition_count(txn, base)
         if not stored and gone:
-            _make_record(made, base, count)
+            sources = made.sources
+            before = sources.earlier_value(base.partitioned_path)
+            was = 0 if sources.earlier is None else partition_count(sources.earlier.txn, base)
+            record = PartitionedTopic(max(count, was))
+            value = before if before and was >= count else encode_partitioned_topic(record, before or b"")
+            made.put(base.partitioned_path, value)
+            witness = "the earlier state" if was >= count else "names of partitions: there may have been more"
+            made.parts.append(ChangePart(topic=str(base), after={"partitions": record.partitions, "witness": witness}))
         for part in map(base.partition, range(max(stored, count) if stored or gone else 0)):
             if part not in made.topics and find_node(txn, part.path) is None:
                 made.put(part.path, b"")
                 made.parts.append(
                     ChangePart(topic=str(part), after={"ledgers": [], "witness": f"partitions of {base}"})
                 )
-
-
-def _make_record(made: _Made, base: TopicName, count: int) -> None:
-    sources = made.sources
-    before = sources.earlier_value(base.partitioned_path)
-    was = 0 if sources.earlier is None else partition_count(sources.earlier.txn, base)
-    record = PartitionedTopic(max(count, was))
-    value = before if before and was >= count else encode_partitioned_topic(record, before or b"")
-    made.put(base.partitioned_path, value)
-    witness = "the earlier state" if was >= count else "names of partitions: there may have been more"
-    made.parts.append(ChangePart(topic=str(base), after={"partitions": record.partitions, "witness": witness}))
 
 
 def _make_schema(made: _Made, name: TopicName) -> None:
@@ -505,8 +488,17 @@ def _ledger_names(ids: Sequence[int]) -> str:
 
 def _make_namespaces(made: _Made) -> None:
     txn = made.txn
-    if not any(node.value for node in iter_nodes(txn, TENANTS_PATH + "/")):
-        _copy_earlier(made)
+    earlier = made.sources.earlier
+    if earlier is not None and not any(node.value for node in iter_nodes(txn, TENANTS_PATH + "/")):
+        # All of /admin but the partitioned topics, which ledgers tell more exactly.
+        known = {step.key for step in made.steps}
+        nodes = [node for node in iter_nodes(earlier.txn, "/admin/") if node.path.encode() not in known]
+        for node in nodes:
+            if find_node(txn, node.path) is None:
+                made.put(node.path, node.value)
+        if nodes:
+            shown = {"nodes": len(nodes), "witness": "the earlier state"}
+            made.parts.append(ChangePart(resource="/admin", after=shown))
     copied = {step.key for step in made.steps}
     spaces = sorted({name.namespace for name in made.survey.data if not name.namespace.cluster}, key=str)
     bare = [one for one in spaces if _is_missing(txn, one.policies_path, copied)]
@@ -524,7 +516,11 @@ def _make_namespaces(made: _Made) -> None:
         return
     for tenant in poor:
         value = TENANT.replace(None, {"adminRoles": [], "allowedClusters": [cluster]})
-        _make_json(made, f"tenant {tenant}", tenant_path(tenant), value)
+        path = tenant_path(tenant)
+        before = made.sources.earlier_value(path)
+        made.put(path, before or encode_json_object(value))
+        after = {**value, "witness": "defaults"} if not before else {"witness": "the earlier state"}
+        made.parts.append(ChangePart(resource=f"tenant {tenant}", after=after))
     for namespace in bare:
         _make_policies(made, namespace, cluster)
 
@@ -532,20 +528,6 @@ def _make_namespaces(made: _Made) -> None:
 def _is_missing(txn: Txn, path: str, copied: set[bytes]) -> bool:
     node = find_node(txn, path)
     return (node is None or not node.value) and path.encode() not in copied
-
-
-def _copy_earlier(made: _Made) -> None:
-    """Restore all of ``/admin`` from the earlier metadata, except partitioned topics, which ledgers tell more exactly."""
-    if made.sources.earlier is None:
-        return
-    known = {step.key for step in made.steps}
-    nodes = [node for node in iter_nodes(made.sources.earlier.txn, "/admin/") if node.path.encode() not in known]
-    for node in nodes:
-        if find_node(made.txn, node.path) is None:
-            made.put(node.path, node.value)
-    if nodes:
-        after = {"nodes": len(nodes), "witness": "the earlier state"}
-        made.parts.append(ChangePart(resource="/admin", after=after))
 
 
 def find_cluster(sources: Sources) -> str | None:
@@ -590,13 +572,6 @@ def default_policies(cluster: str) -> dict[str, Any]:  # Any: JSON
     """Return policies for a namespace whose own are lost; they retain every message."""
     given = {"replication_clusters": [cluster], "bundles": bundles_of(DEFAULT_BUNDLES), "retention_policies": _KEPT}
     return new_policies(given)
-
-
-def _make_json(made: _Made, resource: str, path: str, value: dict[str, Any]) -> None:  # Any: JSON
-    before = made.sources.earlier_value(path)
-    made.put(path, before or encode_json_object(value))
-    after = {**value, "witness": "defaults"} if not before else {"witness": "the earlier state"}
-    made.parts.append(ChangePart(resource=resource, after=after))
 
 
 # -- what does not come back ------------------------------------------------------------------------------------------
@@ -653,11 +628,13 @@ def made_locator(reader: EntryReader, ledger_ids: Sequence[int], before: bytes |
     places: dict[int, list[SchemaPlace]] = {}
     listed: dict[int, SchemaPlace] = {}
     for position, entry in iter_schema_entries(reader, ledger_ids):
-        version = SchemaPlace(_number(entry), position, b"" if entry.deleted else sha256(entry.definition).digest())
-        places.setdefault(version.number, []).append(version)
-        for item in entry.index:
-            if item.position.ledger_id >= 0:
-                listed[item.version] = SchemaPlace(item.version, item.position, item.hash)
+        # An entry's number is one more than those of the versions it lists; the first one lists itself, at −1:−1.
+        earlier = [item for item in entry.index if item.position.ledger_id >= 0]
+        number = max((item.version for item in earlier), default=-1) + 1
+        digest = b"" if entry.deleted else sha256(entry.definition).digest()
+        places.setdefault(number, []).append(SchemaPlace(number, position, digest))
+        for item in earlier:
+            listed[item.version] = SchemaPlace(item.version, item.position, item.hash)
     if before:
         locator = decode_schema_locator(before, "the earlier locator")
         listed |= {item.version: SchemaPlace(item.version, item.position, item.hash) for item in locator.index}
@@ -666,16 +643,9 @@ def made_locator(reader: EntryReader, ledger_ids: Sequence[int], before: bytes |
         return None
     index = tuple(IndexEntry(one.number, one.position, one.hash) for one in versions)
     value = encode_schema_locator(SchemaLocator(index[-1], index), before or b"")
-    return MadeLocator(value, versions, list(_doubts(places, listed)))
-
-
-def _number(entry: SchemaEntry) -> int:
-    """Return the version number of an entry: one more than the versions it lists; the first one lists itself, at −1:−1."""
-    return max((item.version for item in entry.index if item.position.ledger_id >= 0), default=-1) + 1
-
-
-def _doubts(places: dict[int, list[SchemaPlace]], listed: dict[int, SchemaPlace]) -> Iterator[str]:
-    for number, versions in places.items():
-        if number not in listed and len({one.hash for one in versions}) > 1:
-            ledgers = ", ".join(str(one.ledger_id) for one in versions)
-            yield f"version {number} is in ledgers {ledgers} with different definitions: the first is used"
+    doubts = []
+    for number, same in places.items():
+        if number not in listed and len({one.hash for one in same}) > 1:
+            ledgers = ", ".join(str(one.ledger_id) for one in same)
+            doubts.append(f"version {number} is in ledgers {ledgers} with different definitions: the first is used")
+    return MadeLocator(value, versions, doubts)

@@ -9,24 +9,21 @@ from __future__ import annotations
 
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, LOG_CURSOR, PENDING_ACK_CURSOR
 from pulsar_admin.store.model.topics import Topic
-from pulsar_admin.store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, TopicName
+from pulsar_admin.store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX
 
 HOLDING = "recovered"
 
 
 def holding_name(topic: Topic, names: set[str]) -> str | None:
     """Return the subscription that a topic needs besides the named cursors, or None if its data is kept without one."""
-    own = _own_cursor(topic.name)
+    # The broker itself makes a cursor on topics of its own.
+    local = topic.name.base.local_name
+    if local.endswith(PENDING_ACK_SUFFIX):
+        own = PENDING_ACK_CURSOR
+    elif local.startswith(TRANSACTION_LOG_PREFIX):
+        own = LOG_CURSOR
+    else:
+        own = COMPACTION_CURSOR if topic.name.is_system else None
     if own is not None:
         return None if own in names else own
     return HOLDING if topic.number_of_entries and not names - {COMPACTION_CURSOR} else None
-
-
-def _own_cursor(name: TopicName) -> str | None:
-    """Return the cursor that the broker itself creates on this topic; None for a user's topic."""
-    local = name.base.local_name
-    if local.endswith(PENDING_ACK_SUFFIX):
-        return PENDING_ACK_CURSOR
-    if local.startswith(TRANSACTION_LOG_PREFIX):
-        return LOG_CURSOR
-    return COMPACTION_CURSOR if name.is_system else None

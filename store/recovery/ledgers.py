@@ -335,7 +335,9 @@ def _judge_behind(
     ledgers = read_topic(reader.txn, name).ledgers
     # A producer without an acknowledgement sends again, into the next ledger: what is there again must not be added here.
     following = next((one.ledger_id for one in ledgers if one.ledger_id > ledger_id and one.entries), None)
-    sent = _sent(reader, following)
+    sent: set[tuple[str, int] | None] = set()
+    if following is not None:
+        sent = {_key(reader, following, one) for one in iter_entry_ids(reader.txn, following)} - {None}
 
     def was_acknowledged(entry_id: int) -> bool:
         return entry_id <= max_lac or sum(entry_id in entries for entries in copies.values()) >= metadata.ack_quorum
@@ -350,14 +352,6 @@ def _judge_behind(
         last = entry_id
     unsure = sum(one > last and one not in again for one in ids)
     return Behind(ledger_id, name, first, last, min(max_lac, last), len(again), unsure)
-
-
-def _sent(reader: EntryReader, ledger_id: int | None) -> set[tuple[str, int]]:
-    """Return the producers and sequence ids of a ledger's entries."""
-    if ledger_id is None:
-        return set()
-    keys = (_key(reader, ledger_id, entry_id) for entry_id in iter_entry_ids(reader.txn, ledger_id))
-    return {key for key in keys if key is not None}
 
 
 def _key(reader: EntryReader, ledger_id: int, entry_id: int) -> tuple[str, int] | None:
@@ -388,7 +382,12 @@ def plan_extend(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> 
     for one in extensible:
         warnings += _behind_texts(reader, one)
         if one.entries:
-            steps.append(_longer_step(reader, one, now_ms))
+            node = read_node(reader.txn, ledger_path(one.ledger_id))
+            metadata = find_metadata(reader.txn, one.ledger_id)
+            assert metadata is not None
+            length = reader.read(one.ledger_id, one.last).length
+            longer = replace(metadata, last_entry_id=one.last, length=length)
+            steps.append(put_value_step(reader.txn, node.path, encode_ledger_metadata(longer, node.value), now_ms))
             topics.setdefault(one.topic, []).append(one)
             before, after = {"lastEntryId": one.first - 1}, {"lastEntryId": one.last, "topic": str(one.topic)}
             parts.append(ChangePart(resource=f"ledger {one.ledger_id}", before=before, after=after))
@@ -398,15 +397,6 @@ def plan_extend(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> 
         )
     steps += [_listed_step(reader, name, some, now_ms) for name, some in topics.items()]
     return Plan(COMMAND, reader.txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
-
-
-def _longer_step(reader: EntryReader, behind: Behind, now_ms: int) -> Step:
-    node = read_node(reader.txn, ledger_path(behind.ledger_id))
-    metadata = find_metadata(reader.txn, behind.ledger_id)
-    assert metadata is not None
-    length = reader.read(behind.ledger_id, behind.last).length
-    longer = replace(metadata, last_entry_id=behind.last, length=length)
-    return put_value_step(reader.txn, node.path, encode_ledger_metadata(longer, node.value), now_ms)
 
 
 def _listed_step(reader: EntryReader, name: TopicName, extensible: Iterable[Behind], now_ms: int) -> Step:
@@ -459,10 +449,12 @@ def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) ->
     txn, disks = reader.txn, read_disks(reader.txn)
     if disks.unknown is not None:
         raise Refused(disks.unknown[0], hint=disks.unknown[1])
-    named = list(dict.fromkeys(ledger_ids))
-    for ledger_id in named:
+    chosen = list(dict.fromkeys(ledger_ids))
+    for ledger_id in chosen:
         _check_astray(txn, ledger_id)
-    chosen = named or _all_astray(txn)
+    if not chosen:
+        astray = {missing.ledger_id for missing in iter_unreadable(txn) if missing.is_astray}
+        chosen = sorted(astray | {thinned.ledger_id for thinned in iter_thinned(txn) if thinned.spare})
     if not chosen:
         raise LedgerNotFound(
             "no ledger names bookies that are gone or lack its entries while other imported bookies have them",
@@ -479,12 +471,6 @@ def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) ->
     bookies = sorted({one for part in parts if part.after for some in part.after["ensembles"].values() for one in some})
     text = f"{counted(len(parts), 'ledger')} {plural(len(parts), 'names', 'name')} {listed(bookies)} from the export on"
     return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=(text,))
-
-
-def _all_astray(txn: Txn) -> list[int]:
-    astray = {missing.ledger_id for missing in iter_unreadable(txn) if missing.is_astray}
-    thinned = {thinned_ledger.ledger_id for thinned_ledger in iter_thinned(txn) if thinned_ledger.spare}
-    return sorted(astray | thinned)
 
 
 def _check_astray(txn: Txn, ledger_id: int) -> None:

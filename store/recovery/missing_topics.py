@@ -30,7 +30,7 @@ from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_ind
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.resources import TENANT, tenant_path
 from pulsar_admin.store.model.topics import iter_topics, read_topic
-from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_topic, topic_of_path
+from pulsar_admin.store.names import Position, TopicName, parse_topic, topic_of_path
 from pulsar_admin.store.recovery.chains import (
     LOST_AND_FOUND,
     Chains,
@@ -153,7 +153,14 @@ def plan_lost_and_found(
                 entries += sum(one.entries for one in made)
     topics = [parse_topic(part.topic) for part in work.parts if part.topic]
     for namespace in sorted({one.namespace for one in topics}, key=str):
-        _make_namespace(work, namespace)
+        cluster = cluster_of(work.sources)
+        tenant = TENANT.replace(None, {"adminRoles": [], "allowedClusters": [cluster]})
+        for path, value in (
+            (tenant_path(namespace.tenant), tenant),
+            (namespace.policies_path, default_policies(cluster)),
+        ):
+            if find_node(work.txn, path) is None and all(step.key != tree_key(path) for step in work.steps):
+                work.put(path, encode_json_object(value))
     lost = sum(one.namespace == LOST_AND_FOUND for one in topics)
     if lost < len(topics):
         work.warnings.append(
@@ -203,17 +210,6 @@ def _make_topic(
         after["witnesses"] = list(names[group].witnesses)
     warnings = tuple(text for one in made for text in one.warnings)
     work.parts.append(ChangePart(topic=str(name), after=after, warnings=warnings))
-
-
-def _make_namespace(work: LostAndFound, namespace: NamespaceName) -> None:
-    cluster = cluster_of(work.sources)
-    tenant = TENANT.replace(None, {"adminRoles": [], "allowedClusters": [cluster]})
-    for path, value in (
-        (tenant_path(namespace.tenant), tenant),
-        (namespace.policies_path, default_policies(cluster)),
-    ):
-        if find_node(work.txn, path) is None and all(step.key != tree_key(path) for step in work.steps):
-            work.put(path, encode_json_object(value))
 
 
 # -- younger ledgers that are no topic's messages ---------------------------------------------------------------------

@@ -159,6 +159,11 @@ def read_preflight(known: Known, bookies: Sequence[Bookie]) -> Preflight:
     loses = LedgerLoss(
         sums.count, _sum(one.loses.entries for one in forecasts), sum(one.loses.bytes for one in forecasts)
     )
+    twice = 0
+    if known.next_id is not None:
+        in_metadata = np.union1d(known.ledgers, known.names.ledgers)
+        above = in_metadata[np.searchsorted(in_metadata, known.next_id) :]
+        twice = len(np.union1d(sums.in_use, above))
     return Preflight(
         known.name,
         len(known.ledgers),
@@ -167,7 +172,7 @@ def read_preflight(known: Known, bookies: Sequence[Bookie]) -> Preflight:
         max((one.percent for one in forecasts), default=0.0),
         tuple(topics[:_TOPICS_MAX]),
         len(topics),
-        _ids(known, sums),
+        LedgerIds(known.next_id, known.largest, sums.largest, twice),
         known.problems,
     )
 
@@ -267,15 +272,6 @@ class _LostLedgers:
             yield TopicLoss(text, len(places), int(self._lost.bytes[places].sum()))
 
 
-def _ids(known: Known, sums: _LostLedgers) -> LedgerIds:
-    twice = 0
-    if known.next_id is not None:
-        in_metadata = np.union1d(known.ledgers, known.names.ledgers)
-        above = in_metadata[np.searchsorted(in_metadata, known.next_id) :]
-        twice = len(np.union1d(sums.in_use, above))
-    return LedgerIds(known.next_id, known.largest, sums.largest, twice)
-
-
 class _Forecast:
     """Sums up one bookie, disk by disk and log by log."""
 
@@ -340,10 +336,7 @@ class _Forecast:
         if len(gone):
             entries = count_entries(disk, lost, self._problems)
             self._entries = None if entries is None or self._entries is None else self._entries + entries
-        return self._with_strays(strays, gone, gone_bytes)
-
-    def _with_strays(self, strays: _Tally, gone: Array, gone_bytes: Array) -> tuple[Array, Array]:
-        """Return what goes with the ledgers that the index should know, which are added."""
+        # Also deleted are the ledgers that the index should know.
         if not len(strays.ledgers):
             return gone, gone_bytes
         self._entries = None

@@ -193,9 +193,19 @@ def _left_out(condition: MetadataCondition, survey: LedgerSurvey, level: str | N
     """Yield sentences about what a recovery at this level does not restore; level None: nothing has to be rebuilt."""
     yield from survey.left_out
     if condition.leftovers:
-        yield _leftover_text(condition)
+        count = len(condition.leftovers)
+        yield (
+            f"not rebuilt: {counted(count, 'topic')} that ledgers name, without a node, though other topics of the "
+            f"namespace have theirs: {_named(condition.leftovers)}. A broker deletes a topic's ledgers before its node: "
+            "if they were lost, --level A restores them"
+        )
     if condition.headless:
-        yield _headless_text(condition.headless)
+        count = len(condition.headless)
+        yield (
+            f"not rebuilt: {counted(count, 'topic')} of which only subscriptions are left: {_named(condition.headless)}. No"
+            f" list names {plural(count, 'its', 'their')} ledgers; bookies may still hold them (see: pulsar-admin ledgers orphans), "
+            "and delete them when they start on this metadata. An older copy of the metadata has the lists"
+        )
     lost = _lost(condition, level)
     if lost:
         yield (
@@ -237,24 +247,6 @@ def _left(condition: MetadataCondition, survey: LedgerSurvey, level: str | None)
 
 def _named(names: Sequence[object]) -> str:
     return ", ".join(map(str, names[:_NAMED])) + (" …" if len(names) > _NAMED else "")
-
-
-def _leftover_text(condition: MetadataCondition) -> str:
-    count = len(condition.leftovers)
-    return (
-        f"not rebuilt: {counted(count, 'topic')} that ledgers name, without a node, though other topics of the "
-        f"namespace have theirs: {_named(condition.leftovers)}. A broker deletes a topic's ledgers before its node: "
-        "if they were lost, --level A restores them"
-    )
-
-
-def _headless_text(names: Sequence[TopicName]) -> str:
-    count = len(names)
-    return (
-        f"not rebuilt: {counted(count, 'topic')} of which only subscriptions are left: {_named(names)}. No list names "
-        f"{plural(count, 'its', 'their')} ledgers; bookies may still hold them (see: pulsar-admin ledgers orphans), "
-        "and delete them when they start on this metadata. An older copy of the metadata has the lists"
-    )
 
 
 def _summed(plan: Plan, level: str, condition: MetadataCondition, survey: LedgerSurvey) -> Plan:

@@ -277,7 +277,16 @@ class TopicRestorer:
             if lost_text(returning):
                 texts.append(lost_text(returning))
             if returning.entries:
-                yield info.ledger_id, _listed_again(info, returning)
+                # A topic lists a ledger that comes back as closed, and on bookies, wherever it was offloaded to.
+                listed_again = info._replace(
+                    entries=returning.entries,
+                    size_bytes=returning.metadata.length,
+                    timestamp_ms=info.timestamp_ms or returning.written_ms,
+                    offloaded=False,
+                    offload_uuid=None,
+                    bookkeeper_deleted=False,
+                )
+                yield info.ledger_id, listed_again
 
     def _take(self, ledger_id: int, claims: Mapping[str, bytes], last: int | None = None) -> RestorableLedger:
         """Return a ledger that nothing references, up to the entry ``last``, and plan its node; raises Refused, LedgerNotFound."""
@@ -406,18 +415,6 @@ def _topic(name: TopicName, managed: ManagedLedger, measured: Iterable[TopicLedg
         known.get(info.ledger_id) or TopicLedger(info, info.entries, info.size_bytes, False) for info in managed.ledgers
     )
     return Topic(name, NodeStat(0, 0, now_ms, now_ms, False), managed, ledgers)
-
-
-def _listed_again(info: LedgerInfo, returning: RestorableLedger) -> LedgerInfo:
-    """Return how a topic lists a ledger that comes back: closed, and on bookies, wherever it was offloaded to."""
-    return info._replace(
-        entries=returning.entries,
-        size_bytes=returning.metadata.length,
-        timestamp_ms=info.timestamp_ms or returning.written_ms,
-        offloaded=False,
-        offload_uuid=None,
-        bookkeeper_deleted=False,
-    )
 
 
 def _moved(entry: IndexEntry, copies: Copies) -> IndexEntry:

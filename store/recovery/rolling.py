@@ -21,7 +21,7 @@ from pulsar_admin.store.changes.mending import forgotten_state
 from pulsar_admin.store.changes.plan import ChangePart, Plan
 from pulsar_admin.store.codec.claims import compacted_claims, topic_claims
 from pulsar_admin.store.codec.cursor import CursorState, decode_cursor_ledger, encode_cursor_info
-from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.db.environment import Txn
@@ -230,7 +230,9 @@ def _is_gone(txn: Txn, ledger: TopicLedger) -> bool:
 
 
 def _made(rolled: Rolled, topic: Topic, young: list[int]) -> list[MadeLedger]:
-    sibling = _sibling(rolled.txn, topic.ids)
+    # Younger ledgers were created with the quorums of the newest listed one.
+    listed_metadata = (find_metadata(rolled.txn, ledger_id) for ledger_id in sorted(topic.ids, reverse=True))
+    sibling = next((metadata for metadata in listed_metadata if metadata is not None), None)
     made: list[MadeLedger] = []
     for ledger_id in young:
         try:
@@ -242,15 +244,6 @@ def _made(rolled: Rolled, topic: Topic, young: list[int]) -> list[MadeLedger]:
     return made
 
 
-def _sibling(txn: Txn, ids: Iterable[int]) -> LedgerMetadata | None:
-    """Return the metadata of the newest listed ledger: younger ones were created with the same quorums."""
-    for ledger_id in sorted(ids, reverse=True):
-        metadata = find_metadata(txn, ledger_id)
-        if metadata is not None:
-            return metadata
-    return None
-
-
 def _rolled_topic(rolled: Rolled, world: _World, topic: Topic, gone: Collection[int], made: list[MadeLedger]) -> Topic:
     """Return a topic without its deleted ledgers and with the younger ones; its open ledger is closed if others follow."""
     ledgers = []
@@ -258,7 +251,11 @@ def _rolled_topic(rolled: Rolled, world: _World, topic: Topic, gone: Collection[
         if one.ledger_id in gone:
             continue
         if one.is_open and made:
-            one = _closed(rolled, world, one)
+            end, _ = find_readable_end(rolled.sources.reader, one.ledger_id) if _has_entries(rolled, one) else (-1, 0)
+            size = rolled.sources.reader.read(one.ledger_id, end).length if end >= 0 else 0
+            closed_ms = _closed_ms(rolled, world, one.ledger_id)
+            info = one.info._replace(entries=end + 1, size_bytes=size, timestamp_ms=closed_ms)
+            one = TopicLedger(info, end + 1, size, False)
             if not one.entries:
                 continue
         ledgers.append(one)
@@ -276,14 +273,6 @@ def _rolled_topic(rolled: Rolled, world: _World, topic: Topic, gone: Collection[
         properties = {**properties, **newer_index(properties.get("index", ""), None if index is None else index[2])}
     managed = ManagedLedger(infos, topic.managed.terminated, properties)
     return Topic(topic.name, topic.stat, managed, tuple(ledgers))
-
-
-def _closed(rolled: Rolled, world: _World, ledger: TopicLedger) -> TopicLedger:
-    end, _ = find_readable_end(rolled.sources.reader, ledger.ledger_id) if _has_entries(rolled, ledger) else (-1, 0)
-    size = rolled.sources.reader.read(ledger.ledger_id, end).length if end >= 0 else 0
-    closed_ms = _closed_ms(rolled, world, ledger.ledger_id)
-    info = ledger.info._replace(entries=end + 1, size_bytes=size, timestamp_ms=closed_ms)
-    return TopicLedger(info, end + 1, size, False)
 
 
 def _has_entries(rolled: Rolled, ledger: TopicLedger) -> bool:
@@ -364,7 +353,11 @@ def _roll_cursors(rolled: Rolled, world: _World, topic: Topic, after: Topic, gon
         path = topic.name.cursor_path(name)
         rolled.put(path, encode_cursor_info(info, read_node(rolled.txn, path).value))
         if state != cursor.state or at is not None:
-            rolled.parts.append(_cursor_part(topic, after, cursor, state, at))
+            shown = state_json(after, state)
+            if at is not None:
+                shown["witnesses"] = list(at.witnesses)
+            before = state_json(topic, cursor.state)
+            rolled.parts.append(ChangePart(topic=str(topic.name), subscription=cursor.name, before=before, after=shown))
 
 
 def _newest_state(rolled: Rolled, world: _World, cursor: Cursor) -> CursorState:
@@ -395,17 +388,6 @@ def _is_lost(rolled: Rolled, key: str, value: str) -> bool:
     """Whether a cursor's property names a bucket of delayed messages that is deleted since."""
     ledger_id = parse_integer(value) if key.startswith(BUCKET_PREFIX) else None
     return ledger_id is not None and find_times(rolled.txn, ledger_id) is None
-
-
-def _cursor_part(
-    topic: Topic, after: Topic, cursor: Cursor, state: CursorState, at: FollowedCursor | None
-) -> ChangePart:
-    shown = state_json(after, state)
-    if at is not None:
-        shown["witnesses"] = list(at.witnesses)
-    return ChangePart(
-        topic=str(topic.name), subscription=cursor.name, before=state_json(topic, cursor.state), after=shown
-    )
 
 
 # -- what to know -----------------------------------------------------------------------------------------------------
