@@ -57,17 +57,15 @@ def merge_bookies(bookies: Iterable[Bookie]) -> tuple[Bookie, ...]:
     found: dict[str, Bookie] = {}
     for bookie in bookies:
         one = found.get(bookie.name)
-        found[bookie.name] = bookie if one is None else _merge(one, bookie)
+        if one is not None:
+            bookie = Bookie(
+                one.bookie_id,
+                tuple(dict.fromkeys((*one.ledger_dirs, *bookie.ledger_dirs))),
+                tuple(dict.fromkeys((*one.journal_dirs, *bookie.journal_dirs))),
+                tuple(dict.fromkeys((*one.index_dirs, *bookie.index_dirs))),
+            )
+        found[bookie.name] = bookie
     return tuple(found.values())
-
-
-def _merge(one: Bookie, other: Bookie) -> Bookie:
-    return Bookie(
-        one.bookie_id,
-        tuple(dict.fromkeys((*one.ledger_dirs, *other.ledger_dirs))),
-        tuple(dict.fromkeys((*one.journal_dirs, *other.journal_dirs))),
-        tuple(dict.fromkeys((*one.index_dirs, *other.index_dirs))),
-    )
 
 
 def disks_of(info: StoreInfo, bookie_id: str) -> str:

@@ -136,7 +136,7 @@ def _encode_piece(rows: DelayedRows, tick_ms: int) -> Iterator[tuple[bytes, int]
     steps = _steps_body(places * width + rows.entry_ids, offsets) if fits else None
     if steps is not None and len(steps) < len(body):
         form, low_bits, body = STEPS, 0, steps
-    table = _varints(np.diff(ledgers, prepend=0))
+    table = b"".join(map(encode_varint, np.diff(ledgers, prepend=0).tolist()))
     deflated = zlib.compress(table, 6)
     is_smaller = len(deflated) < len(table)
     table = deflated if is_smaller else table
@@ -199,10 +199,6 @@ def _steps_body(places: Array, ticks: Array) -> bytes | None:
         return None
     columns = forward.astype(np.uint8).tobytes() + along.astype(np.int8).tobytes()
     return encode_varint(int(places[order[0]])) + encode_varint(int(ticks[order[0]])) + zlib.compress(columns, 6)
-
-
-def _varints(values: Array) -> bytes:
-    return b"".join(map(encode_varint, values.tolist()))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -150,7 +150,8 @@ def check_file(directory: Path, transaction: int | None = None) -> int | None:
         metas = _read_metas(descriptor, size)
         if transaction is None:
             _check_metas(metas, read_commit(directory))
-        meta = _newest(metas) if transaction is None else _of_transaction(metas, transaction)
+            transaction = _newest(metas).transaction
+        meta = next((meta for meta in metas if meta.transaction == transaction), None)
         if meta is not None:
             _Walk(descriptor, size, meta).run()
         return None if meta is None else meta.transaction
@@ -186,10 +187,6 @@ def _decode_meta(page: bytes, number: int) -> Meta:
 
 def _newest(metas: tuple[Meta, Meta]) -> Meta:
     return metas[metas[1].transaction > metas[0].transaction]
-
-
-def _of_transaction(metas: tuple[Meta, Meta], transaction: int) -> Meta | None:
-    return next((meta for meta in metas if meta.transaction == transaction), None)
 
 
 def _check_metas(metas: tuple[Meta, Meta], record: Commit | None) -> None:

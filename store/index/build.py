@@ -196,7 +196,13 @@ class _Group:
             copies.close()
         indexer.finish()
         rows = [self._write_row(txn, step) for step in self._files.values()]
-        _put_differing(txn, indexer.differing)
+        room: dict[int, int] = {}
+        for damage in indexer.differing:
+            if damage.file_id not in room:
+                room[damage.file_id] = DAMAGE_MAX - sum(1 for _ in iter_damage(txn, damage.file_id))
+            room[damage.file_id] -= 1
+            if room[damage.file_id] >= 0:
+                put_damage(txn, damage)
         return rows
 
     def _write_row(self, txn: Txn, step: _Step) -> LogFile:
@@ -208,8 +214,9 @@ class _Group:
         indexed = self.rows.get(row.file_id, step.log).next_offset
         clear_damage(txn, row.file_id, indexed)
         room = max(DAMAGE_MAX - sum(1 for _ in iter_damage(txn, row.file_id)), 0)
-        for problem in [problem for problem in problems if problem.offset >= indexed][:room]:
-            put_damage(txn, _damage(row.file_id, problem))
+        for one in [problem for problem in problems if problem.offset >= indexed][:room]:
+            damage = Damage(row.file_id, one.offset, one.length_bytes, one.reason, one.ledger_id, one.entry_id)
+            put_damage(txn, damage)
         put_log(txn, row)
         return row
 
@@ -237,20 +244,6 @@ class _Group:
             tail_problems=tail_problems,
             unfinished=not step.is_done,
         )
-
-
-def _put_differing(txn: Txn, differing: list[Damage]) -> None:
-    room: dict[int, int] = {}
-    for damage in differing:
-        if damage.file_id not in room:
-            room[damage.file_id] = DAMAGE_MAX - sum(1 for _ in iter_damage(txn, damage.file_id))
-        room[damage.file_id] -= 1
-        if room[damage.file_id] >= 0:
-            put_damage(txn, damage)
-
-
-def _damage(file_id: int, problem: Problem) -> Damage:
-    return Damage(file_id, problem.offset, problem.length_bytes, problem.reason, problem.ledger_id, problem.entry_id)
 
 
 def _part_of(store: Store, log: LogFile) -> Slice:

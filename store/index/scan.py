@@ -167,11 +167,6 @@ class EngineScan(Struct, Generic[Part]):
             whole = replace(piece, start=self.next_offset, seek=False)
             table = pa.Table.from_batches(self.operation.run(whole), schema=self.operation.schema)
             state = _state_of(table)
-        self._note(state)
-        names = self.operation.COLUMNS
-        return [self.operation.decode([row.column(name)[0].as_buffer() for name in names]) for row in _rows_of(table)]
-
-    def _note(self, state: dict[str, Any]) -> None:  # Any: JSON
         self.problems += [Problem(*row) for row in state["problems"]]
         self.records += state["records"]
         # A slice without a good record moves nothing, unless all before it was good.
@@ -180,6 +175,8 @@ class EngineScan(Struct, Generic[Part]):
         else:
             self.tail_records += state["records"]
         self.next_offset, self.torn = state["next_offset"], state["torn"]
+        names = self.operation.COLUMNS
+        return [self.operation.decode([row.column(name)[0].as_buffer() for name in names]) for row in _rows_of(table)]
 
 
 class EngineLog(Generic[Part]):

@@ -96,9 +96,15 @@ class Indexer:
         if grown is not None:
             return grown
         block = Block(key, value)
-        if _is_logged(block, part, self._journals):
+        # Entry logs have everything of a journal's part: nearly every record of a journal is like that.
+        header, new_run = block.header, part.run
+        is_whole = (
+            not header.flags & (SLOTS | FILES)
+            and header.first_slot <= new_run.first_slot
+            and new_run.last_slot <= block.last_slot
+        )
+        if is_whole and part.file_id in self._journals and header.file_id not in self._journals:
             return None
-        header = block.header
         there = np.zeros(BLOCK_ENTRIES, bool)
         offsets = np.zeros(BLOCK_ENTRIES, "<u4")
         sizes, messages, files = offsets.copy(), offsets.copy(), offsets.copy()
@@ -233,15 +239,6 @@ class _Part:
         if flags & SLOTS:
             parts.append(self.slots().tobytes())
         return b"".join(parts)
-
-
-def _is_logged(block: Block, part: _Part, journals: frozenset[int]) -> bool:
-    """Whether a journal's part is completely covered by entry logs: nearly every record of a journal is."""
-    header, run = block.header, part.run
-    is_whole = (
-        not header.flags & (SLOTS | FILES) and header.first_slot <= run.first_slot and run.last_slot <= block.last_slot
-    )
-    return is_whole and part.file_id in journals and header.file_id not in journals
 
 
 def _append(value: bytes, part: _Part) -> bytes | None:

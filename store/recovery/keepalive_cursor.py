@@ -18,12 +18,11 @@ def holding_name(topic: Topic, names: set[str]) -> str | None:
     """Return the subscription that a topic needs besides the named cursors, or None if its data is kept without one."""
     # The broker itself makes a cursor on topics of its own.
     local = topic.name.base.local_name
+    own = COMPACTION_CURSOR if topic.name.is_system else None
     if local.endswith(PENDING_ACK_SUFFIX):
         own = PENDING_ACK_CURSOR
     elif local.startswith(TRANSACTION_LOG_PREFIX):
         own = LOG_CURSOR
-    else:
-        own = COMPACTION_CURSOR if topic.name.is_system else None
     if own is not None:
         return None if own in names else own
     return HOLDING if topic.number_of_entries and not names - {COMPACTION_CURSOR} else None

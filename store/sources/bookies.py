@@ -250,8 +250,14 @@ def read_marks(bookie: Bookie, problems: list[str]) -> dict[Path, LogMark]:
     marks = {}
     for number, path in enumerate(directories):
         number = places.get(path.resolve(), number)
-        is_alone = len(named or directories) == 1
-        marks[path] = _read_mark(bookie, LAST_MARK_FILE if is_alone else f"{LAST_MARK_FILE}.{number}", problems)
+        name = LAST_MARK_FILE if len(named or directories) == 1 else f"{LAST_MARK_FILE}.{number}"
+        found = [LogMark(0, 0)]
+        for file in (current / name for current in bookie.ledger_dirs):
+            try:
+                found += [decode_last_mark(read_file(file), str(file))] if file.is_file() else []
+            except (OSError, MetadataCorrupt) as error:
+                problems.append(f"{file} cannot be read: {error}")
+        marks[path] = max(found)
     return marks
 
 
@@ -259,16 +265,6 @@ def journal_marks(bookies: Iterable[Bookie]) -> dict[str, tuple[int, int]]:
     """Return the marks of all bookies in the form of ``store.db.unserved``, by the directories' resolved paths."""
     found = (pair for bookie in bookies for pair in read_marks(bookie, []).items())
     return {str(path.resolve()): (mark.journal_id, mark.offset) for path, mark in found}
-
-
-def _read_mark(bookie: Bookie, name: str, problems: list[str]) -> LogMark:
-    marks = [LogMark(0, 0)]
-    for path in (current / name for current in bookie.ledger_dirs):
-        try:
-            marks += [decode_last_mark(read_file(path), str(path))] if path.is_file() else []
-        except (OSError, MetadataCorrupt) as error:
-            problems.append(f"{path} cannot be read: {error}")
-    return max(marks)
 
 
 def files_of(bookies: Iterable[Bookie], strangers: Sequence[Stranger] = ()) -> Iterator[BookieFile]:

@@ -486,7 +486,11 @@ class _Reading:
         for _ in range(_ROUNDS):
             if not (paths := events.take()):
                 return
-            self._read_again(sorted(paths - {"/"}))
+            moved = sorted(paths - {"/"})
+            for path, found in zip(moved, self._session.answers([Read(GET_DATA, path) for path in moved]), strict=True):
+                data = self._session.data(path, found)
+                self.ledger_ids.see(path, 0 if data is None else data.children_made)
+                self._moved[path] = None if data is None or is_of_session(data.owner) else node_of(path, data)
         raise SourceChanged(
             f"{session.address} changes faster than it can be read: {counted(len(self._moved), 'node')} moved while the others were read",
             hint="ask a server that is nearer, or one that observes only",
@@ -517,13 +521,10 @@ class _Reading:
             waiting.append(Read(GET_CHILDREN, read.path))
         if read.path != "/" and not is_of_session(data.owner):
             self.ledger_ids.see(read.path, data.children_made)
-            self._spool.write(_packed(read.path, data))
-
-    def _read_again(self, paths: list[str]) -> None:
-        for path, found in zip(paths, self._session.answers([Read(GET_DATA, path) for path in paths]), strict=True):
-            data = self._session.data(path, found)
-            self.ledger_ids.see(path, 0 if data is None else data.children_made)
-            self._moved[path] = None if data is None or is_of_session(data.owner) else node_of(path, data)
+            raw = read.path.encode()
+            self._spool.write(
+                _ROW.pack(len(raw), len(data.value), data.version, data.created_ms, data.modified_ms) + raw + data.value
+            )
 
     def nodes(self) -> Iterator[Node]:
         """Yield the nodes, as of the end of the reading."""
@@ -537,11 +538,6 @@ class _Reading:
 def node_of(path: str, data: Data) -> Node:
     """Return a node of the ensemble as a node of a store's tree."""
     return Node(path, NodeStat(data.version, 0, data.created_ms, data.modified_ms, False), data.value)
-
-
-def _packed(path: str, data: Data) -> bytes:
-    raw = path.encode()
-    return _ROW.pack(len(raw), len(data.value), data.version, data.created_ms, data.modified_ms) + raw + data.value
 
 
 def _unpacked(spool: IO[bytes]) -> Iterator[Node]:

@@ -287,10 +287,6 @@ def check_apart(bookies: Sequence[Bookie]) -> None:
                 hint="one of them is an old copy, or belongs to the other: --bookie DIR,DIR takes all directories of one bookie",
                 bookie=bookie.bookie_id,
             )
-    _check_instances(bookies)
-
-
-def _check_instances(bookies: Iterable[Bookie]) -> None:
     found: dict[str, Bookie] = {}
     for bookie in bookies:
         instance_id = instance_of(bookie)

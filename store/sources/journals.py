@@ -30,7 +30,12 @@ def iter_replayed_ledgers(bookie: Bookie, problems: list[str]) -> Iterator[int]:
     for directory, mark in read_marks(bookie, problems).items():
         for journal_id, path in read_bookie_directory(directory).journals:
             if journal_id >= mark.journal_id:
-                yield from _iter_keyed(path, mark.offset if journal_id == mark.journal_id else 0, problems)
+                offset = mark.offset if journal_id == mark.journal_id else 0
+                try:
+                    ids = _iter_records(path, offset)
+                    yield from (ledger_id for ledger_id, entry_id in ids if entry_id == MASTER_KEY_ENTRY_ID)
+                except (OSError, StoreError) as error:
+                    problems.append(f"{path} cannot be read: {error}")
 
 
 def read_replayed_entries(bookie: Bookie, ledgers: Collection[int], problems: list[str]) -> dict[int, BitMap64]:
@@ -50,13 +55,6 @@ def read_replayed_entries(bookie: Bookie, ledgers: Collection[int], problems: li
                 except (OSError, StoreError) as error:
                     problems.append(f"{path} cannot be read: {error}")
     return found
-
-
-def _iter_keyed(path: Path, offset: int, problems: list[str]) -> Iterator[int]:
-    try:
-        yield from (ledger_id for ledger_id, entry_id in _iter_records(path, offset) if entry_id == MASTER_KEY_ENTRY_ID)
-    except (OSError, StoreError) as error:
-        problems.append(f"{path} cannot be read: {error}")
 
 
 def iter_entry_ids(path: Path, offset: int) -> Iterator[tuple[int, int]]:

@@ -85,10 +85,7 @@ class Locations:
         if rest:
             blocks["records"][whole // 2, whole % 2]["count"] = rest
         self._sequence += used
-        self._seal(whole, rest)
-
-    def _seal(self, whole: int, rest: int) -> None:
-        """Fill in lengths and checksums of complete records and of a last one with ``rest`` puts, and write them."""
+        # Lengths and checksums of the complete records, and of a last one with ``rest`` puts.
         raw = memoryview(self._blocks.view(np.uint8).data)
         end = 0
         for number in range(whole + bool(rest)):

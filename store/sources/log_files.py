@@ -36,7 +36,20 @@ def put_log(bodies: Iterable[bytes | memoryview], current: Path) -> int:
     log_id = newest_log_id(current) + 1
     unfinished = current / f"{log_file_name(log_id)}.compacting"
     remove_file(unfinished)
-    _write_log(bodies, unfinished)
+    # A sealed log: the records unchanged, with their digests, then the ledgers map, which the header names.
+    sizes: dict[int, int] = {}
+    like = next(iter((*_logs(current), current / COOKIE_FILE))).stat()
+    with create_file(unfinished, like=like) as file:
+        file.write(encode_header(EntryLogHeader(CURRENT_VERSION, 0, 0)))
+        for body in bodies:
+            file.write(len(body).to_bytes(SIZE_BYTES, "big"))
+            file.write(body)
+            ledger_id = int.from_bytes(body[:8], "big")
+            sizes[ledger_id] = sizes.get(ledger_id, 0) + SIZE_BYTES + len(body)
+        end = file.tell()
+        file.write(encode_ledgers_map(sizes))
+        file.seek(0)
+        file.write(encode_header(EntryLogHeader(CURRENT_VERSION, end, len(sizes))))
     for log in _logs(current):
         if filecmp.cmp(log, unfinished, shallow=False):  # compares sizes first
             remove_file(unfinished)
@@ -99,23 +112,6 @@ def newest_log_id(current: Path) -> int:
 
 def _logs(current: Path) -> list[Path]:
     return [file for file in sorted(current.iterdir()) if log_id_of(file.name) is not None]
-
-
-def _write_log(bodies: Iterable[bytes | memoryview], path: Path) -> None:
-    """Write one sealed entry log: the records unchanged, with their digests, then the ledgers map."""
-    sizes: dict[int, int] = {}
-    like = next(iter((*_logs(path.parent), path.parent / COOKIE_FILE))).stat()
-    with create_file(path, like=like) as file:
-        file.write(encode_header(EntryLogHeader(CURRENT_VERSION, 0, 0)))
-        for body in bodies:
-            file.write(len(body).to_bytes(SIZE_BYTES, "big"))
-            file.write(body)
-            ledger_id = int.from_bytes(body[:8], "big")
-            sizes[ledger_id] = sizes.get(ledger_id, 0) + SIZE_BYTES + len(body)
-        end = file.tell()
-        file.write(encode_ledgers_map(sizes))
-        file.seek(0)
-        file.write(encode_header(EntryLogHeader(CURRENT_VERSION, end, len(sizes))))
 
 
 def _last_id(current: Path) -> int:

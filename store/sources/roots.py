@@ -183,9 +183,26 @@ def choose_roots(marks: Marks, where: str, wanted: Wanted) -> Roots:
     if wanted.ledgers is not None:
         meant = [roots for roots in meant if roots.ledgers == wanted.ledgers]
     if len(meant) == 1:
-        return replace(meant[0], shared=_sharing(marks, meant[0]))
-    if not found or not meant:
-        raise _not_found(where, wanted, found)
+        # Other Pulsars without ledgers at their own path may use the same BookKeeper.
+        ledgers, others = marks.ledgers(), [chroot for chroot in marks.chroots() if chroot != meant[0].chroot]
+        shared = tuple(chroot for chroot in others if chroot + LEDGERS_ROOT not in ledgers)
+        return replace(meant[0], shared=shared)
+    if not found:
+        raise SourceNotFound(
+            f"{where} has no metadata of Pulsar or BookKeeper: expected admin/clusters, managed-ledgers or ledgers/LAYOUT at"
+            " its root or below a path",
+            hint="name the ZooKeeper of the cluster; without its metadata the bookies alone can be imported, and metadata be"
+            " rebuilt from them: pulsar-admin store recover",
+            path=where,
+        )
+    if not meant:
+        asked = wanted.chroot if wanted.ledgers is None else wanted.ledgers
+        raise SourceNotFound(
+            f"{where} has no cluster at {asked or '/'}: it has {', '.join(str(roots) for roots in found)}",
+            hint="name an existing one",
+            path=where,
+            again=[*dict.fromkeys(_option(roots, found) for roots in found)],
+        )
     again = [*dict.fromkeys(_option(roots, meant) for roots in meant)]
     raise Refused(
         f"{where} has {len(meant)} clusters: {', '.join(str(roots) for roots in meant)}",
@@ -194,37 +211,11 @@ def choose_roots(marks: Marks, where: str, wanted: Wanted) -> Roots:
     )
 
 
-def _sharing(marks: Marks, roots: Roots) -> tuple[str, ...]:
-    """Return the chroots of other Pulsars that may use the same BookKeeper, because they have none at their own path."""
-    ledgers = marks.ledgers()
-    return tuple(
-        chroot for chroot in marks.chroots() if chroot != roots.chroot and chroot + LEDGERS_ROOT not in ledgers
-    )
-
-
 def _option(roots: Roots, others: Collection[Roots]) -> str:
     """Return the options that tell one cluster's roots from the others'."""
     words = f"--chroot {shell_word(roots.chroot or '/')}"
     is_alone = sum(other.chroot == roots.chroot for other in others) == 1
     return words if is_alone else f"{words} --ledgers-root {shell_word(roots.ledgers)}"
-
-
-def _not_found(where: str, wanted: Wanted, found: Collection[Roots]) -> SourceNotFound:
-    if not found:
-        return SourceNotFound(
-            f"{where} has no metadata of Pulsar or BookKeeper: expected admin/clusters, managed-ledgers or ledgers/LAYOUT at its root or"
-            " below a path",
-            hint="name the ZooKeeper of the cluster; without its metadata the bookies alone can be imported, and metadata be rebuilt from"
-            " them: pulsar-admin store recover",
-            path=where,
-        )
-    asked = wanted.chroot if wanted.ledgers is None else wanted.ledgers
-    return SourceNotFound(
-        f"{where} has no cluster at {asked or '/'}: it has {', '.join(str(roots) for roots in found)}",
-        hint="name an existing one",
-        path=where,
-        again=[*dict.fromkeys(_option(roots, found) for roots in found)],
-    )
 
 
 def _pairs(marks: Marks, wanted: Wanted) -> Iterator[Roots]:

@@ -39,11 +39,14 @@ def read_misled(bookie: Bookie, ledgers: Collection[int]) -> dict[int, BitMap64]
 
     Raises StoreError, OSError if the disks are not available, or the index cannot be read.
     """
+    import numpy as np
     from pyroaring import BitMap64
 
     found: dict[int, BitMap64] = {}
     for logs, rows in _iter_rows(bookie):
-        wrong = _wrong_rows(logs, rows)
+        ids = rows[:, 2] >> 32
+        parts = [_wrong_in(logs[one], rows[ids == one]) for one in np.unique(ids).tolist() if one in logs]
+        wrong = np.concatenate([np.zeros((0, 3), np.int64), *parts])
         for ledger_id in {*wrong[:, 0].tolist()} & {*ledgers}:
             entries = wrong[wrong[:, 0] == ledger_id, 1]
             found.setdefault(ledger_id, BitMap64()).update(array("Q", entries.astype("<u8").tobytes()))
@@ -73,15 +76,6 @@ def _iter_rows(bookie: Bookie) -> Iterator[tuple[Logs, Array]]:
             decode_ledger_index_header(data, str(path))
             rows = [(ledger_id, row.entry_id, row.log_id << 32 | row.pos) for row in iter_index_rows(data, ledger_id)]
             yield logs, np.array(rows, np.int64).reshape(-1, 3)
-
-
-def _wrong_rows(logs: Logs, rows: Array) -> Array:
-    """Return the rows at whose place in an existing log there is no record of their entry."""
-    import numpy as np
-
-    ids = rows[:, 2] >> 32
-    wrong = [_wrong_in(logs[one], rows[ids == one]) for one in np.unique(ids).tolist() if one in logs]
-    return np.concatenate([np.zeros((0, 3), np.int64), *wrong])
 
 
 def _wrong_in(path: Path, rows: Array) -> Array:

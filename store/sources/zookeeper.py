@@ -62,13 +62,6 @@ def _named(directory: Path, kind: str) -> list[tuple[int, str, Path]]:
     return sorted(found)
 
 
-def _iter_no_files(server: ServerFiles) -> Iterator[tuple[int, str]]:
-    """Yield (zxid, text) of objects that have the name of a log or a snapshot but cannot be read as one."""
-    for zxid, _, file in (*_named(server.snapshots, "snapshot"), *_named(server.logs, "log")):
-        if os.path.lexists(file) and (reason := why_no_file(file)):
-            yield zxid, f"{file} is not read: {reason}"
-
-
 def newest_epoch(sources: Iterable[Mapping[str, Any]]) -> int:  # Any: JSON
     """Return the newest epoch (upper half of a zxid) that a store's sources are known to have reached; 0: unknown."""
     zxids = [0]
@@ -141,11 +134,6 @@ def _inner_nodes(nodes: dict[str, ZooKeeperNode], roots: Roots) -> dict[str, Zoo
     return {path: node._replace(path=path) for path, node in inner if path is not None}
 
 
-def _inner_transaction(item: Transaction, roots: Roots) -> Transaction:
-    changes = ((roots.inner(change.path), change) for change in item.changes)
-    return item._replace(changes=tuple(change._replace(path=path) for path, change in changes if path is not None))
-
-
 class Tree(Struct, frozen=True):
     """The nodes by path as of transaction ``zxid``, ephemeral ones among them, and the ledger ids that were given by then."""
 
@@ -194,8 +182,10 @@ def read_tree(
     seen = notes or Notes()
     for server in servers:
         problems += iter_unread_logs(server.logs, base, until)
-        for zxid, text in _iter_no_files(server):
-            (problems if zxid > base or notes is None else seen.not_needed).append(text)
+        for zxid, _, file in (*_named(server.snapshots, "snapshot"), *_named(server.logs, "log")):
+            if os.path.lexists(file) and (reason := why_no_file(file)):
+                told = problems if zxid > base or notes is None else seen.not_needed
+                told.append(f"{file} is not read: {reason}")
     whole = snapshots.whole or Snapshot({}, 0, LedgerIds())
     replay = Replay(base, whole.nodes, problems, whole.ledger_ids)
     overlay = _Overlay(snapshots, replay, seen.not_needed)
@@ -410,7 +400,10 @@ def _iter_server(
             if isinstance(item, Transaction):
                 last = max(last, item.zxid)
                 if is_inside:
-                    item = _inner_transaction(item, server.roots)
+                    changes = ((server.roots.inner(change.path), change) for change in item.changes)
+                    item = item._replace(
+                        changes=tuple(change._replace(path=path) for path, change in changes if path is not None)
+                    )
             yield last, file, item
 
 

@@ -58,7 +58,12 @@ class ZooKeeperStream:
                 kept[node.path] = node
             elif not node.ephemeral:
                 yield node.path, node.data
-        yield from self._replay(Replay(base, kept, self._problems, self._ledger_ids), base)
+        replay = Replay(base, kept, self._problems, self._ledger_ids)
+        self._problems += iter_unread_logs(self._server.logs, base)
+        for file, item in iter_merged([self._server], base + 1):
+            replay.take(file, item)
+        replay.finish([self._server], self._newest, Notes())
+        yield from ((node.path, node.data) for node in replay.nodes.values() if not node.ephemeral)
 
     def _snapshot_nodes(self, newest: SnapshotFile) -> Iterator[ZooKeeperNode]:
         with open_snapshot(newest.path, newest.extension) as file:
@@ -69,10 +74,3 @@ class ZooKeeperStream:
                     self._ledger_ids.see(path, children_made)
                     yield node if path == node.path else node._replace(path=path)
         self._newest = snapshot.newest_zxid
-
-    def _replay(self, replay: Replay, base: int) -> Iterator[tuple[str, bytes]]:
-        self._problems += iter_unread_logs(self._server.logs, base)
-        for file, item in iter_merged([self._server], base + 1):
-            replay.take(file, item)
-        replay.finish([self._server], self._newest, Notes())
-        yield from ((node.path, node.data) for node in replay.nodes.values() if not node.ephemeral)

@@ -84,7 +84,7 @@ class StoredEntries(Struct):
         before = self.seen.read_bytes
         makes = _Columns(self.reader.txn, self.cluster, names)
         for extents in self._rounds(pruner):
-            named = [_about(topic) for _, topic in extents]
+            named = [pc.field("topic").is_null() if topic is None else equal("topic", topic) for _, topic in extents]
             parts = iter_wanted(self.reader.txn, [part for part, _ in extents], named, pruner, self.seen)
             makes.topics = {part[0]: topic for part, topic in extents}
             for places, batch in self._read(parts, set(names)):
@@ -133,10 +133,6 @@ def _extents(txn: Txn, ids: Iterator[int]) -> Iterator[tuple[Part, str | None]]:
             sums = decode_times(ledger_id, row).sums
             owners = (owner.topic for owner in find_owners(txn, ledger_id) if owner.kind == "managed-ledger")
             yield (ledger_id, sums.first_entry, sums.last_entry), next(owners, None)
-
-
-def _about(topic: str | None) -> pc.Expression:
-    return pc.field("topic").is_null() if topic is None else equal("topic", topic)
 
 
 class _Columns:
@@ -273,13 +269,9 @@ class MessageTable(Struct):
         for parts, topics in self._rounds(pruner):
             messages = self._read(names or ("ledger_id",), topics)
             for batch in self._scan(messages, parts):
-                yield self._named(batch, schema)
-
-    def _named(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """Return a batch with the columns of the table's schema, the cluster's name among them."""
-        cluster = pa.repeat(pa.scalar(self.cluster, pa.string()), len(batch))
-        found = [cluster if name == "cluster" else batch.column(name) for name in schema.names]
-        return pa.RecordBatch.from_arrays(found, schema=schema)
+                cluster = pa.repeat(pa.scalar(self.cluster, pa.string()), len(batch))
+                found = [cluster if name == "cluster" else batch.column(name) for name in schema.names]
+                yield pa.RecordBatch.from_arrays(found, schema=schema)
 
     def _read(self, columns: tuple[str, ...], topics: dict[int, str]) -> ReadMessages:
         """Return how messages of these topics, by their ledgers, are read."""
@@ -299,8 +291,12 @@ class MessageTable(Struct):
         parts: list[Part] = []
         topics: dict[int, str] = {}
         for name in pruner.chosen("topic", self.find()):
-            topic = self._topic(name)
-            for part in () if topic is None else self._parts(topic, pruner):
+            try:
+                topic = read_topic(self.reader.txn, parse_owner(name))
+            except StoreError as error:
+                self.problems.append(error)
+                continue
+            for part in self._parts(topic, pruner):
                 if part[0] not in topics and len(topics) == _ROUND_MESSAGE_LEDGERS:
                     yield parts, topics
                     parts, topics = [], {}
@@ -308,13 +304,6 @@ class MessageTable(Struct):
                 topics[part[0]] = name
         if parts:
             yield parts, topics
-
-    def _topic(self, name: str) -> Topic | None:
-        try:
-            return read_topic(self.reader.txn, parse_owner(name))
-        except StoreError as error:
-            self.problems.append(error)
-            return None
 
     def _parts(self, topic: Topic, pruner: Pruner) -> Iterator[Part]:
         """Return the entries of a topic that may have a row."""
@@ -527,18 +516,14 @@ class ExportedTables:
         if name == "messages" and self._columns is not None:
             schema = known_schema()
         for part in parts:
-            self._prove(part, schema)
+            if part.path in self._proven:
+                continue
+            check_file(self._folder, part)
+            missing = open_checked(self._folder, part, schema)  # a file of an earlier version may lack the last columns
+            if missing != schema.names[len(schema) - len(missing) :]:
+                raise lacking(part, missing)
+            self._proven.add(part.path)
         return MadeTable(schema, partial(self._rows, schema, parts), Lock(), self.errors)
-
-    def _prove(self, part: TableFile, schema: pa.Schema) -> None:
-        """Raise for a wrong file of a table; a file of an earlier version may lack the last columns."""
-        if part.path in self._proven:
-            return
-        check_file(self._folder, part)
-        missing = open_checked(self._folder, part, schema)
-        if missing != schema.names[len(schema) - len(missing) :]:
-            raise lacking(part, missing)
-        self._proven.add(part.path)
 
     def _rows(
         self, schema: pa.Schema, parts: Sequence[TableFile], columns: Collection[str], pruner: Pruner

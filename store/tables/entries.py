@@ -143,7 +143,10 @@ class StageEntries(Struct, frozen=True):
         offsets = [0]
         with self.folder.create(name) as out:
             for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-                data = _packed(table.slice(start, end - start))
+                part = pa.BufferOutputStream()
+                with pa.ipc.new_stream(part, STAGED, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+                    writer.write_table(table.slice(start, end - start))
+                data = part.getvalue()
                 out.write(data)
                 offsets.append(offsets[-1] + data.size)
         parts = {"ranges": ranges.tolist(), "offsets": offsets, "rows": np.diff(edges).tolist()}
@@ -153,13 +156,6 @@ class StageEntries(Struct, frozen=True):
 def unseen(path: str) -> SourceNotFound:
     """Return the error of a path that this machine does not see."""
     return SourceNotFound(f"{platform.node()} does not see {path}", hint=UNSEEN, path=path)
-
-
-def _packed(table: pa.Table) -> pa.Buffer:
-    part = pa.BufferOutputStream()
-    with pa.ipc.new_stream(part, STAGED, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-        writer.write_table(table)
-    return part.getvalue()
 
 
 def _present(scan: FileScan, piece: FileRange) -> Iterator[Array]:
@@ -311,17 +307,18 @@ class FinishEntries(Struct, frozen=True):
                 listed = _read_listed(self.folder, self.ledgers, records.rows["ledger_id"])
                 topics = {ledger_id: one.topic for ledger_id, one in listed.items()}
                 stem = f"part-{piece.number:05d}-{number:03d}-{self.name}"
-                yield from self._write_entries(records, topics, stem)
+                damaged = int(np.count_nonzero(records.rows["flags"] & kernel.BAD_DIGEST))
+                batches = (
+                    self._batch(records.part(slice(start, start + _BATCH_ROWS)), topics)
+                    for start in range(0, len(records.rows), _BATCH_ROWS)
+                )
+                relative = f"{self.directory}/entries/{stem}.parquet"
+                part = write_part(self.folder, relative, TABLES["entries"], batches, self.incomplete)
+                yield finished("entries", part, damaged=damaged)
                 if self.messages is not None:
                     yield from self._write_messages(self.messages, records, listed, stem)
         except DiskFull as error:
             yield finished_row({"error": error.message})
-
-    def _write_entries(self, records: _ChosenEntries, topics: dict[int, str], stem: str) -> Iterator[pa.RecordBatch]:
-        damaged = int(np.count_nonzero(records.rows["flags"] & kernel.BAD_DIGEST))
-        relative = f"{self.directory}/entries/{stem}.parquet"
-        part = write_part(self.folder, relative, TABLES["entries"], self._batches(records, topics), self.incomplete)
-        yield finished("entries", part, damaged=damaged)
 
     def _write_messages(
         self, messages: MessageFiles, records: _ChosenEntries, listed: Mapping[int, _LedgerInTopic], stem: str
@@ -333,10 +330,6 @@ class FinishEntries(Struct, frozen=True):
         for part in write_parts(self.folder, stem, TABLES["messages"], batches, incomplete=self.incomplete):
             yield finished("messages", part, problems=len(problems) - told)
             told = len(problems)
-
-    def _batches(self, records: _ChosenEntries, topics: dict[int, str]) -> Iterator[pa.RecordBatch]:
-        for start in range(0, len(records.rows), _BATCH_ROWS):
-            yield self._batch(records.part(slice(start, start + _BATCH_ROWS)), topics)
 
     def _batch(self, part: _ChosenEntries, topics: dict[int, str]) -> pa.RecordBatch:
         rows = part.rows
@@ -558,7 +551,12 @@ class MessageFiles(Struct, frozen=True):
                         entry_keys(rows["ledger_id"], rows["entry_id"]),
                         entry_keys(*(batch.column(name).to_numpy() for name in ("ledger_id", "entry_id"))),
                     )
-                    yield _whole(batch, cluster, paths.take(pa.array(records.origins[part][at])))
+                    made = {name: batch.column(name) for name in batch.schema.names}
+                    made["cluster"] = pa.repeat(pa.scalar(cluster, pa.string()), len(batch))
+                    made["path"] = paths.take(pa.array(records.origins[part][at]))
+                    # Columns that a batch lacks are null in the table.
+                    columns = [made.get(item.name, pa.nulls(len(batch), item.type)) for item in TABLES["messages"]]
+                    yield pa.RecordBatch.from_arrays(columns, schema=TABLES["messages"])
 
 
 def read_all_schemas(reader: EntryReader) -> dict[str, TopicSchemas]:
@@ -600,12 +598,3 @@ def _places(rows: Array, files: Array) -> Places:
         rows["size"].astype(np.uint32),
         rows["digest_bytes"].astype(np.int64),
     )
-
-
-def _whole(batch: pa.RecordBatch, cluster: str, paths: pa.Array) -> pa.RecordBatch:
-    """Return a batch with all columns of the table, null where it lacks one."""
-    schema = TABLES["messages"]
-    made = {"cluster": pa.repeat(pa.scalar(cluster, pa.string()), len(batch)), "path": paths}
-    made |= {name: batch.column(name) for name in batch.schema.names}
-    columns = [made[item.name] if item.name in made else pa.nulls(len(batch), item.type) for item in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -315,7 +315,9 @@ def read_manifest(folder: Folder) -> Manifest | None:
         if version == FORMAT:
             clusters = _member(found, "", "clusters", dict)
             manifest = Manifest({name: _cluster_of(clusters, name) for name in clusters})
-            _prove(found, clusters)
+            expected, computed = _member(found, "", _CHECKSUM, str), _checksum_of(clusters)
+            if expected != computed:
+                raise ValueError(f"checksum of its clusters: expected {expected}, found {computed}")
             return manifest
     except (ValueError, RecursionError) as error:
         raise Corrupt(
@@ -326,13 +328,6 @@ def read_manifest(folder: Folder) -> Manifest | None:
             f"{where}: an earlier version exported these tables", hint="export them again, into another directory"
         )
     raise Unsupported(f"{where} has format {version}, this version reads {FORMAT}", hint="take a newer pulsar-admin")
-
-
-def _prove(found: Mapping[str, Any], clusters: Mapping[str, Any]) -> None:  # Any: JSON
-    """Raise ValueError unless the checksum in the manifest matches its clusters."""
-    expected, computed = _member(found, "", _CHECKSUM, str), _checksum_of(clusters)
-    if expected != computed:
-        raise ValueError(f"checksum of its clusters: expected {expected}, found {computed}")
 
 
 def _checksum_of(clusters: Mapping[str, Any]) -> str:  # Any: JSON

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.engine.memory import slice_bytes
-from pulsar_admin.store.engine.operation import Engine, FailedSlice, Operation
+from pulsar_admin.store.engine.operation import Engine, Operation
 from pulsar_admin.store.engine.slices import SLICE_BYTES, Cut, FileRange, plan_slices
 from pulsar_admin.store.errors import DiskFull, EntryNotFound, LimitExceeded, SliceFailed, SourceNotFound, StoreError
 from pulsar_admin.store.model.reader import EntryReader
@@ -210,19 +210,16 @@ class _Staged:
             first = len(self._files)
             for row in rows[:-1]:
                 _check_seen(how, row["file"], row["bytes"], row["host"])
-                self._add(row)
+                offsets = row["offsets"]
+                for index, number in enumerate(row["ranges"]):
+                    size = offsets[index + 1] - offsets[index]
+                    values = (number, len(self._files), offsets[index], size, row["rows"][index])
+                    for column, value in zip(self._columns.values(), values, strict=True):
+                        column.append(value)
+                self._files.append(row["file"])
             end = rows[-1]
             files = range(first, len(self._files))
             yield piece, _Answer(files, end["first_offset"], end["next_offset"], end["problems"])
-
-    def _add(self, row: _Row) -> None:
-        offsets = row["offsets"]
-        for index, number in enumerate(row["ranges"]):
-            size = offsets[index + 1] - offsets[index]
-            values = (number, len(self._files), offsets[index], size, row["rows"][index])
-            for column, value in zip(self._columns.values(), values, strict=True):
-                column.append(value)
-        self._files.append(row["file"])
 
     def take(self, files: range, origin: Origin) -> None:
         """Count staged files of one origin."""
@@ -261,7 +258,13 @@ def run_pieces(
     if how.engine.failed:
         failed = how.engine.failed[0]
         how.engine.failed.clear()
-        raise _refusal(failed)
+        if failed.out_of_memory:
+            raise LimitExceeded(
+                failed.error().message, hint="give --memory more, or run fewer --jobs; nothing was written"
+            )
+        if "does not see" in failed.reason:
+            raise SourceNotFound(failed.reason, hint=UNSEEN, path=failed.piece.path)
+        raise SliceFailed(failed.error().message, hint=UNSEEN, path=failed.piece.path, reason=failed.reason)
 
 
 def _checked(table: pa.Table) -> list[_Row]:
@@ -273,16 +276,6 @@ def _checked(table: pa.Table) -> list[_Row]:
                 hint="free some space and run the command again; the tables are as before",
             )
     return rows
-
-
-def _refusal(failed: FailedSlice) -> StoreError:
-    if failed.out_of_memory:
-        return LimitExceeded(
-            failed.error().message, hint="give --memory more, or run fewer --jobs; nothing was written"
-        )
-    if "does not see" in failed.reason:
-        return SourceNotFound(failed.reason, hint=UNSEEN, path=failed.piece.path)
-    return SliceFailed(failed.error().message, hint=UNSEEN, path=failed.piece.path, reason=failed.reason)
 
 
 def _check_seen(how: Making, relative: str, size_bytes: int, host: str) -> None:

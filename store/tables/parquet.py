@@ -73,29 +73,29 @@ def write_part(
     ``incomplete``: why the underlying metadata was incomplete; the file itself says so, as key ``INCOMPLETE`` of its
     metadata.
     """
+    import pyarrow.compute as pc
+
     rows = 0
     bounds: list[tuple[int, int]] = []
     with folder.create(relative) as out:
         sink = _Sink(out)
-        with _open_parquet(sink, schema) as writer:
+        with pq.ParquetWriter(
+            sink,
+            schema,
+            compression="zstd",
+            write_statistics=[name for name in schema.names if name not in _LARGE or schema is TABLES["rows"]],
+            write_page_checksum=True,
+            store_schema=False,
+        ) as writer:
             for table in _groups(schema, batches):
                 writer.write_table(table, row_group_size=GROUP_ROWS)
                 rows += len(table)
-                bounds += _ledger_bounds(table)
+                if "ledger_id" in table.schema.names and len(table):
+                    found = pc.min_max(table.column("ledger_id")).as_py()
+                    bounds.append((found["min"], found["max"]))
             writer.add_key_value_metadata({INCOMPLETE: incomplete} if incomplete else {})
     ledgers = (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else None
     return TableFile(relative, rows, sink.size_bytes, sink.sha256, ledgers)
-
-
-def _open_parquet(sink: Any, schema: pa.Schema) -> Any:  # Any: pyarrow has no types
-    return pq.ParquetWriter(
-        sink,
-        schema,
-        compression="zstd",
-        write_statistics=[name for name in schema.names if name not in _LARGE or schema is TABLES["rows"]],
-        write_page_checksum=True,
-        store_schema=False,
-    )
 
 
 def write_parts(
@@ -138,14 +138,6 @@ def _groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
             waiting, rows, held = [], 0, 0
     if waiting:
         yield pa.Table.from_batches(waiting, schema)
-
-
-def _ledger_bounds(table: pa.Table) -> Iterator[tuple[int, int]]:
-    import pyarrow.compute as pc
-
-    if "ledger_id" in table.schema.names and len(table):
-        found = pc.min_max(table.column("ledger_id")).as_py()
-        yield found["min"], found["max"]
 
 
 _READ_BYTES = 1 << 20
@@ -244,7 +236,12 @@ def explained(folder: Folder, relative: str) -> Iterator[None]:
 
 
 def _explanation(folder: Folder, relative: str, error: Exception) -> StoreError:
-    if not _is_named(folder, relative):
+    manifest = read_manifest(folder)
+    clusters = () if manifest is None else manifest.clusters.values()
+    is_named = manifest is None or any(
+        part.path == relative for one in clusters for parts in one.tables.values() for part in parts
+    )
+    if not is_named:
         return SourceBusy(f"the tables in {folder.place} were exported again while they were read", hint="run it again")
     hint = "export the tables again, or restore the file"
     if isinstance(error, FileNotFoundError | SourceNotFound):
@@ -252,11 +249,3 @@ def _explanation(folder: Folder, relative: str, error: Exception) -> StoreError:
     cause = error.__cause__ if isinstance(error, EntryLogCorrupt) and error.__cause__ is not None else error
     said = " ".join(str(cause.strerror if isinstance(cause, NotRegular) else cause).split())[:200]
     return Corrupt(f"{relative} cannot be read: {said}", hint=hint, path=relative)
-
-
-def _is_named(folder: Folder, relative: str) -> bool:
-    manifest = read_manifest(folder)
-    clusters = () if manifest is None else manifest.clusters.values()
-    return manifest is None or any(
-        part.path == relative for one in clusters for parts in one.tables.values() for part in parts
-    )

@@ -62,15 +62,12 @@ def iter_kept(txn: Txn) -> Iterator[tuple[str, bytes, bytes]]:
     """Yield (database, key, value) of the store's small databases, as they are."""
     for database in KEPT:
         if database == STORE:
-            yield STORE, b"", json.dumps(_about(txn.store)).encode()
+            info, path = txn.store.info, str(txn.store.path.absolute())
+            about = {"path": path, "created": info.created_ms, "sources": info.sources, "kept": KEPT}
+            yield STORE, b"", json.dumps(about).encode()
         else:
             rows = ((key, bytes(value)) for key, value in txn.items(database) if not is_body(database, key))
             yield from ((database, *row) for row in rows)
-
-
-def _about(store: Store) -> Mapping[str, object]:
-    info = store.info
-    return {"path": str(store.path.absolute()), "created": info.created_ms, "sources": info.sources, "kept": KEPT}
 
 
 def iter_bodies(store: Store, read: Callable[[EntryReader], Iterable[object]]) -> Iterator[Body]:
@@ -237,24 +234,16 @@ def _policy_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Ro
     spaces = iter_all_namespaces(txn) if meant is None else dict.fromkeys(name.namespace for name in meant)
     for namespace in spaces:
         try:
-            yield from _namespace_policies(txn, namespace)
+            found, cluster = read_namespace_json(txn, namespace), find_cluster(txn, namespace) or ""
+            values = {one.name: one.namespace.read(found, cluster, {}) for one in POLICIES if one.namespace}
+            yield from _set_rows(NAMESPACE, str(namespace), values)
             names = [name for name in _with_policies(txn, namespace) if meant is None or name in meant]
             for name in sorted(names, key=str):
-                yield from _topic_policies(txn, name)
+                for level, fields in iter_stored(txn, name):
+                    values = {one.name: one.topic.read(dict(fields), "", {}) for one in POLICIES if one.topic}
+                    yield from _set_rows(level, str(name), values)
         except StoreError as error:
             fail(error)
-
-
-def _namespace_policies(txn: Txn, namespace: NamespaceName) -> Iterator[Row]:
-    found, cluster = read_namespace_json(txn, namespace), find_cluster(txn, namespace) or ""
-    values = {one.name: one.namespace.read(found, cluster, {}) for one in POLICIES if one.namespace}
-    yield from _set_rows(NAMESPACE, str(namespace), values)
-
-
-def _topic_policies(txn: Txn, name: TopicName) -> Iterator[Row]:
-    for level, fields in iter_stored(txn, name):
-        values = {one.name: one.topic.read(dict(fields), "", {}) for one in POLICIES if one.topic}
-        yield from _set_rows(level, str(name), values)
 
 
 def _set_rows(level: str, name: str, values: dict[str, Any]) -> Iterator[Row]:  # Any: JSON values

@@ -303,7 +303,12 @@ class Database:
         if isinstance(table, TopicsMeant):
             if not self._is_there(table):
                 return
-            self._make_view(name, f"SELECT * FROM messages WHERE {table.condition}")
+            quoted = name.replace('"', '""')
+            try:
+                query = f"SELECT * FROM messages WHERE {table.condition}"
+                self._connection.execute(f'CREATE OR REPLACE VIEW "{quoted}" AS {query}')
+            except duckdb.Error as error:
+                self.fail(error)
         elif table is not None:
             self._connection.register(name, table)
         if table is not None:
@@ -320,13 +325,6 @@ class Database:
         try:
             found = self._connection.execute(f"SELECT DISTINCT topic FROM {table} WHERE {condition}")
             yield from (row[0] for row in iter(found.fetchone, None))
-        except duckdb.Error as error:
-            self.fail(error)
-
-    def _make_view(self, name: str, query: str) -> None:
-        quoted = name.replace('"', '""')
-        try:
-            self._connection.execute(f'CREATE OR REPLACE VIEW "{quoted}" AS {query}')
         except duckdb.Error as error:
             self.fail(error)
 

@@ -119,24 +119,21 @@ def _plan(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportP
     """Return the plan; opens no file LOCK, so that it can be called under the locks."""
     with store.read() as txn:
         for bookie in bookies:
-            _check_instance(txn, bookie)
+            node, cookie = find_node(txn, INSTANCE_ID), cookie_of(bookie)
+            expected = "" if node is None else node.value.decode("utf-8", "replace").strip()
+            if expected and cookie.instance_id not in (None, expected):
+                raise Refused(
+                    f"bookie {bookie.name} is of another cluster: the instance id of its cookie is {cookie.instance_id}, the"
+                    f" store's {expected}",
+                    hint="name a bookie of the cluster that was imported",
+                    expected=expected,
+                    found=cookie.instance_id,
+                )
         created = [ledger_id_of_path(node.path) for node in iter_changed_nodes(txn) if node.action == "create"]
         ours = [ledger_id for ledger_id in created if ledger_id is not None and is_own(txn, ledger_id)]
         placed = tuple(_place(txn, ledger_id, bookies) for ledger_id in ours)
         writes = tuple(write for bookie in bookies for write in _writes(txn, bookie, placed))
         return BookieExportPlan(tuple(bookies), placed, writes, _change(txn, placed, now_ms))
-
-
-def _check_instance(txn: Txn, bookie: Bookie) -> None:
-    node, cookie = find_node(txn, INSTANCE_ID), cookie_of(bookie)
-    expected = "" if node is None else node.value.decode("utf-8", "replace").strip()
-    if expected and cookie.instance_id not in (None, expected):
-        raise Refused(
-            f"bookie {bookie.name} is of another cluster: the instance id of its cookie is {cookie.instance_id}, the store's {expected}",
-            hint="name a bookie of the cluster that was imported",
-            expected=expected,
-            found=cookie.instance_id,
-        )
 
 
 def _place(txn: Txn, ledger_id: int, bookies: Sequence[Bookie]) -> PlacedLedger:

@@ -167,21 +167,17 @@ def write_bundle(store: Store, path: Path, names_path: Path, header: Mapping[str
     result = BundleResult()
     with alone_at(names_path):
         names = read_names(names_path)
-        data = _bundled(store, names, header, result)
+        buffer = BytesIO()
+        with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as file, store.read() as txn:
+            head = {"format": FORMAT, "version": VERSION, **header, "sources": _sources(store.info, names)}
+            file.write(_line(head))
+            for row in _iter_rows(store, txn, names, result):
+                result.rows += 1
+                file.write(_line(row))
+            file.write(_line(["end", result.rows]))
+        data = buffer.getvalue()
         write_new_file(path, data, before=lambda: replace_file(names_path, encode_names(names), mode=PRIVATE_FILE))
     return result
-
-
-def _bundled(store: Store, names: Pseudonyms, header: Mapping[str, Any], result: BundleResult) -> bytes:  # Any: JSON
-    buffer = BytesIO()
-    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as file, store.read() as txn:
-        head = {"format": FORMAT, "version": VERSION, **header, "sources": _sources(store.info, names)}
-        file.write(_line(head))
-        for row in _iter_rows(store, txn, names, result):
-            result.rows += 1
-            file.write(_line(row))
-        file.write(_line(["end", result.rows]))
-    return buffer.getvalue()
 
 
 def _line(value: object) -> bytes:
@@ -343,23 +339,25 @@ def import_bundle(path: Path, store_path: Path, now_ms: int) -> tuple[BundleResu
     result = BundleResult()
     with new_directory(store_path) as making:
         lines = _iter_lines(path)
-        header = _header(path, next(lines, (0, None))[1])
+        header = next(lines, (0, None))[1]
+        if (
+            not isinstance(header, dict)
+            or header.get("format") != FORMAT
+            or not isinstance(header.get("sources"), list)
+        ):
+            raise MetadataCorrupt(
+                f"{path} is not an incident bundle", hint="make one with: pulsar-admin store bundle FILE"
+            )
+        if header.get("version") != VERSION:
+            raise Unsupported(
+                f"{path} is a bundle of version {header.get('version')}, only {VERSION} is known",
+                hint="use the toolkit that wrote it",
+            )
         create_store(making, now_ms=now_ms, state=StoreState.IMPORTING, sources=tuple(header["sources"]))
         with open_store(making, writable=True, unfinished=True) as store:
             _fill(store, _checked(path, lines, result), result)
             store.update_info(state=StoreState.READY)
     return result, header
-
-
-def _header(path: Path, found: Any) -> Json:  # Any: JSON
-    if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("sources"), list):
-        raise MetadataCorrupt(f"{path} is not an incident bundle", hint="make one with: pulsar-admin store bundle FILE")
-    if found.get("version") != VERSION:
-        raise Unsupported(
-            f"{path} is a bundle of version {found.get('version')}, only {VERSION} is known",
-            hint="use the toolkit that wrote it",
-        )
-    return found
 
 
 def _iter_lines(path: Path) -> Iterator[tuple[int, Any]]:  # Any: JSON
@@ -409,7 +407,10 @@ def _fill(store: Store, rows: Iterable[tuple[int, list[Any]]], result: BundleRes
                 log = LogFile(**row[1])
                 logs[int(log.file_id)] = _create_stand_in(store.path, log)
             elif row[0] == "record":
-                _put_record(store.path, logs[int(row[1])], int(row[2]), b64decode(row[3]))
+                log, offset, record = logs[int(row[1])], int(row[2]), b64decode(row[3])
+                if not 0 <= offset <= log.size_bytes - len(record):
+                    raise ValueError("a record outside its file")
+                write_at(store.path / log.path, offset, record)
                 result.cursor_entries += 1
             else:
                 result.nodes += row[0] == "node"
@@ -474,12 +475,6 @@ def _create_stand_in(store_path: Path, log: LogFile) -> LogFile:
     return replace(log, path=place, mode=mode)
 
 
-def _put_record(store_path: Path, log: LogFile, offset: int, record: bytes) -> None:
-    if not 0 <= offset <= log.size_bytes - len(record):
-        raise ValueError("a record outside its file")
-    write_at(store_path / log.path, offset, record)
-
-
 def _as_it_is(store_path: Path, log: LogFile) -> LogFile:
     """Return the row of the stand-in file, with all its records in it."""
     file = store_path / log.path
@@ -536,21 +531,13 @@ def _value(node: Node, names: Pseudonyms) -> bytes:
     try:
         made = _MAKERS.get(structure[0], _json)(node, names)
     except Unsupported:
-        return _head_of(node.value)
+        # The part of a value that shows an unknown form, and nothing else: its version, or its compression.
+        if node.value[: len(MAGIC)] == MAGIC:
+            return node.value[: _WRAPPER.size + _WRAPPER.unpack_from(node.value)[1]]
+        return node.value.partition(b"\n")[0] + b"\n"
     except StoreError:
         return UNDECODABLE
-    return _with_unknown(made, node)
-
-
-def _head_of(value: bytes) -> bytes:
-    """Return the part of a value that shows an unknown form, and nothing else: its version, or its compression."""
-    if value[: len(MAGIC)] == MAGIC:
-        return value[: _WRAPPER.size + _WRAPPER.unpack_from(value)[1]]
-    return value.partition(b"\n")[0] + b"\n"
-
-
-def _with_unknown(made: bytes, node: Node) -> bytes:
-    """Return a protobuf message with the numbers of the node's unknown fields added, each with the value 0."""
+    # The numbers of unknown fields tell their reader which they are; their values are zeros.
     _, what = unknown_in(node.path, node.value)
     numbers = sorted({int(found[1]) for text in what if (found := _FIELD.search(text))})
     fields = b"".join(encode_varint(number << 3) + b"\0" for number in numbers)

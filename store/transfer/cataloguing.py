@@ -72,18 +72,14 @@ def survey_files(store: Store, layout: Layout) -> Survey:
         tuple(
             log
             for origin, log in known.items()
-            if states[origin] is FileState.GROWN or _goes_on(log, states[origin], lost)
+            if states[origin] is FileState.GROWN
+            or (log.unfinished and states[origin] is not FileState.CHANGED and log not in lost)
         ),
         tuple(log for origin, log in known.items() if states[origin] is FileState.CHANGED),
         tuple((log, held[log.file_id]) for log in lost),
         tuple(strangers),
         tuple(named.values()),
     )
-
-
-def _goes_on(log: LogFile, state: FileState, lost: list[LogFile]) -> bool:
-    """Whether the scan of a file was interrupted and the file still exists to continue with."""
-    return log.unfinished and state is not FileState.CHANGED and log not in lost
 
 
 def find_gone(txn: Txn, ledgers: Collection[int]) -> dict[Path, int]:

@@ -132,7 +132,13 @@ def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
         intent, _ = find_intent(txn)
         changed = {node.path: node for node in iter_changed_nodes(txn)}
         live = session.find_nodes({*changed, *intent, INSTANCE_ID})
-        _check_instance(txn, session, live)
+        ours, theirs = find_node(txn, INSTANCE_ID), live.get(INSTANCE_ID)
+        if _value(ours) != _value(theirs):
+            raise Refused(
+                f"{session.address} is not the cluster that was imported: {INSTANCE_ID} is {_value(theirs)!r}, the store's"
+                f" {_value(ours)!r}",
+                hint="name the ensemble that was imported, with its chroot",
+            )
         written = []
         for path, raw in intent.items():
             wanted, found = intended_node(path, raw), live.get(path)
@@ -178,15 +184,6 @@ def _next_ledger_id(txn: Txn, session: Session, nodes: Iterable[ChangedNode]) ->
 # -- what moved -------------------------------------------------------------------------------------------------------
 
 
-def _check_instance(txn: Txn, session: Session, live: dict[str, Node]) -> None:
-    ours, theirs = find_node(txn, INSTANCE_ID), live.get(INSTANCE_ID)
-    if _value(ours) != _value(theirs):
-        raise Refused(
-            f"{session.address} is not the cluster that was imported: {INSTANCE_ID} is {_value(theirs)!r}, the store's {_value(ours)!r}",
-            hint="name the ensemble that was imported, with its chroot",
-        )
-
-
 def _value(node: Node | None) -> bytes | None:
     return None if node is None else node.value
 
@@ -226,7 +223,16 @@ def _free_bundles(session: Session, topics: set[TopicName]) -> Iterator[str]:
     """Yield the paths of owner nodes of the topics' bundles; raises Refused if a broker owns one, naming the topic."""
     if not topics:
         return
-    _check_load_managers(session, topics)
+    paths = [f"{_BROKERS}/{name}" for name in session.list_children(_BROKERS)]
+    for path, node in session.find_nodes(paths).items():
+        with suppress(MetadataCorrupt):
+            manager = str(decode_json_object(node.value, path).get("loadManagerClassName"))
+            if manager.endswith("ExtensibleLoadManagerImpl"):
+                raise Refused(
+                    f"broker {path.rpartition('/')[2]} is up and keeps who serves {counted(len(topics), 'topic')} in a topic of"
+                    " its own (ExtensibleLoadManagerImpl): nobody else can hold them",
+                    hint="stop the brokers",
+                )
     for namespace in sorted({topic.namespace for topic in topics}, key=str):
         here = sorted((topic for topic in topics if topic.namespace == namespace), key=str)
         below = f"{_OWNERS}/{namespace}"
@@ -242,19 +248,6 @@ def _free_bundles(session: Session, topics: set[TopicName]) -> Iterator[str]:
                 topics=[str(topic) for topic, _ in served[:100]],
             )
         yield from _bundle_paths(session, namespace, here)
-
-
-def _check_load_managers(session: Session, topics: set[TopicName]) -> None:
-    paths = [f"{_BROKERS}/{name}" for name in session.list_children(_BROKERS)]
-    for path, node in session.find_nodes(paths).items():
-        with suppress(MetadataCorrupt):
-            manager = str(decode_json_object(node.value, path).get("loadManagerClassName"))
-            if manager.endswith("ExtensibleLoadManagerImpl"):
-                raise Refused(
-                    f"broker {path.rpartition('/')[2]} is up and keeps who serves {counted(len(topics), 'topic')} in a topic of"
-                    " its own (ExtensibleLoadManagerImpl): nobody else can hold them",
-                    hint="stop the brokers",
-                )
 
 
 def _broker(owner: Node) -> str:
@@ -348,7 +341,17 @@ def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms:
     if plan.nodes or plan.written:
 
         def record(txn: Txn) -> None:
-            _record(txn, plan, found, seen)
+            # The written nodes are the base of the next export, with the server's times unless they were written
+            # again since.
+            for node in plan.written:
+                txn.put("base", tree_key(node.path), b"" if node.imported is None else encode_node(node.imported))
+            for node in plan.nodes:
+                written = _written_node(node)
+                if written is not None and state_of(found.get(node.path)) == state_of(written):
+                    written = found[node.path]
+                txn.put("base", tree_key(node.path), b"" if written is None else encode_node(written))
+            delete_intent(txn)
+            put_exported_zxid(txn, seen)
             append_change(txn, now_ms, COMMAND, (to_builtins(report),))
 
         store.write(record)
@@ -404,16 +407,3 @@ def _put_intent(txn: Txn, plan: EnsemblePlan) -> None:
     put_intent(
         txn, {path: None if node is None else encode_value(node.stat, node.value) for path, node in values}, None
     )
-
-
-def _record(txn: Txn, plan: EnsemblePlan, found: dict[str, Node], zxid: int) -> None:
-    """Record the written nodes as the base of the next export, with the server's times unless they were written again since."""
-    for node in plan.written:
-        txn.put("base", tree_key(node.path), b"" if node.imported is None else encode_node(node.imported))
-    for node in plan.nodes:
-        written = _written_node(node)
-        if written is not None and state_of(found.get(node.path)) == state_of(written):
-            written = found[node.path]
-        txn.put("base", tree_key(node.path), b"" if written is None else encode_node(written))
-    delete_intent(txn)
-    put_exported_zxid(txn, zxid)

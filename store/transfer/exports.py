@@ -226,7 +226,17 @@ def plan_export(
         )
     source = Path(store.info.sources[0]["path"])
     if not in_place:
-        _check_copy(source, target)
+        if target.exists() or target.is_symlink():
+            raise AlreadyExists(
+                f"{target} exists",
+                hint="name a new directory, or write the changes into this one with --in-place",
+                path=str(target),
+            )
+        if target.resolve().is_relative_to(source.resolve()):
+            raise Refused(
+                f"{target} is inside {source}, which would be copied into itself", hint="name a directory elsewhere"
+            )
+        check_copyable(source)
     metadata = find_standalone(target if in_place else source).metadata
     if not is_rocksdb(metadata):
         raise Unsupported(
@@ -236,20 +246,6 @@ def plan_export(
         )
     check_unlocked(metadata)
     return _plan(store, ExportPlan(source, target, in_place, annotate=annotate, now_ms=now_ms))
-
-
-def _check_copy(source: Path, target: Path) -> None:
-    if target.exists() or target.is_symlink():
-        raise AlreadyExists(
-            f"{target} exists",
-            hint="name a new directory, or write the changes into this one with --in-place",
-            path=str(target),
-        )
-    if target.resolve().is_relative_to(source.resolve()):
-        raise Refused(
-            f"{target} is inside {source}, which would be copied into itself", hint="name a directory elsewhere"
-        )
-    check_copyable(source)
 
 
 def _plan(store: Store, request: ExportPlan) -> ExportPlan:

@@ -32,7 +32,6 @@ from pulsar_admin.store.db.files import (
     WHOLE_METADATA,
     Damage,
     FileMode,
-    LogFile,
     clear_damage,
     iter_differing,
     iter_logs,
@@ -447,21 +446,13 @@ def _import_files(
     advance: Advance,
     digests: LedgerDigests,
 ) -> Reading:
-    _check_goes_on(store, index=options.index)
+    """Read the files; raises SourceChanged if one is not the one with which the import began, Refused if the import began an
+    index and is to go on without."""
     with store.read() as txn:
         known = list(iter_logs(txn))
-    advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in known))
-    how = Scanning(digests, options.verify, advance, options.engine)
-    return read_disks(store, layout, how, from_start=True, index=options.index)
-
-
-def _check_goes_on(store: Store, *, index: bool) -> None:
-    """Raise SourceChanged if a file is not the one with which the import began, Refused if ``index`` is off and was on."""
-    with store.read() as txn:
-        logs = list(iter_logs(txn))
-    if not index and any(log.next_offset for log in logs):
+    if not options.index and any(log.next_offset for log in known):
         raise Refused(f"the import into {store.path} has begun its index", hint="finish it without --no-index")
-    for log in (log for log in logs if log.unfinished):
+    for log in (log for log in known if log.unfinished):
         state = file_state(log, store.path)
         if state is not FileState.MISSING and not state.holds_the_imported:
             raise SourceChanged(
@@ -469,6 +460,9 @@ def _check_goes_on(store: Store, *, index: bool) -> None:
                 hint="restore the file, or import into another store, with --store NEW",
                 path=log.path,
             )
+    advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in known))
+    how = Scanning(digests, options.verify, advance, options.engine)
+    return read_disks(store, layout, how, from_start=True, index=options.index)
 
 
 def count_entries(txn: Txn) -> int:
@@ -504,16 +498,14 @@ class SeenNodes:
             key, value = row
             see_newest(value)
             if key.startswith(_LEDGERS):
-                self._see_ledger(*path_and_value(key, value))
+                path, metadata = path_and_value(key, value)
+                ledger_id = ledger_id_of_path(path)
+                if ledger_id is not None:
+                    self.digests.see(ledger_id, path, metadata)
+                    self.members |= members_of(path, metadata)
             elif key.startswith(_NAMING):
                 see_reference(*path_and_value(key, value))
             yield row
-
-    def _see_ledger(self, path: str, value: bytes) -> None:
-        ledger_id = ledger_id_of_path(path)
-        if ledger_id is not None:
-            self.digests.see(ledger_id, path, value)
-            self.members |= members_of(path, value)
 
 
 def read_as_of(store: Store, layout: Layout, read_ms: int, node_ms: int) -> AsOf | None:
@@ -591,14 +583,15 @@ def newest_written_ms(txn: Txn, bookies: Iterable[Bookie], dated_ms: int) -> int
     believed = [bookie for bookie in bookies if any(_oldest_ms(path) < dated_ms for path in bookie.directories)]
     ids = {bookie.bookie_id for bookie in believed if bookie.bookie_id}
     directories = {str(path.resolve()) for bookie in believed for path in bookie.directories}
-    logs = (log for log in iter_logs(txn) if log.mode is not FileMode.OWN and _is_growing(log))
+    # A sealed log says less than the journals, and may be one of an export of ours: only what bookies write to until
+    # they stop counts.
+    logs = (
+        log
+        for log in iter_logs(txn)
+        if log.mode is not FileMode.OWN and (log.kind == FileKind.JOURNAL or not log.sealed)
+    )
     theirs = (log for log in logs if log.bookie in ids or str(Path(log.origin).parent) in directories)
     return max((log.mtime_ns // 1_000_000 for log in theirs), default=0)
-
-
-def _is_growing(log: LogFile) -> bool:
-    """Whether bookies write to a file until they stop. A sealed log says less than the journals, and may be one of an export of ours."""
-    return log.kind == FileKind.JOURNAL or not log.sealed
 
 
 def _oldest_ms(directory: Path) -> int:

@@ -14,7 +14,7 @@ stopped goes on with the same command, or with the next refresh.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -399,7 +399,14 @@ def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResu
     txn.delete("state", UNFINISHED_REFRESH)
     put_refreshed(txn, options.now_ms)
     is_adding = any(UNFINISHED in source for source in store.info.sources)
-    append_change(txn, options.now_ms, "store add" if is_adding else "store refresh", (_report(result),))
+    report = {
+        "source": result.source,
+        "before": {"entries": result.entries_before},
+        "after": {"entries": result.entries},
+        "files": [*result.new_files, *result.grown_files, *result.forgotten_files],
+        "nodes": result.nodes_added + result.nodes_updated + result.nodes_removed,
+    }
+    append_change(txn, options.now_ms, "store add" if is_adding else "store refresh", (report,))
 
 
 def _take_tree(store: Store, txn: Txn, tree: _NewTree) -> None:
@@ -415,16 +422,6 @@ def _take_tree(store: Store, txn: Txn, tree: _NewTree) -> None:
     _put_tree_facts(txn, tree)
     index_owners(store, txn)
     index_absent_bookies(store, txn, foreign_ids(txn, iter_imported_bookies(store.info)))
-
-
-def _report(result: RefreshResult) -> Mapping[str, Any]:  # Any: JSON
-    return {
-        "source": result.source,
-        "before": {"entries": result.entries_before},
-        "after": {"entries": result.entries},
-        "files": [*result.new_files, *result.grown_files, *result.forgotten_files],
-        "nodes": result.nodes_added + result.nodes_updated + result.nodes_removed,
-    }
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -497,7 +494,12 @@ def _find_lost(
         open_scratch(folder / "scratch") as scratch,
     ):
         ledgers = {ledger_of_key(key) for blocks in held.values() for key in blocks}
-        others = [log for log in _files_here(txn, survey) if _may_hold(log, store, ledgers)]
+        # Only a sealed entry log says which ledgers it has.
+        others = [
+            log
+            for log in _files_here(txn, survey)
+            if not log.sealed or not read_ledger_sizes(log.locate(store.path)).keys().isdisjoint(ledgers)
+        ]
         build_index(txn, scratch, others, verify=verify, advance=lambda count: None, engine=engine)
         with scratch.read() as new:
             return _split_held(new, held)
@@ -540,11 +542,6 @@ def _files_here(txn: Txn, survey: Survey) -> Iterator[LogFile]:
             yield replace(log, path=log.origin, size_bytes=Path(log.origin).stat().st_size, sealed=False)
         elif log.file_id not in gone:
             yield log
-
-
-def _may_hold(log: LogFile, store: Store, ledgers: Iterable[int]) -> bool:
-    """Whether a file may have entries of these ledgers; only a sealed entry log says which ones it has."""
-    return not log.sealed or not read_ledger_sizes(log.locate(store.path)).keys().isdisjoint(ledgers)
 
 
 def preview_add(store: Store, layout: Layout) -> ImportPreview:

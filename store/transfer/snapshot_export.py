@@ -174,7 +174,13 @@ def apply_snapshot_export(store: Store, plan: SnapshotPlan) -> SnapshotExportRep
         file = unfinished / plan.file
         create_directory(unfinished)
         create_directory(file.parent)
-        children = _count_children(txn, plan)
+        children: Counter[str] = Counter()
+        for path, _ in _iter_nodes(txn, plan.roots, plan.outside):
+            if path:
+                children[path.rpartition("/")[0]] += 1
+        for node in plan.outside:  # sequential nodes of others go on behind those that are there
+            parent, _, name = node.path.rpartition("/")
+            children[parent] = max(children[parent], next_number(name))
         children[plan.roots.outer(_IDGEN)] = plan.next_ledger_id
         with create_file(file) as out:
             for part in iter_snapshot(_snapshot_nodes(txn, children, plan), plan.zxid):
@@ -190,17 +196,6 @@ def _snapshot_nodes(txn: Txn, children: Counter[str], plan: SnapshotPlan) -> Ite
             yield SnapshotNode(path, b"", 0, made, now_ms, now_ms, path == _CONFIG)
         else:
             yield SnapshotNode(path, node.value, node.stat.version, made, node.stat.created_ms, node.stat.modified_ms)
-
-
-def _count_children(txn: Txn, plan: SnapshotPlan) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for path, _ in _iter_nodes(txn, plan.roots, plan.outside):
-        if path:
-            found[path.rpartition("/")[0]] += 1
-    for node in plan.outside:  # sequential nodes of others go on behind those that are there
-        parent, _, name = node.path.rpartition("/")
-        found[parent] = max(found[parent], next_number(name))
-    return found
 
 
 def _iter_nodes(txn: Txn, roots: Roots, outside: Sequence[Node]) -> Iterator[tuple[str, Node | None]]:
