@@ -23,7 +23,6 @@ from pulsar_admin.store.disks.compacting import COMPACTING, bytes_of_logs
 from pulsar_admin.store.disks.live_records import (
     Find,
     IndexRows,
-    LiveRecords,
     join_places,
     open_index,
     read_live,
@@ -244,17 +243,15 @@ class _LogReader(Struct, frozen=True):
             listed = {ledger_id: sizes[ledger_id] for ledger_id in ids[is_among(self.alive, ids)].tolist()}
         if sizes is None or (listed and not entries):
             # Only its records tell what is in it, or that all of them lie in other logs, too.
-            return self._from_records(read_live(self.path, self.alive, self.here, self.find, self.advance), entries)
+            records = read_live(self.path, self.alive, self.here, self.find, self.advance)
+            if records.damage:
+                return self._row(LogAction.PASS_OVER, entries, reason=records.damage)
+            ledgers = len(np.unique(records.ledger_ids))
+            rest = max(self.path.stat().st_size - records.bytes, 0)
+            reason = "its entries are also in other logs" if records.copies and not len(records.sizes) else ""
+            return self._chosen(len(records.sizes), (records.bytes, rest), (ledgers, records.dead_ledgers), reason)
         live, dead = sum(listed.values()), sum(sizes.values()) - sum(listed.values())
         return self._chosen(entries, (live, dead), (len(listed), len(sizes) - len(listed)))
-
-    def _from_records(self, live: LiveRecords, entries: int) -> LogForecast:
-        if live.damage:
-            return self._row(LogAction.PASS_OVER, entries, reason=live.damage)
-        ledgers = len(np.unique(live.ledger_ids))
-        rest = max(self.path.stat().st_size - live.bytes, 0)
-        reason = "its entries are also in other logs" if live.copies and not len(live.sizes) else ""
-        return self._chosen(len(live.sizes), (live.bytes, rest), (ledgers, live.dead_ledgers), reason)
 
     def _chosen(
         self, entries: int, size_bytes: tuple[int, int], ledgers: tuple[int, int], reason: str = ""

@@ -197,7 +197,16 @@ def plan_reclaim(
     storages = storages_of(bookie)
     check_is_of(known, bookie)
     for storage in storages:
-        _check_storage(storage)
+        if not is_rocksdb(storage.index / "locations"):
+            if next(storage.index.glob("*/*/*.idx"), None) is not None:
+                raise Unsupported(
+                    f"{storage.index} has index files (.idx): the bookie runs with SortedLedgerStorage or InterleavedLedgerStorage",
+                    hint="only DbLedgerStorage is known here; bookkeeper shell convert-to-db-storage makes it of the others",
+                )
+            raise NotFound(
+                f"{storage.index} has no index: expected the database locations",
+                hint="also name the index directories (indexDirectories in its bookkeeper.conf)",
+            )
         for database in storage.databases:
             # Only a look: a plan writes nothing, so it takes no lock. apply_reclaim takes it and compares the disks again.
             check_unlocked(database)
@@ -210,20 +219,6 @@ def plan_reclaim(
     doubts = find_doubts(known, bookie, np.unique(np.concatenate([one.garbage for one in forecasts])))
     check_trusted(doubts, force=force)
     return ReclaimPlan(bookie, known, forecasts, tuple(doubts))
-
-
-def _check_storage(storage: Storage) -> None:
-    if is_rocksdb(storage.index / "locations"):
-        return
-    if next(storage.index.glob("*/*/*.idx"), None) is not None:
-        raise Unsupported(
-            f"{storage.index} has index files (.idx): the bookie runs with SortedLedgerStorage or InterleavedLedgerStorage",
-            hint="only DbLedgerStorage is known here; bookkeeper shell convert-to-db-storage makes it of the others",
-        )
-    raise NotFound(
-        f"{storage.index} has no index: expected the database locations",
-        hint="also name the index directories (indexDirectories in its bookkeeper.conf)",
-    )
 
 
 def apply_reclaim(plan: ReclaimPlan, scratch: Path | None, advance: Advance, tell: Tell) -> ReclaimResult:

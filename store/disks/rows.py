@@ -108,7 +108,12 @@ def make_rows(ledgers: set[int], old: OldLedgers, known: Witnesses) -> LedgerRow
         key, by = _key_of(ledger_id, old, known) or (common, COMMON if common else NOBODY)
         fence = _fence_of(ledger_id, old.proven(ledger_id), known)
         limbo = before.limbo if before else None
-        rows.rows[ledger_id] = LedgerData(True, bool(fence), key, _lac_of(ledger_id, old, known), limbo)
+        # The explicit LAC of a journal is taken over at the bookie's start where the ledger has a row.
+        earlier = old.earlier.get(ledger_id)
+        lac = known.journals.lacs.get(ledger_id) or (earlier.explicit_lac if earlier else None)
+        if before is not None and (before.explicit_lac or ledger_id not in old.unproven):
+            lac = before.explicit_lac
+        rows.rows[ledger_id] = LedgerData(True, bool(fence), key, lac, limbo)
         rows.keys[by] += 1
         if fence:
             rows.fences[fence] += 1
@@ -139,15 +144,6 @@ def _key_of(ledger_id: int, old: OldLedgers, known: Witnesses) -> tuple[bytes, s
         if key.strip(b"\0"):
             return key, by
     return None
-
-
-def _lac_of(ledger_id: int, old: OldLedgers, known: Witnesses) -> bytes | None:
-    """Return the explicit LAC of a ledger; one that a journal has for a ledger with a row is taken over at the bookie's start."""
-    before = old.rows.get(ledger_id)
-    if before is not None and (before.explicit_lac or ledger_id not in old.unproven):
-        return before.explicit_lac
-    earlier = old.earlier.get(ledger_id)
-    return known.journals.lacs.get(ledger_id) or (earlier.explicit_lac if earlier else None)
 
 
 def _fence_of(ledger_id: int, before: LedgerData | None, known: Witnesses) -> str:

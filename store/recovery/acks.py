@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -232,18 +233,15 @@ class _StatesReader:
             return None
         position = self._topic.at_rank(place - 1)
         if position not in self._times:
-            self._times[position] = self._read_time(position)
+            time = None
+            with suppress(EntryCorrupt, EntryNotFound, LedgerNotFound):
+                payload = self._reader.read(position.ledger_id, position.entry_id).payload
+                publish_ms, broker_ms = decode_entry_times(payload)
+                time = TimeBound(publish_ms, f"publish time of {position}, by its producer's clock")
+                if broker_ms is not None:
+                    time = TimeBound(broker_ms, f"broker time of {position}")
+            self._times[position] = time
         return self._times[position]
-
-    def _read_time(self, position: Position) -> TimeBound | None:
-        try:
-            payload = self._reader.read(position.ledger_id, position.entry_id).payload
-            publish_ms, broker_ms = decode_entry_times(payload)
-        except (EntryCorrupt, EntryNotFound, LedgerNotFound):
-            return None
-        if broker_ms is not None:
-            return TimeBound(broker_ms, f"broker time of {position}")
-        return TimeBound(publish_ms, f"publish time of {position}, by its producer's clock")
 
     def _counted(self, recorded: AckState) -> AckState:
         if recorded.state is None:

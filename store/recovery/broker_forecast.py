@@ -181,7 +181,15 @@ def _largest(rows: list[TopicForecast]) -> list[TopicForecast]:
 
 
 def _forecast(reader: EntryReader, name: TopicName, now_ms: int, defaults: BrokerDefaults) -> TopicForecast:
-    topic = _loaded(read_topic(reader.txn, name), now_ms)
+    # A broker that has just loaded a topic closes its last ledger and puts an empty one behind.
+    stored = read_topic(reader.txn, name)
+    closed = [
+        ledger._replace(info=ledger.info._replace(timestamp_ms=now_ms)) if ledger.is_open else ledger
+        for ledger in stored.ledgers
+    ]
+    new = TopicLedger(LedgerInfo(max(stored.ids, default=-1) + 1), 0, 0, True)
+    kept = tuple(ledger for ledger in closed if ledger.entries)
+    topic = Topic(stored.name, stored.stat, stored.managed, (*kept, new))
     cursors = {cursor: read_cursor(reader.txn, reader, topic, cursor) for cursor in iter_cursor_names(reader.txn, name)}
     in_force = find_retention(reader.txn, name)
     retention = Retention(defaults.retention_minutes, defaults.retention_mb) if in_force is None else in_force.retention
@@ -193,7 +201,7 @@ def _forecast(reader: EntryReader, name: TopicName, now_ms: int, defaults: Broke
     # Ledgers are released from the first one on, so those that go without a TTL are the first of these.
     expired = released_ledgers(topic, {**positions, **moved}, retention, now_ms + 1)[len(trimmed) :]
     after = _inactive_after(reader, topic, cursors, retention, defaults)
-    # Without the empty ledger that _loaded put at the end.
+    # Without the empty ledger at the end.
     goes = topic.ledgers[:-1] if after is not None else trimmed
     return TopicForecast(
         str(name),
@@ -207,18 +215,6 @@ def _forecast(reader: EntryReader, name: TopicName, now_ms: int, defaults: Broke
         after,
         sum(cursor.source is CursorSource.FALLBACK for cursor in cursors.values()),
     )
-
-
-def _loaded(topic: Topic, now_ms: int) -> Topic:
-    """Return a topic as a broker has it right after loading it: the last ledger is closed, and an empty one follows."""
-    closed = [
-        ledger._replace(info=ledger.info._replace(timestamp_ms=now_ms)) if ledger.is_open else ledger
-        for ledger in topic.ledgers
-    ]
-    last = max(topic.ids, default=-1)
-    new = TopicLedger(LedgerInfo(last + 1), 0, 0, True)
-    kept = tuple(ledger for ledger in closed if ledger.entries)
-    return Topic(topic.name, topic.stat, topic.managed, (*kept, new))
 
 
 def _expired(

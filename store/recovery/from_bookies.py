@@ -413,7 +413,18 @@ def read_names(path: Path) -> GivenNames:
     """Return the names in a file of names; raises InvalidValue with the file, the line and the expected form."""
     topics: dict[int, TopicName] = {}
     subscriptions: dict[int, str] = {}
-    for number, row in _rows(path):
+    try:
+        table = csv.DictReader(io.StringIO(read_file(path).decode("utf-8-sig")), strict=True)
+        missing = {"kind", "ledger", "name"} - {*(table.fieldnames or ())}
+        if missing:
+            raise InvalidValue(
+                f"{path}: expected the columns kind, ledger and name, found {', '.join(table.fieldnames or ()) or 'none'}",
+                hint="write a new one: pulsar-admin store recover --level C --dry-run --names FILE, where FILE does not exist",
+            )
+        rows = [(table.line_num, row) for row in table]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidValue(f"{path} is not CSV in UTF-8: {error}", hint="save it as CSV, in UTF-8") from error
+    for number, row in rows:
         where = f"{path}, line {number}"
         text = row.get("ledger")
         if text is None or not text.strip().isascii() or not text.strip().isdigit():
@@ -434,18 +445,3 @@ def read_names(path: Path) -> GivenNames:
                 hint="change the column name only",
             )
     return GivenNames(topics, subscriptions)
-
-
-def _rows(path: Path) -> Iterable[tuple[int, dict[str, str | None]]]:
-    try:
-        text = read_file(path).decode("utf-8-sig")
-        reader = csv.DictReader(io.StringIO(text), strict=True)
-        missing = {"kind", "ledger", "name"} - {*(reader.fieldnames or ())}
-        if missing:
-            raise InvalidValue(
-                f"{path}: expected the columns kind, ledger and name, found {', '.join(reader.fieldnames or ()) or 'none'}",
-                hint="write a new one: pulsar-admin store recover --level C --dry-run --names FILE, where FILE does not exist",
-            )
-        return [(reader.line_num, row) for row in reader]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidValue(f"{path} is not CSV in UTF-8: {error}", hint="save it as CSV, in UTF-8") from error

@@ -134,19 +134,7 @@ def find_restorable(
     whole = metadata.last_entry_id if is_closed else held
     end = whole if last is None else min(whole, last)
     gaps = tuple(iter_gaps(txn, ledger_id, end))
-    _check_seen(txn, ledger_id, metadata, gaps)
-    # A broker reads no further than a lost entry, so the ledger ends before the first, unless the caller wants the rest.
-    cut = end if with_gaps or not gaps else gaps[0][0] - 1
-    behind = end - cut - sum(b - a + 1 for a, b in gaps) if cut < end else 0
-    if not is_closed or cut < whole:
-        length = reader.read(ledger_id, cut).length if cut >= 0 else 0
-        metadata = replace(metadata, state=LedgerState.CLOSED, last_entry_id=cut, length=length)
-    gone_ms, written_ms = (None, 0) if fate is None else (fate.gone_ms, fate.written_ms)
-    return RestorableLedger(ledger_id, metadata, value, gaps, behind, gone_ms, written_ms)
-
-
-def _check_seen(txn: Txn, ledger_id: int, metadata: LedgerMetadata, gaps: tuple[tuple[int, int], ...]) -> None:
-    """Raise Refused if a bookie that is not imported may have entries of the gaps: they would be unseen, not lost."""
+    # What a bookie that is not imported may have would be unseen, not lost.
     count, bookies = count_unseen(txn, Ledger(ledger_id, metadata, None, -1, 0), gaps)
     if count:
         raise Refused(
@@ -155,6 +143,14 @@ def _check_seen(txn: Txn, ledger_id: int, metadata: LedgerMetadata, gaps: tuple[
             hint=f"import them: pulsar-admin store add bookie {shell_word(bookies[0])}=DIR,DIR",
             ledgerId=ledger_id,
         )
+    # A broker reads no further than a lost entry, so the ledger ends before the first, unless the caller wants the rest.
+    cut = end if with_gaps or not gaps else gaps[0][0] - 1
+    behind = end - cut - sum(b - a + 1 for a, b in gaps) if cut < end else 0
+    if not is_closed or cut < whole:
+        length = reader.read(ledger_id, cut).length if cut >= 0 else 0
+        metadata = replace(metadata, state=LedgerState.CLOSED, last_entry_id=cut, length=length)
+    gone_ms, written_ms = (None, 0) if fate is None else (fate.gone_ms, fate.written_ms)
+    return RestorableLedger(ledger_id, metadata, value, gaps, behind, gone_ms, written_ms)
 
 
 def lost_text(returning: RestorableLedger) -> str:
@@ -513,7 +509,15 @@ def _repointed(reader: EntryReader, disks: Disks, ledger_id: int) -> _Repointed:
     # An open ledger whose bookies can still answer is closed by its next reader, with an end that it proves.
     is_closed = metadata.state is LedgerState.CLOSED or not gone_quorum(metadata, disks.gone)
     if not is_closed:
-        _check_closable(txn, ledger, metadata)
+        # A bookie that may run, and is not imported, may have more of a ledger that is to be closed.
+        absent = absent_in(txn, metadata.segments[-1].members)
+        if absent:
+            raise Refused(
+                f"ledger {ledger.ledger_id} was never closed, and {', '.join(absent)}, which "
+                f"{plural(len(absent), 'is', 'are')} not imported, may have more entries",
+                hint=f"import the disks: pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
+                ledgerId=ledger.ledger_id,
+            )
     write_quorum, segments = name_bookies(metadata, ledger.last_entry_id, served, disks.imported, disks.gone)
     after = replace(
         metadata,
@@ -536,18 +540,6 @@ def _repointed(reader: EntryReader, disks: Disks, ledger_id: int) -> _Repointed:
         after = replace(after, segments=tuple(one for one in segments if one.first_entry_id <= end))
     left = read_coverage(txn, replace(ledger, metadata=after, last_entry_id=after.last_entry_id))
     return _Repointed(metadata, after, 0 if left is None else left.lost + left.outside)
-
-
-def _check_closable(txn: Txn, ledger: Ledger, metadata: LedgerMetadata) -> None:
-    """Raise Refused where a bookie that may run, and is not imported, may have more of a ledger that is to be closed."""
-    absent = absent_in(txn, metadata.segments[-1].members)
-    if absent:
-        raise Refused(
-            f"ledger {ledger.ledger_id} was never closed, and {', '.join(absent)}, which "
-            f"{plural(len(absent), 'is', 'are')} not imported, may have more entries",
-            hint=f"import the disks: pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
-            ledgerId=ledger.ledger_id,
-        )
 
 
 def _served_end(metadata: LedgerMetadata, last_entry_id: int, served: Mapping[str, Array]) -> int:

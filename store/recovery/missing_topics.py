@@ -99,23 +99,18 @@ def read_past_by_evidence(reader: EntryReader) -> Past:
     for group in chains.groups:
         mine = [one for one in group.ledger_ids if one in deleted]
         if mine:
-            _add(past, reader, name_of(group, names), mine, evidence)
-            past.witnesses[name_of(group, names)] = _witnesses(chains, names.get(group), mine)
+            topic = name_of(group, names)
+            node = find_node(txn, topic.path)
+            past.fates[topic.path] = Fate(b"", 0, 0) if node is None else Fate(node.value, 0)
+            custom = {**APPLICATION, **topic_claims(topic)}
+            for ledger_id in mine:
+                published = evidence[ledger_id].publish_ms
+                info = LedgerInfo(ledger_id, timestamp_ms=0 if published is None else published[1])
+                past.listed.setdefault(topic, {})[ledger_id] = Listing(info, 0)
+                value = encode_ledger_metadata(close_ledger(reader, ledger_id, custom).metadata)
+                past.fates[ledger_path(ledger_id)] = Fate(value, 0, 0)
+            past.witnesses[topic] = _witnesses(chains, names.get(group), mine)
     return past
-
-
-def _add(
-    past: Past, reader: EntryReader, name: TopicName, ledgers: list[int], evidence: dict[int, LedgerEvidence]
-) -> None:
-    node = find_node(reader.txn, name.path)
-    past.fates[name.path] = Fate(b"", 0, 0) if node is None else Fate(node.value, 0)
-    custom = {**APPLICATION, **topic_claims(name)}
-    for ledger_id in ledgers:
-        published = evidence[ledger_id].publish_ms
-        info = LedgerInfo(ledger_id, timestamp_ms=0 if published is None else published[1])
-        past.listed.setdefault(name, {})[ledger_id] = Listing(info, 0)
-        value = encode_ledger_metadata(close_ledger(reader, ledger_id, custom).metadata)
-        past.fates[ledger_path(ledger_id)] = Fate(value, 0, 0)
 
 
 def _witnesses(chains: Chains, naming: GroupName | None, ledgers: list[int]) -> list[str]:

@@ -345,7 +345,10 @@ def _roll_cursors(rolled: Rolled, world: _World, topic: Topic, after: Topic, gon
         rolled.tied |= {ledger_id: {} for ledger_id in one.ledger_ids}
     for name, cursor in sorted(cursors.items()):
         at = followed.get(name)
-        state = _existing(rolled, after, forgotten_state(topic, after, states[name] if at is None else at.state, gone))
+        state = forgotten_state(topic, after, states[name] if at is None else at.state, gone)
+        compacted = state.properties.get(COMPACTED_LEDGER)
+        if compacted is not None and find_times(rolled.txn, compacted) is None and not _is_empty(rolled.txn, compacted):
+            state = CursorState(after.first_position)  # its compacted ledger was deleted since: it is compacted again
         kept = {key: value for key, value in cursor.info.cursor_properties.items() if not _is_lost(rolled, key, value)}
         if state == cursor.state and cursor.info.cursors_ledger_id < 0 and kept == cursor.info.cursor_properties:
             continue
@@ -369,14 +372,6 @@ def _newest_state(rolled: Rolled, world: _World, cursor: Cursor) -> CursorState:
             if state is not None:
                 return state
     return cursor.recoverable or cursor.state
-
-
-def _existing(rolled: Rolled, after: Topic, state: CursorState) -> CursorState:
-    """Return a state without a compacted ledger that was deleted since: its topic is compacted again."""
-    ledger_id = state.properties.get(COMPACTED_LEDGER)
-    if ledger_id is None or find_times(rolled.txn, ledger_id) is not None or _is_empty(rolled.txn, ledger_id):
-        return state
-    return CursorState(after.first_position)
 
 
 def _is_empty(txn: Txn, ledger_id: int) -> bool:

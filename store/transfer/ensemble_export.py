@@ -150,7 +150,11 @@ def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
                 changed[node.path] = node
         nodes = tuple(changed[path] for path in sorted(changed))
         for node in nodes:
-            _check_unmoved(session, node, live.get(node.path))
+            now = live.get(node.path)
+            imported = node.imported
+            is_same = imported is None or now is None or imported.stat.created_ms == now.stat.created_ms
+            if state_of(imported) != state_of(now) or not is_same:
+                raise _moved(session, node.path, f"expected {state_text(imported)}, found {state_text(now)}")
         check_entries_are_there(txn, nodes)
         bundles = set(_free_bundles(session, _topics_of(txn, nodes)))
         holds = (*_absent_parents(session, bundles), *sorted(bundles))
@@ -186,13 +190,6 @@ def _next_ledger_id(txn: Txn, session: Session, nodes: Iterable[ChangedNode]) ->
 
 def _value(node: Node | None) -> bytes | None:
     return None if node is None else node.value
-
-
-def _check_unmoved(session: Session, node: ChangedNode, found: Node | None) -> None:
-    imported = node.imported
-    is_same = imported is None or found is None or imported.stat.created_ms == found.stat.created_ms
-    if state_of(imported) != state_of(found) or not is_same:
-        raise _moved(session, node.path, f"expected {state_text(imported)}, found {state_text(found)}")
 
 
 def _moved(session: Session, path: str, what: str) -> StalePlan:
