@@ -259,7 +259,13 @@ def derived_columns(record: object) -> tuple[Column, ...]:
     value = to_json(record)
     if not isinstance(value, dict):
         return (Column("VALUE", lambda item: item),)
+    if hasattr(type(record), "JSON_OF_TOPIC"):  # positions in it are its partition's in JSON alone
+        return tuple(derived_column(key, item, _in_json(key)) for key, item in value.items())
     return tuple(derived_column(key, item, Column(key, key).value) for key, item in value.items())
+
+
+def _in_json(key: str) -> Callable[[Any], object]:  # Any: the record's own type
+    return lambda record: to_json(record).get(key)
 
 
 def derived_column(key: str, first: object, getter: Callable[[Any], object]) -> Column:  # Any: the record's own type

@@ -2,7 +2,8 @@
 
 The unit suffixes ``_ms`` and ``_bytes`` are Python's names, not JSON's: ``publish_time_ms`` is ``publishTime``,
 ``size_bytes`` is ``size``. A field says otherwise with ``field(name="bytes")``; its class's ``JSON_HIDDEN`` names the fields
-that are left out, ``JSON_OPTIONAL`` those that are left out while they are None. Times stay integers of milliseconds.
+that are left out, ``JSON_OPTIONAL`` those that are left out while they are None, ``JSON_WITH`` those that are left out while another
+field is None. ``JSON_OF_TOPIC``: the positions in it are of the partition that its ``topic`` is. Times stay integers of milliseconds.
 """
 
 from __future__ import annotations
@@ -17,23 +18,24 @@ from typing import Any
 
 from msgspec import Struct
 
-from pulsar_admin.store.names import NamespaceName, Position, TopicName
+from pulsar_admin.store.names import MessagePosition, NamespaceName, Position, TopicName, parse_topic
 from pulsar_admin.store.wording import camel_case, json_keys
 from pulsar_admin.typable import OWN_TEXT, is_carrying, own_text
 
 
 def position_json(position: Position, partition_index: int = -1) -> dict[str, int]:
-    """Return POSITION as Pulsar writes a message id; ``batchIndex`` only inside a batch."""
+    """Return POSITION as Pulsar writes a message id; ``batchIndex`` only inside a batch, or of a ``MessagePosition``."""
     value = {"ledgerId": position.ledger_id, "entryId": position.entry_id, "partitionIndex": partition_index}
-    if position.batch_index >= 0:
+    if position.batch_index >= 0 or isinstance(position, MessagePosition):
         value["batchIndex"] = position.batch_index
     return value
 
 
 @functools.cache
-def _fields(cls: type[Struct]) -> tuple[tuple[str, str, bool], ...]:
-    optional = getattr(cls, "JSON_OPTIONAL", ())
-    return tuple((name, key, name in optional) for name, key in json_keys(cls).items())
+def _fields(cls: type[Struct]) -> tuple[tuple[str, str, str], ...]:
+    """Return the name, the key and, for a field that may be left out, the name of the field that is None then."""
+    shown_with = {name: name for name in getattr(cls, "JSON_OPTIONAL", ())} | getattr(cls, "JSON_WITH", {})
+    return tuple((name, key, shown_with.get(name, "")) for name, key in json_keys(cls).items())
 
 
 @functools.cache
@@ -55,11 +57,16 @@ def to_json(value: object) -> Any:  # Any: a JSON value
     if isinstance(value, Struct):
         kind = type(value)
         get: Any = own_text if is_carrying() and _has_own_text(kind) else getattr
-        return {
-            key: item if type(item) in _PLAIN else to_json(item)
-            for name, key, optional in _fields(kind)
-            if (item := get(value, name)) is not None or not optional
+        found = {
+            key: item if type(item := get(value, name)) in _PLAIN else to_json(item)
+            for name, key, other in _fields(kind)
+            if not other or getattr(value, other) is not None
         }
+        return (
+            _in_partition(found, parse_topic(found["topic"]).partition_index)
+            if hasattr(kind, "JSON_OF_TOPIC")
+            else found
+        )
     if isinstance(value, Enum):
         return to_json(value.value)
     if isinstance(value, (bytes, bytearray, memoryview)):

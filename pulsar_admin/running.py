@@ -347,15 +347,22 @@ class Running(Results):
         listed = list(items)
         alone = len(listed) == 1 if alone is None else alone
         for item in listed:
-            try:
-                result = work(item)
-            except StoreError as error:
-                if alone or (self._choice is not None and self._choice.broken is error):
-                    raise
-                self.fail(error)
-            else:
-                self._items += 1
-                yield result
+            results: list[Outcome] = []
+            with self.one_item(alone=alone):
+                results.append(work(item))
+            yield from results
+
+    @contextmanager
+    def one_item(self, *, alone: bool) -> Iterator[None]:
+        """Work on one item, in the block: an error of one that is not ALONE is reported and goes no farther, see ``each``."""
+        try:
+            yield
+        except StoreError as error:
+            if alone or (self._choice is not None and self._choice.broken is error):
+                raise
+            self.fail(error)
+        else:
+            self._items += 1
 
     def count_items(self, count: int) -> None:
         """Count items that ``each`` would have yielded a result of, done elsewhere."""

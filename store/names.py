@@ -155,6 +155,10 @@ class Position(Struct, frozen=True, order=True):
         return parse_position(text)
 
 
+class MessagePosition(Position, frozen=True):
+    """A message's place: its JSON has the index in the batch always, -1 where the entry is no batch."""
+
+
 EARLIEST = Position(-1, -1)
 LATEST = Position(LONG_MAX, LONG_MAX)
 

@@ -4,34 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import astuple, replace
 
+from pulsar_admin.api.topics import find_by_time as find_entry
 from pulsar_admin.columns import Column, time_text
-from pulsar_admin.commands.topics.answers import answer_each, bulk_on, size_of
+from pulsar_admin.commands.topics.answers import bulk_on, one_or_rows, selected, size_of
 from pulsar_admin.commands.topics.broker import BROKER_VERSION
 from pulsar_admin.context import FEW_MESSAGES, App, Result
-from pulsar_admin.jsonify import partition_json
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, pass_app, topics_argument
-from pulsar_admin.store.dump.finding import BEFORE, BROKER, EVENT, FIRST
+from pulsar_admin.store.dump.finding import BEFORE, BROKER, EVENT, FIRST, FindRule, TimeQuestion
 from pulsar_admin.store.errors import NothingMatches, TopicNotFound
-from pulsar_admin.store.names import TopicName, parse_topic
+from pulsar_admin.store.names import MessagePosition, TopicName
+from pulsar_admin.store.search.broker_setup import BrokerSetup, BrokerVersion
 from pulsar_admin.store.wording import counted, plural
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.topics import Topic
     from pulsar_admin.store.dump.finding import FoundEntry
     from pulsar_admin.store.model.reader import EntryReader
-
-Json = dict[str, Any]  # Any: JSON values
-
+    from pulsar_admin.store.search.explain import LedgerAnswer, LedgersLeftOut
 
 COLUMNS = (
-    Column("TOPIC", lambda row: row["topic"]),
-    Column("POSITION", lambda row: _text(row["position"])),
-    Column("ENTRY TIME", lambda row: row["entryTime"], "time"),
-    Column("READ", "entriesRead", "number"),
+    Column("TOPIC", "topic"),
+    Column("POSITION", lambda found: found.position or "-"),
+    Column("ENTRY TIME", "entry_time_ms", "time"),
+    Column("READ", "entries_read", "number"),
 )
 
 
@@ -63,28 +62,36 @@ COLUMNS = (
 @click.option("--batch-index", is_flag=True, help="Name the message in its batch, not only the entry.")
 @click.option("--explain", is_flag=True, help="Show the proof, and whether the broker agrees.")
 @pass_app
-def find_by_time(app: App, selection: TopicSelection, time_ms: int, **question: Any) -> Result:  # Any: of Topic.find
+def find_by_time(
+    app: App,
+    selection: TopicSelection,
+    time_ms: int,
+    rule: FindRule,
+    broker_version: BrokerVersion,
+    batch_index: bool,
+    explain: bool,
+) -> Result:
     """Find the first entry at or after a point in time.
 
     Exact even if clocks run backwards: the first entry in topic order with the given time or a later one. --clock
     chooses the clock: auto (broker time if the entry has one, otherwise publish time), publish, broker, or event (reads
     messages until one matches, on Spark or in processes if there are many).
     """
-    if question["rule"] == BROKER and app.settings.clock != "auto":
+    question = TimeQuestion(time_ms, app.settings.clock, rule, BrokerSetup(broker_version), batch_index)
+    if question.rule == BROKER and app.settings.clock != "auto":
         app.warn(
             f"--rule broker goes by the broker's own clock: --clock {app.settings.clock} plays no part in its answer"
         )
-    return answer_each(
-        app,
-        selection,
-        lambda topic: _find(app, topic, time_ms, question),
-        COLUMNS,
-        broken=False,
-        plain=_render if question["explain"] else None,
-        scan=lambda reader, topics: _engine(
-            app, reader, topics, by_broker=question["rule"] == BROKER and not question["explain"]
-        ),
-    )
+    rows = []
+    with app.session.reader() as reader:
+        names = selected(app, reader.txn, selection, broken=False)
+        with _engine(app, reader, names, by_broker=question.rule == BROKER and not explain):
+            for name in names:
+                with app.one_item(alone=len(names) == 1):
+                    found = find_entry(app.session, name, question, explain=explain)
+                    _tell(app, found)
+                    rows.append(_placed(found, in_batch=question.batch_index))
+    return one_or_rows(rows, COLUMNS, plain=_render if explain else None, alone=len(names) == 1)
 
 
 @contextmanager
@@ -99,25 +106,12 @@ def _engine(app: App, reader: EntryReader, topics: Sequence[TopicName], *, by_br
         yield
 
 
-_ANSWER = ("position", "exact", "entryTime", "entriesRead", "ledgersPruned", "ledgersScanned", "ledgersWithoutIndex")
-_PROOF = ("broker", "ledgers", "ledgersLeftOut", "block", "neighbours")
-
-
-def _find(app: App, topic: Topic, time_ms: int, question: Json) -> Json:
-    name = parse_topic(topic.name)
-    found = topic.find(time_ms, clock=app.settings.clock, **question)
-    _tell(app, found)
-    keys = ["topic", "time", "clock", "rule", *_ANSWER]
-    if found.rule == BROKER:
-        keys[4:4] = ["brokerVersion"]
-        keys += ["compactedLedger", "probes"]
-    if question["explain"]:
-        keys += _PROOF
-    whole = partition_json(found, name.partition_index)
-    if found.position is not None:
-        whole["position"].pop("batchIndex", None)
-        whole["position"] |= {"batchIndex": found.position.batch_index} if question["batch_index"] else {}
-    return {key: whole[key] for key in keys}
+def _placed(found: FoundEntry, *, in_batch: bool) -> FoundEntry:
+    """Return the answer with the place of the message in its batch, or of the entry alone: scans of messages find both."""
+    position = found.position
+    if position is None:
+        return found
+    return replace(found, position=MessagePosition(*astuple(position)) if in_batch else position.entry)
 
 
 def _tell(app: App, found: FoundEntry) -> None:
@@ -134,47 +128,39 @@ def _tell(app: App, found: FoundEntry) -> None:
         app.warn(f"{name}: no entry is {when} {time_text(found.time_ms)} by the clock {found.clock}")
 
 
-def _text(position: dict[str, int] | None) -> str:
-    if position is None:
-        return "-"
-    index = position.get("batchIndex", -1)
-    return f"{position['ledgerId']}:{position['entryId']}" + (f":{index}" if index >= 0 else "")
+def _render(found: FoundEntry) -> str:
+    """Return the proof as text."""
 
-
-# -- the proof --------------------------------------------------------------------------------------------------------
-
-
-def _render(document: Any) -> str:  # Any: the JSON of ``_find`` with its explanation
     def when(time_ms: int | None) -> str:
         return "-" if time_ms is None else time_text(time_ms)
 
-    def rest(row: Json) -> str:
-        parts = [f"{row[key]:,} {words}" for key, words in (("lost", "lost"), ("unseen", "not seen")) if row[key]]
+    def rest(row: LedgerAnswer | LedgersLeftOut) -> str:
+        parts = [f"{count:,} {words}" for count, words in ((row.lost, "lost"), (row.unseen, "not seen")) if count]
         return f" ({', '.join(parts)})" if parts else ""
 
-    answer = _text(document["position"])
-    exact = {True: "exact", False: "not exact", None: "not known to be exact"}[document["exact"]]
+    exact = {True: "exact", False: "not exact", None: "not known to be exact"}[found.exact]
     lines = [
-        f"{document['topic']}",
-        f"{document['rule']} {when(document['time'])} on the {document['clock']} clock: {answer}, {exact}",
+        found.topic,
+        f"{found.rule} {when(found.time_ms)} on the {found.clock} clock: {found.position or '-'}, {exact}",
         "",
         "Ledgers:",
     ]
-    for row in document["ledgers"]:
-        entries = f"{row['entries']:>7} {plural(row['entries'], 'entry')}{rest(row)}"
-        lines.append(f"  {row['ledgerId']:>8}  {entries}, newest {when(row['newestTime'])}: {row['verdict']}")
-    for row in document["ledgersLeftOut"]:
-        ledgers = f"{counted(row['ledgers'], 'more ledger')} with {counted(row['entries'], 'entry')}{rest(row)}"
-        lines.append(f"  {ledgers}: {row['verdict']}")
-    lines.append(f"  ({document['ledgersPruned']} pruned, {counted(document['entriesRead'], 'entry header')} read)")
+    for row in found.ledgers:
+        entries = f"{row.entries:>7} {plural(row.entries, 'entry')}{rest(row)}"
+        lines.append(f"  {row.ledger_id:>8}  {entries}, newest {when(row.newest_ms)}: {row.verdict}")
+    for left in found.ledgers_left_out:
+        ledgers = f"{counted(left.ledgers, 'more ledger')} with {counted(left.entries, 'entry')}{rest(left)}"
+        lines.append(f"  {ledgers}: {left.verdict}")
+    lines.append(f"  ({found.ledgers_pruned} pruned, {counted(found.entries_read, 'entry header')} read)")
     lines += ["", "Around the answer:"]
-    for row in document["neighbours"]:
-        mark = ">" if row["position"] == document["position"] else " "
-        note = "  clock runs backwards" if row["backwards"] else ""
-        lines.append(f"{mark} {_text(row['position']):>10}  {when(row['time'])}  {row['producer']}{note}")
-    broker = document["broker"]
-    verdict = {True: "agrees", False: "does not agree", None: "not known"}[broker["agrees"]]
-    lines += ["", f"Broker ({broker['version']}): {_text(broker['position'])}, {verdict}."]
-    if broker["why"]:
-        lines.append(f"  Why: {broker['why']}.")
+    for entry in found.neighbours:
+        mark = ">" if found.position is not None and entry.position.entry == found.position.entry else " "
+        note = "  clock runs backwards" if entry.backwards else ""
+        lines.append(f"{mark} {entry.position!s:>10}  {when(entry.time_ms)}  {entry.producer}{note}")
+    broker = found.broker
+    assert broker is not None  # of every proof
+    verdict = {True: "agrees", False: "does not agree", None: "not known"}[broker.agrees]
+    lines += ["", f"Broker ({broker.version}): {broker.position or '-'}, {verdict}."]
+    if broker.why:
+        lines.append(f"  Why: {broker.why}.")
     return "\n".join(lines)

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.compaction.view import CompactedView
     from pulsar_admin.store.db.environment import Store as StoreFile
     from pulsar_admin.store.db.environment import Txn
-    from pulsar_admin.store.dump.finding import FindRule, FoundEntry
+    from pulsar_admin.store.dump.finding import FindRule, FoundEntry, TimeQuestion
     from pulsar_admin.store.model.messages import LastMessageId
     from pulsar_admin.store.model.reader import EntryReader
     from pulsar_admin.store.model.topics import Topic as TopicModel
@@ -348,30 +348,12 @@ class Topic(PolicyPlans):
         Raises InvalidValue, TopicNotFound (also for a partitioned topic: ask its partitions), and for BROKER LedgerNotFound,
         EntryNotFound or EntryCorrupt where a broker fails, NotSeen where what it answers is not known.
         """
-        from pulsar_admin.store.dump.finding import TimeQuestion, find_entry, gaps_before, texts_of_answer
+        from pulsar_admin.store.dump.finding import TimeQuestion
         from pulsar_admin.store.search.broker_setup import BrokerSetup
-        from pulsar_admin.store.search.by_time import texts_of_clock
 
-        broker = BrokerSetup(broker_version)
-        question = TimeQuestion(self._session.time_ms(time), clock, rule, broker, batch_index)
-
-        def progress(size_bytes: int) -> AbstractContextManager[Callable[[int], None]]:
-            return self._session.progress(size_bytes, "bytes", "find-by-time")
-
-        with self._session.scan() as reader:
-            topic = read_topic(reader.txn, self._name)
-            if rule != "broker":
-                self._session.warn(texts_of_clock(reader, topic, clock))
-            if rule == "broker" or explain:
-                from pulsar_admin.store.model.broken_beside import (
-                    find_broken_beside,  # without it a broker may load no topic
-                )
-
-                self._session.partial(f"{self._name}: {text}" for text in find_broken_beside(reader.txn, topic))
-            found = find_entry(reader, topic, question, explain=explain, progress=progress)
-            self._session.partial(gaps_before(found))
-            self._session.warn(texts_of_answer(reader.txn, topic, found))
-        return found
+        wanted_ms, broker = self._session.time_ms(time), BrokerSetup(broker_version)
+        question = TimeQuestion(wanted_ms, clock, rule, broker, batch_index)
+        return find_by_time(self._session, self._name, question, explain=explain)
 
     def find_by_index(self, index: int) -> IndexFound:
         """Return the entry that covers the message INDEX, which brokers with AppendIndexMetadataInterceptor count from 0 (PIP-70).
@@ -1097,3 +1079,25 @@ def _find_in(reader: EntryReader, topic: TopicModel, view: CompactedView, time_m
     from pulsar_admin.store.compaction.entries import find_published
 
     return find_published(reader, view, time_ms)
+
+
+def find_by_time(session: Session, name: TopicName, question: TimeQuestion, *, explain: bool = False) -> FoundEntry:
+    """Return where a time is in the topic ``name``, and report what the answer lacks; see ``Topic.find``."""
+    from pulsar_admin.store.dump.finding import BROKER, find_entry, gaps_before, texts_of_answer
+    from pulsar_admin.store.search.by_time import texts_of_clock
+
+    def progress(size_bytes: int) -> AbstractContextManager[Callable[[int], None]]:
+        return session.progress(size_bytes, "bytes", "find-by-time")
+
+    with session.scan() as reader:
+        topic = read_topic(reader.txn, name)
+        if question.rule != BROKER:
+            session.warn(texts_of_clock(reader, topic, question.clock))
+        if question.rule == BROKER or explain:
+            from pulsar_admin.store.model.broken_beside import find_broken_beside  # 1 ms, and most ask no broker
+
+            session.partial(f"{name}: {text}" for text in find_broken_beside(reader.txn, topic))
+        found = find_entry(reader, topic, question, explain=explain, progress=progress)
+        session.partial(gaps_before(found))
+        session.warn(texts_of_answer(reader.txn, topic, found))
+    return found

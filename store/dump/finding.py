@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -75,7 +75,13 @@ class FoundEntry(Answer, frozen=True):
     ``neighbours``, ``block``.
     """
 
-    JSON_HIDDEN = ("doubts",)
+    JSON_HIDDEN = ("doubts", "unreadable", "scanned", "forgotten")
+    JSON_OPTIONAL = ("broker_version", "broker")
+    JSON_WITH: ClassVar = {
+        **dict.fromkeys(("compacted_ledger", "probes"), "broker_version"),
+        **dict.fromkeys(("ledgers", "ledgers_left_out", "block", "neighbours"), "broker"),
+    }
+    JSON_OF_TOPIC = True
 
     SHOWN = ("topic", "position", "entry_time_ms", "exact", "entries_read")
 
@@ -83,25 +89,25 @@ class FoundEntry(Answer, frozen=True):
     time_ms: int
     clock: str
     rule: str
+    broker_version: str | None
     position: Position | None
+    exact: bool | None
     entry_time_ms: int | None
     entries_read: int
     ledgers_pruned: int
     ledgers_scanned: int
     ledgers_without_index: tuple[int, ...] = ()
-    unreadable: int = 0
-    exact: bool | None = True
-    doubts: tuple[Doubt, ...] = ()
-    scanned: ScanFound | None = None
-    broker_version: str = ""
     compacted_ledger: int | None = None
-    forgotten: int | None = None
     probes: tuple[Probe, ...] = ()
     broker: BrokerAnswer | None = None
     ledgers: tuple[LedgerAnswer, ...] = ()
     ledgers_left_out: tuple[LedgersLeftOut, ...] = ()
-    neighbours: tuple[Neighbour, ...] = ()
     block: BlockRead | None = None
+    neighbours: tuple[Neighbour, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+    unreadable: int = 0
+    scanned: ScanFound | None = None
+    forgotten: int | None = None
 
     @property
     def entry_time(self) -> datetime | None:
@@ -147,16 +153,17 @@ def _found(
         question.time_ms,
         question.clock,
         question.rule,
+        None,
         position,
+        _is_exact(found, doubts),
         entry_time_ms,
         found.entries_read,
         found.ledgers_pruned,
         found.ledgers_scanned,
         found.ledgers_without_index,
-        found.unreadable,
-        _is_exact(found, doubts),
-        doubts,
-        scanned,
+        doubts=doubts,
+        unreadable=found.unreadable,
+        scanned=scanned,
     )
 
 
@@ -227,17 +234,17 @@ def _find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -
         question.time_ms,
         "auto" if search.used_compacted_ledger is None else "publish",
         question.rule,
+        READ_FROM[question.broker.version],
         answer,
+        None if doubts else True,  # each entry that it looks at could be read, or it had no answer
         search.time_at(answer),
         search.entries_read,
         0,
         len({probe.position.ledger_id for probe in search.probes}),
-        exact=None if doubts else True,  # each entry that it looks at could be read, or it had no answer
-        doubts=doubts,
-        broker_version=READ_FROM[question.broker.version],
         compacted_ledger=search.used_compacted_ledger,
-        forgotten=search.forgotten,
         probes=tuple(search.probes),
+        doubts=doubts,
+        forgotten=search.forgotten,
     )
     return found, first.position
 
