@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 from pulsar_admin.store.codec.buffer import Bytes, written_end
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
@@ -39,7 +39,8 @@ class Proofs:
         self._crc32c = _Sums(data, DigestType.CRC32C, google_crc32c.extend)
         self._crc32 = _Sums(data, DigestType.CRC32, lambda crc, part: zlib.crc32(part, crc))
         self._hmac_bytes_left = HMAC_TIMES * len(data)
-        self._written_ends: dict[int, int] = {}
+        self.written_end: Callable[[int], int] = cache(partial(written_end, data, 0))
+        """Returns the position after the last byte before a limit that is not zero."""
 
     def digest_type(self, start: int, end: int) -> DigestType | None:
         """Return as ``find_digest_type`` for the entry body from ``start`` to ``end``, as long as the budget of HMAC lasts."""
@@ -53,12 +54,6 @@ class Proofs:
         header, found = self._data[start : start + ENTRY_HEADER_BYTES], self._data[start + ENTRY_HEADER_BYTES : payload]
         proves = found == compute_digest(DigestType.HMAC, header, self._data[payload:end])
         return DigestType.HMAC if proves else None
-
-    def written_end(self, limit: int) -> int:
-        """Return the position after the last byte before ``limit`` that is not zero."""
-        if limit not in self._written_ends:
-            self._written_ends[limit] = written_end(self._data, 0, limit)
-        return self._written_ends[limit]
 
 
 class _Sums:
