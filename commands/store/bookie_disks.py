@@ -241,6 +241,6 @@ def render_result(result: ReclaimResult) -> str:
             f"{result.moved_entries:,} ({result.moved_bytes:,} bytes), digests verified before and after",
         ),
     ]
-    rows += [("passed over", f"{row['log']}: {row['reason']}") for row in result.passed_over]
+    rows += [("skipped", f"{row['log']}: {row['reason']}") for row in result.passed_over]
     rows += [("left", path) for path in result.left]
     return text_rows(rows)

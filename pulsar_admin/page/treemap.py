@@ -107,7 +107,7 @@ def _tile(share: Share, box: Box) -> Group | None:
     below = Box(shown.x, shown.y + shown.height * (1 - done), shown.width, shown.height * done)
     size = size_text(share.size_bytes)
     title = f"{clipped(f'{share.tenant}/{share.namespace}/{share.topic}')}: {size}"
-    title += f", {size_text(share.done_bytes)} of it needed by no subscription" if share.done_bytes else ""
+    title += f", {size_text(share.done_bytes)} needed by no subscription" if share.done_bytes else ""
     texts = _label(share.topic, box, "tile-name")
     if box.height >= 2 * _LABEL_HEIGHT and box.width >= len(size) * _CHARACTER + 8:
         texts.append((box.x + 5, box.y + 27, "tile-size", size))

@@ -302,7 +302,7 @@ class _Reclaim:
 
     def _pass_over(self, path: Path, reason: str) -> None:
         self._result.passed_over.append({"log": str(path), "reason": reason})
-        self._tell(f"{path} is passed over: {reason}")
+        self._tell(f"{path} is skipped: {reason}")
 
     # -- room ---------------------------------------------------------------------------------------------------------
 

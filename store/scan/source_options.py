@@ -364,7 +364,7 @@ CONNECTOR_OPTIONS = (
     Option("endingOffsets", partial(_offsets, _ENDS, "earliest"), None, "the last message, and its batch", "latest"),
     Option("startingTime", _times, None, "from the first entry at or after this time"),
     Option("endingTime", _times, None, "through the first entry at or after this time"),
-    Option("failOnDataLoss", read_flag, False, "what cannot be read fails the job, else it is passed over", "false"),
+    Option("failOnDataLoss", read_flag, False, "what cannot be read fails the job, otherwise it is skipped", "false"),
     Option(
         "allowDifferentTopicSchemas", read_flag, False, "column `value` with the bytes, whatever the schemas", "false"
     ),

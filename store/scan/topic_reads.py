@@ -145,7 +145,7 @@ class ReadTopicPieces(Struct, frozen=True):
 
 def _warn(topic: str, entries: int) -> None:
     are = counted(entries, "entry cannot be read and is", "entries cannot be read and are")
-    warn(f"pulsar_entries: {topic}: {are} passed over, as failOnDataLoss is false", stacklevel=2)
+    warn(f"pulsar_entries: {topic}: {are} skipped, as failOnDataLoss is false", stacklevel=2)
 
 
 class _PlacedReader(EntryReader):
@@ -364,7 +364,7 @@ def _report(topic: TopicName, lost: int, *, fail: bool) -> None:
             f"{said}; failOnDataLoss is true",
             hint=f"which ones: pulsar-admin topics dump {shell_word(topic)} --directory DIR",
         )
-    warn(f"pulsar_entries: {said}, and passed over, as failOnDataLoss is false", stacklevel=2)
+    warn(f"pulsar_entries: {said}, and skipped, as failOnDataLoss is false", stacklevel=2)
 
 
 class _Paths:

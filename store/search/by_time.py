@@ -209,5 +209,5 @@ def texts_of_clock(reader: EntryReader, topic: Topic, clock: str) -> list[str]:
         return []
     return [
         f"{topic.name}: {without:,} of {counted(entries, 'entry')} {plural(without, 'carries', 'carry')} no broker time: "
-        "--clock broker passes over them, --clock auto takes their publish time"
+        "--clock broker skips them, --clock auto takes their publish time"
     ]
