@@ -225,7 +225,7 @@ def _left_out(condition: MetadataCondition, survey: LedgerSurvey, level: str | N
         )
     if survey.passed_over:
         count, shown = len(survey.passed_over), list(survey.passed_over.values())[:_NAMED]
-        yield f"{counted(count, 'node')} skipped, because {plural(count, 'it', 'they')} cannot be decoded, and left as {plural(count, 'it is', 'they are')}:"
+        yield f"{counted(count, 'node that', 'nodes that')} cannot be decoded {plural(count, 'stays as it is', 'stay as they are')}:"
         yield from shown
         if count > _NAMED:
             yield f"… and {count - _NAMED:,} more: see them with: pulsar-admin store check"
