@@ -271,12 +271,12 @@ class TopicName(Answer, frozen=True, order=True):
 
     @property
     def partition_index(self) -> int:
-        """The number behind the last ``-partition-``, or −1, also for what no Java int holds (upstream TopicName)."""
+        """The number behind the last ``-partition-``, or −1, also for what no Java int holds or prints (``t-partition-07``: TopicName)."""
         _, found, number = self.local_name.rpartition(PARTITION_SUFFIX)
-        if not found or not number.isascii() or not number.isdigit() or len(number.lstrip("0")) > _INT_DIGITS:
+        if not found or not number.isascii() or not number.isdigit() or len(number) > _INT_DIGITS:
             return -1
-        index = int(number.lstrip("0") or "0")
-        return index if index <= INT_MAX else -1
+        index = int(number)
+        return index if index <= INT_MAX and str(index) == number else -1
 
     @property
     def base(self) -> TopicName:

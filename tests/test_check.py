@@ -138,6 +138,13 @@ CASES: dict[str, tuple[Change, set[str]]] = {
     "rubbish in the tree": (lambda txn: txn.put("tree", tree_key("/x"), b"x"), {"node-damaged"}),
     "value of a topic": (_set_value(PLAIN, lambda _: b"\xff"), {"value-undecodable", "topic-unreadable", "owners-differ"}),
     "value of a cursor": (_set_value(f"{PLAIN}/half", lambda _: b"\xff"), {"value-undecodable", "cursor-unreadable"}),
+    "member of policies": (
+        _set_value("/admin/policies/public/default", lambda _: b'{"message_ttl_in_seconds":"soon"}'), {"value-undecodable"}
+    ),
+    "more partitions than a Java int": (
+        _set_value("/admin/partitioned-topics/acme/orders/persistent/parts", lambda _: b'{"partitions":3000000000}'),
+        {"value-undecodable"},
+    ),
     "list against metadata": (_set_value(PLAIN, _other_list), {"ledger-list-differs"}),
     "list against nothing": (_set_value(PLAIN, _stranger_in_list), {"ledger-missing", "owners-differ"}),
     "lost entries": (_set_value(ledger_path(9), _longer_ledger), {"entries-missing", "ledger-list-differs"}),

@@ -61,15 +61,17 @@ def test_numbers_of_ascii_digits_only() -> None:
     [
         ("0", 0),
         ("7", 7),
-        ("007", 7),
+        ("007", -1),
+        ("00", -1),
         ("2147483647", 2**31 - 1),
         ("2147483648", -1),
         ("1" * 4300, -1),
-        ("0" * 5000, 0),
+        ("0" * 5000, -1),
         ("²", -1),
     ],
 )
 def test_partition_numbers_are_java_ints(number: str, index: int) -> None:
+    """As ``TopicName.getPartitionIndex`` of 4.0.8 answers: a number with zeros before it is of no partition."""
     topic = parse_topic(f"public/default/t-partition-{number}")
     assert topic.partition_index == index
     assert topic.base.local_name == ("t" if index >= 0 else topic.local_name)

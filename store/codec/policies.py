@@ -14,6 +14,7 @@ from msgspec import field
 
 from pulsar_admin.store.codec.strict_values import finite, kind_of
 from pulsar_admin.store.errors import MetadataCorrupt
+from pulsar_admin.store.names import INT_MAX
 from pulsar_admin.store.wording import Answer
 
 JsonObject = dict[str, Any]  # whatever the broker wrote: kept, not understood
@@ -142,6 +143,20 @@ def decode_namespace_json(value: bytes, where: str) -> JsonObject:
     return found
 
 
+def check_policies(value: bytes, where: str) -> JsonObject:
+    """Return ``Policies`` as stored; raises MetadataCorrupt, also where a member is of another kind than upstream's."""
+    found = decode_namespace_json(value, where)
+    _policies(found, where)
+    return found
+
+
+def check_partitioned_topic(value: bytes, where: str) -> JsonObject:
+    """Return ``PartitionedTopicMetadata`` as stored; raises MetadataCorrupt, also where a member is of another kind than upstream's."""
+    found = decode_json_object(value, where)
+    _partitioned_topic(found, where)
+    return found
+
+
 def encode_json_object(found: JsonObject) -> bytes:
     """Return a JSON object as Jackson writes it: UTF-8, no blanks."""
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -264,8 +279,11 @@ def backlog_quota_json(value: BacklogQuota) -> JsonObject:
 
 def _partitioned_topic(found: JsonObject, where: str) -> PartitionedTopic:
     properties = field_of(found, "properties", dict, None, where)
+    partitions = field_of(found, "partitions", int, 0, where)
+    if abs(partitions) > INT_MAX:
+        raise MetadataCorrupt(f"{where}: no Java int holds {partitions:,} partitions", where=where, found=partitions)
     return PartitionedTopic(
-        field_of(found, "partitions", int, 0, where),
+        partitions,
         field_of(found, "deleted", bool, False, where),
         None if properties is None else {key: field_of(properties, key, str, "", where) for key in properties},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import count, islice
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,10 +30,15 @@ class Partitions(Struct, frozen=True):
     bytes: int = 0
 
     @property
-    def missing(self) -> tuple[int, ...]:
-        """The numbers that the metadata counts and that are not there."""
+    def missing(self) -> int:
+        """How many numbers the metadata counts that are not there."""
+        counted = self.record.partitions if self.record else 0
+        return max(0, counted) - sum(index < counted for index in self.there)
+
+    def first_missing(self, most: int) -> tuple[int, ...]:
+        """Return the first ``most`` of those; the metadata may count two billion."""
         there = set(self.there)
-        return tuple(index for index in range(self.record.partitions if self.record else 0) if index not in there)
+        return tuple(islice((index for index in count() if index not in there), min(most, self.missing)))
 
     @property
     def beyond(self) -> tuple[int, ...]:
@@ -65,6 +71,6 @@ def find_disagreeing(txn: Txn) -> tuple[Partitions, ...]:
 def _partitions_there(txn: Txn) -> dict[TopicName, list[int]]:
     found: dict[TopicName, list[int]] = {}
     for name in iter_topics(txn, containing=PARTITION_SUFFIX):
-        if name.partition_index >= 0 > name.base.partition_index:
+        if name.partition_index >= 0 > name.base.partition_index and name.base.local_name:
             found.setdefault(name.base, []).append(name.partition_index)
     return found

@@ -18,7 +18,7 @@ from pulsar_admin.store.codec.managedledger import (
     decode_managed_ledger,
     unknown_managed_ledger_fields,
 )
-from pulsar_admin.store.codec.policies import decode_json_object
+from pulsar_admin.store.codec.policies import check_partitioned_topic, check_policies, decode_json_object
 from pulsar_admin.store.codec.schema import decode_schema_locator, unknown_locator_fields
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_values
@@ -150,8 +150,8 @@ _CURSOR: tuple[str, Decode] = ("ManagedCursorInfo", decode_cursor_info)
 _BY_PREFIX: tuple[tuple[str, int, str, Decode], ...] = (
     ("/ledgers/cookies/", 1, "Cookie", lambda value, where: decode_cookie(value, where)),
     ("/schemas/", 3, "SchemaLocator", decode_schema_locator),
-    ("/admin/partitioned-topics/", 4, "PartitionedTopicMetadata", decode_json_object),
-    ("/admin/policies/", 1, "Policies", decode_json_object),
+    ("/admin/partitioned-topics/", 4, "PartitionedTopicMetadata", check_partitioned_topic),
+    ("/admin/policies/", 1, "Policies", check_policies),
     ("/admin/local-policies/", 2, "LocalPolicies", decode_json_object),
     ("/admin/clusters/", 1, "ClusterData", decode_json_object),
 )
@@ -174,7 +174,7 @@ def structure_of(path: str, value: bytes = b"") -> tuple[str, Decode] | None:
     for prefix, depth, name, decode in _BY_PREFIX:
         if path.startswith(prefix) and path.count("/", len(prefix)) >= depth - 1:
             is_tenant = name == "Policies" and path.count("/") == 3
-            return ("TenantInfo" if is_tenant else name), decode
+            return ("TenantInfo", decode_json_object) if is_tenant else (name, decode)
     return None
 
 

@@ -585,7 +585,8 @@ def read_existing(txn: Txn, name: TopicName) -> PartitionedTopic:
 def existing_partitions(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
     """Return the partitions of ``name`` that are there: one that was never opened has no metadata."""
     count = read_partitioned(txn, name).partitions
-    return tuple(part for part in map(name.partition, range(count)) if find_node(txn, part.path) is not None)
+    there = (part for part in list_partitions(txn, name) if part.partition_index < count)
+    return tuple(part for part in there if find_node(txn, part.path) is not None)
 
 
 def select_partitioned(txn: Txn, pattern: str | None = None) -> tuple[TopicName, ...]:

@@ -38,12 +38,12 @@ def _beyond(facts: ClusterFacts) -> Iterator[Evidence]:
 def _missing(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.disagreeing_partitions:
         if one.missing and not one.beyond and not _is_told(one):
-            are = plural(len(one.missing), "is", "are")
+            first = one.first_missing(_NAMED)
+            lacks = f"{_numbered(first, one.missing)} {plural(one.missing, 'is', 'are')} missing"
             yield Evidence(
                 str(one.name),
-                f"its metadata {_says(one)}, and {_numbered(one.missing) if one.there else 'none'} {are if one.there else 'is'}"
-                f" {'missing' if one.there else 'there'}",
-                {**_of(one), "missingPartitions": list(one.missing[:_NAMED])},
+                f"its metadata {_says(one)}, and {lacks if one.there else 'none is there'}",
+                {**_of(one), "missingPartitions": list(first)},
                 severity=None if one.there else Severity.NOTE,
             )
 
@@ -95,8 +95,10 @@ def _there(one: Partitions) -> str:
     return f"{_numbered(one.there)} {there} there with {counted(one.entries, 'entry')} of {counted(one.bytes, 'byte')}"
 
 
-def _numbered(numbers: Sequence[int]) -> str:
-    return f"{plural(len(numbers), 'partition', 'partitions')} {listed(numbers, _NAMED)}"
+def _numbered(numbers: Sequence[int], count: int = 0) -> str:
+    """Return NUMBERS in words; COUNT: how many they are, of which they are the first."""
+    more = (f"{count - len(numbers):,} more",) if count > len(numbers) else ()
+    return f"{plural(count or len(numbers), 'partition', 'partitions')} {listed((*numbers, *more), _NAMED + len(more))}"
 
 
 def _says(one: Partitions) -> str:

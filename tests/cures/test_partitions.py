@@ -108,6 +108,27 @@ def test_it_is_told_and_cured(fault: Fault, whole_cli: Cli, tmp_path: Path) -> N
     check_cured(whole_cli, store, row, rest, fault.changed)
 
 
+@pytest.mark.parametrize("there", [(), (1, 3)])
+@pytest.mark.usefixtures("damages_stores")
+def test_a_number_of_partitions_that_nobody_could_list(there: Sequence[int], whole_cli: Cli, tmp_path: Path) -> None:
+    """A damaged number is no reason to run out of memory: what is missing is counted, and the first ones are named."""
+    fault = Fault(there, {"partitions": 2**31 - 1}, False, "partitions-missing", "warning" if there else "note", (), "")
+    store = made(tmp_path / "s", fault)
+    (row,) = diagnoses(whole_cli, store, "--code", fault.code)
+    assert row["severity"] == fault.severity
+    said = "partitions 0, 2, 4, 5, 6 and 2,147,483,640 more are missing" if there else "none is there"
+    assert row["message"].endswith(said)
+    stats = whole_cli("--store", store, "topics", "partitioned-stats", NAME, "--per-partition")
+    assert len(stats.json["partitions"]) == len(there)
+
+
+def test_a_topic_named_like_a_partition_of_no_name(whole_cli: Cli, tmp_path: Path) -> None:
+    """Nor is ``t-partition-07`` a partition to a broker: nothing could be created over either."""
+    names = ["a/b/-partition-3", "a/b/t-partition-07"]
+    store = make_store(tmp_path / "s", {name: MadeTopic([[Made(CREATED_MS, broker_ms=CREATED_MS)]]) for name in names})
+    assert {row["code"] for row in diagnoses(whole_cli, store)} <= {"not-closed"}
+
+
 def test_refusals_name_the_partitions(cli: Cli, tmp_path: Path) -> None:
     store = made(tmp_path / "s", FAULTS["metadata and a partition lost"])
     for words in ("get-partitioned-topic-metadata", "partitioned-stats", "stats"):
