@@ -29,7 +29,6 @@ CHANGES = (
     "tenants update acme --admin-roles ops,dev",
 )
 WRITTEN = {f"{PLAIN}/half": "update", f"{PLAIN}/made": "create", f"{PLAIN}/never": "delete"}
-Run = Callable[..., object]
 
 
 @pytest.fixture

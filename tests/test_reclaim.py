@@ -21,8 +21,6 @@ from tests.reclaiming import (
 )
 from tests.worlds import CLUSTER, copy_tree, digest_of, oracle, world
 
-LOG_BYTES = 1 << 18
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:

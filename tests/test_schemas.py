@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from decimal import Context, Decimal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pulsar_admin.store.codec import avro
 from pulsar_admin.store.codec.avro import avro_decoder
@@ -23,7 +21,6 @@ from pulsar_admin.store.model.schemas import Encoded, PlainValues, TopicSchemas,
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import EARLIEST, parse_topic
 from pulsar_admin.store.scan.typed_values import TypedValues
-from tests.codec.strategies import quick
 from tests.shapes import PREFIX, TOPICS, schemas, sent, store
 from tests.stores import imported
 from tests.worlds import oracle
@@ -106,19 +103,6 @@ def test_no_value_and_why() -> None:
     value, error = reader.read(Encoded(0, b"\x05\x06"))
     assert value is None
     assert "no value of its INT8 schema" in str(error)
-
-
-@quick
-@given(
-    st.recursive(st.none() | st.integers() | st.text(max_size=4), lambda x: st.lists(x) | st.dictionaries(st.text(), x))
-)
-def test_any_definition_is_one_or_corrupt(definition: object) -> None:
-    for text in (json.dumps(definition), json.dumps({"type": definition}), str(definition)):
-        try:
-            decode = avro_decoder(text.encode())
-        except EntryCorrupt:
-            continue
-        assert callable(decode)
 
 
 NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}

@@ -5,7 +5,6 @@ Made by a script that shares no code with this toolkit; CRC-32C cross-checked wi
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Callable
 from typing import NamedTuple
@@ -101,13 +100,6 @@ METADATA_V3 = bytes.fromhex(
     65 64 67 65 72 60 00
     """
 )
-
-SEALED_LOG_SHA256 = "44f7c9ad4eafa18cf8cccf3bf15b6f4a73b0b909c17458f615c65c5beb632698"
-
-
-def is_intact() -> bool:
-    """Whether the vectors were copied without a slip."""
-    return hashlib.sha256(SEALED_LOG).hexdigest() == SEALED_LOG_SHA256 and len(METADATA_V3) == 135
 
 
 def refusal(call: Callable[[], object]) -> StoreError | None:

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.batch import encode_batch, iter_batch, last_index, placeholder
 from pulsar_admin.store.errors import EntryCorrupt
 from pulsar_admin.store.proto.pulsar_api_pb2 import SingleMessageMetadata
-from tests.codec.strategies import properties, quick, texts
 
 VECTOR_3 = bytes.fromhex("00000006 12026b30 18027630 00000006 12026b31 18027631")
 VECTOR_5 = bytes.fromhex("00000004 18002001 00000006 12026b31 18027631")
@@ -80,32 +77,3 @@ def test_cut_anywhere(size: int) -> None:
 def test_slots_that_lie(slot: str) -> None:
     with pytest.raises(EntryCorrupt):
         _read(bytes.fromhex(slot), 1)
-
-
-slots = st.tuples(
-    st.builds(
-        lambda key, pairs, event, null: SingleMessageMetadata(
-            partition_key=key,
-            properties=[{"key": name, "value": value} for name, value in pairs.items()],
-            event_time=event,
-            null_value=null,
-        ),
-        texts | st.none(),
-        properties,
-        st.integers(0, 2**64 - 1) | st.none(),
-        st.booleans() | st.none(),
-    ),
-    st.binary(max_size=20),
-)
-
-
-@quick
-@given(st.lists(slots, max_size=5))
-def test_round_trip(messages: list[tuple[SingleMessageMetadata, bytes]]) -> None:
-    found = list(iter_batch(encode_batch(messages), len(messages), "10:1"))
-    assert [(message.index, bytes(message.payload)) for message in found] == [
-        (index, payload) for index, (_, payload) in enumerate(messages)
-    ]
-    for message, (metadata, payload) in zip(found, messages, strict=True):
-        metadata.payload_size = len(payload)
-        assert message.metadata == metadata

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.bookie import (
     Cookie,
@@ -16,7 +14,6 @@ from pulsar_admin.store.codec.bookie import (
     encode_last_mark,
 )
 from pulsar_admin.store.errors import MetadataCorrupt, Unsupported
-from tests.codec.bookkeeper_vectors import FIXED
 
 COOKIE_V5 = rb"""5
 bookieHost: "10.0.0.1:3181"
@@ -25,9 +22,6 @@ ledgerDirs: "2\t/l0\t/l1"
 instanceId: "df0d0a12-4906-401f-a364-f0dec27a8e10"
 indexDirs: "1\t/i0"
 """
-
-names = st.text(st.characters(blacklist_characters="\t\n,", blacklist_categories=["Cs"]), min_size=1, max_size=12)
-dirs = st.lists(names, min_size=1, max_size=3).map(tuple)
 
 
 def test_cookie_versions() -> None:
@@ -40,27 +34,6 @@ def test_cookie_versions() -> None:
     assert decode_cookie(version_3, "VERSION") == Cookie(3, "10.0.0.1:3181", *dirs)
     for data in (COOKIE_V5, version_4, version_3):
         assert encode_cookie(decode_cookie(data, "VERSION")) == data
-
-
-@FIXED
-@given(names, dirs, dirs, st.none() | names, st.none() | dirs, st.sampled_from([3, 4, 5]))
-def test_cookie_round_trip(
-    bookie_id: str,
-    journal_dirs: tuple[str, ...],
-    ledger_dirs: tuple[str, ...],
-    instance_id: str | None,
-    index_dirs: tuple[str, ...] | None,
-    version: int,
-) -> None:
-    cookie = Cookie(
-        version,
-        bookie_id,
-        journal_dirs,
-        ledger_dirs,
-        instance_id if version > 3 else None,
-        index_dirs if version > 4 else None,
-    )
-    assert decode_cookie(encode_cookie(cookie), "VERSION") == cookie
 
 
 @pytest.mark.parametrize("version", [b"0", b"2", b"6"])

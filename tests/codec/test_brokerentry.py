@@ -1,12 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.brokerentry import BrokerEntry, encode_broker_entry, split_broker_entry, strip
 from pulsar_admin.store.errors import EntryCorrupt
-from tests.codec.strategies import quick, uint64
 
 VECTOR_2 = bytes.fromhex("0e0200000009 0885d095ffbc311000 0e012037e6350000000c0a017010071880d095ffbc316869")
 
@@ -33,9 +30,3 @@ def test_either_field_may_be_absent() -> None:
 def test_cut_inside(size: int) -> None:
     with pytest.raises(EntryCorrupt, match="10:0"):
         split_broker_entry(memoryview(VECTOR_2[:size]), "10:0")
-
-
-@quick
-@given(st.builds(BrokerEntry, uint64 | st.none(), uint64 | st.none()), st.binary(max_size=20))
-def test_round_trip(entry: BrokerEntry, rest: bytes) -> None:
-    assert split_broker_entry(memoryview(encode_broker_entry(entry) + rest), "entry") == (entry, rest)

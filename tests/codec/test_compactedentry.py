@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.batch import iter_batch
 from pulsar_admin.store.codec.compactedentry import decode_compacted_entry, decode_compacted_to
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.errors import EntryCorrupt
 from pulsar_admin.store.names import Position
-from tests.codec.strategies import ids, quick
 from tests.encoders import encode_compacted_entry, encode_compacted_to, original_id
 
 VECTOR_6 = bytes.fromhex(
@@ -47,11 +44,3 @@ def test_cut_anywhere(size: int) -> None:
 def test_bytes_behind_the_entry() -> None:
     with pytest.raises(EntryCorrupt, match="1 bytes after"):
         decode_compacted_entry(VECTOR_6 + b"\0", "77:0")
-
-
-@quick
-@given(st.builds(Position, ids, ids), st.integers(-1, 2**31 - 1), st.binary(max_size=40))
-def test_round_trip(position: Position, partition: int, entry: bytes) -> None:
-    found = decode_compacted_entry(encode_compacted_entry(original_id(position, partition), entry), "77:0")
-    assert (found.position, found.message_id.partition, found.headers_and_payload) == (position, partition, entry)
-    assert decode_compacted_to(encode_compacted_to(position), "ledger 77") == position

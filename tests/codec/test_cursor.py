@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -22,7 +22,6 @@ from pulsar_admin.store.codec.wrapper import Wrapping, wrap
 from pulsar_admin.store.errors import EntryCorrupt, LimitExceeded, MetadataCorrupt, Unsupported
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto import managed_ledger_pb2
-from tests.codec.strategies import batch_deletes, int64, long_properties, positions, properties, quick, ranges
 from tests.encoders import encode_position_info
 
 VECTOR_10 = bytes.fromhex("080a1001 1a0c 0a04080a1002 1204080a1004 2a08 0a04080a1002 1002")
@@ -37,11 +36,6 @@ REAL = bytes.fromhex(
     "08ffffffffffffffffff01 1007 18ffffffffffffffffff01 220c 0a04 0807 1001 1204 0807 1002 220c 0a04 0807 1005 1204 0807"
     "1006 220c 0a04 0807 1009 1204 0807 100a 30f2d1aceb9f34 3a08 0a04 0807 1000 100f 3a08 0a04 0807 1009 1014"
     "3a08 0a04 0807 100b 100e 3a08 0a04 0807 100c 101e"
-)
-
-states = st.builds(CursorState, positions, ranges, batch_deletes, long_properties)
-infos = st.builds(
-    CursorInfo, int64, positions | st.none(), ranges, batch_deletes, long_properties, properties, int64 | st.none()
 )
 
 
@@ -123,8 +117,8 @@ def _runs(entry_ids: set[int]) -> Iterator[tuple[int, int]]:
             yield entry_id - 1, end
 
 
-@quick
-@given(st.lists(st.sampled_from([0, -1, 1, -(2**63), 2**63 - 1, 0x55]) | int64, max_size=6))
+@settings(derandomize=True, deadline=None, max_examples=24)
+@given(st.lists(st.sampled_from([0, -1, 1, -(2**63), 2**63 - 1, 0x55]) | st.integers(-(2**63), 2**63 - 1), max_size=6))
 def test_bitmaps_against_brute_force(values: list[int]) -> None:
     entry_ids = {64 * index + bit for index, word in enumerate(values) for bit in range(64) if word >> bit & 1}
     expected = tuple((Position(20, low), Position(20, high)) for low, high in _runs(entry_ids))
@@ -251,24 +245,3 @@ def test_parts_of_another_form() -> None:
 
 
 # -- properties -------------------------------------------------------------------------------------------------------
-
-
-@quick
-@given(infos)
-def test_info_round_trip(info: CursorInfo) -> None:
-    value = encode_cursor_info(info)
-    assert decode_cursor_info(value, "/path") == info
-    assert decode_cursor_head(value, "/path") == replace(info, ranges=(), batch_deletes={})
-
-
-@quick
-@given(infos, infos, st.integers(0, 4))
-def test_rewriting_gives_the_new_value(old: CursorInfo, new: CursorInfo, compression: int) -> None:
-    base = wrap(encode_cursor_info(old), Wrapping(compression), "cursor")
-    assert decode_cursor_info(encode_cursor_info(new, base), "/path") == new
-
-
-@quick
-@given(states)
-def test_state_round_trip(state: CursorState) -> None:
-    assert decode_position_info(encode_position_info(state), "12:0") == state

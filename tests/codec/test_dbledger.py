@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.dbledger import (
     LedgerData,
@@ -14,9 +12,8 @@ from pulsar_admin.store.codec.dbledger import (
     encode_location_row,
 )
 from pulsar_admin.store.errors import MetadataCorrupt
-from tests.codec.bookkeeper_vectors import EMPTY_PASSWORD_KEY, FIXED
+from tests.codec.bookkeeper_vectors import EMPTY_PASSWORD_KEY
 
-IDS = st.integers(0, 2**63 - 1)
 KEY_1 = bytes.fromhex("0000000000000001")
 VALUE_1 = bytes.fromhex("080110001a14") + EMPTY_PASSWORD_KEY
 
@@ -26,13 +23,6 @@ def test_location_vector() -> None:
     row = LocationRow(ledger_id=1, entry_id=0, log_id=1, pos=1028)
     assert decode_location_row(key, value, "locations") == row
     assert encode_location_row(row) == (key, value)
-
-
-@FIXED
-@given(IDS, IDS, st.integers(0, 2**31 - 1), st.integers(0, 2**32 - 1))
-def test_location_round_trip(ledger_id: int, entry_id: int, log_id: int, pos: int) -> None:
-    row = LocationRow(ledger_id, entry_id, log_id, pos)
-    assert decode_location_row(*encode_location_row(row), "locations") == row
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.delayedbucket import (
     DelayedIndex,
@@ -13,7 +11,6 @@ from pulsar_admin.store.codec.delayedbucket import (
     parse_bucket_key,
 )
 from pulsar_admin.store.errors import EntryCorrupt
-from tests.codec.strategies import quick, uint64
 from tests.encoders import encode_entry_ids, encode_snapshot_metadata, encode_snapshot_segment
 
 # Portable RoaringBitmap of {3, 5}: cookie 12346, one array container: key 0, cardinality − 1, offset 16, the values.
@@ -53,26 +50,3 @@ def test_missing_fields() -> None:
         decode_snapshot_segment(bytes.fromhex("0a04 100a 1803"), "108:1")
     with pytest.raises(EntryCorrupt, match="schedule_timestamp"):
         decode_snapshot_metadata(bytes.fromhex("0a0a 0a06 0801 1202 6162 1001"), "108:0")
-
-
-@quick
-@given(st.lists(st.builds(DelayedIndex, uint64, uint64, uint64), max_size=5).map(tuple))
-def test_segment_round_trip(indexes: tuple[DelayedIndex, ...]) -> None:
-    assert decode_snapshot_segment(encode_snapshot_segment(indexes), "108:1") == indexes
-
-
-@quick
-@given(
-    st.lists(
-        st.builds(SegmentMetadata, uint64, uint64, st.dictionaries(uint64, st.binary(max_size=9), max_size=3)),
-        max_size=3,
-    ).map(tuple)
-)
-def test_metadata_round_trip(segments: tuple[SegmentMetadata, ...]) -> None:
-    assert decode_snapshot_metadata(encode_snapshot_metadata(segments), "108:0") == segments
-
-
-@quick
-@given(st.sets(st.integers(0, 2**32 - 1), max_size=50) | st.builds(range, st.just(0), st.integers(0, 70000)))
-def test_entry_ids_round_trip(entry_ids: set[int] | range) -> None:
-    assert set(decode_entry_ids(encode_entry_ids(entry_ids), "108:0")) == set(entry_ids)

@@ -6,8 +6,6 @@ import random
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.entrylog import (
     EntryLogHeader,
@@ -21,7 +19,7 @@ from pulsar_admin.store.codec.entrylog import (
     log_id_of,
 )
 from pulsar_admin.store.errors import EntryLogCorrupt, Unsupported
-from tests.codec.bookkeeper_vectors import DIRECT_LOG, FIXED, KNOWN, LEDGERS_MAP, LOG_HEADER, SEALED_LOG
+from tests.codec.bookkeeper_vectors import DIRECT_LOG, KNOWN, LEDGERS_MAP, LOG_HEADER, SEALED_LOG
 
 SEALED = EntryLogHeader(1, 1280, 2)
 
@@ -123,17 +121,6 @@ def test_maps_of_many_batches(ledgers: int) -> None:
     assert len(packed) == batches * 24 + 16 * ledgers
     log = LOG_HEADER + packed
     assert decode_ledgers_map(log, EntryLogHeader(1, 1024, ledgers), "1.log") == sizes
-
-
-@FIXED
-@given(
-    st.dictionaries(st.integers(0, 2**63 - 1), st.integers(1, 2**40), min_size=1, max_size=20), st.binary(max_size=9)
-)
-def test_map_round_trip(sizes: dict[int, int], before: bytes) -> None:
-    log = LOG_HEADER + before + encode_ledgers_map(sizes)
-    header = EntryLogHeader(1, 1024 + len(before), len(sizes))
-    assert decode_ledgers_map(log, header, "1.log") == sizes
-    assert decode_header(encode_header(header), "1.log") == header
 
 
 def test_locations_of_the_sample_log() -> None:

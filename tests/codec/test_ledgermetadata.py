@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.digest import DigestType
@@ -20,7 +18,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
     ledger_path,
 )
 from pulsar_admin.store.errors import MetadataCorrupt, Unsupported
-from tests.codec.bookkeeper_vectors import FIXED, METADATA_V3
+from tests.codec.bookkeeper_vectors import METADATA_V3
 from tests.worlds import world
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -75,32 +73,6 @@ customMetadata {
   value: "\\303\\244\\377"
 }
 """
-
-
-@st.composite
-def metadata(draw: st.DrawFn) -> LedgerMetadata:
-    ensemble_size = draw(st.integers(1, 4))
-    write_quorum = draw(st.integers(1, ensemble_size))
-    state = draw(st.sampled_from(LedgerState))
-    is_closed = state is LedgerState.CLOSED
-    starts = sorted(draw(st.sets(st.integers(0, 2**40), min_size=1, max_size=4)))
-    members = st.lists(st.text(max_size=8), min_size=ensemble_size, max_size=ensemble_size).map(tuple)
-    password = draw(st.none() | st.binary(max_size=8))
-    return LedgerMetadata(
-        version=3,
-        write_quorum=write_quorum,
-        ensemble_size=ensemble_size,
-        ack_quorum=draw(st.integers(0, write_quorum)),
-        length=draw(st.integers(0, 2**62)) if is_closed else 0,
-        last_entry_id=draw(st.integers(-1, 2**62)) if is_closed else -1,
-        state=state,
-        segments=tuple(Segment(start, draw(members)) for start in starts),
-        digest_type=None if password is None else draw(st.none() | st.sampled_from(DigestType)),
-        password=password,
-        ctime_ms=draw(st.none() | st.integers(0, 2**62)),
-        custom=draw(st.dictionaries(st.text(max_size=8), st.binary(max_size=8), max_size=4)),
-        ctoken=draw(st.none() | st.integers(-(2**62), 2**62)),
-    )
 
 
 def test_version_3_vectors() -> None:
@@ -247,15 +219,6 @@ def test_every_cut_is_refused() -> None:
                 decode(METADATA_V3[:size], "x")
 
 
-@FIXED
-@given(metadata(), metadata())
-def test_round_trip(value: LedgerMetadata, base: LedgerMetadata) -> None:
-    packed = encode_ledger_metadata(value)
-    assert decode_ledger_metadata(packed, "x") == value
-    assert decode_digest_type(packed, "x") == value.digest_type
-    assert decode_ledger_metadata(encode_ledger_metadata(value, encode_ledger_metadata(base)), "x") == value
-
-
 @pytest.mark.parametrize(
     ("ledger_id", "path"),
     [
@@ -300,12 +263,6 @@ def test_flat_paths(path: str, ledger_id: int) -> None:
 )
 def test_other_paths_name_no_ledger(path: str) -> None:
     assert ledger_id_of_path(path) is None
-
-
-@FIXED
-@given(st.integers(0, 2**63 - 1))
-def test_path_round_trip(ledger_id: int) -> None:
-    assert ledger_id_of_path(ledger_path(ledger_id)) == ledger_id
 
 
 def test_members_are_those_of_the_whole_value() -> None:

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from google.protobuf import text_format
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.managedledger import (
@@ -15,45 +12,10 @@ from pulsar_admin.store.codec.managedledger import (
 from pulsar_admin.store.errors import MetadataCorrupt
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto import managed_ledger_pb2
-from tests.codec.strategies import ids, int64, positions, properties, quick
 
 VECTOR_7 = bytes.fromhex("0a0e080a100518f4032080d095ffbc31 0a04080b2000")
 VECTOR_8 = bytes.fromhex("4778 00000004 08011016 f007 0a0e080a100518f4032080d095ffbc310a04080b2000")
 MEANING_7 = ManagedLedger((LedgerInfo(10, 5, 500, 1700000000000), LedgerInfo(11)))
-
-_UNWRITTEN = {"begin_publish_ms": st.none(), "end_publish_ms": st.none()}  # only ever read
-ledgers = st.builds(
-    LedgerInfo,
-    ids,
-    int64,
-    int64,
-    int64 | st.none(),
-    st.just(False),
-    st.none(),
-    properties,
-    **_UNWRITTEN,
-    bookkeeper_deleted=st.just(False),
-)
-offloaded = st.builds(
-    LedgerInfo,
-    ids,
-    int64,
-    int64,
-    int64 | st.none(),
-    st.booleans(),
-    st.uuids().map(str),
-    properties,
-    **_UNWRITTEN,
-    bookkeeper_deleted=st.booleans(),
-)
-managed_ledgers = st.builds(
-    ManagedLedger,
-    st.lists(ledgers | offloaded, max_size=4, unique_by=lambda info: info.ledger_id).map(
-        lambda found: tuple(sorted(found, key=lambda info: info.ledger_id))
-    ),
-    positions | st.none(),
-    properties,
-)
 
 
 @pytest.mark.parametrize("value", [VECTOR_7, VECTOR_8], ids=["plain", "LZ4"])
@@ -172,21 +134,3 @@ def test_ledgers_in_the_order_of_a_hash_map() -> None:
     assert decode_managed_ledger(value, "/path", as_stored=True) == stored
     assert [info.ledger_id for info in decode_managed_ledger(value, "/path").ledgers] == [7, 8, 9, 21]
     assert encode_managed_ledger(decode_managed_ledger(value, "/path"), value) == value
-
-
-@quick
-@given(managed_ledgers)
-def test_round_trip(managed_ledger: ManagedLedger) -> None:
-    value = encode_managed_ledger(managed_ledger)
-    assert decode_managed_ledger(value, "/path") == managed_ledger
-    message = managed_ledger_pb2.ManagedLedgerInfo.FromString(value)
-    if value:
-        text = text_format.MessageToString(message).encode()
-        assert decode_managed_ledger(text, "/path") == managed_ledger
-
-
-@quick
-@given(managed_ledgers, managed_ledgers)
-def test_rewriting_gives_the_new_value(old: ManagedLedger, new: ManagedLedger) -> None:
-    base = encode_managed_ledger(old)
-    assert decode_managed_ledger(encode_managed_ledger(new, base), "/path") == new

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.brokerentry import BrokerEntry
 from pulsar_admin.store.codec.message import (
@@ -19,7 +17,6 @@ from pulsar_admin.store.codec.message import (
 )
 from pulsar_admin.store.errors import EntryCorrupt
 from pulsar_admin.store.proto.pulsar_api_pb2 import MarkerType, MessageMetadata
-from tests.codec.strategies import properties, quick, texts, uint64
 
 VECTOR_1 = bytes.fromhex("0a017010071880d095ffbc31")
 VECTOR_2 = bytes.fromhex("0e02000000090885d095ffbc3110000e012037e6350000000c0a017010071880d095ffbc316869")
@@ -125,30 +122,3 @@ def test_field_18_as_ordering_key_and_as_the_first_proposal_has_it() -> None:
     assert (delay.ordering_key, deliver_at_ms(delay)) == (b"", delay.publish_time + 1000)
     assert deliver_at_ms(_metadata("9001ffffffffffffffffff01")) == 0  # a delay of −1
     assert deliver_at_ms(_metadata("a03f01")) == 0
-
-
-metadatas = st.builds(
-    lambda name, sequence, publish, pairs, count: MessageMetadata(
-        producer_name=name,
-        sequence_id=sequence,
-        publish_time=publish,
-        properties=[{"key": key, "value": value} for key, value in pairs.items()],
-        num_messages_in_batch=count,
-    ),
-    texts,
-    uint64,
-    uint64,
-    properties,
-    st.none() | st.integers(-(2**31), 2**31 - 1),
-)
-brokers = st.none() | st.builds(BrokerEntry, uint64 | st.none(), uint64 | st.none())
-
-
-@quick
-@given(metadatas, st.binary(max_size=40), brokers, st.booleans())
-def test_round_trip(metadata: MessageMetadata, payload: bytes, broker: BrokerEntry | None, checksum: bool) -> None:
-    entry = encode_message_entry(metadata, payload, broker=broker, checksum=checksum)
-    header = decode_message_entry(entry, "10:0")
-    assert (header.broker, header.metadata, header.payload) == (broker, metadata, payload)
-    assert (header.checksum is not None) == checksum
-    assert decode_entry_times(entry) == (metadata.publish_time, broker.timestamp_ms if broker else None)

@@ -7,8 +7,6 @@ import struct
 
 import google_crc32c
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from pulsar_admin.store.db.nacks import (
@@ -52,11 +50,6 @@ def test_rows_written_by_hand() -> None:
     row = TrackerRow(TOPIC, "workers", 8, 2)
     assert (tracker_key(IDENTITY), encode_tracker_row(row)) == (TRACKER_KEY, TRACKER)
     assert decode_tracker_row(TRACKER_KEY, TRACKER) == row
-
-
-@given(st.sets(st.integers(0, 2**63 - 1), min_size=1, max_size=50))
-def test_round_trip(entry_ids: set[int]) -> None:
-    assert set(decode_bucket_row(KEY, encode_bucket_row(KEY, BitMap64(entry_ids)))) == entry_ids
 
 
 @pytest.mark.parametrize(

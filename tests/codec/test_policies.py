@@ -3,8 +3,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.policies import (
@@ -21,7 +19,6 @@ from pulsar_admin.store.codec.policies import (
     encode_policies,
 )
 from pulsar_admin.store.errors import MetadataCorrupt
-from tests.codec.strategies import int64, properties, quick, texts
 
 # /admin/policies/acme/delayed of a Pulsar 4.0.8, without some of its keys.
 REAL = (
@@ -31,14 +28,6 @@ REAL = (
     b'"subscription_auth_mode":"None","offload_threshold":-1,"properties":{}}'
 )
 DELAYED = DelayedDelivery(active=True, tick_time_ms=2000, max_delay_ms=864000000)
-
-policies = st.builds(
-    Policies,
-    st.none() | st.builds(DelayedDelivery, st.booleans(), int64, int64),
-    st.none() | int64,
-    st.none() | st.builds(Retention, int64, int64),
-    st.dictionaries(texts, st.builds(BacklogQuota, int64, int64, texts), max_size=2),
-)
 
 
 def test_a_real_value() -> None:
@@ -158,32 +147,3 @@ def test_values_that_are_no_partitioned_topic(value: bytes) -> None:
 def test_texts_beyond_ascii() -> None:
     for value in ('{"é":"☃"}'.encode(), b'{"lone":"\\ud800"}'):
         assert encode_json_object(decode_json_object(value, "/path")) == value
-
-
-@quick
-@given(policies, policies)
-def test_round_trip(old: Policies, new: Policies) -> None:
-    base = encode_policies(old)
-    assert decode_policies(base, "/path") == old
-    assert decode_policies(encode_policies(new, base), "/path") == new
-
-
-@quick
-@given(st.builds(PartitionedTopic, int64, st.booleans(), properties))
-def test_partitioned_round_trip(topic: PartitionedTopic) -> None:
-    stored = replace(topic, properties=topic.properties or None)  # an empty map is not written
-    assert decode_partitioned_topic(encode_partitioned_topic(topic), "/path") == stored
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | int64 | st.floats(allow_nan=False, allow_infinity=False) | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@quick
-@given(st.dictionaries(texts, json_values, max_size=4), policies)
-def test_foreign_keys_survive(foreign: dict[str, object], new: Policies) -> None:
-    changed = json.loads(encode_policies(new, json.dumps(foreign).encode()))
-    assert {key: changed[key] for key in foreign} == foreign

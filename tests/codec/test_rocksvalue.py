@@ -1,12 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.rocksvalue import NodeStat, decode_counter, decode_value, encode_counter, encode_value
 from pulsar_admin.store.errors import MetadataCorrupt, Unsupported
-from tests.codec.strategies import int64, quick
 
 VECTOR_9 = bytes.fromhex("00000029 00000001 0000000000000000 0000000000000003 0000018bcfe56800 0000018bcfe56800 00")
 STAT_9 = NodeStat(version=0, owner=3, created_ms=1700000000000, modified_ms=1700000000000, ephemeral=False)
@@ -46,9 +43,3 @@ def test_counters() -> None:
     assert encode_counter(258) == b"\x00\x00\x00\x00\x00\x00\x01\x02"
     with pytest.raises(MetadataCorrupt):
         decode_counter(b"\x00", "key")
-
-
-@quick
-@given(st.builds(NodeStat, int64, int64, int64, int64, st.booleans()), st.binary())
-def test_round_trip(stat: NodeStat, value: bytes) -> None:
-    assert decode_value(encode_value(stat, value), "/path") == (stat, value)

@@ -4,8 +4,6 @@ import hashlib
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.schema import (
     IndexEntry,
@@ -19,7 +17,6 @@ from pulsar_admin.store.codec.schema import (
 from pulsar_admin.store.codec.value import key_bytes, split_pair
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt
 from pulsar_admin.store.names import Position
-from tests.codec.strategies import int64, positions, properties, quick, texts
 
 # /schemas/public/default/avro of a Pulsar 4.0.8.
 HASH = bytes.fromhex("11838e04d77c68e6e620bc8f660fd751762ab5f83011856240a081b848015e4c")
@@ -37,8 +34,6 @@ ENTRY = (
     + bytes.fromhex("2a3c 0800 1216 08ffffffffffffffffff01 10ffffffffffffffffff01 1a20")
     + hashlib.sha256(DEFINITION).digest()
 )
-
-index_entries = st.builds(IndexEntry, int64, positions, st.binary(max_size=8))
 
 
 def test_locator() -> None:
@@ -76,31 +71,6 @@ def test_values_that_are_no_schema() -> None:
         decode_schema_locator(b"", "/path")
     with pytest.raises(EntryCorrupt, match="71:0"):
         decode_schema_entry(bytes.fromhex("1203 0a0161"), "71:0")
-
-
-@quick
-@given(index_entries, st.lists(index_entries, max_size=3).map(tuple))
-def test_locator_round_trip(newest: IndexEntry, index: tuple[IndexEntry, ...]) -> None:
-    locator = SchemaLocator(newest, index)
-    assert decode_schema_locator(encode_schema_locator(locator), "/path") == locator
-
-
-@quick
-@given(
-    st.builds(
-        SchemaEntry,
-        texts,
-        texts,
-        st.integers(-(2**31), 2**31 - 1),
-        st.binary(max_size=20),
-        int64,
-        st.booleans(),
-        properties,
-        st.lists(index_entries, max_size=2).map(tuple),
-    )
-)
-def test_entry_round_trip(entry: SchemaEntry) -> None:
-    assert decode_schema_entry(encode_schema_entry(entry), "71:0") == entry
 
 
 def test_keys_are_text_unless_they_say_that_they_are_base64() -> None:

@@ -18,7 +18,6 @@ from tests.cures.curing import Json, Told, check_cured, check_told, diagnoses, p
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 NAME = parse_topic("acme/iot/readings")
-PARTITIONS = [NAME.partition(index) for index in range(3)]
 ENTRIES = 4
 
 

@@ -21,7 +21,6 @@ SHARE_BYTES = 3 * SLICE_BYTES // 2
 LARGE_BYTES = 40 * SLICE_BYTES
 AHEAD_BYTES = 4096
 HOT = "public/default/hot"
-ID = ["ledger_id", "entry_id"]
 
 
 @pytest.fixture(scope="module")
