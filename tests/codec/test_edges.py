@@ -23,12 +23,10 @@ LONG, LEAST, UNSIGNED = 2**63 - 1, -(2**63), 2**64 - 1
 TEXTS = {"": "", "ü🎈": "\0", "k" * 200: '"\\'}
 FIRST, LAST = Position(0, -1), Position(LONG, LONG)
 INDEX = schema.IndexEntry(LONG, LAST, b"\xff"), schema.IndexEntry(0, Position(-1, -1), b"")
-LISTED = lists.LedgerInfo(0), lists.LedgerInfo(LONG, LONG, LONG, LONG, properties={"ü": ""})
-LISTED += (
-    lists.LedgerInfo(
-        7, offloaded=True, offload_uuid=f"00000000-0000-0001-{'f' * 4}-{'f' * 12}", bookkeeper_deleted=True
-    ),
+OFFLOADED = lists.LedgerInfo(
+    7, offloaded=True, offload_uuid=f"{'0' * 8}-0000-0001-ffff-{'f' * 12}", bookkeeper_deleted=True
 )
+LISTED = lists.LedgerInfo(0), OFFLOADED, lists.LedgerInfo(LONG, LONG, LONG, LONG, properties={"ü": ""})
 QUOTA = {"message_age": policies.BacklogQuota(-1, LONG, "ü"), "": policies.BacklogQuota(0, 0, "")}
 
 
