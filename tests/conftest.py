@@ -60,6 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Not what real brokers write: much, and on what they are made for.
     """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        gc.disable()  # until all is collected: nothing of it goes
     live = config.option.markexpr.replace("not live", "")
     if "live" not in live and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _MEMORY_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
@@ -93,6 +95,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Keep Python from looking for garbage among what stays until the end: thousands of tests and all modules."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(_GARBAGE_THRESHOLD, 20, 100)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 from zlib import crc32
 
 import pytest
 
 import pulsar_admin as pa
-from tests.worlds import assert_unchanged, oracle
+from tests.worlds import oracle
 
 REMINDERS = "acme/delayed/reminders"
 PLAIN = "public/default/plain"
@@ -52,11 +51,6 @@ def test_an_index_is_built_and_verified(store: pa.Store) -> None:
     assert store.changes() == ()
     with pytest.raises(pa.InvalidValue, match="subscription"):
         store.topic(REMINDERS).delayed().build()
-
-
-def test_an_index_is_not_built_in_a_store_opened_for_reading(path: Path) -> None:
-    with assert_unchanged(path / "meta" / "data.mdb"), pa.open_store(path) as store, pytest.raises(pa.NotWritable):
-        store.topic(REMINDERS).delayed("workers").build()
 
 
 def test_a_forecast_is_the_whole_backlog(store: pa.Store) -> None:

@@ -149,11 +149,6 @@ def test_due_and_status_are_those_of_the_commands(store: pa.Store, cli: Cli, dem
     assert [one["name"] for one in status["trackers"]] == [one["name"] for one in row["trackers"]]
 
 
-def test_a_topic_without_a_delayed_message(store: pa.Store) -> None:
-    delayed = store.topic(PLAIN).delayed()
-    assert (len(delayed.due()), len(delayed.histogram()), delayed.status().messages) == (0, 0, 0)
-
-
 # -- compaction -------------------------------------------------------------------------------------------------------
 
 

@@ -206,14 +206,6 @@ def test_windows_are_those_of_topics_read(
     assert [tuple(row.values()) for row in found.rows()] == [tuple(row[key] for key in keys) for row in shown]
 
 
-def test_values_are_decoded_where_they_are_named(store: pa.Store, cli: Cli, demo_store: Path) -> None:
-    shown = cli("--store", demo_store, "topics", "read", "avro", "--value", "-o", "jsonl").json_lines
-    rows = store.topic("avro").messages(columns=["value", "schema_version"]).rows()
-    assert [(row["value"], row["schema_version"]) for row in rows] == [
-        (row["value"], row["schemaVersion"]) for row in shown
-    ]
-
-
 def test_a_partitioned_topic_is_its_partitions(store: pa.Store) -> None:
     topic = store.topic("acme/orders/parts")
     parts = topic.partitions()

@@ -206,8 +206,8 @@ def test_paths_are_those_of_sparks_own_sources(spark: SparkSession, read: Source
         (tmp_path / name).mkdir()
         for log in ("0.log", "1.log", "2.log"):
             shutil.copy(logs() / "0.log", tmp_path / name / log)
-    for pattern in ("{a b,e}/{0,1}.log", "*/[^0].log", "{c%20d/{0,2}.log,e/1.log}", "?%20d/[0-1].log"):
-        for scheme in ("", "file:", "file://") if pattern[0] == "{" else ("",):
+    for pattern in ("*/[^0].log", "{c%20d/{0,2}.log,e/1.log}", "?%20d/[0-1].log"):
+        for scheme in ("file:", "file://") if pattern[0] == "{" else ("",):
             theirs = spark.read.format("binaryFile").load(f"{scheme}{tmp_path}/{pattern}").select("path").collect()
             expected = {row[0].removeprefix("file:").replace("//", "/") for row in theirs}
             ours = read.load(f"{scheme}{tmp_path}/{pattern}", columns="path").collect()
