@@ -172,12 +172,13 @@ def test_the_mark_of_a_deletion_is_taken_away() -> None:
 
 
 def test_a_master_key_of_zeros_is_none() -> None:
-    from pulsar_admin.store.disks.salvage import _has_keyless
+    from pulsar_admin.store.codec.dbledger import LedgerData
+    from pulsar_admin.store.disks.old_index import OldLedgers
 
-    old: Any = SimpleNamespace(rows={1: SimpleNamespace(master_key=b"\1" * 20)})
-    assert not _has_keyless(old)
-    old.rows[2] = SimpleNamespace(master_key=bytes(20))
-    assert _has_keyless(old)
+    old = OldLedgers(rows={1: LedgerData(True, False, b"\1" * 20)})
+    assert not old.lacks_keys
+    old.rows[2] = LedgerData(True, False, bytes(20))
+    assert old.lacks_keys
 
 
 @pytest.mark.parametrize("number", [number_spans, number_spans.plain])

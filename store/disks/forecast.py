@@ -19,14 +19,8 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.entrylog import log_id_of
+from pulsar_admin.store.disks import live_records
 from pulsar_admin.store.disks.compacting import COMPACTING, bytes_of_logs
-from pulsar_admin.store.disks.live_records import (
-    Find,
-    IndexRows,
-    join_places,
-    open_index,
-    read_live,
-)
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.recovery.disks import read_ledger_ids
 from pulsar_admin.store.recovery.metadata_index import Known, is_among
@@ -173,9 +167,9 @@ def read_forecast(
     # Compactions that the bookie itself did not finish name the log they read and the log they write.
     names = (_COMPACTED.fullmatch(file.name) for file in storage.logs.iterdir())
     unfinished = {int(part, 16) for name in names if name is not None for part in name.groups()}
-    with open_index(storage) as index:
+    with live_records.open_index(storage) as index:
         counts: dict[int, int] = {}
-        parts: list[IndexRows] = []
+        parts: list[live_records.IndexRows] = []
         indexed = [np.zeros(0, np.int64)]
         for rows in index.iter_places():
             listed = known.has(rows.ledger_ids)
@@ -184,7 +178,7 @@ def read_forecast(
             for log_id, count in zip(ids.tolist(), numbers.tolist(), strict=True):
                 counts[log_id] = counts.get(log_id, 0) + count
             parts.append(rows.where(listed & np.isin(rows.log_ids, unmapped)))
-        in_unmapped = join_places(parts)
+        in_unmapped = live_records.join_places(parts)
         in_logs = np.unique(
             np.concatenate([np.zeros(0, np.int64), *(_ledgers_in(path, maps[one]) for one, path in logs)])
         )
@@ -227,8 +221,8 @@ class _LogReader(Struct, frozen=True):
 
     path: Path
     alive: Array
-    here: IndexRows
-    find: Find
+    here: live_records.IndexRows
+    find: live_records.Find
     advance: Callable[[int], None]
     below_percent: float
 
@@ -243,7 +237,7 @@ class _LogReader(Struct, frozen=True):
             listed = {ledger_id: sizes[ledger_id] for ledger_id in ids[is_among(self.alive, ids)].tolist()}
         if sizes is None or (listed and not entries):
             # Only its records tell what is in it, or that all of them lie in other logs, too.
-            records = read_live(self.path, self.alive, self.here, self.find, self.advance)
+            records = live_records.read_live(self.path, self.alive, self.here, self.find, self.advance)
             if records.damage:
                 return self._row(LogAction.PASS_OVER, entries, reason=records.damage)
             ledgers = len(np.unique(records.ledger_ids))

@@ -12,13 +12,7 @@ from contextlib import ExitStack, suppress
 
 from msgspec import Struct, field
 
-from pulsar_admin.store.codec.dbledger import (
-    FLAGS_KEY,
-    LedgerData,
-    LocationRow,
-    decode_ledgers_row,
-    decode_location_row,
-)
+from pulsar_admin.store.codec import dbledger
 from pulsar_admin.store.disks.logs import Entries, log_path
 from pulsar_admin.store.errors import MetadataCorrupt, SourceNotFound
 from pulsar_admin.store.files import open_file
@@ -35,16 +29,21 @@ class OldLedgers(Struct):
     ``unproven``: ledgers whose fence and absence of a master key upstream's rebuild wrote; ``earlier``: their rows before it.
     """
 
-    rows: dict[int, LedgerData] = field(default_factory=dict)
+    rows: dict[int, dbledger.LedgerData] = field(default_factory=dict)
     others: dict[bytes, bytes] = field(default_factory=dict)
     """Rows of no ledger, kept as they are."""
     unproven: set[int] = field(default_factory=set)
-    earlier: dict[int, LedgerData] = field(default_factory=dict)
+    earlier: dict[int, dbledger.LedgerData] = field(default_factory=dict)
     strays: int = 0
     """Rows of 16-byte keys, and rows of ledgers that another directory keeps."""
     problem: str = ""
 
-    def proven(self, ledger_id: int) -> LedgerData | None:
+    @property
+    def lacks_keys(self) -> bool:
+        """Whether a row has no master key: one of zeros is none."""
+        return not all(any(row.master_key) for row in self.rows.values())
+
+    def proven(self, ledger_id: int) -> dbledger.LedgerData | None:
         """Return the row of a ledger whose fence is to be believed."""
         return self.earlier.get(ledger_id) if ledger_id in self.unproven else self.rows.get(ledger_id)
 
@@ -84,15 +83,15 @@ def read_old_ledgers(storage: Storage, number: int = 0, storages: int = 1) -> Ol
 
 def _take(old: OldLedgers, key: bytes, value: bytes, problems: list[str]) -> None:
     """Put a row where it belongs; that of an 8-byte key comes first, and holds."""
-    if key.startswith(FLAGS_KEY[:1]):
+    if key.startswith(dbledger.FLAGS_KEY[:1]):
         old.others[key] = value
         return
     try:
-        ledger_id, data = decode_ledgers_row(key, value, "ledgers")
+        ledger_id, data = dbledger.decode_ledgers_row(key, value, "ledgers")
     except MetadataCorrupt as error:
         problems.append(error.message)
         return
-    is_long = len(key) > len(FLAGS_KEY)
+    is_long = len(key) > len(dbledger.FLAGS_KEY)
     old.strays += is_long
     if is_long:
         old.unproven.add(ledger_id)
@@ -109,7 +108,7 @@ def read_old_locations(storage: Storage) -> OldLocations:
     try:
         with open_for_reading(directory, problems) as pairs, _Logs(storage) as logs:
             for key, value in pairs:
-                row = decode_location_row(key, value, str(directory))
+                row = dbledger.decode_location_row(key, value, str(directory))
                 leads = logs.leads(row)
                 if leads:
                     old.right.add(row.ledger_id, row.entry_id)
@@ -131,7 +130,7 @@ class _Logs:
         self._stack = ExitStack()
         self._open: dict[int, int | None] = {}
 
-    def leads(self, row: LocationRow) -> bool | None:
+    def leads(self, row: dbledger.LocationRow) -> bool | None:
         """Whether the row points to a record of its entry; None if that log does not exist."""
         if row.log_id not in self._open:
             self._open[row.log_id] = None

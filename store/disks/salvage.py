@@ -285,8 +285,8 @@ def plan_salvage(store: Store, bookie: Bookie) -> SalvagePlan:
         journals = survey_journals(bookie, held, listed.unproven)
         olds = [read_old_ledgers(storage, number, len(storages)) for number, storage in enumerate(storages)]
         # The indexes of the other bookies are read only where an own one is damaged, or lacks a master key.
-        is_lacking = any(old.problem or not all(any(row.master_key) for row in old.rows.values()) for old in olds)
-        known = Witnesses(journals, listed, _rows_of_others(txn, bookie) if is_lacking else {})
+        others = _rows_of_others(txn, bookie) if any(old.problem or old.lacks_keys for old in olds) else {}
+        known = Witnesses(journals, listed, others)
         planned = tuple(_storage(txn, bookie, known, olds[number], surveys, number) for number in range(len(storages)))
         return SalvagePlan(bookie, planned, journals, files)
 

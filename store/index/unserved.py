@@ -12,22 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
+from pulsar_admin.store.db import unserved
 from pulsar_admin.store.db.blocks import BLOCK_HEADER, FILES, Block, ledger_key, ledger_of_key
 from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.copies import has_copies, iter_copies, iter_copy_keys
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import FileMode, LogFile, iter_logs
 from pulsar_admin.store.db.tree import iter_paths
-from pulsar_admin.store.db.unserved import (
-    Marks,
-    put_index_states,
-    put_journal_marks,
-    put_misled_bookies,
-    put_unserved,
-    read_index_states,
-    read_journal_marks,
-    read_misled_bookies,
-)
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.sources.indexed_entries import index_state, read_located
@@ -43,18 +34,18 @@ if TYPE_CHECKING:
     """Disk → ledger id → entries that the index leads to; ledgers without metadata are left out."""
 
 
-def index_unserved(store: Store, txn: Txn, marks: Marks | None = None, *, verify: bool = False) -> None:
+def index_unserved(store: Store, txn: Txn, marks: unserved.Marks | None = None, *, verify: bool = False) -> None:
     """Find the entries that no start of their bookie serves, and record them in the store.
 
     ``verify``: also check every place that an index points to; a bookie with a wrong place is checked again on every
     later call until all are right. ``marks``: read before the files were listed, as a running bookie moves them; None:
     those of the last call, if any.
     """
-    marks = read_journal_marks(txn) if marks is None else marks
+    marks = unserved.read_journal_marks(txn) if marks is None else marks
     if marks is None:
         return
-    put_journal_marks(txn, marks)
-    put_index_states(txn, _index_states(store))
+    unserved.put_journal_marks(txn, marks)
+    unserved.put_index_states(txn, _index_states(store))
     logs = {log.file_id: log for log in iter_logs(txn) if log.mode is not FileMode.OWN}
     starts = {log.file_id: _start(log, marks) for log in logs.values() if log.kind == FileKind.JOURNAL}
     doubted = frozenset(file_id for file_id, start in starts.items() if start != 0)
@@ -71,12 +62,12 @@ def index_unserved(store: Store, txn: Txn, marks: Marks | None = None, *, verify
         journals = [(log, starts[log.file_id]) for log in logs.values() if log.disk == disk and log.file_id in starts]
         with suppress(OSError, StoreError):  # a journal that is gone by now: what a start reads of it is not known
             kept += _without_replayed(store, rows, journals)
-    put_unserved(txn, kept)
+    unserved.put_unserved(txn, kept)
 
 
-def has_moved(store: Store, txn: Txn, marks: Marks) -> bool:
+def has_moved(store: Store, txn: Txn, marks: unserved.Marks) -> bool:
     """Whether the marks, or the bookies' indexes, have changed since ``index_unserved`` looked."""
-    return read_journal_marks(txn) != marks or read_index_states(txn) != _index_states(store)
+    return unserved.read_journal_marks(txn) != marks or unserved.read_index_states(txn) != _index_states(store)
 
 
 def _index_states(store: Store) -> dict[str, str]:
@@ -99,7 +90,7 @@ def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool)
         if log.kind == FileKind.ENTRY_LOG and log.disk in journals:
             records[log.disk] = records.get(log.disk, 0) + log.records
     found = {}
-    doubted, misled = read_misled_bookies(txn), set[str]()
+    doubted, misled = unserved.read_misled_bookies(txn), set[str]()
     for bookie in iter_imported_bookies(store.info, whole=True):
         if records.get(bookie.bookie_id):
             ids = (ledger_id_of_path(path) for path in iter_paths(txn, f"{LEDGERS_ROOT}/"))
@@ -112,11 +103,11 @@ def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool)
                     for ledger_id, entries in (read_misled(bookie, rows) if is_doubted else {}).items():
                         misled.add(bookie.bookie_id)
                         rows[ledger_id] -= entries
-    put_misled_bookies(txn, misled)
+    unserved.put_misled_bookies(txn, misled)
     return found
 
 
-def _start(log: LogFile, marks: Marks) -> int | None:
+def _start(log: LogFile, marks: unserved.Marks) -> int | None:
     """Return the offset from which a start reads a journal: 0 for all of it, None for nothing. Without a known mark, it reads all."""
     journal_id, offset = marks.get(str(Path(log.origin).parent), (0, 0))
     return (offset if log.log_id == journal_id else 0) if log.log_id >= journal_id else None

@@ -51,6 +51,7 @@ from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.resources import CLUSTER, TENANT, cluster_path, tenant_path
 from pulsar_admin.store.model.transactions import ASSIGN
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
+from pulsar_admin.store.recovery import from_ledgers
 from pulsar_admin.store.recovery.chains import (
     LOST_AND_FOUND,
     Chains,
@@ -73,16 +74,6 @@ from pulsar_admin.store.recovery.evidence import (
     LedgerEvidence,
     iter_unlisted,
     read_evidence,
-)
-from pulsar_admin.store.recovery.from_ledgers import (
-    COMMAND,
-    KNOWN_LAYOUT,
-    CompactedClaim,
-    LedgerSurvey,
-    Remade,
-    Sources,
-    default_policies,
-    plan_from_ledgers,
 )
 from pulsar_admin.store.wording import counted, listed
 
@@ -118,7 +109,7 @@ def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "") -> N
     return NamedLedgers(evidence, chains, find_names(reader, evidence.values(), chains), given)
 
 
-def plan_from_bookies(sources: Sources, named: NamedLedgers) -> Plan:
+def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Plan:
     """Plan all metadata of a cluster again; raises Refused, Unsupported."""
     txn = sources.reader.txn
     cluster = sources.cluster or likely_cluster(named.evidence.values())
@@ -130,7 +121,7 @@ def plan_from_bookies(sources: Sources, named: NamedLedgers) -> Plan:
     sources = replace(sources, cluster=cluster)
     work = _MadeOfBookies(sources, named=named)
     claims = work.claims()
-    plan = plan_from_ledgers(sources, work.survey)
+    plan = from_ledgers.plan_from_ledgers(sources, work.survey)
     work.close_ledgers(claims)
     made = {step.key for step in plan.steps}
     cluster_steps = (
@@ -143,14 +134,14 @@ def plan_from_bookies(sources: Sources, named: NamedLedgers) -> Plan:
     for join in named.chains.refused:
         after = {"apart": join.refused, "witnesses": list(join.witnesses)}
         parts.append(ChangePart(resource=f"ledgers {join.ledger_id} and {join.next_id}", after=after))
-    return Plan(COMMAND, txn.id, steps, tuple(parts), warnings=(*work.notes(cluster), *plan.warnings))
+    return Plan(from_ledgers.COMMAND, txn.id, steps, tuple(parts), warnings=(*work.notes(cluster), *plan.warnings))
 
 
-class _MadeOfBookies(Remade, kw_only=True):
+class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
     """The metadata rebuilt so far."""
 
     named: NamedLedgers
-    survey: LedgerSurvey = field(default_factory=LedgerSurvey)
+    survey: from_ledgers.LedgerSurvey = field(default_factory=from_ledgers.LedgerSurvey)
     closed: dict[int, Closed] = field(default_factory=dict)
     groups: dict[TopicName, LedgerGroup] = field(default_factory=dict)
     coordinators: int = 0
@@ -173,7 +164,7 @@ class _MadeOfBookies(Remade, kw_only=True):
             for ledger in [one for one in group.beside if self.named.evidence[one].kind == COMPACTED][-1:]:
                 # The horizon of a compacted ledger is at least the last entry that it holds.
                 horizon = Position(*max((one, last) for one, (_, last) in self.named.evidence[ledger].points.items()))
-                self.survey.compacted.setdefault(name, []).append(CompactedClaim(ledger, horizon))
+                self.survey.compacted.setdefault(name, []).append(from_ledgers.CompactedClaim(ledger, horizon))
                 claims[ledger] = compacted_claims(name, horizon)
         for one in self.named.evidence.values():
             for schema in one.topics if one.kind == SCHEMA and len(one.topics) == 1 else ():
@@ -309,7 +300,7 @@ def _read_cursor(reader: EntryReader, one: LedgerEvidence) -> _CursorLedger | No
 
 def _cluster_nodes(txn: Txn, cluster: str, work: _MadeOfBookies) -> Iterator[tuple[str, bytes]]:
     """Yield what ``initNewCluster`` and ``initialize-cluster-metadata`` write: layout, instance, cookies, tenants, namespaces."""
-    yield f"{LEDGERS_ROOT}/LAYOUT", KNOWN_LAYOUT.encode()
+    yield f"{LEDGERS_ROOT}/LAYOUT", from_ledgers.KNOWN_LAYOUT.encode()
     instances = set()
     for bookie in iter_imported_bookies(txn.store.info):
         files = [path / COOKIE_FILE for path in bookie.directories if (path / COOKIE_FILE).is_file()]
@@ -328,7 +319,7 @@ def _cluster_nodes(txn: Txn, cluster: str, work: _MadeOfBookies) -> Iterator[tup
     yield cluster_path(cluster), encode_json_object(CLUSTER.replace(None, {}))
     for namespace in _BUILT_IN:
         yield tenant_path(namespace.tenant), encode_json_object(TENANT.replace(None, {"allowedClusters": [cluster]}))
-        yield namespace.policies_path, encode_json_object(default_policies(cluster))
+        yield namespace.policies_path, encode_json_object(from_ledgers.default_policies(cluster))
     if work.coordinators:
         yield ASSIGN.partitioned_path, encode_partitioned_topic(PartitionedTopic(work.coordinators))
 

@@ -38,26 +38,7 @@ from pulsar_admin.store.db.owners import OwnerKind, find_owners
 from pulsar_admin.store.db.tree import find_node, read_node
 from pulsar_admin.store.errors import LedgerNotFound, Refused, StoreError
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
-from pulsar_admin.store.model.broken import (
-    GONE,
-    NO_METADATA,
-    NOT_SERVED,
-    find_missing,
-    find_thinned,
-    iter_thinned,
-    iter_unreadable,
-)
-from pulsar_admin.store.model.coverage import (
-    Disks,
-    absent_in,
-    count_unseen,
-    gone_quorum,
-    read_coverage,
-    read_disks,
-    read_held,
-    read_served,
-    stripes_of,
-)
+from pulsar_admin.store.model import broken, coverage
 from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor
 from pulsar_admin.store.model.ledger_owners import custom_text
 from pulsar_admin.store.model.ledgers import (
@@ -135,7 +116,7 @@ def find_restorable(
     end = whole if last is None else min(whole, last)
     gaps = tuple(iter_gaps(txn, ledger_id, end))
     # What a bookie that is not imported may have would be unseen, not lost.
-    count, bookies = count_unseen(txn, Ledger(ledger_id, metadata, None, -1, 0), gaps)
+    count, bookies = coverage.count_unseen(txn, Ledger(ledger_id, metadata, None, -1, 0), gaps)
     if count:
         raise Refused(
             f"{counted(count, 'entry')} of ledger {ledger_id} may be on {', '.join(bookies)}, which {plural(len(bookies), 'is', 'are')}"
@@ -326,7 +307,7 @@ def _judge_behind(
 ) -> Behind:
     """Return how far the entries after the end were acknowledged, up to the first that was not, or was not imported."""
     first = metadata.last_entry_id + 1
-    held = read_held(reader.txn, ledger_id, read_disks(reader.txn)) or {}
+    held = coverage.read_held(reader.txn, ledger_id, coverage.read_disks(reader.txn)) or {}
     copies = {bookie: {*entries.tolist()} for bookie, entries in held.items()}
     ledgers = read_topic(reader.txn, name).ledgers
     # A producer without an acknowledgement sends again, into the next ledger: what is there again must not be added here.
@@ -442,15 +423,15 @@ def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) ->
 
     Raises LedgerNotFound, and Refused for a ledger that no other bookie would serve better.
     """
-    txn, disks = reader.txn, read_disks(reader.txn)
+    txn, disks = reader.txn, coverage.read_disks(reader.txn)
     if disks.unknown is not None:
         raise Refused(disks.unknown[0], hint=disks.unknown[1])
     chosen = list(dict.fromkeys(ledger_ids))
     for ledger_id in chosen:
         _check_astray(txn, ledger_id)
     if not chosen:
-        astray = {missing.ledger_id for missing in iter_unreadable(txn) if missing.is_astray}
-        chosen = sorted(astray | {thinned.ledger_id for thinned in iter_thinned(txn) if thinned.spare})
+        astray = {missing.ledger_id for missing in broken.iter_unreadable(txn) if missing.is_astray}
+        chosen = sorted(astray | {thinned.ledger_id for thinned in broken.iter_thinned(txn) if thinned.spare})
     if not chosen:
         raise LedgerNotFound(
             "no ledger names bookies that are gone or lack its entries while other imported bookies have them",
@@ -471,18 +452,18 @@ def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) ->
 
 def _check_astray(txn: Txn, ledger_id: int) -> None:
     read_ledger(txn, ledger_id)
-    missing, thinned = find_missing(txn, ledger_id), find_thinned(txn, ledger_id)
+    missing, thinned = broken.find_missing(txn, ledger_id), broken.find_thinned(txn, ledger_id)
     if (missing is not None and missing.is_astray) or (thinned is not None and thinned.spare):
         return
     hint = f"see its remaining entries with: pulsar-admin ledgers info {ledger_id}"
     if missing is None:
         text = f"ledger {ledger_id} is served by the bookies that its metadata names"
-    elif missing.reason == NO_METADATA:
+    elif missing.reason == broken.NO_METADATA:
         text, hint = f"ledger {ledger_id} has no metadata", f"restore it: pulsar-admin ledgers restore {ledger_id}"
-    elif missing.reason == GONE:
+    elif missing.reason == broken.GONE:
         text = f"no imported bookie has an entry of ledger {ledger_id}"
         hint = f"take it out of what references it: pulsar-admin ledgers forget {ledger_id}"
-    elif missing.reason == NOT_SERVED:
+    elif missing.reason == broken.NOT_SERVED:
         text = f"ledger {ledger_id} names the bookies that have its entries, in records that they do not serve"
         hint = "put them back: pulsar-admin store salvage ID=DIR,DIR"
     else:
@@ -496,21 +477,21 @@ class _Repointed(Struct, frozen=True):
     nowhere: int
 
 
-def _repointed(reader: EntryReader, disks: Disks, ledger_id: int) -> _Repointed:
+def _repointed(reader: EntryReader, disks: coverage.Disks, ledger_id: int) -> _Repointed:
     txn, ledger = reader.txn, read_ledger(reader.txn, ledger_id)
-    metadata, held = ledger.metadata, read_held(txn, ledger.ledger_id, disks)
+    metadata, held = ledger.metadata, coverage.read_held(txn, ledger.ledger_id, disks)
     assert metadata is not None
     assert held is not None
     served = {
         bookie: entries[entries <= ledger.last_entry_id]
-        for bookie, entries in read_served(txn, ledger.ledger_id, disks, held).items()
+        for bookie, entries in coverage.read_served(txn, ledger.ledger_id, disks, held).items()
         if bookie in disks.imported
     }
     # An open ledger whose bookies can still answer is closed by its next reader, with an end that it proves.
-    is_closed = metadata.state is LedgerState.CLOSED or not gone_quorum(metadata, disks.gone)
+    is_closed = metadata.state is LedgerState.CLOSED or not coverage.gone_quorum(metadata, disks.gone)
     if not is_closed:
         # A bookie that may run, and is not imported, may have more of a ledger that is to be closed.
-        absent = absent_in(txn, metadata.segments[-1].members)
+        absent = coverage.absent_in(txn, metadata.segments[-1].members)
         if absent:
             raise Refused(
                 f"ledger {ledger.ledger_id} was never closed, and {', '.join(absent)}, which "
@@ -538,7 +519,7 @@ def _repointed(reader: EntryReader, disks: Disks, ledger_id: int) -> _Repointed:
         after = replace(after, state=LedgerState.CLOSED, last_entry_id=end, length=length)
         # A segment beyond the end would be an ensemble of no entry.
         after = replace(after, segments=tuple(one for one in segments if one.first_entry_id <= end))
-    left = read_coverage(txn, replace(ledger, metadata=after, last_entry_id=after.last_entry_id))
+    left = coverage.read_coverage(txn, replace(ledger, metadata=after, last_entry_id=after.last_entry_id))
     return _Repointed(metadata, after, 0 if left is None else left.lost + left.outside)
 
 
@@ -547,7 +528,7 @@ def _served_end(metadata: LedgerMetadata, last_entry_id: int, served: Mapping[st
     import numpy as np
 
     parts = [np.empty(0, np.int64)]
-    for stripe in stripes_of(metadata, last_entry_id):
+    for stripe in coverage.stripes_of(metadata, last_entry_id):
         parts += [served[one][stripe.holds(one, served[one])] for one in set(stripe.members) if one in served]
     ids = np.unique(np.concatenate(parts))
     gaps = np.flatnonzero(ids != np.arange(len(ids)))

@@ -46,18 +46,12 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_topics, partition_count, read_topic
 from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.recovery import missing_topics
 from pulsar_admin.store.recovery.chains import Chains, GroupName, LedgerGroup, find_chains, find_names
 from pulsar_admin.store.recovery.closing import MadeLedger, find_readable_end, fit_ensembles, make_ledger
 from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR, MESSAGES, LedgerEvidence, read_evidence
 from pulsar_admin.store.recovery.from_ledgers import COMMAND, LedgerSurvey, Remade, Sources, newer_index, newest_known
 from pulsar_admin.store.recovery.metadata_index import find_collected
-from pulsar_admin.store.recovery.missing_topics import (
-    Younger,
-    close_others,
-    plan_lost_and_found,
-    tie_schemas,
-    used_versions,
-)
 from pulsar_admin.store.wording import counted, listed, plural
 
 
@@ -113,7 +107,7 @@ def plan_rolling(sources: Sources, survey: LedgerSurvey) -> Plan:
         if not group.topic and any(one > world.newest for one in group.ledger_ids)
     ]
     names = _read_names(rolled, world) if strangers else {}
-    lost = plan_lost_and_found(sources, strangers, world.newest, names)
+    lost = missing_topics.plan_lost_and_found(sources, strangers, world.newest, names)
     rolled.kept += lost.ledger_ids
     younger = _roll_others(rolled, world, {str(group.ledger_ids[0]): one.topic for group, one in names.items()})
     parts = [*rolled.parts, *lost.parts, *younger.parts]
@@ -175,16 +169,16 @@ def _is_told_of(txn: Txn, name: TopicName) -> bool:
     return index < count if index >= 0 else count == 0
 
 
-def _roll_others(rolled: Rolled, world: _World, names: Mapping[str, TopicName]) -> Younger:
+def _roll_others(rolled: Rolled, world: _World, names: Mapping[str, TopicName]) -> missing_topics.Younger:
     """Give metadata to the younger ledgers that joined no topic, and an owner to those for which two witnesses agree."""
-    younger = Younger(rolled.sources, tied=rolled.tied)
+    younger = missing_topics.Younger(rolled.sources, tied=rolled.tied)
     had = {*rolled.kept, *sorted_ledger_ids(rolled.txn)}
     young = [
         one for ledger_id, one in sorted(world.evidence.items()) if ledger_id > world.newest and ledger_id not in had
     ]
-    used = used_versions(iter_topics(rolled.txn), world.chains, world.evidence, names)
-    tie_schemas(younger, young, used)
-    close_others(younger, young)
+    used = missing_topics.used_versions(iter_topics(rolled.txn), world.chains, world.evidence, names)
+    missing_topics.tie_schemas(younger, young, used)
+    missing_topics.close_others(younger, young)
     return younger
 
 

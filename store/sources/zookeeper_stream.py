@@ -12,23 +12,14 @@ from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
 from pulsar_admin.store.codec.zookeeper import SnapshotReader, ZooKeeperNode
 from pulsar_admin.store.codec.zookeeper_log import Transaction
 from pulsar_admin.store.errors import SourceNotFound
+from pulsar_admin.store.sources import zookeeper
 from pulsar_admin.store.sources.notes import Notes
-from pulsar_admin.store.sources.zookeeper import (
-    Replay,
-    ServerFiles,
-    SnapshotFile,
-    iter_log_files,
-    iter_merged,
-    iter_snapshot_files,
-    iter_unread_logs,
-    open_snapshot,
-)
 
 
 class ZooKeeperStream:
     """Reads ``server`` once; ``next_ledger_id`` is known after the last node."""
 
-    def __init__(self, server: ServerFiles, problems: list[str]) -> None:
+    def __init__(self, server: zookeeper.ServerFiles, problems: list[str]) -> None:
         self._ledger_ids = LedgerIds()
         self._server = server
         self._problems = problems
@@ -41,14 +32,14 @@ class ZooKeeperStream:
 
     def nodes(self) -> Iterator[tuple[str, bytes]]:
         """Yield path and value of each persistent node; raises SourceNotFound, MetadataCorrupt. Missing parts are added to the problems."""
-        files = [*iter_snapshot_files([self._server])]
-        if not files and not any(iter_log_files(self._server)):
+        files = [*zookeeper.iter_snapshot_files([self._server])]
+        if not files and not any(zookeeper.iter_log_files(self._server)):
             raise SourceNotFound(f"{self._server.logs} holds neither a ZooKeeper log nor a snapshot")
         newest_file = files[-1] if files else None
         base = 0 if newest_file is None else newest_file.zxid
         touched = {
             change.path
-            for _, item in iter_merged([self._server], base + 1)
+            for _, item in zookeeper.iter_merged([self._server], base + 1)
             if isinstance(item, Transaction) and item.zxid > base
             for change in item.changes
         }
@@ -58,15 +49,15 @@ class ZooKeeperStream:
                 kept[node.path] = node
             elif not node.ephemeral:
                 yield node.path, node.data
-        replay = Replay(base, kept, self._problems, self._ledger_ids)
-        self._problems += iter_unread_logs(self._server.logs, base)
-        for file, item in iter_merged([self._server], base + 1):
+        replay = zookeeper.Replay(base, kept, self._problems, self._ledger_ids)
+        self._problems += zookeeper.iter_unread_logs(self._server.logs, base)
+        for file, item in zookeeper.iter_merged([self._server], base + 1):
             replay.take(file, item)
         replay.finish([self._server], self._newest, Notes())
         yield from ((node.path, node.data) for node in replay.nodes.values() if not node.ephemeral)
 
-    def _snapshot_nodes(self, newest: SnapshotFile) -> Iterator[ZooKeeperNode]:
-        with open_snapshot(newest.path, newest.extension) as file:
+    def _snapshot_nodes(self, newest: zookeeper.SnapshotFile) -> Iterator[ZooKeeperNode]:
+        with zookeeper.open_snapshot(newest.path, newest.extension) as file:
             snapshot = SnapshotReader(file, str(newest.path))
             for node, children_made in snapshot.nodes():
                 path = node.path if newest.roots.is_whole else newest.roots.inner(node.path)

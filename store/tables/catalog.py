@@ -33,17 +33,9 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
 from pulsar_admin.store.model.topics import Topic, iter_topics, read_topic
 from pulsar_admin.store.names import PARTITION_SUFFIX, TopicName, parse_owner, parse_topic
+from pulsar_admin.store.scan import operations
 from pulsar_admin.store.scan.arrow import column, nullable
 from pulsar_admin.store.scan.entries import EntryScan
-from pulsar_admin.store.scan.operations import (
-    PlacesOperation,
-    PlainFiles,
-    ReadMessages,
-    ScanOptions,
-    entry_column,
-    named_topics,
-    run_places,
-)
 from pulsar_admin.store.scan.places import EntryBatch, Part, Places, PlacesReader, doubtful
 from pulsar_admin.store.scan.typed_values import Values
 from pulsar_admin.store.tables.entries import NO_SEQUENCE, entry_keys, senders
@@ -170,7 +162,7 @@ class _Columns:
         assert batch is not None
         if name == "last_add_confirmed":
             return column(batch.rows["lac"].copy())
-        return _sender(name, batch) if name in _SENDERS else entry_column(name, batch.rows)
+        return _sender(name, batch) if name in _SENDERS else operations.entry_column(name, batch.rows)
 
     def _log(self, number: int) -> LogFile:
         if number not in self._logs:
@@ -229,12 +221,12 @@ _ROUND_MESSAGE_LEDGERS = 4096  # whose topics and schemas are held, and sent, at
 _ENGINE_BYTES = 8 << 20  # so much is read here before an engine's processes have the first slice
 
 
-class MessagesAt(Struct, PlacesOperation, frozen=True):
+class MessagesAt(Struct, operations.PlacesOperation, frozen=True):
     """Rows of messages at given places, packed, one row per batch of places; an empty one is read again where it is explained."""
 
-    messages: ReadMessages
+    messages: operations.ReadMessages
 
-    def values(self, places: Places, files: PlainFiles) -> tuple[bytes]:
+    def values(self, places: Places, files: operations.PlainFiles) -> tuple[bytes]:
         entries = PlacesReader(files, False, None).read_places(places)
         problems: list[StoreError] = []
         sink = pa.BufferOutputStream()
@@ -273,7 +265,7 @@ class MessageTable(Struct):
                 found = [cluster if name == "cluster" else batch.column(name) for name in schema.names]
                 yield pa.RecordBatch.from_arrays(found, schema=schema)
 
-    def _read(self, columns: tuple[str, ...], topics: dict[int, str]) -> ReadMessages:
+    def _read(self, columns: tuple[str, ...], topics: dict[int, str]) -> operations.ReadMessages:
         """Return how messages of these topics, by their ledgers, are read."""
         values = None
         if not {"value", "value_error"}.isdisjoint(columns):
@@ -282,7 +274,7 @@ class MessageTable(Struct):
             else:
                 names = dict.fromkeys(topics.values())
                 values = Values({name: read_schemas(self.reader, parse_owner(name)) for name in names})
-        return ReadMessages(ScanOptions(topics=topics), columns, values=values)
+        return operations.ReadMessages(operations.ScanOptions(topics=topics), columns, values=values)
 
     # -- which entries ------------------------------------------------------------------------------------------------
 
@@ -313,7 +305,7 @@ class MessageTable(Struct):
 
     # -- their rows ---------------------------------------------------------------------------------------------------
 
-    def _scan(self, messages: ReadMessages, parts: Iterable[Part]) -> Iterator[pa.RecordBatch]:
+    def _scan(self, messages: operations.ReadMessages, parts: Iterable[Part]) -> Iterator[pa.RecordBatch]:
         """Yield the messages of entries, read by the reader's engine if there is one and it pays."""
         if "path" in messages.columns:  # which is found by the entry
             messages = replace(messages, columns=(*dict.fromkeys([*messages.columns, "ledger_id", "entry_id"]),))
@@ -328,16 +320,18 @@ class MessageTable(Struct):
             lost = counted(scan.missing, "entry is", "entries are")
             self.problems.append(EntryNotFound(f"of what was to be read {lost} in no imported file"))
 
-    def _packed(self, messages: ReadMessages, scan: EntryScan) -> Iterator[tuple[Places, bytes]]:
+    def _packed(self, messages: operations.ReadMessages, scan: EntryScan) -> Iterator[tuple[Places, bytes]]:
         """Yield places, and their rows where the engine made them."""
         engine = self.reader.engine
         if engine is None or self.seen.read_bytes < _ENGINE_BYTES:
             yield from ((places, b"") for places in scan.groups())
             return
-        for places, row in run_places(engine, MessagesAt(messages), self.reader.files, scan.groups()):
+        for places, row in operations.run_places(engine, MessagesAt(messages), self.reader.files, scan.groups()):
             yield places, b"" if row is None else row["rows"]
 
-    def _rows_here(self, messages: ReadMessages, scan: EntryScan, places: Places) -> Iterator[pa.RecordBatch]:
+    def _rows_here(
+        self, messages: operations.ReadMessages, scan: EntryScan, places: Places
+    ) -> Iterator[pa.RecordBatch]:
         for entries in scan.read_here(places):
             yield from messages.rows([entries], "", self.problems)
 
@@ -395,7 +389,7 @@ class StoreTables:
         if name in SMALL_TABLES:
             return MadeTable(TABLES[name], partial(self._small, name), self._lock, self.errors)
         try:
-            topics = named_topics(self._reader.txn, name)
+            topics = operations.named_topics(self._reader.txn, name)
         except (InvalidValue, NotFound):
             return None
         names = sorted(map(str, topics))

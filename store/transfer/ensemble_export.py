@@ -19,22 +19,9 @@ from pulsar_admin.store.changes.plan import append_change
 from pulsar_admin.store.codec.ledgermetadata import INSTANCE_ID, ledger_id_of_path
 from pulsar_admin.store.codec.policies import decode_json_object
 from pulsar_admin.store.codec.rocksvalue import encode_value
+from pulsar_admin.store.db import export_intent, own_ledgers
 from pulsar_admin.store.db.environment import Store, Txn
-from pulsar_admin.store.db.export_intent import (
-    delete_intent,
-    find_intent,
-    intended_node,
-    put_exported_zxid,
-    put_intent,
-)
 from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
-from pulsar_admin.store.db.own_ledgers import (
-    OwnLedgers,
-    find_own_ledgers,
-    largest_ledger_id,
-    put_own_ledgers,
-    sequence_after_export,
-)
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import Node, encode_node, find_node, tree_key
 from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, Refused, StalePlan
@@ -129,7 +116,7 @@ def plan_ensemble_export(store: Store, address: Address, login: Client, limit_by
 
 def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
     with store.read() as txn:
-        intent, _ = find_intent(txn)
+        intent, _ = export_intent.find_intent(txn)
         changed = {node.path: node for node in iter_changed_nodes(txn)}
         live = session.find_nodes({*changed, *intent, INSTANCE_ID})
         ours, theirs = find_node(txn, INSTANCE_ID), live.get(INSTANCE_ID)
@@ -141,7 +128,7 @@ def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
             )
         written = []
         for path, raw in intent.items():
-            wanted, found = intended_node(path, raw), live.get(path)
+            wanted, found = export_intent.intended_node(path, raw), live.get(path)
             if state_of(wanted) == state_of(found):
                 written.append(ChangedNode(path, found, find_node(txn, path)))
         for node in written:
@@ -175,13 +162,13 @@ def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
 def _next_ledger_id(txn: Txn, session: Session, nodes: Iterable[ChangedNode]) -> int | None:
     """Return the ledger id from which the ensemble must continue: after those of the nodes. Raises StalePlan if the
     ensemble allocated one of ours itself."""
-    own = find_own_ledgers(txn)
+    own = own_ledgers.find_own_ledgers(txn)
     created = (ledger_id_of_path(node.path) for node in nodes if node.action == "create")
     largest = max((ledger_id for ledger_id in created if ledger_id is not None), default=-1)
     if own is None or largest < own.first_id:
         # Of ledgers that were made again the ensemble may know no id, as that of an older state.
-        return largest_ledger_id(txn) + 1 if 0 <= ledger_sequence(session) <= largest else None
-    sequence_after_export(own, ledger_sequence(session), str(session.address))
+        return own_ledgers.largest_ledger_id(txn) + 1 if 0 <= ledger_sequence(session) <= largest else None
+    own_ledgers.sequence_after_export(own, ledger_sequence(session), str(session.address))
     return own.next_id
 
 
@@ -347,8 +334,8 @@ def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms:
                 if written is not None and state_of(found.get(node.path)) == state_of(written):
                     written = found[node.path]
                 txn.put("base", tree_key(node.path), b"" if written is None else encode_node(written))
-            delete_intent(txn)
-            put_exported_zxid(txn, seen)
+            export_intent.delete_intent(txn)
+            export_intent.put_exported_zxid(txn, seen)
             append_change(txn, now_ms, COMMAND, (to_builtins(report),))
 
         store.write(record)
@@ -360,7 +347,7 @@ def _commit(store: Store, session: Session, plan: EnsemblePlan) -> int:
     if next_id is not None:
 
         def take_ids(txn: Txn) -> None:
-            put_own_ledgers(txn, OwnLedgers(next_id, next_id))
+            own_ledgers.put_own_ledgers(txn, own_ledgers.OwnLedgers(next_id, next_id))
             put_next_ledger_id(txn, next_id)
 
         store.write(take_ids)
@@ -369,10 +356,10 @@ def _commit(store: Store, session: Session, plan: EnsemblePlan) -> int:
     try:
         return transaction.commit()
     except Conflict as conflict:
-        store.write(delete_intent)
+        store.write(export_intent.delete_intent)
         raise _explained(session, plan, conflict) from conflict
     except Refused:
-        store.write(delete_intent)
+        store.write(export_intent.delete_intent)
         raise
 
 
@@ -401,6 +388,6 @@ def _put_intent(txn: Txn, plan: EnsemblePlan) -> None:
     for node in plan.written:
         txn.put("base", tree_key(node.path), b"" if node.imported is None else encode_node(node.imported))
     values = ((node.path, _written_node(node)) for node in plan.nodes)
-    put_intent(
+    export_intent.put_intent(
         txn, {path: None if node is None else encode_value(node.stat, node.value) for path, node in values}, None
     )

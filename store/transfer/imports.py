@@ -48,14 +48,8 @@ from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.files import PRIVATE_DIRECTORY
 from pulsar_admin.store.index.build import Advance, Scanning, SeenDigests
 from pulsar_admin.store.index.unserved import index_unserved
+from pulsar_admin.store.model import coverage
 from pulsar_admin.store.model.copy_age import AsOf, find_as_of, put_as_of
-from pulsar_admin.store.model.coverage import (
-    AbsentBookies,
-    find_absent_bookies,
-    find_absent_journals,
-    index_absent_bookies,
-    members_of,
-)
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import NAMING_PREFIXES, References, make_owners
 from pulsar_admin.store.names import FileKind
@@ -188,7 +182,7 @@ def import_layout(
         )
         with store.read() as txn:
             logs, entries, differing = list(iter_logs(txn)), count_entries(txn), sum(1 for _ in iter_differing(txn))
-            journals, absent = find_absent_journals(store, txn), find_absent_bookies(txn)
+            journals, absent = coverage.find_absent_journals(store, txn), coverage.find_absent_bookies(txn)
         leading = leading_findings(store)
         first, *others = as_read(sources, layout)
         state = StoreState.READY if options.index else StoreState.UNINDEXED
@@ -259,13 +253,13 @@ def _index_state(
 ) -> None:
     put_next_ledger_id(txn, next_ledger_id)
     put_given_meanwhile(txn, meanwhile)
-    index_absent_bookies(store, txn, foreign_ids(txn, layout.bookies), members)
+    coverage.index_absent_bookies(store, txn, foreign_ids(txn, layout.bookies), members)
     index_unserved(store, txn, marks)
     if as_of is not None:
         put_as_of(txn, as_of)
 
 
-def absent_texts(layout: Layout, absent: AbsentBookies | None) -> list[str]:
+def absent_texts(layout: Layout, absent: coverage.AbsentBookies | None) -> list[str]:
     """Return sentences about bookies, and directories of bookies, that are not in the layout."""
     texts = [] if absent is None else [f"{absent.text()}; {absent.hint()}"]
     return texts + [text for bookie in layout.bookies if layout.root is None for text in missing_directories(bookie)]
@@ -502,7 +496,7 @@ class SeenNodes:
                 ledger_id = ledger_id_of_path(path)
                 if ledger_id is not None:
                     self.digests.see(ledger_id, path, metadata)
-                    self.members |= members_of(path, metadata)
+                    self.members |= coverage.members_of(path, metadata)
             elif key.startswith(_NAMING):
                 see_reference(*path_and_value(key, value))
             yield row

@@ -17,15 +17,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from pulsar_admin.store.codec import dbledger
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, decode_cookie
-from pulsar_admin.store.codec.dbledger import (
-    LedgerData,
-    LocationRow,
-    decode_location_row,
-    encode_ledgers_row,
-    encode_location_row,
-    ledger_key,
-)
 from pulsar_admin.store.codec.digest import master_key
 from pulsar_admin.store.codec.entry import decode_entry
 from pulsar_admin.store.codec.entrylog import (
@@ -35,15 +28,9 @@ from pulsar_admin.store.codec.entrylog import (
     log_file_name,
 )
 from pulsar_admin.store.codec.rocksvalue import decode_counter
+from pulsar_admin.store.db import own_ledgers
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.own_ledgers import (
-    SEQUENCE_KEY,
-    OwnLedgers,
-    find_own_ledgers,
-    largest_ledger_id,
-    sequence_after_export,
-)
 from pulsar_admin.store.errors import Corrupt, MetadataCorrupt, NotFound, Unsupported
 from pulsar_admin.store.files import open_file
 from pulsar_admin.store.model.ledgers import Ledger, iter_blocks, read_ledger
@@ -68,7 +55,7 @@ class LedgerExport(Struct, frozen=True):
 
     ledgers: tuple[ExportedLedger, ...] = ()
     sequence: int | None = None
-    own: OwnLedgers | None = None
+    own: own_ledgers.OwnLedgers | None = None
 
 
 def plan_ledger_export(
@@ -82,18 +69,18 @@ def plan_ledger_export(
     """
     if not ledger_ids and written is None:
         return LedgerExport()
-    own = find_own_ledgers(txn)
-    raw = read_values(layout.metadata, [SEQUENCE_KEY]).get(SEQUENCE_KEY)
+    own = own_ledgers.find_own_ledgers(txn)
+    raw = read_values(layout.metadata, [own_ledgers.SEQUENCE_KEY]).get(own_ledgers.SEQUENCE_KEY)
     where = str(layout.metadata)
     target = sequence = 0 if raw is None else decode_counter(raw, where)
     if own is not None and own.first_id < target == written:
-        own = OwnLedgers(target, own.next_id)
+        own = own_ledgers.OwnLedgers(target, own.next_id)
     elif not ledger_ids:
         return LedgerExport()
     if own is not None and max(ledger_ids, default=own.next_id) >= own.first_id:
-        sequence = sequence_after_export(own, target, where)
+        sequence = own_ledgers.sequence_after_export(own, target, where)
     if max(ledger_ids, default=-1) >= sequence:  # made again, and the target is of an older state
-        sequence = largest_ledger_id(txn) + 1
+        sequence = own_ledgers.largest_ledger_id(txn) + 1
     ledgers = [read_ledger(txn, ledger_id) for ledger_id in sorted(ledger_ids)]
     found = []
     for current in layout.currents:
@@ -128,7 +115,7 @@ def not_held(txn: Txn, storage: Storage, ledgers: list[Ledger], problems: list[s
         open_ranges(storage.index / "locations", problems) as locations_rows,
     ):
         for ledger in ledgers:
-            first, end = ledger_key(ledger.ledger_id), ledger_key(ledger.ledger_id + 1)
+            first, end = dbledger.ledger_key(ledger.ledger_id), dbledger.ledger_key(ledger.ledger_id + 1)
             pairs = locations_rows(first, end) if any(ledgers_rows(first, end)) else iter(())
             if not _holds(txn, storage, ledger, pairs):
                 yield ledger
@@ -137,7 +124,7 @@ def not_held(txn: Txn, storage: Storage, ledgers: list[Ledger], problems: list[s
 def _holds(txn: Txn, storage: Storage, ledger: Ledger, pairs: Pairs) -> bool:
     """Whether location rows lead to every entry of a ledger that the store knows, in the storage's logs, digests verified."""
     where = str(storage.index / "locations")
-    rows = (decode_location_row(key, value, where) for key, value in pairs)
+    rows = (dbledger.decode_location_row(key, value, where) for key, value in pairs)
     is_empty = True
     for _, entry_id, place in _iter_places(txn, (ledger.ledger_id,)):
         row = next((row for row in rows if row.entry_id >= entry_id), None)
@@ -147,7 +134,7 @@ def _holds(txn: Txn, storage: Storage, ledger: Ledger, pairs: Pairs) -> bool:
     return not is_empty
 
 
-def _is_entry(current: Path, ledger: Ledger, row: LocationRow, size_bytes: int) -> bool:
+def _is_entry(current: Path, ledger: Ledger, row: dbledger.LocationRow, size_bytes: int) -> bool:
     path = current / log_file_name(row.log_id)
     digest_type, password = (ledger.metadata.digest_type, ledger.metadata.password) if ledger.metadata else (None, None)
     try:
@@ -193,19 +180,19 @@ def write_to_storage(
         for _, records in groupby(_place_records(txn, ledger_ids), key=lambda record: record.log_number)
     ]
     raise_last_id(storage.logs)
-    data = LedgerData(exists=True, fenced=False, master_key=master_key(b""))
-    rows = [encode_ledgers_row(ledger_id, data) for ledger_id in ledger_ids]
+    data = dbledger.LedgerData(exists=True, fenced=False, master_key=master_key(b""))
+    rows = [dbledger.encode_ledgers_row(ledger_id, data) for ledger_id in ledger_ids]
     for name, changes in (
-        ("locations", lambda: (encode_location_row(row) for row in _locations(txn, ledger_ids, log_ids))),
+        ("locations", lambda: (dbledger.encode_location_row(row) for row in _locations(txn, ledger_ids, log_ids))),
         ("ledgers", lambda: rows),
     ):
         apply_changes(storage.index / name, changes, None if original is None else original / name)
 
 
-def _locations(txn: Txn, ledger_ids: tuple[int, ...], log_ids: list[int]) -> Iterator[LocationRow]:
+def _locations(txn: Txn, ledger_ids: tuple[int, ...], log_ids: list[int]) -> Iterator[dbledger.LocationRow]:
     for record in _place_records(txn, ledger_ids):
         position = record.position + SIZE_BYTES
-        yield LocationRow(record.ledger_id, record.entry_id, log_ids[record.log_number], position)
+        yield dbledger.LocationRow(record.ledger_id, record.entry_id, log_ids[record.log_number], position)
 
 
 class _Record(Struct, frozen=True):

@@ -27,14 +27,7 @@ from pulsar_admin.store.sources.cluster import read_stored_layout
 from pulsar_admin.store.sources.outside import iter_outside, next_number
 from pulsar_admin.store.sources.roots import Roots, stored_roots
 from pulsar_admin.store.sources.zookeeper import newest_epoch
-from pulsar_admin.store.transfer.exports import (
-    ChangedNode,
-    NodeExported,
-    Previewed,
-    check_entries_are_there,
-    iter_changed_nodes,
-    nodes_exported,
-)
+from pulsar_admin.store.transfer import exports
 from pulsar_admin.store.wording import Answer, counted
 
 _IDGEN = f"{LEDGERS_ROOT}/idgen"
@@ -63,12 +56,12 @@ class SnapshotExportReport(Answer, frozen=True):
     ledgers_root: str | None
     shared_with: tuple[str, ...] | None
     nodes_outside: int
-    changes: tuple[NodeExported, ...]
+    changes: tuple[exports.NodeExported, ...]
     problems: tuple[str, ...]
     dry_run: bool
 
 
-class SnapshotPlan(Struct, Previewed, frozen=True):
+class SnapshotPlan(Struct, exports.Previewed, frozen=True):
     """The plan of a snapshot: the tree as of the store's transaction ``txn_id``, written into a new directory."""
 
     target: Path
@@ -77,7 +70,7 @@ class SnapshotPlan(Struct, Previewed, frozen=True):
     nodes: int
     next_ledger_id: int
     now_ms: int
-    changes: tuple[ChangedNode, ...]
+    changes: tuple[exports.ChangedNode, ...]
     problems: tuple[str, ...]
     roots: Roots
     outside: tuple[Node, ...]
@@ -99,7 +92,7 @@ class SnapshotPlan(Struct, Previewed, frozen=True):
             ledgers_root=roots.get("ledgersRoot"),
             shared_with=roots.get("sharedWith"),
             nodes_outside=len(self.outside),
-            changes=nodes_exported(self.changes),
+            changes=exports.nodes_exported(self.changes),
             problems=tuple(self.problems),
             dry_run=dry_run,
         )
@@ -124,8 +117,8 @@ def plan_snapshot_export(store: Store, target: Path, now_ms: int, *, force: bool
                 hint="a bookie that runs on metadata in which ledgers are missing deletes their entries; repair the source and"
                 " refresh, or write what there is with --force",
             )
-        changes = tuple(iter_changed_nodes(txn))
-        check_entries_are_there(txn, changes)
+        changes = tuple(exports.iter_changed_nodes(txn))
+        exports.check_entries_are_there(txn, changes)
         return SnapshotPlan(
             target,
             txn.id,
