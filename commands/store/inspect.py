@@ -13,7 +13,7 @@ from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app, redact_properties_option
 from pulsar_admin.store.db.bookies import decode_bookie
-from pulsar_admin.store.db.tree import Node, find_node, iter_children, read_node
+from pulsar_admin.store.db.tree import Node, find_node, iter_children, list_children
 from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreNotFound
 from pulsar_admin.store.facts.managed_ledgers import OtherLedger, summed
 from pulsar_admin.store.facts.trees import trees_text
@@ -165,9 +165,7 @@ _NODE_COLUMNS = (
 def ls(app: App, path: str, long: bool) -> None:
     """List the metadata nodes below PATH, as in Pulsar's metadata store."""
     with app.session.read() as txn:
-        names = list(iter_children(txn, path))
-        if not names and path.strip("/"):
-            read_node(txn, path)
+        names = list_children(txn, path)
         parent = path.rstrip("/")
         if long:
             nodes = ((name, find_node(txn, f"{parent}/{name}")) for name in names)

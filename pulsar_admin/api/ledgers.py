@@ -362,7 +362,8 @@ class Ledger(Planner):
     def entries(self, first: int = 0, last: int | None = None) -> Iterator[EntryRow]:
         """Yield the entries FIRST to LAST, each read and its digest verified: where it lies, its times and sizes.
 
-        ``state`` is ``ok``, ``missing`` (no file holds it), or what is wrong with it.
+        ``state`` is ``ok``, ``missing`` (no file holds it), or what is wrong with it. Raises LedgerNotFound, EntryNotFound (FIRST is after
+        the last entry), InvalidValue (FIRST is after LAST).
         """
         from pulsar_admin.store.reports.verify import iter_entry_rows
 
@@ -370,6 +371,8 @@ class Ledger(Planner):
             whole_number("first", first, 0, LONG_MAX),
             None if last is None else whole_number("last", last, -1, LONG_MAX),
         )
+        if end is not None and start > end > -1:
+            raise InvalidValue(f"first={start} is after last={end}")
         with self._session.reader() as reader:
             yield from iter_entry_rows(reader, self._ledger_id, start, end)
 

@@ -30,6 +30,7 @@ from pulsar_admin.api.session import (
     given_spark,
     given_text,
     given_texts,
+    whole_number,
 )
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.store.db.clocks import check_clock
@@ -505,6 +506,9 @@ def search_of(session: Session, names: Choose, wanted: WantedMessages, where: st
 def _match(wanted: WantedMessages) -> Match:
     from pulsar_admin.store.scan.messages import Match
 
+    for name in ("keys", "properties", "texts", "json_paths"):
+        if name in wanted and not wanted[name]:
+            raise InvalidValue(f"{name} is empty: leave it out to take every message, or there is nothing to look for")
     properties = given_mapping("properties", wanted.get("properties", {}))
     given_properties("properties", {name: one for name, one in properties.items() if one is not None})
     given_texts("properties", tuple(properties))
@@ -513,7 +517,7 @@ def _match(wanted: WantedMessages) -> Match:
         key_prefix=wanted.get("key_prefix"),
         properties=tuple(properties.items()),
         producer=wanted.get("producer"),
-        sequence_id=wanted.get("sequence_id"),
+        sequence_id=None if (number := wanted.get("sequence_id")) is None else whole_number("sequence_id", number, 0),
         texts=given_texts("texts", wanted.get("texts", ())),
         regex=wanted.get("regex"),
         ignore_case=wanted.get("ignore_case", False),

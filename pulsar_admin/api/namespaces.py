@@ -51,6 +51,7 @@ from pulsar_admin.store.model.resources import (
     find_local_policies,
     list_bookies,
     list_clusters,
+    list_namespaces,
     list_resource_groups,
     list_tenants,
     parse_bundle,
@@ -72,7 +73,7 @@ from pulsar_admin.store.model.resources import (
     record_of,
     topic_hash,
 )
-from pulsar_admin.store.model.topics import Topic, check_namespace, iter_namespaces, iter_partitioned, iter_topic_texts
+from pulsar_admin.store.model.topics import Topic, check_namespace, expand_topic, iter_partitioned, iter_topic_texts
 from pulsar_admin.store.names import NamespaceName, parse_namespace, parse_topic
 from pulsar_admin.store.timespec import format_duration_ms
 from pulsar_admin.store.wording import Answer
@@ -389,20 +390,22 @@ class Cluster(Planner):
     # -- namespaces ---------------------------------------------------------------------------------------------------
 
     def namespaces(self, tenant: str) -> tuple[str, ...]:
-        """Return the namespaces of TENANT with the cluster in their names, as before Pulsar 2.0."""
+        """Return the namespaces of TENANT with the cluster in their names, as before Pulsar 2.0.
+
+        Raises ResourceNotFound, TenantNotFound.
+        """
         with self._session.read() as txn:
             read_cluster(txn, self._name)
-            found = iter_namespaces(txn, tenant)
-            return tuple(str(name) for name in found if name.cluster == self._name)
+            return tuple(str(name) for name in list_namespaces(txn, tenant) if name.cluster == self._name)
 
     def anti_affinity_namespaces(self, tenant: str, group: str) -> tuple[str, ...]:
-        """Return the namespaces of TENANT that are in the anti-affinity GROUP."""
+        """Return the namespaces of TENANT that are in the anti-affinity GROUP; raises ResourceNotFound, TenantNotFound."""
         wanted = group
         with self._session.read() as txn:
             check_cluster(txn, self._name)
             return tuple(
                 str(name)
-                for name in iter_namespaces(txn, tenant)
+                for name in list_namespaces(txn, tenant)
                 if find_local_policies(txn, name).get("namespaceAntiAffinityGroup") == wanted
             )
 
@@ -655,9 +658,13 @@ class Namespace(PolicyPlans):
         return self._planned_rows(make)
 
     def topic_hashes(self, bundle: str, topics: Sequence[str] = ()) -> BundleTopics:
-        """Return the hashes of its topics in BUNDLE, of all or of TOPICS, with their partitions; raises InvalidValue."""
+        """Return the hashes of its topics in BUNDLE, of all or of TOPICS, with their partitions; raises TopicNotFound, InvalidValue."""
         wanted = topics
         with self._session.read() as txn:
+            for topic in map(parse_topic, wanted):
+                if topic.namespace != self._name:
+                    raise InvalidValue(f"{topic} is not in the namespace {self._name}", value=str(topic))
+                expand_topic(txn, topic)
             chosen = read_bundle(txn, self._name, bundle)
             found = bundle_topics(txn, chosen)
         bases = {name if "://" in name else f"persistent://{name}" for name in wanted}

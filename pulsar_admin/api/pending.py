@@ -313,7 +313,8 @@ class DueNack(Answer, frozen=True):
 class KeptNacks(Planner):
     """Negative acks of one subscription, or of all, in several topics, or in all; kept by time bucket as PIP-393 does.
 
-    Every question raises TopicNotFound for a topic that neither they nor the store know, and IndexCorrupt.
+    Every question raises TopicNotFound for a topic that neither they nor the store know, SubscriptionNotFound where none of the topics has
+    the subscription, and IndexCorrupt.
     """
 
     def __init__(self, session: Session, topics: Sequence[TopicName], subscription: str | None) -> None:
@@ -367,7 +368,22 @@ class KeptNacks(Planner):
 
             parts = (expand_topic(txn, topic) for topic in self._topics if str(topic) in unknown)
             names.update(str(name) for own in parts for name in own)
-        return [row for row in found if row.topic in names] if self._topics else found
+        found = [row for row in found if row.topic in names] if self._topics else found
+        if self._subscription is not None and not found:
+            self._check_subscription(txn, self._subscription)
+        return found
+
+    def _check_subscription(self, txn: Txn, subscription: str) -> None:
+        """Raise SubscriptionNotFound unless one of the topics has the subscription: nothing is kept for it."""
+        from pulsar_admin.store.model.cursors import iter_cursor_names
+        from pulsar_admin.store.model.topics import expand_topic, iter_topics
+
+        own = (one for topic in self._topics for one in expand_topic(txn, topic))
+        names = own if self._topics else iter_topics(txn)
+        if not any(subscription in iter_cursor_names(txn, name) for name in names):
+            raise SubscriptionNotFound(
+                f"no topic that is asked about has a subscription {subscription!r}", subscription=subscription
+            )
 
 
 class Nacks(KeptNacks):

@@ -674,6 +674,11 @@ def time_ms_of(value: Time, now_ms: int) -> int:
     if isinstance(value, str):
         return parse_time_or_ago(value, now_ms=now_ms)
     if isinstance(value, timedelta):
+        if value < timedelta():
+            raise InvalidValue(
+                f"{value!r} is an age, and negative: the time would be after now",
+                hint=f"for that long ago give {-value!r}, for a time to come a datetime with a zone",
+            )
         found: int = FromNow(now_ms - value // _MS)
     elif isinstance(value, datetime):
         if value.tzinfo is None:

@@ -42,10 +42,11 @@ from pulsar_admin.incomplete import incomplete_text
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.later import later
 from pulsar_admin.store.db.environment import open_store as open_store_file
-from pulsar_admin.store.db.tree import Node, iter_children, read_node
+from pulsar_admin.store.db.tree import Node, list_children, read_node
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, StoreError, check_choice
 from pulsar_admin.store.model.topics import (
     check_namespace,
+    check_pattern,
     count_topics,
     expand_topic,
     iter_all_namespaces,
@@ -242,7 +243,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
     def ledger_rows(self, word: str = "") -> Iterator[LedgerRow]:
         """Yield what is known of every ledger whose owner's name contains WORD: state, entries, bytes, publish times in ms, owners.
 
-        One that cannot be read is left out with a PartialData warning.
+        One that cannot be read is left out with a PartialData warning. Raises NothingMatches where no owner's name contains WORD.
         """
         from pulsar_admin.store.reports.ledgers import iter_ledger_rows
 
@@ -299,9 +300,9 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return Ledger(self._session, ledger_id)
 
     def nodes(self, path: str = "/") -> tuple[str, ...]:
-        """Return the names directly below PATH in the metadata, as in Pulsar's metadata store; none where nothing is."""
+        """Return the names directly below PATH in the metadata, as in Pulsar's metadata store; raises PathNotFound."""
         with self._session.read() as txn:
-            return tuple(iter_children(txn, path))
+            return list_children(txn, path)
 
     def node(self, path: str) -> Node:
         """Return the metadata node at PATH: ``value``, its exact bytes, and ``stat``; raises PathNotFound."""
@@ -341,7 +342,8 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
     ) -> tuple[Metric, ...]:
         """Return what ``pulsar-admin metrics`` writes: gauges with name, help and samples. CHECK: as in ``overview``.
 
-        TOP bounds the rows of each metric with a topic, of topics that match PATTERN; DELAYED reads the headers of their backlogs.
+        TOP bounds the rows of each metric with a topic, of topics that match PATTERN; DELAYED reads the headers of their backlogs. Raises
+        TopicNotFound where none matches.
         """
         from pulsar_admin.store.doctor.overview import read_checked_metrics
         from pulsar_admin.store.reports.metrics import Chosen
@@ -349,6 +351,8 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         name = pattern
         chosen = Chosen(whole_number("top", top, 0), name, delayed)
         label = "topics, ledgers and rows", "metrics"
+        if name is not None:
+            self._session.ask(check_pattern, name)
         with self._session.opened() as store, self._session.progress(None, *label) as advance:
             return read_checked_metrics(
                 store, self._session.now, chosen, check=check, advance=advance, processes=self._session.processes
@@ -372,7 +376,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """
         from pulsar_admin.store.why.disk import why_bytes
 
-        most = top
+        most = None if top is None else whole_number("top", top, 0)
         with self._session.opened() as store, self._session.reader() as reader:
             names = [one for topic in topics for one in expand_topic(reader.txn, parse_topic(topic))]
             return why_bytes(store, reader, self._session.now_ms, names if topics else None, most)
@@ -723,7 +727,7 @@ def _options(deep: bool, each: int, codes: Sequence[str], severities: Sequence[s
     wanted, chosen = check_codes(given_texts("codes", codes)), given_texts("severities", severities)
     for severity in chosen:
         check_choice("severity", severity, Literal["critical", "warning", "note"])
-    return DoctorOptions(deep, max(whole_number("each", each), 1), wanted, chosen)
+    return DoctorOptions(deep, whole_number("each", each, 1), wanted, chosen)
 
 
 @contextmanager

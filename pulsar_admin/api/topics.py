@@ -359,11 +359,11 @@ class Topic(PolicyPlans):
         """Return the entry that covers the message INDEX, which brokers with AppendIndexMetadataInterceptor count from 0 (PIP-70).
 
         ``position``: with its index in a batch, None where no entry covers INDEX, and ``next_index`` is the least after it;
-        ``indexed``: whether any entry has an index at all. Raises TopicNotFound, MetadataCorrupt.
+        ``indexed``: whether any entry has an index at all. Raises TopicNotFound, MetadataCorrupt, InvalidValue.
         """
         from pulsar_admin.store.search.by_index import find_by_index
 
-        number = index
+        number = whole_number("index", index, 0)
         with self._session.scan() as reader:
             found = find_by_index(reader, read_topic(reader.txn, self._name), number)
             self._session.warn_of_broken(reader.txn, [self._name])
@@ -372,12 +372,13 @@ class Topic(PolicyPlans):
     def nth_position(self, number: int, *, from_end: bool = False) -> Position:
         """Return the position of the entry NUMBER (from 1), markers counted, from the beginning or FROM_END.
 
-        Raises TopicNotFound, NothingMatches (it has fewer).
+        Raises TopicNotFound, NothingMatches (it has fewer), InvalidValue.
         """
         from pulsar_admin.store.model.messages import nth_position
 
+        count = whole_number("number", number, 1)
         with self._session.read() as txn:
-            return nth_position(read_topic(txn, self._name), number, from_end=from_end)
+            return nth_position(read_topic(txn, self._name), count, from_end=from_end)
 
     def skew(self, *, tolerance: Duration = "1s", clock: Literal["publish", "broker"] = "publish") -> TopicSkew:
         """Return whose clock is wrong: counts of the topic, ``blame``, and of each producer in ``producers``, the most wrong one first.

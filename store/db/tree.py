@@ -179,6 +179,14 @@ def iter_children(txn: Txn, path: str, first: str = "") -> Iterator[str]:
     return (name for name, _ in iter_children_and_keys(txn, path, first))
 
 
+def list_children(txn: Txn, path: str) -> tuple[str, ...]:
+    """Return the names directly below a path; raises PathNotFound where there is neither a node nor anything below it."""
+    names = tuple(iter_children(txn, path))
+    if not names and path.strip("/"):
+        read_node(txn, path)
+    return names
+
+
 def iter_children_and_keys(txn: Txn, path: str, first: str = "") -> Iterator[tuple[str, bytes]]:
     """Yield the same names, each with its first key: its own if it is a node with its path as key, else the first below it."""
     prefix = path.rstrip("/") + "/"

@@ -410,11 +410,21 @@ def select_topics(txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
     if pattern is not None:
         found = tuple(topic for topic in found if _matches(topic, pattern))
     if not found:
-        raise TopicNotFound(
-            f"no topic matches {pattern!r}" if pattern is not None else "the store has no topics",
-            hint="list the existing ones with: pulsar-admin topics list TENANT/NAMESPACE",
-        )
+        raise _no_match(pattern)
     return found
+
+
+def check_pattern(txn: Txn, pattern: str) -> None:
+    """Raise TopicNotFound where no topic matches the glob ``pattern``, system topics among them."""
+    if not any(_matches(topic, pattern) for topic in iter_topics(txn)):
+        raise _no_match(pattern)
+
+
+def _no_match(pattern: str | None) -> TopicNotFound:
+    return TopicNotFound(
+        f"no topic matches {pattern!r}" if pattern is not None else "the store has no topics",
+        hint="list the existing ones with: pulsar-admin topics list TENANT/NAMESPACE",
+    )
 
 
 def topics_bytes(txn: Txn, names: Iterable[TopicName]) -> int:

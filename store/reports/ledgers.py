@@ -12,7 +12,7 @@ from pulsar_admin.store.db.blocks import LedgerSums
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import Owner, iter_owners
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.errors import LedgerNotFound, StoreError
+from pulsar_admin.store.errors import LedgerNotFound, NothingMatches, StoreError
 from pulsar_admin.store.facts.orphans import iter_all_ledger_ids
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
 from pulsar_admin.store.model.broken import Missing, find_missing
@@ -52,8 +52,11 @@ class LedgerRow(Answer, frozen=True):
 
 
 def iter_ledger_rows(txn: Txn, word: str, fail: Callable[[StoreError], None]) -> Iterator[LedgerRow]:
-    """Yield the rows of all ledgers whose owner's name contains WORD (empty: of all); what cannot be read goes to FAIL."""
-    unlisted = UnlistedLedgers(txn)
+    """Yield the rows of all ledgers whose owner's name contains ``word`` (empty: of all); what cannot be read goes to ``fail``.
+
+    Raises NothingMatches at the end where no ledger has such an owner.
+    """
+    unlisted, is_empty = UnlistedLedgers(txn), bool(word)
     for ledger_id in iter_all_ledger_ids(txn):
         try:
             row = read_ledger_row(txn, ledger_id, unlisted)
@@ -61,7 +64,14 @@ def iter_ledger_rows(txn: Txn, word: str, fail: Callable[[StoreError], None]) ->
             fail(error)
             continue
         if not word or any(word in owner.topic for owner in row.owners):
+            is_empty = False
             yield row
+    if is_empty:
+        raise NothingMatches(
+            f"no ledger has an owner whose name contains {word!r}",
+            hint="list all with: pulsar-admin ledgers list",
+            text=word,
+        )
 
 
 def read_ledger_row(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> LedgerRow:

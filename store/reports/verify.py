@@ -17,7 +17,7 @@ from pulsar_admin.store.codec.digest import DIGEST_SIZE
 from pulsar_admin.store.codec.message import decode_entry_times
 from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.files import find_log
-from pulsar_admin.store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
 from pulsar_admin.store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.wording import Answer, one_line
@@ -73,9 +73,15 @@ class EntryRow(Answer, frozen=True):
 def iter_entry_rows(reader: EntryReader, ledger_id: int, first: int = 0, last: int | None = None) -> Iterator[EntryRow]:
     """Yield the entries FIRST to LAST (default: to the end) of a ledger in order, those that no file holds included.
 
-    Raises LedgerNotFound; a bad entry is a row.
+    Raises LedgerNotFound, and EntryNotFound where ``first`` is after the last entry; a bad entry is a row.
     """
     ledger = read_ledger(reader.txn, ledger_id)
+    if first > max(ledger.last_entry_id, 0):
+        raise EntryNotFound(
+            f"ledger {ledger_id} has no entry {first}: its last one is {ledger.last_entry_id}",
+            ledger_id=ledger_id,
+            entry_id=first,
+        )
     is_compacted = ledger.metadata is not None and ledger.metadata.custom.get(COMPONENT) == COMPACTED_COMPONENT
     end = ledger.last_entry_id
     stop = end + 1 if last is None else min(end, last) + 1
