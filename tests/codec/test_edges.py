@@ -122,7 +122,7 @@ ALONE: list[Codec] = [
     (
         policies.encode_partitioned_topic,
         policies.decode_partitioned_topic,
-        [policies.PartitionedTopic(0), policies.PartitionedTopic(LONG, True, TEXTS)],
+        [policies.PartitionedTopic(0), policies.PartitionedTopic(2**31 - 1, True, TEXTS)],
     ),
     (
         lambda stat: encode_value(stat, b"\0\xff"),
