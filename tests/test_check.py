@@ -156,20 +156,6 @@ CASES: dict[str, tuple[Change, set[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_each_contradiction_is_found(case: str, tmp_path: Path, damages_stores: None) -> None:
-    change, expected = CASES[case]
-    path = copied("small", "clean", tmp_path)
-    with open_store(path, writable=True) as store:
-        store.write(change)
-    found = findings(path)
-    assert expected <= {finding.code for finding in found if finding.is_problem}, found
-    for finding in found:
-        assert finding.where
-        assert finding.message
-        assert finding.scope in ("store", "data")
-
-
 DEEP: dict[str, tuple[Change, set[str]]] = {
     "near offset": (_flip("entries", BLOCK, BLOCK_HEADER.size), {"index-differs"}),
     "largest LAC": (_flip("times", TIMES, 104), {"index-differs"}),

@@ -17,7 +17,6 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.cli import run
 from pulsar_admin.cures import cure_lines
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.table import CAUSES
 from pulsar_admin.store.sources.ensemble import Client
@@ -26,9 +25,7 @@ from tests.conftest import Cli
 from tests.printed import commands_in, is_placeholder, printed_commands, words_of
 from tests.stores import copied
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
-from tests.test_check import CASES
 from tests.transcript.test_printed_commands import previewing
-from tests.worlds import assert_unchanged
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAIN = "public/default/plain"
@@ -372,47 +369,3 @@ def test_what_doctor_overview_and_why_print_runs_anywhere(
         if not any(map(is_placeholder, words)):
             done = cli(*previewing(words))
             assert done.exit_code != 2, (command, done.stderr)
-
-
-CURABLE = {
-    "no metadata of a ledger": {"ledger-without-metadata"},
-    "other owner": {"owners-differ"},
-    "damage of no file": {"damage-without-file"},
-    "sum of a ledger": {"times-differ"},
-    "count of a block": {"block-damaged"},
-    "file too short": {"file-grown"},
-}
-"""What is planted, and what of it a cure that is printed cures."""
-
-
-@pytest.mark.parametrize("case", [*CURABLE, "no block", "lost entries"])
-def test_what_doctor_prints_of_what_was_planted_runs(
-    case: str, tmp_path: Path, cli: Cli, damages_stores: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The look first changes nothing; a cure that changes something does, and what it cures is not found any more."""
-    store = copied("small", "clean", tmp_path)
-    before = {one["code"] for one in cli("--store", store, "doctor", "-o", "json").json}
-    with open_store(store, writable=True) as opened:
-        opened.write(CASES[case][0])
-    monkeypatch.chdir(tmp_path)
-    codes = {one["code"] for one in cli("--store", store, "doctor", "-o", "json").json} - before
-    cured = set()
-    for code in sorted(codes):
-        looked = False
-        for line in cli("--store", store, "doctor", "--code", code).stdout.splitlines():
-            kind, _, command = line.strip().partition("pulsar-admin ")
-            words = words_of(f"pulsar-admin {command}")
-            if kind not in ("$ ", "look: ", "look first: ") or any(map(is_placeholder, words)):
-                continue
-            if kind == "look first: ":
-                with assert_unchanged(store / "meta" / "data.mdb"):
-                    found = cli(*words)
-            else:
-                found = cli(*words)
-                assert looked == (kind == "$ ") == (previewing(words) != words), line
-                cured |= {code} if looked and found.exit_code == 0 else set()
-            looked = kind == "look first: "
-            assert found.exit_code not in (2, 70), (line, found.stderr)
-    left = {one["code"] for one in cli("--store", store, "doctor", "-o", "json").json} - before
-    assert not cured & left
-    assert CURABLE.get(case, set()) <= cured
