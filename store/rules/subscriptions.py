@@ -386,13 +386,23 @@ def _ttl_values(facts: SubscriptionFacts, ttl: MessageTtl) -> dict[str, object]:
     return {"ttl": ttl.seconds, "source": ttl.source, "overdueEntries": entries}
 
 
+def _not_loaded(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    """Upstream 4.0.8: ``BrokerService.getManagedLedgerConfig`` fails, and loading the topic with it."""
+    policies = facts.of.policies
+    if isinstance(policies, Unknown):
+        yield Evidence(
+            facts.where,
+            f"No broker loads the topic: its policies cannot be read ({policies.why}).",
+            {"error": policies.code},
+        )
+
+
 def _ttl_unknown(facts: SubscriptionFacts) -> Iterator[Evidence]:
     ttl = facts.of.message_ttl
     if not facts.pending:
         return
     if isinstance(ttl, Unknown):
-        yield Evidence(facts.where, f"Which TTL applies is not known: {ttl.why}.", {"error": ttl.code})
-        return
+        return  # that is why no broker loads the topic
     for fact in (facts.overdue, facts.future_dated, facts.ttl_conflict):
         if isinstance(fact, Unknown):
             yield Evidence(facts.where, f"What the TTL does is not known: {fact.why}.", {"error": fact.code})
@@ -599,6 +609,10 @@ def _row(
 
 
 STOPPING_RULES: tuple[Rule[SubscriptionFacts], ...] = (
+    _row(
+        "policies-unreadable", _CRITICAL, "policies of the topic or its namespace cannot be read: no broker loads it",
+        _not_loaded, "pulsar-admin doctor --severity critical",
+    ),
     *TRANSACTION_RULES,
     *CHUNK_RULES,
     _row(
@@ -669,7 +683,7 @@ SUBSCRIPTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     ),
     _row("ttl-never", _NOTE, "brokers never expire messages of this cursor, or of this topic", _ttl_never),
     _row("ttl-drops-delayed", _WARNING, "the TTL drops delayed messages before they are due", _ttl_drops_delayed, _STATUS),
-    _row("ttl-unknown", _WARNING, "the policies, or the times of entries, cannot be read", _ttl_unknown),
+    _row("ttl-unknown", _WARNING, "the times of entries cannot be read", _ttl_unknown),
     _row("quota-reached", _WARNING, "the backlog quota is reached", partial(_quota, is_reached=True), _QUOTAS),
     _row("quota-left", _NOTE, "the backlog quota is not reached", partial(_quota, is_reached=False), _QUOTAS),
 )  # fmt: skip
