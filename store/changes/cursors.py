@@ -39,7 +39,6 @@ from pulsar_admin.store.model.cursors import (
     Extent,
     Intervals,
     backlog_entries,
-    extent_of,
     iter_ledger_parts,
     normal_ranges,
     pending_intervals,
@@ -245,13 +244,13 @@ def deletable_of(freed: Freed) -> Deletable:
     )
 
 
-def ledger_parts(txn: Txn, topic: Topic, intervals: Intervals) -> tuple[LedgerPart, ...]:
+def ledger_parts(reader: EntryReader, topic: Topic, intervals: Intervals) -> tuple[LedgerPart, ...]:
     """Return what INTERVALS hold, by ledger."""
     parts: dict[int, Extent] = {}
     for start, end in intervals:
         for ledger_id, first, last in iter_ledger_parts(topic, start, end):
             rank = topic.rank(Position(ledger_id, first))
-            here = extent_of(txn, topic, ((rank, rank + last - first + 1),))
+            here = extent_of_messages(reader, topic, ((rank, rank + last - first + 1),))
             parts[ledger_id] = parts.get(ledger_id, Extent()) + here
     return tuple(LedgerPart(*one) for one in parts.items())
 

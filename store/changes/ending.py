@@ -25,11 +25,11 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import OwnerKind, find_owners
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.errors import Corrupt, NamespaceNotFound, Refused, StoreError, TopicNotFound, Unsupported
+from pulsar_admin.store.facts.backlogs import extent_of_messages
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     Cursor,
     Extent,
-    extent_of,
     is_own,
     iter_cursor_names,
     pending_intervals,
@@ -185,7 +185,7 @@ def _cut(
     """Return the steps and the report of deleting GONE, the first ledgers of TOPIC."""
     ids = [ledger.ledger_id for ledger in gone]
     kept = topic.ids[len(ids) :]
-    extent = extent_of(reader.txn, topic, ((0, topic.ranks[len(ids)]),)) if ids else Extent()
+    extent = extent_of_messages(reader, topic, ((0, topic.ranks[len(ids)]),)) if ids else Extent()
     part = DeletedPart(
         topic=str(topic.name),
         before={"ledgers": topic.ids},
@@ -361,7 +361,7 @@ def _deleted(reader: EntryReader, name: TopicName, *, force: bool) -> tuple[list
         ledgers += own_ledgers(found)
         pending = pending_intervals(topic, found.state)
         if pending and not is_own(cursor) and not name.is_system:
-            backlogs[cursor] = extent_of(txn, topic, pending).messages
+            backlogs[cursor] = extent_of_messages(reader, topic, pending).messages
     part = DeletedPart(
         topic=str(name),
         before={
@@ -369,7 +369,7 @@ def _deleted(reader: EntryReader, name: TopicName, *, force: bool) -> tuple[list
             "ledgers": topic.ids,
             "backlogMessages": backlogs,
         },
-        extent=extent_of(txn, topic, ((0, topic.number_of_entries),)),
+        extent=extent_of_messages(reader, topic, ((0, topic.number_of_entries),)),
         unreferenced_ledgers=tuple(ledgers),
     )
     return ledgers, steps, part

@@ -33,6 +33,7 @@ from pulsar_admin.store.errors import (
     check_choice,
     reason_of,
 )
+from pulsar_admin.store.facts.backlogs import extent_of_messages
 from pulsar_admin.store.model.broken import find_broken
 from pulsar_admin.store.model.copy_age import AsOf, find_as_of, read_copy_age
 from pulsar_admin.store.model.cursors import (
@@ -775,7 +776,7 @@ def _dated(entry: Dated, now_ms: int) -> str:
 def _gone(reader: EntryReader, move: CursorMove) -> Extent:
     """Return what MOVE takes from the backlog."""
     before, after = _backlog(move), _left(move)
-    return extent_of(reader.txn, move.topic, subtract(before, after))
+    return extent_of_messages(reader, move.topic, subtract(before, after))
 
 
 def _backlog(move: CursorMove) -> tuple[tuple[int, int], ...]:
@@ -854,7 +855,7 @@ def expiry_move(reader: EntryReader, topic: Topic, cursor: Cursor, request: Expi
         held = FutureDated(
             future.entries, future.messages, future.first, future.latest_ms, tuple(sorted(future.producers))
         )
-    expiry = ExpiryDetails(ledger_parts(reader.txn, topic, dropped), held)
+    expiry = ExpiryDetails(ledger_parts(reader, topic, dropped), held)
     return CursorMove(topic, cursor, state, basis, expiry, tuple(warnings))
 
 

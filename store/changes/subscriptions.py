@@ -23,13 +23,13 @@ from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.db.tree import find_node, read_node
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused
+from pulsar_admin.store.facts.backlogs import extent_of_messages
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     DEDUP_CURSOR,
     INTERNAL_PROPERTY_PREFIX,
     REPLICATOR_PREFIX,
     Cursor,
-    extent_of,
     pending_intervals,
 )
 from pulsar_admin.store.model.reader import EntryReader
@@ -79,7 +79,7 @@ def plan_create(reader: EntryReader, topics: Iterable[Topic], new: NewSubscripti
 
 def creation_part(reader: EntryReader, topic: Topic, new: NewSubscription, state: CursorState) -> ChangePart:
     """Return what to report of making NEW on TOPIC, which begins in STATE."""
-    extent = extent_of(reader.txn, topic, pending_intervals(topic, state))
+    extent = extent_of_messages(reader, topic, pending_intervals(topic, state))
     after = {**state_json(topic, state), "replicated": new.replicated, "properties": dict(new.properties)}
     return ChangePart(topic=str(topic.name), subscription=new.name, after=after, extent=extent)
 
@@ -129,7 +129,7 @@ def _removal_part(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int
         topic=str(topic.name),
         subscription=cursor.name,
         before={} if is_unreadable(cursor) else state_json(topic, cursor.state),
-        extent=extent_of(reader.txn, topic, pending_intervals(topic, cursor.state)),
+        extent=extent_of_messages(reader, topic, pending_intervals(topic, cursor.state)),
         deletable=deletable_of(freed_ledgers(reader, topic, before, after, now_ms)),
         unreferenced_ledgers=own_ledgers(cursor),
         warnings=warnings,

@@ -148,3 +148,24 @@ def test_previews_count_messages(ledger: list[Made], count: int, messages: int, 
     store = made(tmp_path / "s", [ledger], Position(10, -1))
     look = cli("--store", store, "topics", "skip", NAME, "-s", "s", "-n", count, "--dry-run", "-o", "json").json
     assert (look["skipped"]["entries"], look["skipped"]["messages"]) == (count, messages)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("create-subscription", NAME, "-s", "t", "-m", "earliest"), "a backlog of 3 messages in 30 entries"),
+        (("unsubscribe", NAME, "-s", "s"), "a backlog of 3 messages in 30 entries"),
+        (("delete", NAME, "-f"), "deletes 3 messages in 30 entries"),
+        (("truncate", NAME), "deletes 3 messages in 30 entries"),
+        (("clear-backlog", NAME, "-s", "s"), "consumers skip 3 messages in 30 entries"),
+        (
+            ("expire-messages", NAME, "-s", "s", "-t", "1s", "--force"),
+            "consumers lose 3 messages in 30 entries (771 bytes)\n  ledger 10: 3 messages in 30 entries",
+        ),
+    ],
+)
+def test_all_previews_count_alike(words: tuple[object, ...], said: str, cli: Cli, tmp_path: Path) -> None:
+    """What no client ever gets is not lost with a subscription or a topic."""
+    ledger = [*(entry() for _ in range(3)), *(entry(marker=10 + number % 4) for number in range(27))]
+    store = made(tmp_path / "s", [ledger, [entry()]] if words[0] == "truncate" else [ledger], Position(10, -1))
+    assert said in cli("--store", store, "topics", *words, "--dry-run").stdout
