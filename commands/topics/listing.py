@@ -288,7 +288,8 @@ def _facts(one: TopicDescription, now_ms: int) -> Iterator[tuple[str, str]]:
         yield "schema", f"{one.schema.type}, version {one.schema.version} of {counted(one.schema.versions, 'version')}"
     if one.compaction is not None:
         since = f"{counted(one.compaction.entries_since, 'entry')} since"
-        yield "compaction", f"through {one.compaction.horizon}, {since}"
+        view = "through" if one.compaction.compacted else "no compacted view; its cursor is at"
+        yield "compaction", f"{view} {one.compaction.horizon}, {since}"
         for problem in one.compaction.problems:
             yield "", problem
     for key, value in sorted(one.properties.items()):

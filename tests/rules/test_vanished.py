@@ -165,6 +165,7 @@ def test_a_view_that_a_truncate_dropped_is_attached_again(name: str, cli: Cli, t
     found = diagnoses(cli, store)
     told = [row for row in found if row["code"] == "compacted-view-detached"]
     assert [(row["where"], row["evidence"]["ledgerId"]) for row in told] == [(topic, ledger)]
+    assert "no compacted view; its cursor is at" in cli(*run, "topics", "describe", topic).stdout
     assert told[0]["evidence"]["keys"] == len(only)
     assert set(told[0]["evidence"]["firstKeys"]) <= only
     leaked = {one for row in found if row["code"].startswith("leaked") for one in row["evidence"]["ledgerIds"]}
