@@ -1,8 +1,8 @@
-"""The change that a compaction is: the ``__compaction`` cursor and its property move to a new ledger, the old one is deleted. And the
-change that gives a topic a compacted ledger back that it names no more.
+"""Changes of compacted views: a finished compaction, and attaching a compacted ledger that its topic lost.
 
-Upstream moves both with one acknowledgement and then deletes the old ledger (``CompactedTopicImpl``, ``AbstractTwoPhaseCompactor``).
-Here all of it is one transaction; the old ledger's entries stay where they are, so that undo brings its metadata back.
+A compaction moves the ``__compaction`` cursor and its property to a new ledger and deletes the old one. Upstream
+acknowledges first and deletes afterwards (``CompactedTopicImpl``, ``AbstractTwoPhaseCompactor``); here both are one
+transaction. The old ledger's entries stay on disk, so that undo only has to restore its metadata.
 """
 
 from __future__ import annotations
@@ -72,7 +72,11 @@ class LedgerSwap(Struct, frozen=True):
 
 
 def _plan_swap(txn: Txn, command: str, swap: LedgerSwap, new_ledger: tuple[Step, ...], now_ms: int) -> Plan:
-    """Return the plan of SWAP; NEW_LEDGER: the steps that create the new ledger's metadata. A dry run has no steps."""
+    """Return the plan of a finished compaction; ``new_ledger`` holds the steps that create the new ledger's
+    metadata.
+
+    A dry run has no steps.
+    """
     part = _swap_part(swap)
     if swap.ledger_id is None:
         return Plan(command, txn.id, (), (part,), warnings=swap.warnings)
@@ -90,7 +94,7 @@ def _plan_swap(txn: Txn, command: str, swap: LedgerSwap, new_ledger: tuple[Step,
 
 
 def _swap_part(swap: LedgerSwap) -> ChangePart:
-    """Return what to report of SWAP."""
+    """Return the part of the report that describes ``swap``."""
     mark_delete = None if swap.cursor is None else str(swap.cursor.mark_delete)
     return CompactionPart(
         topic=str(swap.topic.name),
@@ -103,10 +107,10 @@ def _swap_part(swap: LedgerSwap) -> ChangePart:
 
 
 def plan_attach(reader: EntryReader, name: TopicName, ledger_id: int, now_ms: int) -> Plan:
-    """Plan that topic NAME has its compacted view in ledger LEDGER_ID again, which nothing references.
+    """Plan attaching the unreferenced ledger ``ledger_id`` to a topic as its compacted view.
 
-    Raises TopicNotFound, LedgerNotFound, MetadataCorrupt, EntryCorrupt, and Refused where readers would not get all of it, or where the
-    topic has another view.
+    Raises TopicNotFound, LedgerNotFound, MetadataCorrupt, EntryCorrupt, and Refused where the ledger is incomplete or
+    the topic has another view.
     """
     txn = reader.txn
     topic = read_topic(txn, name)
@@ -147,7 +151,10 @@ def _attach_warnings(txn: Txn, topic: Topic, view: CompactedView) -> Iterator[st
 
 
 def _cursor_step(txn: Txn, topic: Topic, cursor: Cursor | None, horizon: Position, ledger_id: int, now_ms: int) -> Step:
-    """Acknowledge everything up to HORIZON, with the property: what the broker's cumulative acknowledgement leaves."""
+    """Return the step that acknowledges everything up to ``horizon`` with the property of the compacted ledger.
+
+    A broker's cumulative acknowledgement leaves the same state.
+    """
     path = topic.name.cursor_path(COMPACTION_CURSOR)
     node = find_node(txn, path)
     properties = {} if cursor is None else dict(cursor.state.properties)
@@ -173,9 +180,10 @@ _REDUCED = (
 
 
 class Compactor(Struct, frozen=True):
-    """Compacts topics of STORE, which is open for writing unless it only previews; scans run on ENGINE.
+    """Compacts topics of a store, which is open for writing unless the compaction is only previewed.
 
-    ``warn`` is told what the user should know, ``progress`` (total, unit, label) opens what is told how far the work is.
+    ``warn`` receives warnings for the user; ``progress`` (total, unit, label) opens a progress bar. Scans run on
+    ``engine``.
     """
 
     store: Store
@@ -186,7 +194,7 @@ class Compactor(Struct, frozen=True):
     progress: Callable[[int, str, str], AbstractContextManager[Callable[[int], None]]]
 
     def compact(self, name: TopicName, job: CompactionJob, *, previews: bool) -> ChangeReport:
-        """Do JOB on a topic as one change and return its report; PREVIEWS: write nothing.
+        """Compact one topic as one change and return its report; with ``previews`` write nothing.
 
         Raises TopicNotFound, MetadataCorrupt, EntryCorrupt, StalePlan, DiskFull.
         """

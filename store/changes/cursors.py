@@ -1,7 +1,7 @@
-"""Moving cursors: the state a broker would leave behind, as steps and reports (pulsar.md §3.4–3.6).
+"""Moving cursors: the state that a broker would leave, as steps and reports (pulsar.md §3.4–3.6).
 
-Every move forward is ``advanced``: upstream's mark-delete (``ManagedCursorImpl.setAcknowledgedPosition``, 4.0.8). Guards: which cursors
-a broker keeps for itself.
+Every move forward is ``advanced``: upstream's mark-delete (``ManagedCursorImpl.setAcknowledgedPosition``, 4.0.8).
+Cursors that a broker keeps for itself are guarded.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from pulsar_admin.store.wording import counted
 
 
 class CursorMove(Struct, frozen=True):
-    """One cursor and the state it is to have, and what the report says of it beyond that."""
+    """One cursor, the state that it moves to, and what else the report says about the move."""
 
     topic: Topic
     cursor: Cursor
@@ -83,7 +83,7 @@ class CursorMove(Struct, frozen=True):
 
 
 def plan_moves(reader: EntryReader, command: str, moves: Iterable[CursorMove], now_ms: int) -> Plan:
-    """Return one plan for MOVES: all of them or none. A cursor that stands there already is reported and not written.
+    """Return one plan for all moves. A cursor that is already there is reported and not written.
 
     Raises Refused for a cursor that a broker keeps for itself.
     """
@@ -100,13 +100,13 @@ def plan_moves(reader: EntryReader, command: str, moves: Iterable[CursorMove], n
 
 
 def _moves(move: CursorMove) -> bool:
-    """Whether anything is written: also where what is stored is not where the cursor stands, and it stays there."""
+    """Return whether the move writes anything; it also replaces a stored state that is damaged or incomplete."""
     is_stale = move.is_set and (move.cursor.is_incomplete or is_unreadable(move.cursor))
     return move.state != move.cursor.state or move.cursor.ahead is not None or is_stale
 
 
 def is_unreadable(cursor: Cursor) -> bool:
-    """Whether nobody knows where CURSOR stands: its value is damaged."""
+    """Return whether the cursor's stored value is damaged, so that its position is unknown."""
     return cursor.source is CursorSource.UNREADABLE
 
 
@@ -129,7 +129,7 @@ def _move_step(txn: Txn, move: CursorMove, now_ms: int) -> Step:
 def info_of_state(
     state: CursorState, cursor_properties: Mapping[str, str], last_active_ms: int | None = None
 ) -> CursorInfo:
-    """Return the ManagedCursorInfo that holds STATE itself."""
+    """Return the ManagedCursorInfo that holds ``state`` inline instead of in a cursor ledger."""
     return CursorInfo(
         cursors_ledger_id=-1,
         mark_delete=state.mark_delete,
@@ -182,13 +182,15 @@ def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> CursorPar
 
 
 def _view_json(move: CursorMove, state: CursorState) -> dict[str, int | None]:
-    """Return the compacted ledger of STATE where MOVE gives it another one or none."""
+    """Return the compacted ledger after the move, as JSON, if the move changes or removes it."""
     before, after = (one.properties.get(COMPACTED_LEDGER) for one in (move.cursor.state, move.state))
     return {} if before == after else {"compactedLedger": state.properties.get(COMPACTED_LEDGER)}
 
 
 def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
-    """Return what is wrong with where the cursor stood; ABSENT: bookies that are not imported and may know."""
+    """Return warnings about the cursor's old position; ``absent`` are bookies that were not imported and may hold
+    it.
+    """
     cursor = move.cursor
     warnings = []
     if is_unreadable(cursor):
@@ -218,7 +220,7 @@ def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
 
 
 def unreadable_text(cursor: Cursor) -> str:
-    """Return what is lost with the value of CURSOR, which is damaged."""
+    """Return the text that says what is lost with the damaged value of ``cursor``."""
     return f"the value of {cursor.name} cannot be read: its position, acknowledgements and properties are lost"
 
 
@@ -245,7 +247,7 @@ def deletable_of(freed: Freed) -> Deletable:
 
 
 def ledger_parts(reader: EntryReader, topic: Topic, intervals: Intervals) -> tuple[LedgerPart, ...]:
-    """Return what INTERVALS hold, by ledger."""
+    """Return the entries and bytes in ``intervals``, for each ledger."""
     parts: dict[int, Extent] = {}
     for start, end in intervals:
         for ledger_id, first, last in iter_ledger_parts(topic, start, end):
@@ -259,10 +261,12 @@ def ledger_parts(reader: EntryReader, topic: Topic, intervals: Intervals) -> tup
 
 
 def advanced(topic: Topic, state: CursorState, position: Position) -> CursorState:
-    """Return STATE after a mark-delete at POSITION (an entry of TOPIC, or a place between two); never backwards.
+    """Return ``state`` after a mark-delete at ``position`` (an entry, or a place between two entries); never
+    backwards.
 
-    Individually deleted entries right behind it are swallowed, other ranges and LongProperties stay, batch acknowledgements at or
-    before it go. Behind the last entry, the last entry is meant.
+    Acknowledged ranges that start directly after the position are merged into it. Other ranges and LongProperties
+    stay; batch acknowledgements at or before the position are dropped. A position after the last entry means the last
+    entry.
     """
     target = min(position.entry, topic.last_confirmed)
     if target <= state.mark_delete:
@@ -284,7 +288,7 @@ def _rank_behind(topic: Topic, position: Position) -> int:
 
 
 def skipped(topic: Topic, state: CursorState, count: int) -> CursorState:
-    """Return STATE after COUNT more entries that were not deleted; behind the last one, at the end."""
+    """Return ``state`` after skipping ``count`` more unacknowledged entries; at most to the end of the topic."""
     left = count
     for start, end in pending_intervals(topic, state):
         if left <= 0:
@@ -296,7 +300,7 @@ def skipped(topic: Topic, state: CursorState, count: int) -> CursorState:
 
 
 def cleared(topic: Topic, state: CursorState) -> CursorState:
-    """Return STATE with nothing left to be given."""
+    """Return ``state`` with the whole topic acknowledged."""
     return advanced(topic, state, topic.last_confirmed)
 
 
@@ -324,13 +328,15 @@ _REMOVED = {
 
 
 def is_transaction_log(topic: TopicName) -> bool:
-    """Whether a broker keeps transactions in TOPIC, and opens it as no topic (``BrokerService.createPersistentTopic0``)."""
+    """Return whether the topic is a transaction log, which a broker does not open as a topic
+    (``BrokerService.createPersistentTopic0``).
+    """
     local = topic.base.local_name
     return local.endswith(PENDING_ACK_SUFFIX) or (topic.is_system and local.startswith(TRANSACTION_LOG_PREFIX))
 
 
 def check_ending(topic: TopicName, verb: str, hint: str) -> None:
-    """Raise Refused where a broker does not VERB TOPIC either: a log of transactions."""
+    """Raise Refused for a transaction log: a broker does not ``verb`` it either."""
     if is_transaction_log(topic):
         raise Refused(
             f"{topic} is a log of a broker's transactions, which no broker would {verb}: records that only it holds would be lost",
@@ -340,7 +346,7 @@ def check_ending(topic: TopicName, verb: str, hint: str) -> None:
 
 
 def is_guarded(topic: TopicName, cursor: str) -> bool:
-    """Whether CURSOR of TOPIC is one that a broker keeps for itself."""
+    """Return whether a broker keeps ``cursor`` for itself."""
     local = topic.base.local_name
     if cursor == PENDING_ACK_CURSOR:
         return local.endswith(PENDING_ACK_SUFFIX)
@@ -350,17 +356,17 @@ def is_guarded(topic: TopicName, cursor: str) -> bool:
 
 
 def _guard_text(cursor: Cursor) -> str:
-    """Return what moving CURSOR, which is guarded, does."""
+    """Return the text that says what moving the guarded ``cursor`` would do."""
     return f"{cursor.name} of {cursor.topic} {_MOVED[cursor.name]}"
 
 
 def is_move(before: CursorState, after: CursorState) -> bool:
-    """Whether a change from BEFORE to AFTER is meant to move a cursor: not where properties alone are others."""
+    """Return whether a change moves the cursor; one that differs in properties alone does not."""
     return before == after or replace(before, properties=after.properties) != after
 
 
 def _passes_entries(topic: Topic, before: CursorState, after: CursorState) -> bool:
-    """Whether what a cursor of TOPIC has left is not the same before and after."""
+    """Return whether the cursor's backlog differs between ``before`` and ``after``."""
     return (
         pending_intervals(topic, before) != pending_intervals(topic, after)
         or before.batch_deletes != after.batch_deletes
@@ -368,7 +374,7 @@ def _passes_entries(topic: Topic, before: CursorState, after: CursorState) -> bo
 
 
 def _check_move(topic: Topic, cursor: Cursor, after: CursorState, *, force: bool) -> None:
-    """Raise Refused for a move of CURSOR to AFTER where a broker keeps it for itself, unless FORCE."""
+    """Raise Refused for moving a cursor that a broker keeps for itself, unless ``force``."""
     if force or not is_guarded(topic.name, cursor.name) or not is_move(cursor.state, after):
         return
     if cursor.name in (PENDING_ACK_CURSOR, LOG_CURSOR) and not _passes_entries(topic, cursor.state, after):
@@ -383,7 +389,7 @@ def _check_move(topic: Topic, cursor: Cursor, after: CursorState, *, force: bool
 
 
 def check_removal(cursor: Cursor, *, force: bool) -> None:
-    """Raise Refused for a CURSOR that a broker keeps for itself, unless FORCE."""
+    """Raise Refused for removing a cursor that a broker keeps for itself, unless ``force``."""
     if is_guarded(cursor.topic, cursor.name) and not force:
         raise Refused(
             f"{cursor.name} of {cursor.topic} is the broker's own: {_REMOVED[cursor.name]}",
@@ -398,7 +404,7 @@ def check_removal(cursor: Cursor, *, force: bool) -> None:
 
 
 def chunk_warnings(reader: EntryReader, topic: Topic, state: CursorState) -> tuple[str, ...]:
-    """Return what to say of STATE of a cursor of TOPIC where what it gives first is a later chunk of a message."""
+    """Return a warning if the first entry that a cursor in ``state`` would deliver is a later chunk of a message."""
     cut = find_cut(reader, topic, pending_intervals(topic, state))
     if cut is None:
         return ()

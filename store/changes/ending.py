@@ -1,8 +1,10 @@
-"""Ending topics: terminate, trim, truncate and delete, with what a broker removes beside the node itself (pulsar.md §1.9).
+"""Ending topics: terminate, trim, truncate and delete, with everything that a broker removes besides the node
+itself (pulsar.md §1.9).
 
 Upstream: ``ManagedLedgerImpl.asyncTerminate``, ``internalTrimLedgers``, ``asyncTruncate``, ``PersistentTopic.delete``,
-``PersistentTopicsBase.internalDeletePartitionedTopic`` (Pulsar 4.0.8). A ledger that goes loses its metadata; its entries stay in
-the bookies' files until these collect their garbage, so that undo brings everything back as long as nothing was exported.
+``PersistentTopicsBase.internalDeletePartitionedTopic`` (Pulsar 4.0.8). A deleted ledger loses its metadata; its
+entries stay in the bookies' files until they are garbage-collected, so that undo restores everything as long as
+nothing was exported.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ _FORGET = "where its subscription is to forget its transactions, delete it with 
 
 
 def plan_terminate(reader: EntryReader, command: str, names: Iterable[TopicName], now_ms: int) -> Plan:
-    """Plan that nothing can be added to the topics NAMES any more, all or none; raises TopicNotFound, Refused."""
+    """Plan terminating topics, all or none, so that nothing can be published to them; raises TopicNotFound, Refused."""
     steps, parts = [], []
     for name in names:
         topic = read_topic(reader.txn, name)
@@ -92,7 +94,9 @@ def plan_terminate(reader: EntryReader, command: str, names: Iterable[TopicName]
 
 
 def _terminal_position(topic: Topic) -> Position:
-    """Return where TOPIC ends, or would end when terminated; raises Refused for one that no broker has opened."""
+    """Return the position at which a topic is terminated, or would be; raises Refused for a topic that no broker
+    has opened.
+    """
     if not topic.ledgers:
         raise Refused(
             f"{topic.name} has no ledger yet: there is no position that it could end at",
@@ -103,7 +107,7 @@ def _terminal_position(topic: Topic) -> Position:
 
 
 def _properties_now(reader: EntryReader, topic: Topic) -> dict[str, str]:
-    """Return the properties of TOPIC as a broker writes them now: its index interceptor adds the last index."""
+    """Return the topic's properties as a broker writes them now: its index interceptor adds the last index."""
     properties = dict(topic.managed.properties)
     broker = last_broker_entry(reader, topic) if _INDEX in properties else None
     return properties if broker is None or broker.index is None else {**properties, _INDEX: str(broker.index)}
@@ -113,7 +117,9 @@ def _properties_now(reader: EntryReader, topic: Topic) -> dict[str, str]:
 
 
 def plan_trim(reader: EntryReader, names: Iterable[TopicName], now_ms: int) -> Plan:
-    """Plan deleting the ledgers of NAMES that every subscription has consumed and retention lets go; raises TopicNotFound."""
+    """Plan deleting the ledgers that every subscription has consumed and retention no longer keeps; raises
+    TopicNotFound.
+    """
     topics = [read_topic(reader.txn, name) for name in names]
     cuts = [_cut(reader, topic, trimmable(reader, topic, now_ms), now_ms) for topic in topics]
     steps = tuple(step for cut, _ in cuts for step in cut)
@@ -121,11 +127,11 @@ def plan_trim(reader: EntryReader, names: Iterable[TopicName], now_ms: int) -> P
 
 
 def plan_truncate(reader: EntryReader, names: Iterable[TopicName], now_ms: int) -> Plan:
-    """Plan clearing every cursor of NAMES and deleting all ledgers but the last, whatever retention says; raises TopicNotFound, Refused.
+    """Plan clearing every cursor and deleting all ledgers but the last, regardless of retention.
 
-    Of a compacted topic that drops the view, as a broker's does: its acknowledgement of everything has no properties
-    (``ManagedCursorImpl.asyncClearBacklog``, tried on 4.0.8 and 4.2.4), and the compacted ledger is left to nobody. Properties of other
-    cursors stay: a broker that goes on writes these again.
+    Raises TopicNotFound, Refused. A compacted topic loses its view, as on a broker: a cleared backlog has no
+    properties (``ManagedCursorImpl.asyncClearBacklog``, tried on 4.0.8 and 4.2.4), so nothing references the compacted
+    ledger. Properties of other cursors stay, because a running broker writes them again.
     """
     steps: list[Step] = []
     parts: list[ChangePart] = []
@@ -182,7 +188,7 @@ def _dropped_view(reader: EntryReader, topic: Topic, ledger_id: int) -> str:
 def _cut(
     reader: EntryReader, topic: Topic, gone: tuple[TopicLedger, ...], now_ms: int
 ) -> tuple[tuple[Step, ...], ChangePart]:
-    """Return the steps and the report of deleting GONE, the first ledgers of TOPIC."""
+    """Return the steps and the report of deleting ``gone``, the first ledgers of a topic."""
     ids = [ledger.ledger_id for ledger in gone]
     kept = topic.ids[len(ids) :]
     extent = extent_of_messages(reader, topic, ((0, topic.ranks[len(ids)]),)) if ids else Extent()
@@ -205,9 +211,10 @@ def _cut(
 
 
 def check_deletable(txn: Txn, name: TopicName, *, force: bool = False) -> TopicName:
-    """Return NAME; raises TopicNotFound, Refused for a partitioned topic, and unless FORCE MetadataCorrupt.
+    """Return the topic's name if it may be deleted.
 
-    Unless FORCE, Refused for a log of transactions, too, which a broker deletes with the topic that it is of.
+    Raises TopicNotFound, and Refused for a partitioned topic. Unless ``force``, also raises MetadataCorrupt, and
+    Refused for a transaction log, which a broker deletes together with its topic.
     """
     if force and find_node(txn, name.path) is not None:
         return name
@@ -225,7 +232,7 @@ def check_deletable(txn: Txn, name: TopicName, *, force: bool = False) -> TopicN
 
 
 def partitions_to_delete(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
-    """Return the partitions of NAME that are there; raises TopicNotFound, and Refused for a topic without partitions."""
+    """Return the existing partitions of a topic; raises TopicNotFound, and Refused for a topic without partitions."""
     if not read_partitioned(txn, name).partitions:
         if find_node(txn, name.path) is None:
             raise TopicNotFound(f"Topic {name} not found.", topic=str(name))
@@ -246,9 +253,11 @@ def plan_delete_topics(
     partitioned: bool = False,
     force: bool = False,
 ) -> Plan | WritingPlan:
-    """Plan deleting the topics NAMES, which ``check_deletable`` passed, or PARTITIONED ones with their partitions.
+    """Plan deleting topics that ``check_deletable`` accepted; with ``partitioned``, partitioned topics and their
+    partitions.
 
-    INTERCEPTORS, FORCE: see ``forget_policies``. Raises TopicNotFound, Refused, MetadataCorrupt.
+    ``interceptors`` and ``force`` are described at ``forget_policies``. Raises TopicNotFound, Refused,
+    MetadataCorrupt.
     """
     from pulsar_admin.store.changes.topic_policies import forget_policies
 
@@ -263,8 +272,11 @@ def plan_delete_topics(
 
 
 def _staying(txn: Txn, base: TopicName, deleted: Sequence[TopicName]) -> list[TopicName]:
-    """Return what of the name of BASE stays when the topics DELETED go: its schema and policies are of a topic without partitions and
-    of partitions alike, where somebody created both."""
+    """Return the topics that share the name ``base`` and are not deleted.
+
+    A topic without partitions and partitions of the same name share one schema and one set of policies; both can exist
+    if somebody created both.
+    """
     there = (one for one in (base, *list_partitions(txn, base)) if find_node(txn, one.path) is not None)
     return [one for one in there if one not in deleted]
 
@@ -278,9 +290,9 @@ def plan_delete(
     *,
     force: bool = False,
 ) -> Plan:
-    """Plan deleting the topics NAMES, and of BASES (topics without partition number) the record of partitions and the schema.
+    """Plan deleting topics, and the partition records and schemas of ``bases`` (names without a partition number).
 
-    FORCE: also where a node cannot be read; the ledgers that it names stay.
+    With ``force``, unreadable nodes are deleted as well; the ledgers that they list stay.
     """
     txn = reader.txn
     listed = list(_with_pending_acks(txn, names))
@@ -324,7 +336,7 @@ def plan_delete(
 
 
 def _without(part: ChangePart, kept: set[int]) -> ChangePart:
-    """Return PART without the ledgers KEPT, and where it has no others, without their messages."""
+    """Return the report's part without the ledgers in ``kept``, and without its messages if no other ledger is left."""
     told = part.unreferenced_ledgers or ()
     left = tuple(ledger_id for ledger_id in told if ledger_id not in kept)
     if left == told:
@@ -333,14 +345,14 @@ def _without(part: ChangePart, kept: set[int]) -> ChangePart:
 
 
 def _with_pending_acks(txn: Txn, names: Iterable[TopicName]) -> dict[TopicName, None]:
-    """Return NAMES, each once, and the logs of what transactions acknowledged on their subscriptions: a broker deletes those, too."""
+    """Return each topic once, followed by the pending-ack logs of its subscriptions, which a broker deletes with it."""
     listed = dict.fromkeys(names)
     logs = (name.pending_ack(cursor) for name in listed for cursor in iter_cursor_names(txn, name))
     return listed | dict.fromkeys(log for log in logs if find_node(txn, log.path) is not None)
 
 
 def _deleted(reader: EntryReader, name: TopicName, *, force: bool) -> tuple[list[int], list[Step], ChangePart]:
-    """Return the ledgers, the steps and the report of deleting the node of NAME and its cursors'."""
+    """Return the ledgers, the steps and the report of deleting a topic's node and the nodes of its cursors."""
     txn = reader.txn
     cursors = sorted(iter_cursor_names(txn, name))
     steps = [delete_step(txn, path) for path in (name.path, *map(name.cursor_path, cursors))]
@@ -386,12 +398,12 @@ def _schema_ledgers(txn: Txn, base: TopicName, *, force: bool) -> tuple[int, ...
 
 
 def _is_of_others(txn: Txn, ledger_id: int, owners: set[str]) -> bool:
-    """Return whether a topic besides OWNERS refers to a ledger: the source of a shadow topic does."""
+    """Return whether a topic other than ``owners`` references the ledger, as the source of a shadow topic does."""
     return any(one.kind is not OwnerKind.SCHEMA and one.topic not in owners for one in find_owners(txn, ledger_id))
 
 
 def _ledger_steps(txn: Txn, ledger_ids: Iterable[int], owners: set[str]) -> Iterator[Step]:
-    """Yield the steps that delete the metadata of LEDGER_IDS, but of those that others than OWNERS refer to."""
+    """Yield the steps that delete the metadata of ledgers, except those that topics other than ``owners`` reference."""
     for ledger_id in dict.fromkeys(ledger_ids):
         if not _is_of_others(txn, ledger_id, owners) and find_node(txn, ledger_path(ledger_id)) is not None:
             yield delete_step(txn, ledger_path(ledger_id))
@@ -405,7 +417,7 @@ def _ledger_steps(txn: Txn, ledger_ids: Iterable[int], owners: set[str]) -> Iter
 
 
 def plan_delete_namespace(reader: EntryReader, namespace: NamespaceName, now_ms: int, *, force: bool) -> Plan:
-    """Plan deleting NAMESPACE, with FORCE also the topics in it; raises NamespaceNotFound, Refused."""
+    """Plan deleting a namespace, with ``force`` also its topics; raises NamespaceNotFound, Refused."""
     _check_namespace(reader.txn, namespace)
     if not force:
         _check_empty(reader.txn, namespace)
@@ -413,12 +425,14 @@ def plan_delete_namespace(reader: EntryReader, namespace: NamespaceName, now_ms:
 
 
 def plan_delete_tenant(reader: EntryReader, tenant: str, now_ms: int, *, force: bool) -> Plan:
-    """Plan deleting TENANT, with FORCE also its namespaces and their topics; raises NamespaceNotFound, Refused."""
+    """Plan deleting a tenant, with ``force`` also its namespaces and their topics; raises NamespaceNotFound,
+    Refused.
+    """
     return _plan_tenants(reader, "tenants delete", [tenant], now_ms, force=force)
 
 
 def plan_delete_all(reader: EntryReader, cluster: str, now_ms: int) -> Plan:
-    """Plan deleting CLUSTER and every tenant, namespace and topic that there is; raises ResourceNotFound, Refused."""
+    """Plan deleting a cluster and all tenants, namespaces and topics; raises ResourceNotFound, Refused."""
     own = plan_delete_cluster(reader.txn, cluster, now_ms)
     data = _plan_tenants(reader, "clusters delete", list_tenants(reader.txn), now_ms, force=True)
     return replace(data, steps=data.steps + own.steps, parts=own.parts + data.parts)
@@ -450,7 +464,7 @@ def _plan_namespaces(reader: EntryReader, command: str, namespaces: Sequence[Nam
 
 
 def _bases(txn: Txn, namespace: NamespaceName) -> list[TopicName]:
-    """Return the topics of NAMESPACE, without partition numbers, that have partitions or a schema."""
+    """Return the topics of a namespace, without partition numbers, that have partitions or a schema."""
     schemas = (TopicName(namespace, decode_name(name)) for name in iter_children(txn, f"/schemas/{namespace}"))
     return list(dict.fromkeys([*iter_partitioned(txn, namespace), *schemas]))
 
@@ -473,7 +487,9 @@ def _part(txn: Txn, namespace: NamespaceName, topics: Sequence[TopicName]) -> Ch
 
 
 def _check_other_ledgers(txn: Txn, namespace: NamespaceName) -> None:
-    """Raise Refused where NAMESPACE has managed ledgers of a newer Pulsar: what names these elsewhere is not known."""
+    """Raise Refused if the namespace has managed ledgers of a newer Pulsar: it may reference them in places not
+    known here.
+    """
     others = [str(name) for name in iter_other_ledgers(txn, namespace)]
     if others:
         raise Refused(

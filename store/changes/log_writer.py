@@ -175,9 +175,10 @@ class WrittenLedgers(Struct, frozen=True):
 
 
 def write_ledgers(store: Store, ledgers: Iterable[tuple[LedgerSpec, Iterable[Payload]]]) -> WrittenLedgers:
-    """Write LEDGERS, each with the payloads of its entries 0, 1, 2 … (or columns of many), into new logs; durable on return.
+    """Write ledgers, each from the payloads of its entries 0, 1, 2 … (or columns of many), into new entry logs;
+    durable on return.
 
-    STORE is open for writing. Nothing is left behind when anything raises. Raises Refused for a ledger id that is taken,
+    The store is open for writing. An error leaves no files. Raises Refused for a ledger id that is in use,
     LimitExceeded, DiskFull, NotWritable.
     """
     with store.read() as txn:
@@ -212,9 +213,10 @@ def _check_free(store: Store, ledger_id: int, kept: set[int]) -> None:
 
 
 def apply_written(written: WrittenLedgers, plan: Plan, now_ms: int) -> ChangeReport:
-    """Apply PLAN (which holds ``written.steps``) and make the ledgers known, in one transaction; return its report.
+    """Apply ``plan`` (which contains ``written.steps``) and catalogue the written ledgers in one transaction;
+    return its report.
 
-    Any error leaves the store as it was. Raises StalePlan.
+    Any error leaves the store unchanged. Raises StalePlan.
     """
     told = way_back_of(written.store, [ledger.ledger_id for ledger in written.ledgers])
     return apply_plan(written.store, replace(plan, warnings=(*plan.warnings, *told)), now_ms, first=written.index)
@@ -266,7 +268,7 @@ class LogWriter:
     def _append_columns(
         self, ledger_id: int, digest_type: DigestType, columns: PayloadColumns, state: tuple[int, int]
     ) -> tuple[int, int]:
-        """Append many entries behind STATE = (next entry id, length so far); return the same behind them."""
+        """Append many entries after ``state`` = (next entry id, length in bytes so far); return the new state."""
         import numpy as np
 
         from pulsar_admin.store.kernels.write_records import write_records
@@ -349,7 +351,9 @@ class LogWriter:
 
 
 def index_own_file(store: Store, txn: Txn, path: Path, ledgers: tuple[WrittenLedger, ...]) -> LogFile:
-    """Catalogue and index one written log within TXN; raises IndexCorrupt when it does not read back whole."""
+    """Catalogue and index one written entry log within ``txn``; raises IndexCorrupt if reading it gives anything
+    else than was written.
+    """
     from pulsar_admin.store.index.writer import Indexer
     from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
 
@@ -393,7 +397,7 @@ def _describe(path: Path, store_path: Path, file_id: int) -> LogFile:
 
 
 def find_bookie(txn: Txn) -> str:
-    """Return the id of a bookie that the metadata knows: the one that will hold what is written here."""
+    """Return the id of a bookie in the metadata, which will hold the entries written here."""
     return next(iter_children(txn, COOKIES), DEFAULT_BOOKIE)
 
 
@@ -426,7 +430,9 @@ def source_sequence(store: Store) -> int:
 
 
 def way_back_of(store: Store, ledger_ids: Sequence[int]) -> tuple[str, ...]:
-    """Return what an export leaves to do for LEDGER_IDS, which a change wrote: a standalone's export brings them to its bookie."""
+    """Return the advice to export a change's new ledgers to bookies first; a standalone's export includes its
+    bookie.
+    """
     sources = [source for source in store.info.sources if not _is_standalone(source)]
     if not ledger_ids or not sources:
         return ()
@@ -437,7 +443,7 @@ def way_back_of(store: Store, ledger_ids: Sequence[int]) -> tuple[str, ...]:
 
 
 def _is_standalone(source: Mapping[str, Any]) -> bool:  # Any: JSON
-    """Whether SOURCE is a directory with RocksDB; one that is gone is taken for one."""
+    """Return whether the source is a directory with RocksDB; a missing directory is taken for one."""
     root = Path(source.get("path", ""))
     return source.get("kind") == "standalone" and ((root / "metadata" / "CURRENT").is_file() or not root.is_dir())
 
@@ -447,7 +453,9 @@ def _is_standalone(source: Mapping[str, Any]) -> bool:  # Any: JSON
 
 
 def append_payload(payload: bytes | memoryview, chain: InterceptorChain, now_ms: int) -> bytes:
-    """Return the entry as a broker with CHAIN would append it; what is not a message gets no header there."""
+    """Return the entry as a broker with the interceptors in ``chain`` would append it; a payload that is not a
+    message gets no header.
+    """
     try:
         metadata = decode_message_entry(payload, "entry", verify=False).metadata
     except EntryCorrupt:
@@ -460,7 +468,7 @@ def append_payload(payload: bytes | memoryview, chain: InterceptorChain, now_ms:
 
 
 def recover_chain(reader: EntryReader, name: TopicName, chain: InterceptorChain) -> None:
-    """Let CHAIN go on where the topic in the store ends."""
+    """Continue the indexes and times of ``chain`` after the last entry of the stored topic."""
     if find_node(reader.txn, name.path) is None:
         return
     topic = read_topic(reader.txn, name)
@@ -468,7 +476,7 @@ def recover_chain(reader: EntryReader, name: TopicName, chain: InterceptorChain)
 
 
 def last_broker_entry(reader: EntryReader, topic: Topic) -> BrokerEntry | None:
-    """Return the broker metadata of the last entry of TOPIC, None when it has none or cannot be read."""
+    """Return the broker metadata of a topic's last entry, None if that entry has none or cannot be read."""
     last = topic.last_confirmed
     if last.entry_id < 0:
         return None
@@ -483,7 +491,7 @@ def last_broker_entry(reader: EntryReader, topic: Topic) -> BrokerEntry | None:
 
 
 def put_managed_ledger(txn: Txn, name: TopicName, managed: ManagedLedger, now_ms: int) -> Step:
-    """Return the step that writes MANAGED as the topic's ManagedLedgerInfo."""
+    """Return the step that writes ``managed`` as the topic's ManagedLedgerInfo."""
     node = find_node(txn, name.path)
     value = encode_managed_ledger(managed, b"" if node is None else node.value)
     return put_value_step(txn, name.path, value, now_ms)
@@ -492,7 +500,7 @@ def put_managed_ledger(txn: Txn, name: TopicName, managed: ManagedLedger, now_ms
 def append_ledgers(
     txn: Txn, name: TopicName, infos: Sequence[LedgerInfo], properties: Mapping[str, str], now_ms: int
 ) -> Step:
-    """Return the step that lists INFOS, at least one, behind the topic's ledgers, PROPERTIES added; raises Refused."""
+    """Return the step that appends one or more ledgers to the topic's list and adds ``properties``; raises Refused."""
     there = find_node(txn, name.path) is not None
     managed = closed_ledgers(read_topic(txn, name), now_ms) if there else ManagedLedger()
     if managed.ledgers and managed.ledgers[-1].ledger_id >= infos[0].ledger_id:
@@ -505,7 +513,9 @@ def append_ledgers(
 
 
 def closed_ledgers(topic: Topic, now_ms: int) -> ManagedLedger:
-    """Return the ledger list of TOPIC with its last ledger closed: a broker looks for the end of the last one only."""
+    """Return the topic's ledger list with its last ledger closed, because a broker determines the length of the
+    last one only.
+    """
     if not topic.ledgers or not topic.ledgers[-1].is_open:
         return topic.managed
     last = topic.ledgers[-1]
@@ -518,7 +528,7 @@ def closed_ledgers(topic: Topic, now_ms: int) -> ManagedLedger:
 
 
 def plan_forget_ledgers(txn: Txn, name: TopicName, ledger_ids: Collection[int], now_ms: int) -> Plan:
-    """Plan the list of the topic's ledgers without LEDGER_IDS; the ledgers and what cursors say of them stay.
+    """Plan removing ``ledger_ids`` from the topic's list; the ledgers and the cursors that mention them stay.
 
     Raises TopicNotFound, and LedgerNotFound for an id that is not listed.
     """
@@ -541,11 +551,11 @@ def plan_forget_ledgers(txn: Txn, name: TopicName, ledger_ids: Collection[int], 
 def plan_mark_delete(
     reader: EntryReader, name: TopicName, cursor: str, position: Position, now_ms: int, *, force: bool = False
 ) -> Plan:
-    """Plan the cursor's mark-delete at POSITION, as typed; what was acknowledged one by one stays acknowledged.
+    """Plan a cursor's mark-delete at exactly ``position``; individually acknowledged entries stay acknowledged.
 
-    Upstream's script writes it into ManagedCursorInfo, where no broker looks while the position is in a cursor ledger; here the
-    whole state moves into ManagedCursorInfo then. Raises SubscriptionNotFound, LedgerNotFound and EntryNotFound, and unless FORCE
-    Refused for a cursor that a broker keeps for itself.
+    Upstream's script writes ManagedCursorInfo, which a broker ignores while the position is in a cursor ledger; here
+    the whole state moves into ManagedCursorInfo in that case. Raises SubscriptionNotFound, LedgerNotFound and
+    EntryNotFound, and unless ``force`` Refused for a cursor that a broker keeps for itself.
     """
     topic = read_topic(reader.txn, name)
     found = read_cursor(reader.txn, reader, topic, cursor)

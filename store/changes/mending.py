@@ -1,8 +1,8 @@
-"""Taking lost ledgers out of what references them, so that a broker loads it and goes on behind them.
+"""Removing references to lost ledgers, so that a broker loads the topic and continues after them.
 
-Upstream: ``ManagedLedgerImpl.maybeUpdateCursorBeforeTrimmingConsumedLedger`` moves the cursors of a trimmed ledger to the one behind
-it, ``ManagedCursorImpl.recoverFromLedger`` begins at the snapshot where the cursor ledger is lost (Pulsar 4.0.8). Also removes
-under-replication marks, and the metadata of ledgers that nothing references.
+Upstream: ``ManagedLedgerImpl.maybeUpdateCursorBeforeTrimmingConsumedLedger`` moves cursors from a trimmed ledger to
+the next one, ``ManagedCursorImpl.recoverFromLedger`` starts at the snapshot where the cursor ledger is lost (Pulsar
+4.0.8). Also removes under-replication marks, and the metadata of unreferenced ledgers.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ class _Referring(Struct):
 def plan_forget(
     reader: EntryReader, ledger_ids: Iterable[int], now_ms: int, *, force: bool = False, accepted: Collection[str] = ()
 ) -> Plan:
-    """Plan that nothing references LEDGER_IDS any more: the lists of topics, their cursors, compacted views, schemas.
+    """Plan removing every reference to the ledgers: in lists of topics, cursors, compacted views and schemas.
 
-    ACCEPTED: unknown trees that do not reference them either. Raises LedgerNotFound, and Refused for a ledger that nothing references,
-    or of which (without FORCE) nothing is lost.
+    ``accepted`` names unknown metadata trees that do not reference the ledgers either. Raises LedgerNotFound, and
+    Refused for a ledger that is unreferenced or (without ``force``) complete.
     """
     txn, ids = reader.txn, tuple(dict.fromkeys(ledger_ids))
     check_ledgers_seen(txn, accepted)
@@ -214,7 +214,9 @@ def _forget_in_topic(
 
 
 def without(topic: Topic, gone: Ids) -> Topic:
-    """Return TOPIC without the ledgers GONE; one that ended in them ends in front of them."""
+    """Return the topic without the ledgers in ``gone``; a topic that was terminated in one of them is terminated
+    before it.
+    """
     infos = tuple(info for info in topic.managed.ledgers if info.ledger_id not in gone)
     ledgers = tuple(ledger for ledger in topic.ledgers if ledger.ledger_id not in gone)
     end = topic.managed.terminated
@@ -225,8 +227,10 @@ def without(topic: Topic, gone: Ids) -> Topic:
 
 
 def forgotten_state(topic: Topic, after: Topic, state: CursorState, gone: Ids) -> CursorState:
-    """Return STATE of a cursor of TOPIC as it is AFTER its ledgers GONE are: in front of the next ledger, as a broker that trims has
-    it, else at the end. What it acknowledged elsewhere stays acknowledged.
+    """Return a cursor's state once the topic's ledgers in ``gone`` are removed (``after``).
+
+    The position moves before the next ledger, as when a broker trims, otherwise to the end. Other acknowledgements
+    stay.
     """
     mark_delete = _moved(after, state.mark_delete, gone)
     ranges = tuple(_moved_ranges(after, state.ranges, gone))
@@ -271,10 +275,10 @@ def _is_lost_bucket(key: str, value: str, lost: Ids) -> bool:
 
 
 def _forget_in_schema(txn: Txn, name: TopicName, gone: Ids, now_ms: int) -> tuple[Step, ChangePart]:
-    """Take the versions in ledgers GONE out of the schema of NAME.
+    """Return the step and report of removing schema versions stored in the ledgers ``gone``.
 
-    Where the newest is lost, the one before it becomes newest under a number of its own: a number that messages carry already must
-    not be given to another schema.
+    If the newest version is lost, the one before it is stored again under a new number: messages carry the lost
+    number, so no other schema may have it.
     """
     locator = find_locator(txn, name)
     assert locator is not None
@@ -339,7 +343,7 @@ def _topic_warnings(reader: EntryReader, topic: Topic, gone: Ids) -> Iterator[st
 
 
 def _lost_policies(reader: EntryReader, topic: Topic, gone: Ids) -> str:
-    """Name the topics of the policies whose events were in GONE, as far as entries say."""
+    """Return the names of the topics whose policy events were in ``gone``, as far as entries tell."""
     events = sum(ledger.entries for ledger in topic.ledgers if ledger.ledger_id in gone)
     found: dict[str, None] = {}
     positions = (Position(one, entry) for one in sorted(gone) for entry in iter_entry_ids(reader.txn, one))
@@ -385,9 +389,11 @@ _NAMED_MARKS = 10
 
 
 def plan_unmark(txn: Txn, ledgers: Sequence[int], *, force: bool = False) -> Plan:
-    """Plan that LEDGERS, or none: all that are gone or complete, are marked as under-replicated no more.
+    """Plan removing under-replication marks from ``ledgers``, or if empty from all ledgers that are deleted or
+    complete.
 
-    Raises NotFound for a ledger without a mark, and unless FORCE Refused for one that lacks copies or that nobody can judge.
+    Raises NotFound for a ledger without a mark, and unless ``force`` Refused for one that lacks copies or cannot be
+    judged.
     """
     marks = {mark.ledger_id: mark for mark in iter_marks(txn)}
     unmarked = [one for one in ledgers if one not in marks]
@@ -431,10 +437,11 @@ UNREFERENCED = "unreferenced"
 def plan_delete_orphans(
     reader: EntryReader, ledger_ids: Iterable[int], *, force: bool = False, accepted: Collection[str] = ()
 ) -> Plan:
-    """Plan deleting the metadata of LEDGER_IDS; raises LedgerNotFound, and Refused for one that is referenced, or may be.
+    """Plan deleting the metadata of ledgers; raises LedgerNotFound, and Refused for one that is referenced, or may
+    be.
 
-    FORCE: also where what is unreadable, or no part of Pulsar's topics, could reference it, where the metadata is older than the bookies
-    and newer metadata could, and where it may be the only copy of something. ACCEPTED: unknown trees that do not.
+    ``force`` also accepts ledgers that unreadable or unknown nodes could reference, that metadata newer than this
+    copy's could reference, and that may be the only copy of something. ``accepted`` names unknown trees that do not.
     """
     txn = reader.txn
     check_owners_seen(txn, accepted)
@@ -463,10 +470,10 @@ def plan_delete_orphans(
 
 
 def parse_ledger_ids(lines: Iterable[str], where: str) -> Iterator[int]:
-    """Yield the ledger ids in LINES: numbers, or JSON objects with ``ledgerId`` as ``ledgers orphans -o jsonl`` prints them, where
-    those that have no metadata are left out.
+    """Yield ledger ids from lines: numbers, or JSON objects with ``ledgerId`` as ``ledgers orphans -o jsonl``
+    prints them.
 
-    Raises InvalidValue naming WHERE and the line.
+    Ledgers in the JSON objects that have no metadata are left out. Raises InvalidValue with ``where`` and the line.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -487,9 +494,9 @@ def parse_ledger_ids(lines: Iterable[str], where: str) -> Iterator[int]:
 
 
 def _check_references(txn: Txn, ledger_ids: Collection[int], *, force: bool) -> None:
-    """Raise Refused where a node names one of LEDGER_IDS and, without FORCE, where a part of the metadata cannot be read: it could.
+    """Raise Refused if a node references one of the ledgers, or (without ``force``) cannot be read and could.
 
-    What destroys reads the nodes themselves: the rows of ``owners`` are derived from them, by an older version perhaps.
+    A function that destroys reads the nodes themselves: rows of ``owners`` are derived, perhaps by an older version.
     """
     problem = next((damage.reason for damage in iter_metadata_damage(txn)), None)
     for path, value in chain(iter_values(txn, f"{MANAGED_LEDGERS}/"), iter_values(txn, "/schemas/")):

@@ -1,4 +1,4 @@
-"""Changes of kept negative acks: adding entries, and popping what is due."""
+"""Changes of stored negative acknowledgements: adding entries, and popping the due ones."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ class Nacks(Struct, frozen=True):
 
 
 def plan_add(txn: Txn, command: str, nacks: Iterable[Nacks]) -> Plan:
-    """Plan tracking NACKS; one change for all. Raises InvalidValue (bits), Refused (another precision while some wait).
+    """Plan tracking negative acknowledgements as one change.
 
-    Without a new entry the plan has no steps.
+    Raises InvalidValue (bits), and Refused for another precision while some are pending. Without a new entry the plan
+    has no steps.
     """
     steps: list[Step] = []
     parts: list[ChangePart] = []
@@ -124,7 +125,7 @@ def _bucket_steps(txn: Txn, tracker: TrackerRow, nacks: Nacks) -> tuple[list[Ste
 
 
 def plan_pop(txn: Txn, groups: Iterable[KeptGroup], now_ms: int) -> Plan:
-    """Plan removing GROUPS, which are what is due at NOW_MS. The change keeps what was removed: ``popped_groups``."""
+    """Plan removing ``groups``, which are due at ``now_ms``; the change keeps them for ``popped_groups``."""
     listed = sorted(groups, key=lambda group: (group.topic, group.subscription))
     steps = tuple(Step("nacks", group.key, group.value, None) for group in listed)
     parts = []
@@ -144,7 +145,9 @@ def plan_pop(txn: Txn, groups: Iterable[KeptGroup], now_ms: int) -> Plan:
 
 
 def popped_groups(change: Change) -> Iterator[KeptGroup]:
-    """Yield what CHANGE popped, in the order of ``iter_due``; raises NothingMatches when it popped nothing."""
+    """Yield the groups that ``change`` popped, in the order of ``iter_due``; raises NothingMatches if it popped
+    none.
+    """
     owners = {
         tracker_id(report["topic"], report["subscription"]): (report["topic"], report["subscription"])
         for report in change.reports

@@ -1,13 +1,14 @@
-"""A change as a value: ``Plan`` and ``Step``, what it does (``ChangePart``, ``ChangeReport``), plan files, applying, the audit log, undo.
+"""Changes as values: plans and their steps, reports, plan files, applying, the audit log, undo.
 
-Every change is one LMDB transaction that writes the steps, keeps the imported bytes of a node it touches for the first time
-(database ``base``, what export compares with), keeps ``owners`` in step, and appends the audit record with what undo needs.
-Row (database ``changes``): key change number u64 big-endian; value zlib-compressed JSON: the fields of ``Change``, and ``previous``.
+Every change is one LMDB transaction. It writes the steps, keeps the imported bytes of each node that it touches for
+the first time (database ``base``, which export compares with), keeps ``owners`` in step, and appends an audit record
+that suffices for undo. Row (database ``changes``): key change number u64 big-endian; value zlib-compressed JSON: the
+fields of ``Change``, and ``previous``.
 
-The audit log is a chain: ``previous`` is the SHA-256 (hex) of the key and value before the row, so that none can be changed, added or
-taken out alone. ``state`` has the number and digest of the last row. A store of before the chain gets it with its next change, whose
-``previous`` is the digest of the digests of all rows there are. It proves what happened in what order against who edits rows, not
-against who computes the whole chain anew: keep the head elsewhere for that.
+The audit log is a chain: ``previous`` is the SHA-256 (hex) of the key and value of the preceding row, so that no row
+can be changed, added or removed alone. ``state`` has the number and digest of the last row. A store older than the
+chain gets it with its next change, whose ``previous`` is the digest of the digests of all rows. The chain detects
+edited rows; it does not detect someone who computes the whole chain anew: keep the head elsewhere for that.
 """
 
 from __future__ import annotations
@@ -111,13 +112,13 @@ class WritingPlan(Struct, frozen=True):
 
 
 def check_current(store: Store, plan: Plan) -> None:
-    """Raise StalePlan unless STORE is as it was when PLAN was made."""
+    """Raise StalePlan if the store changed since ``plan`` was made."""
     with store.read() as txn:
         _check_current(txn, plan, txn.id)
 
 
 def check_state(store: Store, txn_id: int, state: str) -> None:
-    """Raise StalePlan unless STORE is in that STATE, on the transaction TXN_ID."""
+    """Raise StalePlan if the store's state or transaction id differs."""
     with store.read() as txn:
         check_transaction(txn_id, txn.id)
         # The same number of transactions proves nothing: every fresh import has the same.
@@ -126,12 +127,14 @@ def check_state(store: Store, txn_id: int, state: str) -> None:
 
 
 def state_of(txn: Txn) -> str:
-    """Return what tells a store and its changes so far from other stores, copies of it included that were changed since (hex)."""
+    """Return a hex digest that identifies a store and its changes so far; a copy that was changed since has another
+    one.
+    """
     return sha256(b"%d" % txn.store.info.created_ms + (txn.get("state", CHAIN_HEAD) or b"")).hexdigest()
 
 
 def check_transaction(planned: int, found: int) -> None:
-    """Raise StalePlan unless the transaction FOUND is the one that was planned on."""
+    """Raise StalePlan if the transaction id ``found`` differs from the planned one."""
     if found != planned:
         raise StalePlan(
             f"the store changed since the plan was made: planned on transaction {planned}, found {found}",
@@ -167,9 +170,10 @@ class Change(Struct, frozen=True):
 
 
 def apply_plan(store: Store, plan: Plan, now_ms: int, first: Callable[[Txn], None] = lambda txn: None) -> ChangeReport:
-    """Apply PLAN in one transaction; return its report. Raises StalePlan.
+    """Apply a plan in one transaction and return its report. Raises StalePlan.
 
-    FIRST runs in the same transaction before the steps: what it writes is not part of the change, and undo leaves it.
+    ``first`` runs before the steps in the same transaction; its writes are not part of the change, and undo leaves
+    them.
     """
 
     def work(txn: Txn) -> int:
@@ -231,7 +235,7 @@ def _put(txn: Txn, database: str, key: bytes, value: bytes | None) -> None:
 
 
 def put_value_step(txn: Txn, path: str, value: bytes, now_ms: int) -> Step:
-    """Return the step that sets the metadata node at PATH to VALUE as a broker would: version + 1, modified now."""
+    """Return the step that sets a metadata node as a broker would: version + 1, modified now."""
     key = tree_key(path)
     node = find_node(txn, path)
     if node is None:
@@ -242,7 +246,7 @@ def put_value_step(txn: Txn, path: str, value: bytes, now_ms: int) -> Step:
 
 
 def delete_step(txn: Txn, path: str) -> Step:
-    """Return the step that deletes the metadata node at PATH."""
+    """Return the step that deletes the metadata node at ``path``."""
     key = tree_key(path)
     return Step("tree", key, txn.get("tree", key), None)
 
@@ -251,11 +255,11 @@ def delete_step(txn: Txn, path: str) -> Step:
 
 
 class PlanFile(Struct, frozen=True):
-    """A plan as a file keeps it: what was asked for (``request``), and what that came to: ``steps`` and ``reports`` are for who reviews it,
-    and must come out the same when it is asked for again.
+    """A plan as stored in a file: the ``request``, and the ``steps`` and ``reports`` for its reviewer.
 
-    ``steps`` is None for a change that writes ledgers first. ``state`` is ``state_of`` the store, whose transaction was
-    ``txn_id``; ``reads``: the digest of what is read beside it.
+    Planning the request once more must give the same steps and reports. ``steps`` is None for a change that writes
+    ledgers first. ``state`` is the store's ``state_of`` at transaction ``txn_id``; ``reads`` is the digest of the
+    other input files.
     """
 
     command: str
@@ -268,16 +272,16 @@ class PlanFile(Struct, frozen=True):
     reads: str
 
     def dump(self) -> bytes:
-        """Return it as the bytes of a plan file (JSON), with the digest of all of it."""
+        """Return the bytes of the plan file: JSON with a digest of its whole content."""
         document = {"planFormat": PLAN_FORMAT, **record_json(self)}
         return json.dumps({**document, "digest": _digest_of(document)}, indent=1).encode() + b"\n"
 
     def check_store(self, store: Store) -> None:
-        """Raise StalePlan unless STORE is the one that it was planned on, in that state."""
+        """Raise StalePlan unless the store is the one that was planned on, in that state."""
         check_state(store, self.txn_id, self.state)
 
     def check(self, found: PlanFile) -> None:
-        """Raise StalePlan unless FOUND, which was asked for now, comes to the same."""
+        """Raise StalePlan unless ``found``, planned from the same request now, has the same steps and reports."""
         check_transaction(self.txn_id, found.txn_id)
         if found.reads != self.reads:
             raise StalePlan(f"what {self.command} reads has changed since the plan was made", hint=_AGAIN)
@@ -287,7 +291,7 @@ class PlanFile(Struct, frozen=True):
 
 
 def plan_file(plan: Plan | WritingPlan, state: str, reports: tuple[ChangeReport, ...], request: Json) -> PlanFile:
-    """Return what a file keeps of PLAN, which was made by REQUEST on a store in STATE, and shows REPORTS."""
+    """Return the plan file of a plan that ``request`` produced on a store in ``state``."""
     documents = [document for report in reports for document in report.documents()]
     return PlanFile(
         plan.command,
@@ -302,7 +306,9 @@ def plan_file(plan: Plan | WritingPlan, state: str, reports: tuple[ChangeReport,
 
 
 def load_plan(data: bytes, where: str) -> PlanFile:
-    """Return what is in the bytes of a plan file; raises InvalidValue for what none is, is of an earlier version, or was changed."""
+    """Return the plan in the bytes of a plan file; raises InvalidValue if they are not one, an earlier version, or
+    were edited.
+    """
     try:
         document = json_object(data, once=True)
         form = integer(document["planFormat"], "planFormat")
@@ -318,7 +324,7 @@ def load_plan(data: bytes, where: str) -> PlanFile:
 
 
 def read_plan(path: Path) -> PlanFile:
-    """Return what is in the plan file PATH; raises NotFound, InvalidValue."""
+    """Return the plan in a plan file; raises NotFound, InvalidValue."""
     try:
         return load_plan(read_file(path), str(path))
     except FileNotFoundError as error:
@@ -332,7 +338,7 @@ def _digest_of(fields: Mapping[str, Any]) -> str:  # Any: JSON
 
 
 def _step_text(step: Step) -> str:
-    """Return STEP as a line that tells what it writes, and from every other one by its digest."""
+    """Return a line that describes what a step writes, unique by its digest."""
     name = step.key.decode("utf-8", "backslashreplace") if step.database == "tree" else step.key.hex()
     what = "delete" if step.after is None else "make" if step.before is None else "change"
     return f"{what} {step.database} {name} (sha256 {sha256(json.dumps(to_builtins(step)).encode()).hexdigest()})"
@@ -362,8 +368,8 @@ def read_change(txn: Txn, number: int) -> Change:
 
 
 def plan_undo(txn: Txn, number: int) -> Plan:
-    """Plan bringing back the exact bytes from before change NUMBER; raises ChangeNotFound, UndoConflict, and IndexCorrupt when its
-    audit record was altered.
+    """Plan restoring the exact bytes from before a change; raises ChangeNotFound, UndoConflict, and IndexCorrupt if
+    its audit record was edited.
     """
     change = read_change(txn, number)
     key = _NUMBER.pack(number)
@@ -378,7 +384,7 @@ def plan_undo(txn: Txn, number: int) -> Plan:
 
 
 def parts_of(change: Change) -> tuple[ChangePart, ...]:
-    """Return what CHANGE did; raises IndexCorrupt where its record has not the form of one."""
+    """Return the parts of a change; raises IndexCorrupt if its record is malformed."""
     try:
         return tuple(map(decode_part, change.reports))
     except (InvalidValue, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -453,7 +459,7 @@ def _decode_change(key: bytes, row: bytes) -> Change:
 
 
 def _step_of(row: list[str | None]) -> Step:
-    """Return the step that an audit record spells as ROW; raises ValueError, TypeError."""
+    """Return the step in a row of an audit record; raises ValueError, TypeError."""
     step = convert(row, Step)
     if step.database not in DATABASES or not step.key:
         raise ValueError(f"a step without a key, or in no database: {step.database!r}")
@@ -482,7 +488,7 @@ def put_link(txn: Txn, key: bytes, row: bytes) -> None:
 
 
 def iter_breaks(txn: Txn) -> Iterator[tuple[int, str]]:
-    """Yield (change number, what is wrong) where the audit log is not the chain that was written; raises IndexCorrupt."""
+    """Yield (change number, problem) for each break in the audit log's chain; raises IndexCorrupt."""
     digests: list[bytes] = []
     begun = False
     for key, row in txn.items("changes"):
@@ -503,7 +509,9 @@ def iter_breaks(txn: Txn) -> Iterator[tuple[int, str]]:
 
 
 def check_link(txn: Txn, key: bytes, row: bytes) -> None:
-    """Raise IndexCorrupt unless what was written behind the row fits it; rows of before the chain are taken as they are."""
+    """Raise IndexCorrupt unless the following row's ``previous`` matches this row; rows older than the chain are
+    accepted.
+    """
     number = int.from_bytes(key, "big")
     following = txn.get("changes", (number + 1).to_bytes(8, "big"))
     head = txn.get("state", CHAIN_HEAD)
@@ -541,7 +549,7 @@ Record = TypeVar("Record", bound=Struct)
 
 @functools.cache
 def _fields_of(kind: type[Struct]) -> tuple[tuple[str, str, FieldInfo], ...]:
-    """Return (name, key, the rest of it) of the fields of KIND, in the order of their keys; no key: fields of a record inline."""
+    """Return (name, key, FieldInfo) of a record's fields in JSON order; an inlined record's field has the key ""."""
     inline, order = getattr(kind, "JSON_INLINE", ()), getattr(kind, "JSON_ORDER", kind.__struct_fields__)
     found = {one.name: one for one in fields(kind)}
     keys = json_keys(kind)
@@ -552,27 +560,27 @@ def _fields_of(kind: type[Struct]) -> tuple[tuple[str, str, FieldInfo], ...]:
 
 @functools.cache
 def _keys_of(kind: type[Struct]) -> frozenset[str]:
-    """Return the keys of KIND and of the records that are inline in it."""
+    """Return the JSON keys of a record, including those of records inlined in it."""
     rows = _fields_of(kind)
     inner = (_record_of(one.type) for _, key, one in rows if not key)
     return frozenset(key for _, key, _ in rows if key).union(*(_keys_of(one) for one in inner if one))
 
 
 def _needed(kind: type[Struct]) -> set[str]:
-    """Return the keys without which a document has no record of KIND: of other changes it may have keys of the same names."""
+    """Return the keys that a document must have to hold this record; records of other changes share some key names."""
     return {key for _, key, one in _fields_of(kind) if key and one.required}
 
 
 def _record_of(hint: Any) -> type[Struct] | None:  # Any: a type as annotated
-    """Return the record that HINT names beside None and UNSET, if it names one."""
+    """Return the record type in an annotation beside None and UNSET, None if it has none."""
     return next((one for one in get_args(hint) or (hint,) if isinstance(one, type) and issubclass(one, Struct)), None)
 
 
 def record_json(record: Struct) -> dict[str, Any]:  # Any: JSON values
-    """Return RECORD with the keys of the command line's JSON, positions as text.
+    """Return a record with the command line's JSON keys, positions as text.
 
-    Fields that are UNSET are left out, and with ``omit_defaults`` those that are as by default. What is in the fields that
-    ``JSON_INLINE`` names stands among the keys of RECORD itself.
+    Fields that are UNSET are left out, and with ``omit_defaults`` those with default values. Fields of records named
+    in ``JSON_INLINE`` stand among the record's own keys.
     """
     document: dict[str, Any] = {}  # Any: JSON values
     omits = record.__struct_config__.omit_defaults
@@ -592,9 +600,10 @@ def _plain(value: Any) -> Any:  # Any: of a field, as JSON
 
 
 def read_record(kind: type[Record], document: Json) -> Record:
-    """Return the record of KIND that ``record_json`` spells as DOCUMENT; one of an older version may have less and more in it.
+    """Return the record from a document that ``record_json`` wrote; an older version may have written fewer or more
+    keys.
 
-    Raises KeyError, TypeError, AttributeError and InvalidValue for what it never wrote.
+    Raises KeyError, TypeError, AttributeError and InvalidValue for any other document.
     """
     found: dict[str, Any] = {}  # Any: of the fields
     rows = _fields_of(kind)
@@ -619,7 +628,7 @@ def _read(hint: Any, value: Any) -> Any:  # Any: a type as annotated, JSON, and 
 
 
 def decode_part(document: Json) -> ChangePart:
-    """Return the part that ``as_json`` spells as DOCUMENT; raises what ``read_record`` raises."""
+    """Return the part from a document that ``as_json`` wrote; raises as ``read_record``."""
     kinds: tuple[type[ChangePart], ...] = (
         ChangePart,
         CursorPart,
@@ -791,8 +800,8 @@ class SplitIndex(Answer, frozen=True):
 class ChangePart(Answer, frozen=True, kw_only=True, omit_defaults=True):
     """What a change does to one thing: a cursor, the policies of a namespace, the nacks of a subscription …
 
-    ``before`` and ``after`` have the keys of the command line's JSON, positions as text and times in ms; ``before`` is None for
-    what is made, ``after`` for what is removed. What only some kinds of changes say is None in the others.
+    ``before`` and ``after`` have the command line's JSON keys, positions as text and times in ms; ``before`` is None
+    for a created thing, ``after`` for a removed one. Fields that concern other kinds of changes are None.
     """
 
     JSON_INLINE = ("extent", "event", "basis", "expiry", "compaction", "more")
@@ -842,11 +851,11 @@ class ChangePart(Answer, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def replayed(self) -> Extent | None:
-        """Of a cursor: what is redelivered."""
+        """Return the entries that a cursor's move redelivers."""
 
     @property
     def skipped(self) -> Extent | None:
-        """Of a cursor: what is not delivered any more."""
+        """Return the entries that a cursor's move skips."""
 
     @property
     def deletable(self) -> Deletable | None:
@@ -888,7 +897,7 @@ class ChangePart(Answer, frozen=True, kw_only=True, omit_defaults=True):
         return None if self.expiry is None else self.expiry.future_dated
 
     def undone(self) -> ChangePart:
-        """Return the part of the change that undoes this one: without what is true of moving forward alone."""
+        """Return the part of the change that undoes this one, without statements that only hold for moving forward."""
         return replace(self, before=self.after, after=self.before, warnings=())
 
     def as_json(self) -> dict[str, Any]:  # Any: JSON values
@@ -906,7 +915,7 @@ class CursorPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
     expiry: ExpiryDetails | None = None
 
     def undone(self) -> ChangePart:
-        """Return the part of the change that undoes this one: without what is true of moving forward alone."""
+        """Return the part of the change that undoes this one, without statements that only hold for moving forward."""
         basis = None if self.basis is None else replace(self.basis, broker=UNSET)
         return replace(super().undone(), replayed=None, skipped=None, deletable=None, basis=basis, expiry=None)
 
@@ -993,12 +1002,12 @@ class ChangeReport(Struct, frozen=True):
 
     @property
     def replayed(self) -> Extent:
-        """What is redelivered, over all parts."""
+        """The entries that all moves together redeliver."""
         return sum((part.replayed for part in self.parts if part.replayed is not None), Extent())
 
     @property
     def skipped(self) -> Extent:
-        """What is not delivered any more, over all parts."""
+        """The entries that all moves together skip."""
         return sum((part.skipped for part in self.parts if part.skipped is not None), Extent())
 
     @property
@@ -1023,5 +1032,7 @@ class ChangeReport(Struct, frozen=True):
 
 
 def undo_command(number: int, store: str = "") -> str:
-    """Return what to type to undo the change NUMBER of the store in a directory; "": the one that is meant where none is named."""
+    """Return the command that undoes a change of the store in a directory; with "" for ``store``, of the default
+    store.
+    """
     return f"pulsar-admin {f'--store {shell_word(store)} ' if store else ''}store undo {number}"

@@ -46,7 +46,10 @@ Change = Callable[[Policies], Policies]
 
 
 class PolicyJob(Struct, frozen=True):
-    """Setting a policy, or with a VALUE of None removing it. ``command``: upstream's; ``options``: what names a part of it."""
+    """Setting a policy, or removing it if ``value`` is None.
+
+    ``command`` is upstream's; ``options`` select an item of the policy.
+    """
 
     command: str
     policy: Policy
@@ -71,19 +74,19 @@ class PolicyJob(Struct, frozen=True):
         return place
 
     def changed(self, scope: Scope) -> JsonObject:
-        """Return what SCOPE has with the value in it; raises InvalidValue for what upstream refuses."""
+        """Return the policies ``scope`` with the value set; raises InvalidValue for a value that upstream refuses."""
         check = self.policy.check
         if check is not None and (self.value is not None or isinstance(self.place, Entry)):
             check(scope, self.value, self.options)
         return self.place.write(scope.found, self.value, scope.cluster, self.options)
 
     def shown(self, found: JsonObject) -> JsonObject:
-        """Return the members of FOUND that this concerns."""
+        """Return the members of ``found`` that the policy consists of."""
         return {member: found.get(member) for member in self.place.members}
 
 
 def policy_job(command: str, name: str, options: Options) -> PolicyJob:
-    """Return the job of COMMAND on the policy NAME, its value made of OPTIONS and of its verb; raises InvalidValue."""
+    """Return the job that ``command`` with ``options`` does on a policy; raises InvalidValue."""
     policy, (group, _, words) = policies_by_name()[name], command.partition(" ")
     verb = words.partition("-")[0]
     if verb in ("enable", "disable"):  # what another command's option does
@@ -101,21 +104,21 @@ class PolicyChange(Struct, frozen=True):
 
 
 def find_policies(txn: Txn, namespace: NamespaceName) -> Policies | None:
-    """Return the policies of NAMESPACE, None when it has no node; raises MetadataCorrupt."""
+    """Return the policies of a namespace, None if it has no node; raises MetadataCorrupt."""
     node = find_node(txn, namespace.policies_path)
     return None if node is None else decode_policies(node.value, node.path)
 
 
 def read_policies_json(txn: Txn, namespace: NamespaceName) -> JsonObject:
-    """Return the policies of NAMESPACE as stored, every key that they have; raises NamespaceNotFound, MetadataCorrupt."""
+    """Return the stored policies of a namespace with every stored key; raises NamespaceNotFound, MetadataCorrupt."""
     node = _policies_node(txn, namespace)
     return decode_namespace_json(node.value, node.path)
 
 
 def shown_policies(txn: Txn, namespace: NamespaceName) -> JsonObject:
-    """Return the policies of NAMESPACE as upstream's ``getNamespacePolicies`` (4.0.8) answers; raises as ``read_policies_json``.
+    """Return the policies as upstream's ``getNamespacePolicies`` (4.0.8) answers; raises as ``read_policies_json``.
 
-    Bundles are those of the local policies; ``is_allow_auto_update_schema`` is the configuration's default where nothing is set.
+    Bundles come from the local policies; an unset ``is_allow_auto_update_schema`` has the configuration's default.
     """
     found = read_policies_json(txn, namespace)
     local = find_node(txn, f"/admin/local-policies/{namespace}")
@@ -132,7 +135,7 @@ def shown_policies(txn: Txn, namespace: NamespaceName) -> JsonObject:
 
 
 def change_policies(txn: Txn, namespace: NamespaceName, change: Change, now_ms: int) -> PolicyChange:
-    """Return what CHANGE makes of the policies of NAMESPACE; raises NamespaceNotFound, MetadataCorrupt."""
+    """Return the namespace's policies before and after ``change``; raises NamespaceNotFound, MetadataCorrupt."""
     node = _policies_node(txn, namespace)
     before = decode_policies(node.value, node.path)
     after = change(before)
@@ -143,7 +146,7 @@ def change_policies(txn: Txn, namespace: NamespaceName, change: Change, now_ms: 
 
 
 def plan_policies(txn: Txn, namespace: NamespaceName, job: PolicyJob, now_ms: int) -> Plan:
-    """Plan JOB on the policies of NAMESPACE; raises NamespaceNotFound, MetadataCorrupt, InvalidValue."""
+    """Plan a policy job on a namespace; raises NamespaceNotFound, MetadataCorrupt, InvalidValue."""
     found = read_policies_json(txn, namespace)
     cluster = find_cluster(txn, namespace)
     if cluster is None and isinstance(job.place, PerCluster):
@@ -200,13 +203,18 @@ class DelayedPolicy(Answer, frozen=True):
 
 
 def find_rules(txn: Txn, namespace: NamespaceName) -> IndexRules | None:
-    """Return how the index of NAMESPACE is partitioned, None when that was never set; raises IndexCorrupt, Unsupported."""
+    """Return the widths of the namespace's delayed-message index, None if they were never set; raises IndexCorrupt,
+    Unsupported.
+    """
     row = txn.get("delayed", rules_key(str(namespace)))
     return None if row is None else decode_rules(row, str(namespace))
 
 
 def plan_enable(txn: Txn, namespace: NamespaceName, rules: IndexRules, now_ms: int, *, split: bool = False) -> Plan:
-    """Plan delaying in NAMESPACE by RULES; raises InvalidValue, and Refused when the granularity shrinks without SPLIT."""
+    """Plan enabling delayed delivery with the given index widths.
+
+    Raises InvalidValue, and Refused for a smaller granularity without ``split``.
+    """
     check_rules(rules)
     before = find_rules(txn, namespace)
     if before is not None:
@@ -220,7 +228,7 @@ def plan_enable(txn: Txn, namespace: NamespaceName, rules: IndexRules, now_ms: i
 
 
 def plan_disable(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:
-    """Plan delivering at once in NAMESPACE; the widths stay for when it is enabled again."""
+    """Plan disabling delayed delivery; the index widths stay for enabling it later."""
     rules = find_rules(txn, namespace)
 
     def disable(policies: Policies) -> Policies:
@@ -270,14 +278,14 @@ def _plan(
 
 
 def plan_rules(txn: Txn, namespace: NamespaceName, rules: IndexRules | None) -> tuple[Step, ...]:
-    """Return the step that sets the widths of NAMESPACE's index, or removes them; none where they are as wanted."""
+    """Return the step that sets or removes the namespace's index widths, none if they are unchanged."""
     key = rules_key(str(namespace))
     row, wanted = txn.get("delayed", key), None if rules is None else encode_rules(rules)
     return () if row == wanted else (Step("delayed", key, row, wanted),)
 
 
 def delivery_warnings(txn: Txn, namespace: NamespaceName, policies: Policies) -> tuple[str, ...]:
-    """Return what drops delayed messages of NAMESPACE before they are due, where POLICIES delay any."""
+    """Return warnings about namespace and topic settings that drop delayed messages before they are due."""
     delivery = policies.delayed_delivery
     if delivery is None or not delivery.active:
         return ()
@@ -285,7 +293,7 @@ def delivery_warnings(txn: Txn, namespace: NamespaceName, policies: Policies) ->
 
 
 def _topic_warnings(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
-    """Return what the topics of NAMESPACE set themselves and drops delayed messages before they are due."""
+    """Return warnings about the topics' own settings that drop delayed messages before they are due."""
     try:
         own = list(iter_own_policies(txn, namespace))
     except MetadataCorrupt as error:
@@ -308,7 +316,9 @@ def _topic_warnings(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
 
 
 def conflict_warnings(policies: Policies) -> tuple[str, ...]:
-    """Return what in POLICIES drops delayed messages before they are due: a TTL, a quota that evicts the backlog."""
+    """Return warnings about policies that drop delayed messages before they are due: a TTL, a quota that evicts the
+    backlog.
+    """
     found = []
     if policies.message_ttl_seconds:
         found.append(

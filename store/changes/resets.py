@@ -1,7 +1,9 @@
-"""Resetting a cursor: to a time, a position, a distance, or where another one stands (pulsar.md §3.5). And expiring messages: the cursor
-after an age limit or a position, with what goes, what the broker would do, and what never goes.
+"""Resetting cursors (to a time, a position, a distance, or another cursor's position), and expiring messages
+(pulsar.md §3.5).
 
-A reset clears what was acknowledged one by one and drops LongProperties; ``__compaction`` keeps its properties.
+A reset drops individual acknowledgements and LongProperties; ``__compaction`` keeps its properties. Expiring moves the
+cursor past an age limit or a position; its report says what is dropped, what a broker would do, and what never
+expires.
 """
 
 from __future__ import annotations
@@ -69,16 +71,16 @@ _WORD_BITS = 64
 
 
 def reset_state(reader: EntryReader, topic: Topic, cursor: Cursor, target: Position, *, exclude: bool) -> CursorState:
-    """Return the state after a reset so that TARGET is the first entry given again (EXCLUDE: the one behind it).
+    """Return the state after a reset to ``target``; with ``exclude``, to the entry after it.
 
-    A position that is not an entry moves to the next one that is; behind the end, to the end. A batch index keeps the messages
-    before it acknowledged.
+    A position that is not an entry moves to the next entry; one after the end, to the end. With a batch index, earlier
+    messages of the batch stay acknowledged.
     """
     return replace(start_state(reader, topic, target, exclude=exclude), properties=_kept_properties(cursor))
 
 
 def start_state(reader: EntryReader, topic: Topic, target: Position, *, exclude: bool) -> CursorState:
-    """Return the state of a cursor that is to be given TARGET next (EXCLUDE: what comes behind it)."""
+    """Return the state of a cursor that delivers ``target`` next; with ``exclude``, the entry after it."""
     if target == EARLIEST:
         return CursorState(topic.first_position)
     if target == LATEST:
@@ -91,7 +93,8 @@ def start_state(reader: EntryReader, topic: Topic, target: Position, *, exclude:
 def start_position(
     reader: EntryReader, topic: Topic, target: Position, *, exclude: bool
 ) -> tuple[Position, tuple[int, ...]]:
-    """Return (entry to start at, words of its batch's unacknowledged messages; empty: all of it).
+    """Return the first entry to deliver and the bit-set words of its unacknowledged messages; no words: the whole
+    entry.
 
     An unreadable entry counts as no batch.
     """
@@ -115,7 +118,7 @@ def _in_batch(reader: EntryReader, topic: Topic, target: Position, exclude: bool
 
 
 def batch_size(reader: EntryReader, position: Position) -> int:
-    """Return how many messages the batch at POSITION holds; 0 when it is not a batch or cannot be read."""
+    """Return the number of messages in the batch at a position; 0 if the entry is no batch or cannot be read."""
     try:
         payload = reader.read(position.ledger_id, position.entry_id).payload
         metadata = decode_message_entry(payload, f"entry {position}").metadata
@@ -125,7 +128,7 @@ def batch_size(reader: EntryReader, position: Position) -> int:
 
 
 def bit_words(bits: Iterable[int]) -> tuple[int, ...]:
-    """Return the words of a Java BitSet (signed 64-bit, LSB first) with BITS set."""
+    """Return the words of a Java BitSet (signed 64-bit, LSB first) with the given bits set."""
     words: dict[int, int] = {}
     for bit in bits:
         words[bit // _WORD_BITS] = words.get(bit // _WORD_BITS, 0) | 1 << bit % _WORD_BITS
@@ -134,13 +137,15 @@ def bit_words(bits: Iterable[int]) -> tuple[int, ...]:
 
 
 def reset_to_time(topic: Topic, cursor: Cursor, first: Position | None) -> CursorState:
-    """Return the state in which FIRST (None: nothing) is the first entry given again."""
+    """Return the state that delivers ``first`` next; None: nothing is left to deliver."""
     mark_delete = topic.last_confirmed if first is None else topic.previous(first)
     return CursorState(min(mark_delete, topic.last_confirmed), properties=_kept_properties(cursor))
 
 
 def shifted_state(topic: Topic, cursor: Cursor, entries: int) -> CursorState:
-    """Return the state ENTRIES further (negative: back), acknowledged ones counted; it stops at both ends of the topic."""
+    """Return the state ``entries`` further (negative: back), counting acknowledged entries too; at most to either
+    end of the topic.
+    """
     mark_delete = cursor.mark_delete
     rank = topic.place(mark_delete) + entries
     rank = min(rank, topic.number_of_entries)
@@ -149,19 +154,20 @@ def shifted_state(topic: Topic, cursor: Cursor, entries: int) -> CursorState:
 
 
 def state_of_other(cursor: Cursor, other: Cursor) -> CursorState:
-    """Return the state in which CURSOR has been given exactly what OTHER has, acknowledgements one by one included."""
+    """Return the state in which ``cursor`` has the position and acknowledged ranges of ``other``."""
     return replace(other.state, properties=_kept_properties(cursor))
 
 
 def _kept_properties(cursor: Cursor) -> Mapping[str, int]:
-    """Return the LongProperties that outlive a reset of CURSOR."""
+    """Return the LongProperties that a cursor keeps through a reset."""
     return cursor.state.properties if cursor.name == COMPACTION_CURSOR else {}
 
 
 def check_position(topic: Topic, target: Position, otherwise: str) -> None:
-    """Raise LedgerNotFound or EntryNotFound unless TARGET is an entry of TOPIC, earliest, latest, or just behind a ledger's end.
+    """Raise LedgerNotFound or EntryNotFound unless ``target`` is an entry, earliest, latest, or directly after a
+    ledger's end.
 
-    OTHERWISE ends the hint: what to type to move on to the next entry there is.
+    ``otherwise`` ends the hint: the options that move to the next existing entry.
     """
     if target in (EARLIEST, LATEST):
         return
@@ -196,7 +202,7 @@ def _ledgers_text(topic: Topic, target: Position) -> str:
 
 
 def ttl_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, state: CursorState, now_ms: int) -> tuple[str, ...]:
-    """Return what to say of the TTL in force: a broker expires entries that CURSOR, in STATE, is to be given again."""
+    """Return warnings that a broker's TTL would expire entries which a cursor in ``state`` delivers."""
     if cursor.name == COMPACTION_CURSOR:
         return ()
     try:
@@ -309,7 +315,7 @@ class ResetRequest(Struct, frozen=True):
         return "auto" if self.rule == BROKER else check_clock(self.clock)
 
     def goes_by_clock(self, target: ResetTarget) -> bool:
-        """Whether the clock decides where a reset to TARGET goes."""
+        """Return whether the clock decides the position of a reset to ``target``."""
         return isinstance(target, ToTime) and self.rule == EXACT
 
 
@@ -332,7 +338,9 @@ class Reset(Struct, frozen=True):
 
 
 def resets_to(target: ResetTarget, cursors: Iterable[tuple[Topic, Cursor]]) -> Sequence[Reset]:
-    """Return the resets of CURSORS to TARGET; raises InvalidValue for several and a position, which is in one topic alone."""
+    """Return the resets of ``cursors`` to ``target``; raises InvalidValue for a position, which exists in one topic
+    only, and several cursors.
+    """
     resets = [Reset(topic, cursor, target) for topic, cursor in cursors]
     if isinstance(target, ToPosition) and target.position not in (EARLIEST, LATEST) and len(resets) > 1:
         raise InvalidValue(
@@ -343,9 +351,9 @@ def resets_to(target: ResetTarget, cursors: Iterable[tuple[Topic, Cursor]]) -> S
 
 
 def resets_of_rows(reader: EntryReader, rows: Iterable[ResetRow]) -> Iterator[Reset]:
-    """Yield what ROWS ask for, partitions of a partitioned topic one each.
+    """Yield the resets of rows, one for each partition of a partitioned topic.
 
-    Raises TopicNotFound, SubscriptionNotFound, and InvalidValue for a cursor that two rows move; each names the row.
+    Raises TopicNotFound, SubscriptionNotFound, and InvalidValue for a cursor in two rows; each names the row.
     """
     seen: dict[tuple[TopicName, str], str] = {}
     for row in rows:
@@ -363,10 +371,10 @@ def _reset_of_row(reader: EntryReader, row: ResetRow, name: TopicName, seen: dic
 
 
 def plan_resets(reader: EntryReader, command: str, resets: Iterable[Reset], request: ResetRequest) -> Plan:
-    """Return one plan for RESETS, all of them or none.
+    """Return one plan for all resets.
 
-    Raises LedgerNotFound, EntryNotFound (a position that is not there), SubscriptionNotFound, InvalidValue, and Refused for a
-    cursor of the broker's own; each names the line that asks. NothingMatches: see ``_check_resets_meet``.
+    Raises LedgerNotFound, EntryNotFound (no entry at the position), SubscriptionNotFound, InvalidValue, and Refused
+    for a broker's own cursor; each names the line of the file. Raises NothingMatches as ``_check_resets_meet``.
     """
     listed = list(resets)
     moves = _moves(reader, listed, request)
@@ -425,7 +433,7 @@ def _move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget
 
 
 def _check_not_lost(reader: EntryReader, topic: Topic, mark_delete: Position) -> None:
-    """Raise Refused where the first entry behind MARK_DELETE is lost."""
+    """Raise Refused if the first entry after ``mark_delete`` is lost."""
     first = topic.next_valid(mark_delete)
     for broken in find_broken(reader.txn, topic):
         if broken.holds(first):
@@ -496,7 +504,9 @@ def _failure(error: StoreError) -> str:
 def _unseen_warnings(
     reader: EntryReader, topic: Topic, first: Position | None, time_ms: int, clock: str
 ) -> tuple[str, ...]:
-    """Return what is not seen before FIRST and may be at or after the time: it is not given again."""
+    """Return warnings about unreadable entries before ``first`` that may be at or after the time: they are not
+    delivered again.
+    """
     end = topic.at_rank(topic.number_of_entries if first is None else topic.rank(first))
     found = find_doubts(reader.txn, topic, end, time_ms, clock, {})
     unseen = [replace(doubt, lost=0) for doubt in found if doubt.unseen]
@@ -525,7 +535,7 @@ _KEYS = {"topic", "subscription", "exclude", *_TARGETS}
 def iter_reset_rows(
     lines: Iterable[str], name: str, subscription: str | None, parse_time: Callable[[str], int]
 ) -> Iterator[ResetRow]:
-    """Yield the changes in LINES of the file NAME; SUBSCRIPTION is that of rows that name none. Raises InvalidValue."""
+    """Yield the rows of a reset file; ``subscription`` is used for rows without one. Raises InvalidValue."""
     row = None
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -621,10 +631,11 @@ def check_now_is_meant(reader: EntryReader, time_ms: int, clock_ms: int) -> None
 def check_nows_agree(
     reader: EntryReader, moves: Sequence[CursorMove], plan: Callable[[int], Sequence[CursorMove]], clock_ms: int
 ) -> None:
-    """Raise NothingMatches where MOVES, whose times were counted from the clock's now, go elsewhere counted from the copy's own.
+    """Raise NothingMatches if times counted from the clock's now and from the copy's own end give different
+    positions.
 
-    ``plan`` returns the moves for times that are so many ms less. Who means what a broker would do with the copy today, and who means what
-    one would have done when it was made, types the same words.
+    ``plan`` returns the moves for times that many ms earlier. The same words fit both intentions (what a broker would
+    do today, and when the copy was made), so the user must say which.
     """
     as_of = find_as_of(reader.txn)
     if as_of is None or as_of.time_ms == clock_ms:
@@ -659,7 +670,7 @@ def _which_now(as_of: AsOf, clock_ms: int, then: str, otherwise: str, **context:
 
 
 def _newest_entry(reader: EntryReader, topic: Topic, clock: Clock) -> Dated | None:
-    """Return the entry of TOPIC with the latest time on CLOCK; None where no entry with a time is here."""
+    """Return the topic's entry with the latest time on ``clock``; None if no entry has one."""
     rows = ((ledger_id, reader.txn.view("times", ledger_key(ledger_id))) for ledger_id in topic.ids)
     latest = max((decode_latest(ledger_id, row, clock) for ledger_id, row in rows if row is not None), default=0)
     found = find_first_at_or_after(reader, topic, latest, clock) if latest > 0 else None
@@ -671,7 +682,9 @@ def _newest_entry(reader: EntryReader, topic: Topic, clock: Clock) -> Dated | No
 def _check_resets_meet(
     reader: EntryReader, moves: Sequence[CursorMove], missed: Sequence[CursorMove], clock: Clock, now_ms: int
 ) -> None:
-    """Raise NothingMatches where MISSED, those of MOVES that find nothing at or after their time, skip anything, or are all."""
+    """Raise NothingMatches if moves without an entry at or after their time (``missed``) skip anything, or are all
+    moves.
+    """
     skipping = [move for move in missed if _gone(reader, move).entries]
     if not missed or (not skipping and len(missed) < len(moves)):
         return
@@ -709,8 +722,11 @@ def _check_resets_meet(
 def check_expiries_meet(
     reader: EntryReader, moves: Sequence[CursorMove], limit_ms: int, clock: Clock, now_ms: int
 ) -> None:
-    """Raise NothingMatches where none of MOVES drops anything although there is a backlog, or where LIMIT_MS, counted from now, is
-    past the end of the copy, so that whatever is in it goes."""
+    """Raise NothingMatches if no move drops anything from an existing backlog, or ``limit_ms`` is after the copy's
+    end.
+
+    A limit after the end, counted from now, would drop everything in the copy.
+    """
     gone = [_gone(reader, move) for move in moves]
     if not any(extent.entries for extent in gone):
         _raise_for_nothing_older(reader, [move for move in moves if _backlog(move)], limit_ms, clock, now_ms)
@@ -767,14 +783,14 @@ def _check_copy_reaches(
 
 
 def _dated(entry: Dated, now_ms: int) -> str:
-    """Return where ENTRY is, its time, and how old that is."""
+    """Return an entry's position, time and age as text."""
     age_ms = now_ms - entry.time_ms
     old = f"is {format_age_ms(age_ms)} old" if age_ms >= 0 else f"is dated {format_age_ms(-age_ms)} ahead of now"
     return f"{entry.position} of {format_time_ms(entry.time_ms)}, {old}"
 
 
 def _gone(reader: EntryReader, move: CursorMove) -> Extent:
-    """Return what MOVE takes from the backlog."""
+    """Return the entries and bytes that a move removes from the backlog."""
     before, after = _backlog(move), _left(move)
     return extent_of_messages(reader, move.topic, subtract(before, after))
 
@@ -805,7 +821,7 @@ class Before(Struct, frozen=True):
 
 
 class UpTo(Struct, frozen=True):
-    """Everything up to a position, with ``exclude`` without what is there."""
+    """Expire everything up to a position, without the entry there if ``exclude``."""
 
     position: Position
     exclude: bool = False
@@ -841,7 +857,9 @@ class ExpiryRequest(Struct, frozen=True):
 
 
 def expiry_move(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorMove:
-    """Return the move that expires what REQUEST says; raises LedgerNotFound, EntryNotFound, Refused for a bad position."""
+    """Return the move that expires what ``request`` selects; raises LedgerNotFound, EntryNotFound, Refused for a
+    bad position.
+    """
     limit = request.limit
     if isinstance(limit, UpTo):
         state, basis, warnings = _by_position(reader, topic, cursor, limit, request)
@@ -974,9 +992,10 @@ def _by_position(
 
 
 def _broker_state(reader: EntryReader, topic: Topic, cursor: Cursor, limit: UpTo) -> CursorState:
-    """Return what upstream's ``calculatePositionAckSet`` and mark-delete make of a position (4.0.8).
+    """Return the state that upstream's ``calculatePositionAckSet`` and mark-delete give for a position (4.0.8).
 
-    Its exclusion is that of a reset: the entry's successor goes too, of a batch with an index only what is up to that.
+    Upstream excludes as a reset does: the entry's successor expires too, of a batch with an index only the messages up
+    to it.
     """
     position = limit.position
     entry, index = position.entry, position.batch_index
@@ -992,7 +1011,9 @@ def _broker_state(reader: EntryReader, topic: Topic, cursor: Cursor, limit: UpTo
 
 
 def _with_batch(topic: Topic, state: CursorState, entry: Position, unacknowledged: tuple[int, ...]) -> CursorState:
-    """Return STATE with all but the UNACKNOWLEDGED messages (words of a bit set) of the batch at ENTRY acknowledged too."""
+    """Return ``state`` with the batch at ``entry`` acknowledged except for the ``unacknowledged`` messages (words
+    of a bit set).
+    """
     rank = topic.rank(entry)
     if not any(start <= rank < end for start, end in pending_intervals(topic, state)):
         return state

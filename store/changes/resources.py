@@ -1,9 +1,9 @@
-"""Making, changing and deleting what is a node with one JSON object: tenants, clusters, failure domains, racks, isolation policies,
-resource groups, quotas, namespaces with their bundles, and dynamic settings; and what is stored of a namespace: properties,
-permissions, allowed clusters, and what one cluster alone knows of it.
+"""Creating, changing and deleting nodes of one JSON object: tenants, clusters, failure domains, racks, isolation
+policies, resource groups, quotas, namespaces with their bundles, and dynamic settings. Also parts of a namespace's
+policies: properties, permissions, allowed clusters, and its local policies.
 
-Upstream, of namespaces: ``NamespacesBase`` and ``PulsarAuthorizationProvider`` on ``Policies`` and ``LocalPolicies`` (Pulsar 4.0.8).
-Keys that are not meant to change stay as they are.
+Upstream, of namespaces: ``NamespacesBase`` and ``PulsarAuthorizationProvider`` on ``Policies`` and ``LocalPolicies``
+(Pulsar 4.0.8). Keys that a change does not concern stay unchanged.
 """
 
 from __future__ import annotations
@@ -105,14 +105,14 @@ class NodeChange(Struct, frozen=True):
 
 
 def _plan_node(txn: Txn, command: str, change: NodeChange, now_ms: int) -> Plan:
-    """Plan one CHANGE; raises MetadataCorrupt."""
+    """Plan the change of one node; raises MetadataCorrupt."""
     return plan_nodes(txn, command, [change], now_ms)
 
 
 def plan_nodes(
     txn: Txn, command: str, changes: Sequence[NodeChange], now_ms: int, warnings: Sequence[str] = ()
 ) -> Plan:
-    """Plan CHANGES together; raises MetadataCorrupt."""
+    """Plan changes of several nodes together; raises MetadataCorrupt."""
     steps: list[Step] = []
     parts = []
     for change in changes:
@@ -132,7 +132,7 @@ def plan_nodes(
 
 
 def plan_create_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int) -> Plan:
-    """Plan making TENANT, without CLUSTERS for all; raises InvalidValue, Refused, AlreadyExists."""
+    """Plan creating a tenant, without ``clusters`` for all clusters; raises InvalidValue, Refused, AlreadyExists."""
     if not is_allowed_name(tenant):
         raise InvalidValue("Tenant name is not valid", value=tenant)
     allowed = clusters or list_clusters(txn)
@@ -143,7 +143,9 @@ def plan_create_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Se
 
 
 def plan_update_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int) -> Plan:
-    """Plan changing TENANT; without ROLES or CLUSTERS these stay. Raises TenantNotFound, InvalidValue, Refused."""
+    """Plan changing a tenant; without ``roles`` or ``clusters`` these stay. Raises TenantNotFound, InvalidValue,
+    Refused.
+    """
     found = read_tenant(txn, tenant)
     if clusters:
         _check_clusters(txn, clusters)
@@ -159,7 +161,9 @@ def plan_update_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Se
 
 
 def check_tenant_deletable(txn: Txn, tenant: str, *, force: bool) -> list[NamespaceName]:
-    """Return the namespaces that go with TENANT; raises TenantNotFound, and Refused where there are some without FORCE."""
+    """Return the namespaces that are deleted with a tenant; raises TenantNotFound, and Refused if it has some,
+    without ``force``.
+    """
     if find_json(txn, tenant_path(tenant)) is None:
         raise TenantNotFound("Tenant doesn't exist", tenant=tenant)
     namespaces = list(iter_namespaces(txn, tenant))
@@ -210,7 +214,7 @@ _TRUST_STORE = ("brokerClientTlsTrustStoreType", "brokerClientTlsTrustStore", "b
 
 
 def plan_create_cluster(txn: Txn, cluster: str, given: JsonObject, now_ms: int) -> Plan:
-    """Plan making CLUSTER of what was GIVEN, by upstream's keys; raises InvalidValue, AlreadyExists."""
+    """Plan creating a cluster from upstream's keys in ``given``; raises InvalidValue, AlreadyExists."""
     if not is_allowed_name(cluster):
         raise InvalidValue("Cluster name is not valid", value=cluster)
     _check_data(given)
@@ -220,14 +224,16 @@ def plan_create_cluster(txn: Txn, cluster: str, given: JsonObject, now_ms: int) 
 
 
 def plan_update_cluster(txn: Txn, cluster: str, given: JsonObject, now_ms: int) -> Plan:
-    """Plan replacing the data of CLUSTER: what is not GIVEN gets its default, peers too. Raises ResourceNotFound, InvalidValue."""
+    """Plan replacing a cluster's data: keys missing from ``given`` get defaults, peers too. Raises
+    ResourceNotFound, InvalidValue.
+    """
     _check_data(given)
     after = CLUSTER.replace(read_cluster(txn, cluster), given)
     return _plan_cluster(txn, "clusters update", cluster, after, now_ms)
 
 
 def plan_peers(txn: Txn, cluster: str, peers: Sequence[str], now_ms: int) -> Plan:
-    """Plan setting the peers of CLUSTER, none for none; raises ResourceNotFound, Refused."""
+    """Plan setting a cluster's peers, or removing them; raises ResourceNotFound, Refused."""
     for peer in peers:
         if peer.lower() == cluster.lower():
             raise Refused(f"{cluster} itself can't be part of peer-list")
@@ -240,7 +246,7 @@ def plan_peers(txn: Txn, cluster: str, peers: Sequence[str], now_ms: int) -> Pla
 
 
 def plan_delete_cluster(txn: Txn, cluster: str, now_ms: int) -> Plan:
-    """Plan deleting CLUSTER and an empty list of isolation policies; raises ResourceNotFound, Refused."""
+    """Plan deleting a cluster and its empty list of isolation policies; raises ResourceNotFound, Refused."""
     read_cluster(txn, cluster)
     isolation = isolation_path(cluster)
     policies = find_json(txn, isolation)
@@ -257,7 +263,9 @@ def plan_delete_cluster(txn: Txn, cluster: str, now_ms: int) -> Plan:
 
 
 def plan_migration(txn: Txn, cluster: str, migrated: bool, url: Mapping[str, str | None], now_ms: int) -> Plan:
-    """Plan saying whether and where to CLUSTER is migrated, as upstream also of a cluster that is not there. Raises InvalidValue."""
+    """Plan setting whether and where to a cluster is migrated; as upstream, the cluster need not exist. Raises
+    InvalidValue.
+    """
     given = {key: value for key, value in url.items() if value is not None}
     is_empty = set(given) == {"serviceUrl", "serviceUrlTls"}  # upstream's isEmpty, as ClusterPolicies.ClusterUrl has it
     if migrated and is_empty:
@@ -386,7 +394,7 @@ def _users(txn: Txn, cluster: str) -> Iterator[str]:
 
 
 def plan_set_rack(txn: Txn, bookie: str, group: str, place: JsonObject, now_ms: int) -> Plan:
-    """Plan putting BOOKIE, of whatever group it was, into GROUP at PLACE, its rack and hostname; raises InvalidValue."""
+    """Plan moving a bookie to a group with a rack and hostname (``place``); raises InvalidValue."""
     if not bookie:
         raise InvalidValue("--bookie: it is empty")
     rack = str(place["rack"]).strip()
@@ -405,7 +413,7 @@ def plan_set_rack(txn: Txn, bookie: str, group: str, place: JsonObject, now_ms: 
 
 
 def plan_delete_rack(txn: Txn, bookie: str, now_ms: int) -> Plan:
-    """Plan taking BOOKIE out of its rack; raises ResourceNotFound."""
+    """Plan removing a bookie from its rack; raises ResourceNotFound."""
     read_rack(txn, bookie)
     after = {group: bookies for group, bookies in _without_rack(read_racks(txn), bookie).items() if bookies}
     return _plan_racks(txn, "bookies delete-bookie-rack", bookie, after, now_ms)
@@ -432,7 +440,9 @@ _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 def isolation_of(
     brokers: Mapping[str, Sequence[str]], failover: str, parameters: Mapping[str, str], scope: str | None
 ) -> JsonObject:
-    """Return a policy of BROKERS, lists by upstream's keys, checked as pulsar-admin and a broker check it; raises InvalidValue."""
+    """Return an isolation policy, checked as pulsar-admin and a broker check it; ``brokers`` are lists by
+    upstream's keys. Raises InvalidValue.
+    """
     lists = {key: [one for one in values if one] for key, values in brokers.items()}
     for key in ("namespaces", "primary"):
         if not lists[key]:
@@ -475,7 +485,7 @@ def _plan_isolation(txn: Txn, command: str, cluster: str, name: str, after: Json
 
 
 def plan_group(txn: Txn, command: str, name: str, rates: Mapping[str, int | None], now_ms: int) -> Plan:
-    """Plan making or changing a resource group: of RATES those that are None stay, −1 where there were none."""
+    """Plan creating or changing a resource group; a rate of None stays, or is −1 in a new group."""
     found = find_json(txn, resource_group_path(name))
     given = {key: value for key, value in rates.items() if value is not None}
     after = RESOURCE_GROUP.replace(found, {**(found or {}), **given})
@@ -529,7 +539,11 @@ ALGORITHMS = (
 def plan_create_namespace(
     txn: Txn, namespace: NamespaceName, clusters: Sequence[str], bundles: int, now_ms: int
 ) -> Plan:
-    """Plan making NAMESPACE, without CLUSTERS in this one, with BUNDLES, 0: four; raises NamespaceNotFound, AlreadyExists, Refused."""
+    """Plan creating a namespace.
+
+    Without ``clusters`` it has this cluster only; 0 ``bundles`` are four. Raises NamespaceNotFound, AlreadyExists,
+    Refused.
+    """
     if bundles < 0:
         raise InvalidValue("Invalid number of bundles. Number of bundles has to be in the range of (0, 2^32].")
     if not is_allowed_name(namespace.namespace):
@@ -550,7 +564,7 @@ def plan_create_namespace(
 
 
 def new_policies(given: JsonObject) -> JsonObject:
-    """Return the policies of a namespace of which only GIVEN is known, as a broker makes them."""
+    """Return the policies that a broker creates for a namespace with the settings in ``given``."""
     return _with_deleter({**NEW_POLICIES, **given})
 
 
@@ -560,7 +574,7 @@ def new_policies(given: JsonObject) -> JsonObject:
 def plan_split(
     txn: Txn, namespace: NamespaceName, bundle: Bundle, algorithm: str, positions: Sequence[int], now_ms: int
 ) -> Plan:
-    """Plan splitting BUNDLE of NAMESPACE by ALGORITHM; raises InvalidValue, NeedsBroker."""
+    """Plan splitting a bundle by a broker's algorithm; raises InvalidValue, NeedsBroker."""
     if algorithm not in ALGORITHMS:
         raise InvalidValue(
             f"Unsupported namespace bundle split algorithm, supported algorithms are [{', '.join(ALGORITHMS)}]"
@@ -603,7 +617,9 @@ def _positions(txn: Txn, bundle: Bundle, algorithm: str, positions: Sequence[int
 
 
 def choose_bundle(txn: Txn, namespace: NamespaceName, text: str | None, kind: str | None) -> Bundle:
-    """Return the bundle named by TEXT, or the LARGEST by topics; raises InvalidValue, NeedsBroker for a HOT one."""
+    """Return the named bundle, or for LARGEST the one with the most topics; raises InvalidValue, and NeedsBroker
+    for HOT.
+    """
     if text is not None and kind is not None:
         raise InvalidValue("--bundle and --bundle-type are mutually exclusive")
     read_policies(txn, namespace, "Namespace not found")
@@ -630,7 +646,7 @@ _LOAD_MANAGERS = (
 
 
 def plan_set_setting(txn: Txn, name: str, value: str, now_ms: int) -> Plan:
-    """Plan setting NAME to VALUE, which a broker does not look at until it reads it; raises Refused, InvalidValue."""
+    """Plan setting a dynamic setting, which a broker applies when it reads the node; raises Refused, InvalidValue."""
     _check(name, "update")
     if not value:
         raise InvalidValue(
@@ -643,7 +659,7 @@ def plan_set_setting(txn: Txn, name: str, value: str, now_ms: int) -> Plan:
 
 
 def plan_delete_setting(txn: Txn, name: str, now_ms: int) -> Plan:
-    """Plan forgetting what NAME was set to: the brokers' files count again; raises Refused."""
+    """Plan deleting a dynamic setting, so that the brokers' files apply again; raises Refused."""
     _check(name, "delete")
     left = {key: value for key, value in read_configuration(txn).items() if key != name}
     return _plan_setting(txn, "brokers delete-dynamic-config", left, now_ms)
@@ -663,9 +679,10 @@ def _plan_setting(txn: Txn, command: str, after: JsonObject, now_ms: int) -> Pla
 
 
 def plan_job(txn: Txn, namespace: NamespaceName, job: PolicyJob, now_ms: int) -> Plan:
-    """Plan JOB, with a warning where what it sets drops delayed messages.
+    """Plan a policy job on a namespace, with warnings about settings that drop delayed messages.
 
-    Delayed delivery is planned with the widths of our index. Raises NamespaceNotFound, MetadataCorrupt, InvalidValue.
+    Delayed delivery is planned together with the widths of the delayed-message index. Raises NamespaceNotFound,
+    MetadataCorrupt, InvalidValue.
     """
     if job.policy.name == "delayed-delivery":
         if job.value is None:
@@ -709,13 +726,15 @@ class Grant(Struct, frozen=True):
 def _plan_policies_json(
     txn: Txn, namespace: NamespaceName, job: JsonJob, now_ms: int, error: str = "Namespace does not exist"
 ) -> Plan:
-    """Plan JOB on the policies of NAMESPACE; raises NamespaceNotFound with the words of ERROR, MetadataCorrupt."""
+    """Plan a job on a namespace's policies; raises NamespaceNotFound with the text ``error``, MetadataCorrupt."""
     found = read_policies(txn, namespace, error)
     return _plan(txn, namespace, job, Node(namespace.policies_path, found), now_ms)
 
 
 def plan_local_json(txn: Txn, namespace: NamespaceName, job: JsonJob, now_ms: int) -> Plan:
-    """Plan JOB on what this cluster alone knows of NAMESPACE, which upstream makes where it is not there. Raises MetadataCorrupt."""
+    """Plan a job on a namespace's local policies, which are created if missing, as upstream does. Raises
+    MetadataCorrupt.
+    """
     path = local_policies_path(namespace)
     found = find_json(txn, path)
     if found is None:
@@ -733,7 +752,7 @@ def _plan(txn: Txn, namespace: NamespaceName, job: JsonJob, node: Node, now_ms: 
 
 
 def put(key: str, value: object) -> Callable[[JsonObject], JsonObject]:
-    """Return the change that sets KEY to VALUE; None: removes it."""
+    """Return a change that sets ``key`` to ``value``, or removes it if None."""
 
     def change(found: JsonObject) -> JsonObject:
         left = {name: one for name, one in found.items() if name != key}
@@ -759,7 +778,7 @@ def properties_of(pairs: Sequence[str]) -> dict[str, str]:
 def plan_properties(
     txn: Txn, command: str, namespace: NamespaceName, change: Callable[[JsonObject], JsonObject], now_ms: int
 ) -> Plan:
-    """Plan CHANGE of the properties of NAMESPACE; raises NamespaceNotFound."""
+    """Plan a change of a namespace's properties; raises NamespaceNotFound."""
     job = JsonJob(command, lambda found: {**found, "properties": change(found.get("properties") or {})}, ["properties"])
     return _plan_policies_json(txn, namespace, job, now_ms)
 
@@ -768,7 +787,7 @@ def plan_properties(
 
 
 def check_actions(actions: Sequence[str]) -> list[str]:
-    """Return ACTIONS, each once, as upstream names them; raises InvalidValue."""
+    """Return each action once, spelled as upstream does; raises InvalidValue."""
     for action in actions:
         if action not in ACTIONS:
             raise InvalidValue(f"Illegal auth action '{action}'. Possible values: [{', '.join(ACTIONS)}]")
@@ -776,7 +795,7 @@ def check_actions(actions: Sequence[str]) -> list[str]:
 
 
 def plan_permission(txn: Txn, command: str, namespace: NamespaceName, grant: Grant, now_ms: int) -> Plan:
-    """Plan GRANT in NAMESPACE; raises NamespaceNotFound."""
+    """Plan granting or revoking in a namespace; raises NamespaceNotFound."""
 
     def change(found: JsonObject) -> JsonObject:
         return _with_auth(found, "namespace_auth", lambda roles: _granted(roles, grant))
@@ -785,7 +804,7 @@ def plan_permission(txn: Txn, command: str, namespace: NamespaceName, grant: Gra
 
 
 def plan_topic_permission(txn: Txn, command: str, topic: TopicName, grant: Grant, now_ms: int) -> Plan:
-    """Plan GRANT on TOPIC; raises TopicNotFound, NamespaceNotFound."""
+    """Plan granting or revoking on a topic; raises TopicNotFound, NamespaceNotFound."""
     _check_topic(txn, topic)
     name = str(topic)
 
@@ -822,7 +841,7 @@ def _with_auth(found: JsonObject, key: str, change: Callable[[JsonObject], JsonO
 def plan_grant_subscription(
     txn: Txn, namespace: NamespaceName, subscription: str, roles: Sequence[str], now_ms: int
 ) -> Plan:
-    """Plan that ROLES alone may use SUBSCRIPTION in NAMESPACE; raises NamespaceNotFound."""
+    """Plan that only ``roles`` may use a subscription of a namespace; raises NamespaceNotFound."""
 
     def change(found: JsonObject) -> JsonObject:
         return _with_auth(found, _SUBSCRIPTIONS, lambda auth: {**auth, subscription: hash_order(roles)})
@@ -832,7 +851,9 @@ def plan_grant_subscription(
 
 
 def plan_revoke_subscription(txn: Txn, namespace: NamespaceName, subscription: str, role: str, now_ms: int) -> Plan:
-    """Plan taking SUBSCRIPTION from a role; raises NamespaceNotFound, ResourceNotFound where nobody has it."""
+    """Plan revoking a role's right to a subscription; raises NamespaceNotFound, and ResourceNotFound if no role has
+    it.
+    """
     auth = (read_policies(txn, namespace).get("auth_policies") or {}).get(_SUBSCRIPTIONS) or {}
     if subscription not in auth:
         raise ResourceNotFound("couldn't find subscription", subscription=subscription)
@@ -851,7 +872,7 @@ _SUBSCRIPTIONS = "subscription_auth_roles"
 
 
 def read_permissions(policies: JsonObject, topic: TopicName | None = None) -> dict[str, list[str]]:
-    """Return the actions of each role in the policies of a namespace, with TOPIC also its own; roles as stored."""
+    """Return the actions of each stored role in a namespace's policies, with ``topic`` also those on the topic."""
     auth: Mapping[str, JsonObject] = policies.get("auth_policies") or {}
     found = {role: list(actions) for role, actions in (auth.get("namespace_auth") or {}).items()}
     if topic is not None:
@@ -861,7 +882,9 @@ def read_permissions(policies: JsonObject, topic: TopicName | None = None) -> di
 
 
 def read_topic_permissions(txn: Txn, topic: TopicName) -> dict[str, list[str]]:
-    """Return the actions of each role on TOPIC and in its namespace; raises TopicNotFound, NamespaceNotFound, MetadataCorrupt."""
+    """Return each role's actions on a topic and in its namespace; raises TopicNotFound, NamespaceNotFound,
+    MetadataCorrupt.
+    """
     _check_topic(txn, topic)
     return read_permissions(read_policies(txn, topic.namespace), topic)
 
@@ -876,7 +899,7 @@ def read_subscription_permissions(policies: JsonObject) -> dict[str, list[str]]:
 
 
 def _check_tenant_clusters(txn: Txn, namespace: NamespaceName, clusters: Sequence[str]) -> None:
-    """Raise Refused where the tenant of NAMESPACE may not use one of CLUSTERS, NamespaceNotFound where there is no tenant."""
+    """Raise Refused if the tenant may not use one of ``clusters``, NamespaceNotFound if the tenant does not exist."""
     allowed = read_tenant(txn, namespace.tenant).get("allowedClusters") or ()
     for cluster in clusters:
         if cluster not in allowed:
@@ -887,7 +910,7 @@ def _check_tenant_clusters(txn: Txn, namespace: NamespaceName, clusters: Sequenc
 
 
 def _with_deleter(policies: JsonObject) -> JsonObject:
-    """Return POLICIES with the one cluster that may delete the namespace, which a broker writes beside its clusters."""
+    """Return policies with the one cluster that may delete the namespace, which a broker stores beside its clusters."""
     clusters: Sequence[str] = policies.get("replication_clusters") or ()
     allowed: Sequence[str] = policies.get("allowed_clusters") or ()
     left = {key: value for key, value in policies.items() if key != _DELETER}
@@ -898,7 +921,7 @@ _DELETER = "clusterThatCanDeleteNamespace"
 
 
 def plan_allowed_clusters(txn: Txn, namespace: NamespaceName, clusters: Sequence[str], now_ms: int) -> Plan:
-    """Plan setting the clusters that NAMESPACE may replicate to; raises NamespaceNotFound, Refused."""
+    """Plan setting the clusters that a namespace may replicate to; raises NamespaceNotFound, Refused."""
     _check_tenant_clusters(txn, namespace, hash_order(clusters))
     replicated = read_policies(txn, namespace).get("replication_clusters") or []
     if any(cluster not in clusters for cluster in replicated):

@@ -53,9 +53,9 @@ class _End(Struct, frozen=True):
 
 
 def plan_restore(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) -> Plan:
-    """Plan the metadata of LEDGER_IDS, which have entries here and are referenced, as that of closed ledgers.
+    """Plan creating metadata of closed ledgers for referenced ledgers whose entries are in the store.
 
-    Raises LedgerNotFound, and Refused for a ledger that has metadata, that nothing references, or of which the witnesses disagree.
+    Raises LedgerNotFound, and Refused for a ledger that has metadata, that is unreferenced, or whose copies disagree.
     """
     steps: list[Step] = []
     parts: list[ChangePart] = []
@@ -113,7 +113,7 @@ def _hint_unreferenced(txn: Txn, ledger_id: int) -> str:
 
 
 def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> LedgerMetadata:
-    """Return the metadata of a ledger of OWNER as it was when the ledger was closed; raises Refused, LedgerNotFound."""
+    """Return the metadata that a ledger of ``owner`` had when it was closed; raises Refused, LedgerNotFound."""
     txn = reader.txn
     name = parse_owner(owner.topic)
     end = _find_end(reader, ledger_id, _listed(txn, name, ledger_id) if owner.kind is OwnerKind.TOPIC else None)
@@ -126,7 +126,7 @@ def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> Ledg
 
 
 def ack_quorum_like(sibling: LedgerMetadata | None, write_quorum: int) -> int:
-    """Return the ack quorum of SIBLING where that has the same WRITE_QUORUM, else 0."""
+    """Return the ack quorum of ``sibling`` if it has the same write quorum, else 0."""
     return sibling.ack_quorum if sibling is not None and sibling.write_quorum == write_quorum else 0
 
 
@@ -154,7 +154,9 @@ def _listed(txn: Txn, name: TopicName, ledger_id: int) -> TopicLedger | None:
 
 
 def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -> _End:
-    """Return the end that the entries show, and the topic's list, where it says; raises Refused unless every entry is here."""
+    """Return the ledger's end by its entries and by the topic's list, where listed; raises Refused unless all
+    entries are present.
+    """
     times = find_times(reader.txn, ledger_id)
     if times is None:
         raise LedgerNotFound(
@@ -211,10 +213,10 @@ def _ids(txn: Txn, name: TopicName) -> list[int]:
 def find_ensembles(
     ledger_id: int, held: Mapping[str, Array], last_entry_id: int, sibling: LedgerMetadata | None
 ) -> tuple[int, tuple[Segment, ...]]:
-    """Return (write quorum, ensembles) by which round robin puts every entry up to LAST_ENTRY_ID on exactly the bookies that HELD it.
+    """Return (write quorum, ensembles) whose round robin places every entry on exactly the bookies in ``held``.
 
-    As few ensembles as there can be, of as many bookies as SIBLING's where that is as good. Raises Refused where entries have unlike
-    numbers of copies.
+    The result has the fewest ensembles, of as many bookies as those of ``sibling`` where that is no worse. Raises
+    Refused if entries have different numbers of copies.
     """
     holders = holders_of(held, last_entry_id)
     if not holders:
@@ -258,9 +260,9 @@ def holders_of(held: Mapping[str, Array], last_entry_id: int) -> list[frozenset[
 def _fit(
     holders: Sequence[frozenset[str]], size: int, write_quorum: int, known: Sequence[str]
 ) -> tuple[Segment, ...] | None:
-    """Return the ensembles of SIZE bookies, as few as possible, that write each entry to its HOLDERS; None: there are none.
+    """Return the fewest ensembles of ``size`` bookies that write each entry to its holders; None if none fit.
 
-    A place that no entry tells of gets a bookie of the ensemble in front, else a KNOWN one.
+    A place that no entry determines gets the bookie of the preceding ensemble, else one of ``known``.
     """
     segments: list[Segment] = []
     start = 0
@@ -279,7 +281,9 @@ def _fit(
 def _longest(
     holders: Sequence[frozenset[str]], start: int, size: int, write_quorum: int, before: Sequence[str]
 ) -> tuple[int, Sequence[str]]:
-    """Return where the longest ensemble from START on ends, and its bookies: none where not even one entry fits."""
+    """Return the end of the longest ensemble from ``start`` on, and its bookies; no bookies if not even one entry
+    fits.
+    """
     pattern: dict[int, frozenset[str]] = {}
     members: Sequence[str] = ()
     for entry in range(start, len(holders)):
@@ -295,9 +299,10 @@ def _longest(
 def _members(
     pattern: Mapping[int, frozenset[str]], size: int, write_quorum: int, before: Sequence[str]
 ) -> list[str] | None:
-    """Return the bookies at the places of an ensemble that writes PATTERN: entry id modulo SIZE → holders; "" where it does not tell.
+    """Return the bookies of an ensemble from ``pattern`` (entry id modulo ``size`` → holders); "" for an
+    undetermined place.
 
-    BEFORE: the ensemble in front; one change replaces one bookie, so others keep their places.
+    ``before`` is the preceding ensemble: one change replaces one bookie, so the others keep their places.
     """
     wanted: dict[frozenset[int], list[int]] = {}
     for place in range(size):
@@ -322,7 +327,7 @@ def _members(
 
 
 def _claims(reader: EntryReader, name: TopicName, owner: Owner, ledger_id: int) -> dict[str, bytes]:
-    """Return the custom metadata that a broker gives a ledger of OWNER."""
+    """Return the custom metadata that a broker gives a ledger of this owner."""
     match owner.kind:
         case OwnerKind.TOPIC:
             claims = topic_claims(name)

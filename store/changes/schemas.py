@@ -66,7 +66,7 @@ class NewSchema(Struct, frozen=True):
 
 
 def parse_schema(data: bytes | Mapping[str, Any], where: str) -> NewSchema:  # Any: JSON
-    """Return the schema that ``schemas upload`` takes: the JSON of a file, or what is in it; raises InvalidValue."""
+    """Return the schema in the JSON file that ``schemas upload`` takes; raises InvalidValue."""
     try:
         found = data if isinstance(data, Mapping) else json.loads(data)
         kind, definition = str(found["type"]), found.get("schema") or ""
@@ -97,7 +97,9 @@ def _parsed(definition: bytes, kind: str) -> Any:  # Any: a definition of AVRO
 
 
 def compatibility_strategy(txn: Txn, name: TopicName) -> str:
-    """Return what the policies of NAME, else of its namespace, ask of a new version; UNDEFINED is a broker's default."""
+    """Return the compatibility strategy of the topic's policies, else of its namespace; UNDEFINED is a broker's
+    default.
+    """
     events = find_policy_events(txn, name.namespace)
     own = "" if events is None else events.local.get(name.base, {}).get("schemaCompatibilityStrategy")
     if own and own != _UNDEFINED:
@@ -109,7 +111,7 @@ def compatibility_strategy(txn: Txn, name: TopicName) -> str:
 
 
 def check_compatible(reader: EntryReader, name: TopicName, new: NewSchema) -> None:
-    """Raise Refused unless NEW may follow the schemas of NAME."""
+    """Raise Refused unless ``new`` is compatible with the topic's schemas."""
     strategy = compatibility_strategy(reader.txn, name)
     entries = [entry for _, entry in live_versions(reader, name)]
     if not entries or strategy == "ALWAYS_COMPATIBLE":
@@ -140,7 +142,7 @@ def _check_pair(name: TopicName, strategy: str, entry: SchemaEntry, new: NewSche
 
 
 def plan_upload(reader: EntryReader, name: TopicName, new: NewSchema, now_ms: int) -> Plan | WritingPlan:
-    """Plan registering NEW for NAME; nothing when it is there already. Raises NamespaceNotFound, Refused."""
+    """Plan registering a schema version; an existing version is not written. Raises NamespaceNotFound, Refused."""
     check_namespace(reader.txn, name.namespace)
     for version, entry in live_versions(reader, name):
         if entry.type == new.number and _same_definition(entry, new):
@@ -158,9 +160,9 @@ def _same_definition(entry: SchemaEntry, new: NewSchema) -> bool:
 
 
 def plan_delete_schema(txn: Txn, name: TopicName, *, force: bool, now_ms: int) -> Plan | WritingPlan:
-    """Plan a version that deletes the schema of NAME; FORCE: all versions go, with their ledgers.
+    """Plan a version that marks a topic's schema as deleted; with ``force``, delete all versions and their ledgers.
 
-    Raises Refused where a topic of a newer Pulsar has the same.
+    Raises Refused if a topic of a newer Pulsar shares the schema.
     """
     other = other_path(txn, name.base)
     if other:
@@ -183,7 +185,7 @@ def plan_delete_schema(txn: Txn, name: TopicName, *, force: bool, now_ms: int) -
 
 
 def _plan_version(txn: Txn, command: str, name: TopicName, entry: SchemaEntry, now_ms: int) -> WritingPlan:
-    """Plan ENTRY as the newest version of the schema of NAME, in a ledger of its own."""
+    """Plan adding ``entry`` as the newest version of a topic's schema, in a ledger of its own."""
     locator = find_locator(txn, name)
     index = () if locator is None else locator.index
     version = 0 if locator is None else locator.newest.version + 1

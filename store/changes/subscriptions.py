@@ -56,7 +56,9 @@ class NewSubscription(Struct, frozen=True):
 
 
 def plan_create(reader: EntryReader, topics: Iterable[Topic], new: NewSubscription, now_ms: int) -> Plan:
-    """Plan making NEW on TOPICS, all or none; raises AlreadyExists, InvalidValue for a name or property a broker reserves."""
+    """Plan creating a subscription on topics, all or none; raises AlreadyExists, InvalidValue for a reserved name
+    or property.
+    """
     check_new(new)
     steps: list[Step] = []
     parts: list[ChangePart] = []
@@ -78,7 +80,7 @@ def plan_create(reader: EntryReader, topics: Iterable[Topic], new: NewSubscripti
 
 
 def creation_part(reader: EntryReader, topic: Topic, new: NewSubscription, state: CursorState) -> ChangePart:
-    """Return what to report of making NEW on TOPIC, which begins in STATE."""
+    """Return the report of creating a subscription that starts in ``state``."""
     extent = extent_of_messages(reader, topic, pending_intervals(topic, state))
     after = {**state_json(topic, state), "replicated": new.replicated, "properties": dict(new.properties)}
     return ChangePart(topic=str(topic.name), subscription=new.name, after=after, extent=extent)
@@ -106,7 +108,7 @@ def _check_properties(properties: Mapping[str, str]) -> None:
 def plan_unsubscribe(
     reader: EntryReader, command: str, cursors: Iterable[tuple[Topic, Cursor]], now_ms: int, *, force: bool = False
 ) -> Plan:
-    """Plan removing CURSORS, all or none; the broker's own are refused unless FORCE."""
+    """Plan removing subscriptions, all or none; a broker's own are refused unless ``force``."""
     steps: list[Step] = []
     parts: list[ChangePart] = []
     for topic, cursor in cursors:
@@ -137,7 +139,9 @@ def _removal_part(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int
 
 
 def own_ledgers(cursor: Cursor) -> tuple[int, ...]:
-    """Return the ledgers that nothing refers to once CURSOR is gone: its own, its delayed buckets, its compacted view."""
+    """Return the ledgers that nothing references once the cursor is deleted: its own, its delayed buckets, its
+    compacted view.
+    """
     ledgers = [cursor.info.cursors_ledger_id] if cursor.info.cursors_ledger_id >= 0 else []
     properties = cursor.info.cursor_properties
     buckets = (parse_integer(value) for key, value in properties.items() if key.startswith(BUCKET_PREFIX))
@@ -157,7 +161,9 @@ def shown_properties(cursor_properties: Mapping[str, str]) -> dict[str, str]:
 def plan_subscription_properties(
     reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], properties: Mapping[str, str], now_ms: int
 ) -> Plan:
-    """Plan that CURSORS have PROPERTIES in place of theirs; those of the broker stay. Raises InvalidValue for a reserved name."""
+    """Plan replacing the properties of subscriptions; those of the broker stay. Raises InvalidValue for a reserved
+    name.
+    """
     _check_properties(properties)
     steps, parts = [], []
     for topic, cursor in cursors:
@@ -176,7 +182,7 @@ def plan_subscription_properties(
 def plan_replicated(
     reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], replicated: bool, now_ms: int
 ) -> Plan:
-    """Plan that clusters share the position of CURSORS, or no longer do."""
+    """Plan enabling or disabling the replication of subscriptions' positions between clusters."""
     command = "topics set-replicated-subscription-status"
     moves, parts = [], []
     for topic, cursor in cursors:
@@ -189,5 +195,5 @@ def plan_replicated(
 
 
 def is_replicated(cursor: Cursor) -> bool:
-    """Whether clusters share the position of CURSOR."""
+    """Return whether the cursor's position is replicated between clusters."""
     return cursor.state.properties.get(REPLICATED_PROPERTY) == 1

@@ -105,7 +105,7 @@ class TopicChange(Struct, frozen=True):
         return bool(self.after.get("isGlobal"))
 
     def part(self, job: PolicyJob, position: Position | None = None, size_bytes: int = 0) -> ChangePart:
-        """Return what to report of it. POSITION: of the event, once it is written."""
+        """Return the report of this change; ``position`` is that of the event, once written."""
         return PolicyPart(
             topic=str(self.topic),
             before=job.shown(self.before),
@@ -121,7 +121,7 @@ def _set(fields: JsonObject) -> JsonObject:
 
 
 def _read_changes(txn: Txn, names: Iterable[TopicName], job: PolicyJob) -> list[TopicChange]:
-    """Return what JOB makes of each topic, partitions of one together.
+    """Return each topic's change by ``job``, partitions of one topic together.
 
     Raises TopicNotFound, MetadataCorrupt, Refused, InvalidValue.
     """
@@ -149,7 +149,7 @@ def _read_change(txn: Txn, name: TopicName, job: PolicyJob) -> TopicChange:
 
 
 def _conflicts(txn: Txn, name: TopicName, fields: JsonObject, changed: JsonObject) -> tuple[str, ...]:
-    """Return what is to be in force for NAME and drops delayed messages before they are due, where a policy delays."""
+    """Return warnings about policies that will be in force and drop delayed messages before they are due."""
     before, after = (decode_topic_policies(found, f"topic policies of {name}") for found in (fields, changed))
     if before == after:
         return ()
@@ -166,7 +166,9 @@ def _conflicts(txn: Txn, name: TopicName, fields: JsonObject, changed: JsonObjec
 
 
 def _event_topic(txn: Txn, name: TopicName, is_global: bool) -> TopicName:
-    """Return the topic or partition that the events of NAME go to; raises Refused when nothing can be added to it."""
+    """Return the topic or partition that receives the topic's policy events; raises Refused if it takes no more
+    entries.
+    """
     events = TopicName(name.namespace, EVENTS)
     partitions = partition_count(txn, events)
     target = events.partition(java_hash(event_key(name, is_global=is_global)) % partitions) if partitions else events
@@ -194,7 +196,10 @@ def _node_path(name: TopicName, is_global: bool) -> str:
 def plan_changes(
     txn: Txn, names: Sequence[TopicName], job: PolicyJob, now_ms: int, interceptors: tuple[str, ...] | None = None
 ) -> Plan | WritingPlan:
-    """Plan JOB on the topics NAMES, one change for all; raises what ``_read_changes`` raises. INTERCEPTORS: see ``apply_changes``."""
+    """Plan a policy job on topics as one change; raises as ``_read_changes``.
+
+    ``interceptors`` are described at ``apply_changes``.
+    """
     changes = _read_changes(txn, names, job)
     plan = Plan(job.command, txn.id, (), tuple(change.part(job) for change in changes))
     if not any(change.changes for change in changes):
@@ -210,11 +215,11 @@ def plan_changes(
 def apply_changes(
     store: Store, names: Iterable[TopicName], job: PolicyJob, now_ms: int, interceptors: tuple[str, ...] | None = None
 ) -> ChangeReport | None:
-    """Write what JOB changes into STORE (open for writing), one change for all; return its report, None without a change.
+    """Write a policy job on topics into a store (open for writing) as one change; return its report, None without a
+    change.
 
-    INTERCEPTORS are those of the broker whose events these are; None: those that wrote the last event.
-
-    Raises what ``_read_changes`` raises, EntryCorrupt for a schema that is none, StalePlan, DiskFull.
+    ``interceptors`` are those of the broker that reads the events; None: those that wrote the last event. Raises as
+    ``_read_changes``, EntryCorrupt for an invalid schema, StalePlan, DiskFull.
     """
     with open_reader(store) as reader:
         changes = [change for change in _read_changes(reader.txn, names, job) if change.changes]
@@ -293,7 +298,7 @@ def _message(change: TopicChange, schema: AvroSchema, sequence_id: int, now_ms: 
 
 
 def _interceptors(reader: EntryReader, events: TopicName) -> tuple[str, ...]:
-    """Return the interceptors that wrote the last entry of EVENTS: what a broker counts on goes on."""
+    """Return the interceptors that wrote the last event, so that indexes continue as a broker expects."""
     if find_node(reader.txn, events.path) is None:
         return ()
     broker = last_broker_entry(reader, read_topic(reader.txn, events))
@@ -315,9 +320,11 @@ def forget_policies(
     *,
     force: bool = False,
 ) -> Plan | WritingPlan:
-    """Return PLAN, which deletes the topics NAMES, with what a broker does to their policies: nodes go, events get no value.
+    """Return ``plan``, which deletes topics, extended by what a broker does to their policies: nodes deleted,
+    events with no value.
 
-    INTERCEPTORS: see ``apply_changes``. FORCE: policies that cannot be read stay. Raises MetadataCorrupt, Refused.
+    ``interceptors`` are described at ``apply_changes``. With ``force``, unreadable policies stay. Raises
+    MetadataCorrupt, Refused.
     """
     listed = sorted({name for name in names if name.partition_index < 0})
     try:
@@ -356,7 +363,7 @@ def forget_policies(
 def plan_delete(
     txn: Txn, command: str, names: Sequence[TopicName], now_ms: int, interceptors: tuple[str, ...] | None = None
 ) -> Plan | WritingPlan:
-    """Plan COMMAND: all policies of the topics NAMES go, of this cluster and of all; raises as ``forget_policies``."""
+    """Plan deleting all policies of topics, local and global; raises as ``forget_policies``."""
     parts = []
     for name in sorted({name.base for name in names}):
         own = {source: _set(fields) for source, fields in iter_stored(txn, name)}
@@ -365,7 +372,7 @@ def plan_delete(
 
 
 def _forgotten(txn: Txn, name: TopicName) -> Iterator[TopicChange]:
-    """Yield the changes that take the policies of NAME, of this cluster and of all, from the events of its namespace."""
+    """Yield the changes that remove a topic's local and global policies from its namespace's events."""
     events = find_policy_events(txn, name.namespace)
     if events is None or (name not in events.local and name not in events.global_):
         return

@@ -49,7 +49,9 @@ _PARTITIONS_MAX = 1_000_000  # 7 s to plan, as each is a step
 def plan_topic(
     txn: Txn, command: str, name: TopicName, partitions: int | None, properties: Properties, now_ms: int
 ) -> Plan:
-    """Plan making NAME with PARTITIONS, None: without; raises AlreadyExists, NamespaceNotFound, InvalidValue (a partition of nothing)."""
+    """Plan creating a topic, partitioned unless ``partitions`` is None; raises AlreadyExists, NamespaceNotFound,
+    InvalidValue (a partition of a topic that is not partitioned).
+    """
     if partitions is not None:
         return _plan_partitioned(txn, command, name, partitions, properties, now_ms)
     _check_new(txn, name)
@@ -98,7 +100,7 @@ def _plan_partitioned(
 
 
 def _adopted(txn: Txn, there: Sequence[TopicName], partitions: int) -> Iterator[str]:
-    """Yield what becomes part of a new partitioned topic, and what a broker would say of it."""
+    """Yield warnings: existing topics that become partitions of the new topic, and what a broker logs about them."""
     if not there:
         return
     entries, subscriptions = 0, set[str]()
@@ -125,7 +127,7 @@ def _adopted(txn: Txn, there: Sequence[TopicName], partitions: int) -> Iterator[
 
 
 def plan_missing_partitions(txn: Txn, name: TopicName, now_ms: int) -> Plan:
-    """Plan making the partitions of NAME that have no node; raises TopicNotFound unless it is partitioned."""
+    """Plan creating missing partitions; raises TopicNotFound unless the topic is partitioned."""
     count = read_partitioned(txn, name).partitions
     if not count:
         raise TopicNotFound(f"Topic {name} does not exist", hint="it is not a partitioned topic", topic=str(name))
@@ -135,7 +137,9 @@ def plan_missing_partitions(txn: Txn, name: TopicName, now_ms: int) -> Plan:
 
 
 def plan_partitions(reader: EntryReader, name: TopicName, partitions: int, now_ms: int) -> Plan:
-    """Plan giving NAME more PARTITIONS, which get the subscriptions of the first one; raises InvalidValue, Refused, AlreadyExists."""
+    """Plan adding partitions, which get the subscriptions of the first one; raises InvalidValue, Refused,
+    AlreadyExists.
+    """
     txn = reader.txn
     if partitions <= 0:
         raise InvalidValue("Number of partitions must be more than 0", value=partitions)
@@ -160,7 +164,9 @@ def plan_partitions(reader: EntryReader, name: TopicName, partitions: int, now_m
 
 
 def plan_shadow(txn: Txn, name: TopicName, source: TopicName, properties: Properties, now_ms: int) -> Plan:
-    """Plan making NAME a shadow of SOURCE, with as many partitions; raises TopicNotFound, AlreadyExists (PIP-180)."""
+    """Plan creating a shadow topic with as many partitions as ``source``; raises TopicNotFound, AlreadyExists
+    (PIP-180).
+    """
     partitions = read_partitioned(txn, source).partitions
     if not partitions:
         read_topic(txn, source)
@@ -208,7 +214,9 @@ def _missing(txn: Txn, name: TopicName, partitions: int, now_ms: int) -> Iterabl
 def _copied_subscriptions(
     reader: EntryReader, source: TopicName, targets: Iterable[TopicName], now_ms: int
 ) -> list[Step]:
-    """Return the steps that give TARGETS the subscriptions of SOURCE, at their end, ``__compaction`` among them."""
+    """Return the steps that create the subscriptions of ``source`` on ``targets``, at their end, ``__compaction``
+    included.
+    """
     if find_node(reader.txn, source.path) is None:
         return []
     topic = read_topic(reader.txn, source)
@@ -239,7 +247,7 @@ def read_properties(txn: Txn, name: TopicName) -> Properties:
 def plan_properties(
     txn: Txn, command: str, name: TopicName, change: Callable[[dict[str, str]], dict[str, str]], now_ms: int
 ) -> Plan:
-    """Plan CHANGE on the properties of NAME; raises TopicNotFound, MetadataCorrupt."""
+    """Plan a change of a topic's properties; raises TopicNotFound, MetadataCorrupt."""
     node = find_node(txn, name.partitioned_path) if name.partition_index < 0 else None
     if node is None:
         read_topic(txn, name)
@@ -260,7 +268,8 @@ def plan_properties(
 
 
 def plan_coordinators(reader: EntryReader, count: int, now_ms: int) -> Plan:
-    """Plan COUNT transaction coordinators: partitions of the topic that assigns them, which have no nodes; raises InvalidValue, Refused.
+    """Plan ``count`` transaction coordinators: partitions, without nodes, of the topic that assigns them; raises
+    InvalidValue, Refused.
 
     Upstream: ``TransactionsBase.internalScaleTransactionCoordinators``.
     """
@@ -280,7 +289,7 @@ def plan_coordinators(reader: EntryReader, count: int, now_ms: int) -> Plan:
 
 
 def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int) -> Plan:
-    """Plan writing begin and end publish time in FORM on every closed ledger of the topics NAMES whose entries are all here.
+    """Plan writing first and last publish time in ``form`` on every closed ledger whose entries are all present.
 
     Raises MetadataCorrupt, IndexCorrupt.
     """
