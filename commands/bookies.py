@@ -20,13 +20,13 @@ _SETS: Any = {"changes": True, "helps": _HELPS}  # Any: keywords of click
 @mirrored("bookies list-bookies", examples=["pulsar-admin bookies list-bookies"], errors=[StoreNotFound])
 def list_all(app: App) -> None:
     """List the bookies that have a cookie, whether they run or not."""
-    app.answer({"bookies": [{"bookieId": bookie} for bookie in app.session.resources.bookies()]})
+    app.answer({"bookies": [{"bookieId": bookie} for bookie in app.resources.bookies()]})
 
 
 @mirrored("bookies racks-placement", examples=["pulsar-admin bookies racks-placement"], errors=[MetadataCorrupt])
 def racks(app: App) -> None:
     """Show the racks of all bookies by group."""
-    app.answer(app.session.resources.bookie_racks())
+    app.answer(app.resources.bookie_racks())
 
 
 @mirrored(
@@ -38,7 +38,7 @@ def racks(app: App) -> None:
 )
 def get(app: App, bookie: str) -> None:
     """Show the rack of a bookie."""
-    app.answer(app.session.resources.bookie_rack(bookie))
+    app.answer(app.resources.bookie_rack(bookie))
 
 
 @mirrored(
@@ -49,7 +49,7 @@ def get(app: App, bookie: str) -> None:
 )
 def set_rack(app: App, bookie: str, rack: str, group: str, hostname: str | None) -> None:
     """Put a bookie into a rack."""
-    app.change(app.session.resources.set_bookie_rack(bookie, rack, group=group, hostname=hostname))
+    app.change(app.resources.set_bookie_rack(bookie, rack, group=group, hostname=hostname))
 
 
 @mirrored(
@@ -61,4 +61,4 @@ def set_rack(app: App, bookie: str, rack: str, group: str, hostname: str | None)
 )
 def delete(app: App, bookie: str) -> None:
     """Take a bookie out of its rack."""
-    app.change(app.session.resources.delete_bookie_rack(bookie))
+    app.change(app.resources.delete_bookie_rack(bookie))

@@ -24,7 +24,7 @@ _SETS: Any = {
 )
 def list_settings(app: App) -> None:
     """List the settings that may change while brokers run."""
-    app.answer(app.session.resources.dynamic_setting_names())
+    app.answer(app.resources.dynamic_setting_names())
 
 
 @mirrored(
@@ -35,7 +35,7 @@ def list_settings(app: App) -> None:
 )
 def get_all(app: App) -> None:
     """Show the dynamic settings that were changed."""
-    app.answer_map(app.session.resources.dynamic_settings())
+    app.answer_map(app.resources.dynamic_settings())
 
 
 @mirrored(
@@ -45,7 +45,7 @@ def get_all(app: App) -> None:
 )
 def update(app: App, config: str, value: str) -> None:
     """Set a dynamic setting of all brokers."""
-    app.change(app.session.resources.set_dynamic_setting(config, value))
+    app.change(app.resources.set_dynamic_setting(config, value))
 
 
 @mirrored(
@@ -55,4 +55,4 @@ def update(app: App, config: str, value: str) -> None:
 )
 def delete(app: App, config: str) -> None:
     """Remove a dynamic setting: each broker's configuration file applies again."""
-    app.change(app.session.resources.delete_dynamic_setting(config))
+    app.change(app.resources.delete_dynamic_setting(config))

@@ -79,14 +79,14 @@ def _names(text: str | None) -> list[str]:
 def list_all(app: App, current: bool) -> None:
     """List the clusters."""
     with app.session.read():
-        names, own = app.session.resources.clusters(), app.session.resources.current_cluster()
+        names, own = app.resources.clusters(), app.resources.current_cluster()
     app.answer([f"{name}(*)" if current and name == own else name for name in names])
 
 
 @mirrored("clusters get", examples=["pulsar-admin clusters get standalone"], **_READS)
 def get(app: App, cluster: str) -> None:
     """Show the URLs and settings of a cluster."""
-    app.answer(app.session.resources.cluster(cluster).settings())
+    app.answer(app.resources.cluster(cluster).settings())
 
 
 @mirrored(
@@ -98,7 +98,7 @@ def get(app: App, cluster: str) -> None:
 )
 def create(app: App, cluster: str, cluster_config_file: str | None, **options: object) -> None:
     """Add a cluster."""
-    app.change(app.session.resources.create_cluster(cluster, _given(options), file=cluster_config_file or None))
+    app.change(app.resources.create_cluster(cluster, _given(options), file=cluster_config_file or None))
 
 
 @mirrored(
@@ -110,7 +110,7 @@ def create(app: App, cluster: str, cluster_config_file: str | None, **options: o
 )
 def update(app: App, cluster: str, cluster_config_file: str | None, **options: object) -> None:
     """Replace the settings of a cluster: options that are not given are cleared, including its peers."""
-    app.change(app.session.resources.cluster(cluster).update(_given(options), file=cluster_config_file or None))
+    app.change(app.resources.cluster(cluster).update(_given(options), file=cluster_config_file or None))
 
 
 @mirrored(
@@ -122,7 +122,7 @@ def update(app: App, cluster: str, cluster_config_file: str | None, **options: o
 )
 def delete(app: App, cluster: str, all: bool) -> None:
     """Delete a cluster; tenants and namespaces may still name it."""
-    app.change(app.session.resources.cluster(cluster).delete(everything=all))
+    app.change(app.resources.cluster(cluster).delete(everything=all))
 
 
 # -- peers and migration ----------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def delete(app: App, cluster: str, all: bool) -> None:
 )
 def get_peers(app: App, cluster: str) -> None:
     """Show a cluster's peers; null if it has none."""
-    app.answer_json(app.session.resources.cluster(cluster).peers())
+    app.answer_json(app.resources.cluster(cluster).peers())
 
 
 @mirrored(
@@ -145,7 +145,7 @@ def get_peers(app: App, cluster: str) -> None:
 )
 def update_peers(app: App, cluster: str, peer_clusters: str) -> None:
     """Set the peers of a cluster."""
-    app.change(app.session.resources.cluster(cluster).set_peers(_names(peer_clusters)))
+    app.change(app.resources.cluster(cluster).set_peers(_names(peer_clusters)))
 
 
 @mirrored(
@@ -156,7 +156,7 @@ def update_peers(app: App, cluster: str, peer_clusters: str) -> None:
 )
 def get_migration(app: App, cluster: str) -> None:
     """Show whether a cluster is migrated, and to where."""
-    app.answer(app.session.resources.cluster(cluster).migration())
+    app.answer(app.resources.cluster(cluster).migration())
 
 
 @mirrored(
@@ -169,7 +169,7 @@ def get_migration(app: App, cluster: str) -> None:
 def update_migration(app: App, cluster: str, migrated: bool, **options: str | None) -> None:
     """Set whether a cluster is migrated, and to where."""
     urls = {_KEYS[name]: value for name, value in options.items()}
-    app.change(app.session.resources.cluster(cluster).set_migration(migrated=migrated, urls=urls))
+    app.change(app.resources.cluster(cluster).set_migration(migrated=migrated, urls=urls))
 
 
 # -- failure domains --------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def update_migration(app: App, cluster: str, migrated: bool, **options: str | No
 )
 def list_domains(app: App, cluster: str) -> None:
     """List the failure domains of a cluster with their brokers."""
-    domains = app.session.resources.cluster(cluster).failure_domains()
+    domains = app.resources.cluster(cluster).failure_domains()
     app.answer_map(domains, lambda found: f"FailureDomainImpl(brokers={java_text(to_json(found.brokers))})")
 
 
@@ -196,7 +196,7 @@ def list_domains(app: App, cluster: str) -> None:
 )
 def get_domain(app: App, cluster: str, domain_name: str) -> None:
     """Show the brokers of a failure domain."""
-    app.answer(app.session.resources.cluster(cluster).failure_domain(domain_name))
+    app.answer(app.resources.cluster(cluster).failure_domain(domain_name))
 
 
 _DOMAIN: Any = {
@@ -210,14 +210,14 @@ _EXAMPLE = "pulsar-admin clusters {} standalone --domain-name rack-1 --broker-li
 @mirrored("clusters create-failure-domain", examples=[_EXAMPLE.format("create-failure-domain")], **_DOMAIN)
 def create_domain(app: App, cluster: str, domain_name: str, broker_list: str | None) -> None:
     """Create a failure domain of a cluster, or replace its brokers."""
-    found = app.session.resources.cluster(cluster)
+    found = app.resources.cluster(cluster)
     app.change(found.create_failure_domain(domain_name, _names(broker_list)))
 
 
 @mirrored("clusters update-failure-domain", examples=[_EXAMPLE.format("update-failure-domain")], **_DOMAIN)
 def update_domain(app: App, cluster: str, domain_name: str, broker_list: str | None) -> None:
     """Replace the brokers of a failure domain; it is created if it does not exist."""
-    found = app.session.resources.cluster(cluster)
+    found = app.resources.cluster(cluster)
     app.change(found.update_failure_domain(domain_name, _names(broker_list)))
 
 
@@ -229,4 +229,4 @@ def update_domain(app: App, cluster: str, domain_name: str, broker_list: str | N
 )
 def delete_domain(app: App, cluster: str, domain_name: str) -> None:
     """Delete a failure domain of a cluster."""
-    app.change(app.session.resources.cluster(cluster).delete_failure_domain(domain_name))
+    app.change(app.resources.cluster(cluster).delete_failure_domain(domain_name))

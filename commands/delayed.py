@@ -111,7 +111,7 @@ def build(app: App, selection: TopicSelection, options: BuildOptions) -> Result:
     with --spark on Spark.
     """
     dry = app.settings.dry_run
-    found = app.session.delayed(selection, options.subscription).build(rebuild=options.rebuild, dry_run=dry)
+    found = app.delayed(selection, options.subscription).build(rebuild=options.rebuild, dry_run=dry)
     rows = [{**to_json(result), "dryRun": dry} for result in found]
     app.note(UNKNOWN_TYPE)
     return Result(rows=rows, columns=_COLUMNS)
@@ -166,7 +166,7 @@ def due(app: App, selection: TopicSelection, subscription: str | None, until_ms:
     disables delays, everything is due now. Exclusive and Failover subscriptions ignore delays, but the disk does not
     record the type of a subscription.
     """
-    with app.session.delayed(selection, subscription).waiting() as (reader, found):
+    with app.delayed(selection, subscription).waiting() as (reader, found):
         app.emit_rows((row for waiting in noted(app, found) for row in _due(reader, waiting, until_ms)), DUE_COLUMNS)
 
 
@@ -221,7 +221,7 @@ class HistogramOptions(Struct, frozen=True):
 def histogram(app: App, selection: TopicSelection, options: HistogramOptions) -> Result:
     """Plot how many delayed messages fall due when."""
     require_plot(app)
-    with app.session.delayed(selection, options.subscription).waiting() as (_, found):
+    with app.delayed(selection, options.subscription).waiting() as (_, found):
         documents = [_document(waiting, app.now_ms) for waiting in noted(app, found)]
     if options.png is not None and documents:
         from pulsar_admin.plot import save_chart
@@ -337,7 +337,7 @@ def replay(app: App, selection: TopicSelection, options: ReplayOptions) -> Resul
 def _rows(app: App, selection: TopicSelection, options: ReplayOptions) -> Iterator[dict[str, Any]]:  # Any: JSON
     from pulsar_admin.store.delayed.waiting import iter_replay
 
-    with app.session.delayed(selection, options.subscription).waiting() as (_, found):
+    with app.delayed(selection, options.subscription).waiting() as (_, found):
         waitings = list(noted(app, found))
         total = sum(waiting.count_before(options.until_ms + 1) for waiting in waitings)
         slots = iter_replay(waitings, options.from_ms, options.until_ms)
@@ -429,8 +429,8 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Res
     """
     rows = []
     with app.session.scan() as reader:
-        for topic, cursor in app.session.delayed(selection, subscription).cursors(reader, unsubscribed=True):
-            found = app.session.topic(topic.name).delayed(cursor.name or None).status()
+        for topic, cursor in app.delayed(selection, subscription).cursors(reader, unsubscribed=True):
+            found = app.topic(topic.name).delayed(cursor.name or None).status()
             if (conflict := found.ttl_conflict) is not None and conflict.messages:
                 app.warn(
                     f"{topic.name} {cursor.name}: the TTL of {conflict.ttl_seconds} s drops "
@@ -462,8 +462,8 @@ def verify(app: App, selection: TopicSelection, subscription: str | None) -> Res
     from pulsar_admin.store.delayed.verify import iter_leaked_buckets
 
     with app.session.scan() as reader:
-        chosen = list(app.session.delayed(selection, subscription).cursors(reader))
-        rows = [app.session.topic(topic.name).delayed(cursor.name).verify() for topic, cursor in chosen]
+        chosen = list(app.delayed(selection, subscription).cursors(reader))
+        rows = [app.topic(topic.name).delayed(cursor.name).verify() for topic, cursor in chosen]
         rows += iter_leaked_buckets(reader, frozenset(topic.name for topic, _ in chosen))
     for row in rows:
         for finding in row.findings:

@@ -26,15 +26,13 @@ _SETS: Any = {"changes": True, "helps": _HELPS}
 @mirrored("ns-isolation-policy list", elsewhere=["pulsar-admin ns-isolation-policy list standalone"], **_READS)
 def list_all(app: App, cluster: str) -> None:
     """List the isolation policies of a cluster."""
-    app.answer_map(
-        app.session.resources.cluster(cluster).isolation_policies(), lambda policy: isolation_text(to_json(policy))
-    )
+    app.answer_map(app.resources.cluster(cluster).isolation_policies(), lambda policy: isolation_text(to_json(policy)))
 
 
 @mirrored("ns-isolation-policy get", elsewhere=["pulsar-admin ns-isolation-policy get standalone payments"], **_READS)
 def get(app: App, cluster: str, name: str) -> None:
     """Show an isolation policy."""
-    app.answer(app.session.resources.cluster(cluster).isolation_policy(name))
+    app.answer(app.resources.cluster(cluster).isolation_policy(name))
 
 
 @mirrored(
@@ -45,7 +43,7 @@ def get(app: App, cluster: str, name: str) -> None:
 )
 def broker(app: App, cluster: str, broker: str) -> None:
     """Show the isolation policies that apply to a broker."""
-    app.answer(app.session.resources.cluster(cluster).broker_isolation(broker))
+    app.answer(app.resources.cluster(cluster).broker_isolation(broker))
 
 
 @mirrored(
@@ -67,7 +65,7 @@ def set_policy(
     **brokers: tuple[str, ...],
 ) -> None:
     """Let only some brokers serve some namespaces."""
-    plan = app.session.resources.cluster(cluster).set_isolation_policy(
+    plan = app.resources.cluster(cluster).set_isolation_policy(
         name,
         failover=auto_failover_policy_params,
         failover_type=auto_failover_policy_type,
@@ -85,4 +83,4 @@ def set_policy(
 )
 def delete(app: App, cluster: str, name: str) -> None:
     """Delete an isolation policy."""
-    app.change(app.session.resources.cluster(cluster).delete_isolation_policy(name))
+    app.change(app.resources.cluster(cluster).delete_isolation_policy(name))

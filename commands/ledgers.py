@@ -69,7 +69,7 @@ def list_ledgers(app: App, word: str | None) -> Result:
     unknown to brokers. UNREADABLE: its metadata is damaged. MISSING counts the entries before the ledger's end that are
     in no file.
     """
-    return Result(rows=app.session.api.ledger_rows(word or ""), columns=_LIST_COLUMNS)
+    return Result(rows=app.api.ledger_rows(word or ""), columns=_LIST_COLUMNS)
 
 
 # -- info -------------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def info(app: App, ledgers: tuple[int, ...]) -> Result:
     would close a ledger that is still open.
     """
     with app.session.read():
-        documents = list(app.each(ledgers, lambda ledger_id: _document(app.session.ledger(ledger_id).info())))
+        documents = list(app.each(ledgers, lambda ledger_id: _document(app.ledger(ledger_id).info())))
     app.problems(sum(document["lost"] is not None for document in documents))
     return Result(documents[0]) if len(ledgers) == 1 else Result(rows=documents)
 
@@ -195,7 +195,7 @@ def entries(app: App, ledger: int, first: int, last: int | None, limit: int | No
 
     STATE is `ok`, `missing` (no file holds it), or what is wrong with it.
     """
-    rows = app.session.ledger(ledger).entries(first, last)
+    rows = app.ledger(ledger).entries(first, last)
     return Result(rows=_counted(app, islice(rows, limit)), columns=_ENTRY_COLUMNS)
 
 
@@ -234,7 +234,7 @@ def orphans(app: App) -> Result:
     metadata is incomplete, or does not say which ids it gave. `leaked-index` ones belonged to a delayed message index
     that was rebuilt or undone.
     """
-    return Result(rows=app.session.api.orphans(), columns=_ORPHAN_COLUMNS)
+    return Result(rows=app.api.orphans(), columns=_ORPHAN_COLUMNS)
 
 
 _MISSING_COLUMNS = (
@@ -262,7 +262,7 @@ def missing(app: App, ledgers: tuple[int, ...]) -> Result:
     Ledgers in tiered storage are not checked. Files that disappeared since the import are listed with their number of
     entries (exit code 1).
     """
-    found = app.session.api.missing(*ledgers)
+    found = app.api.missing(*ledgers)
     app.problems(len(found))
     notes = (line for text, cure in _next_steps(found) for line in (text, *cure_lines(cure)))
     return Result(rows=found, columns=_MISSING_COLUMNS, notes=notes)
@@ -328,7 +328,7 @@ def underreplicated(app: App) -> Result:
     entry. LOST: entries on no bookie. UNKNOWN: entries on bookies that were not imported. For a ledger that is still
     open, only entries that are known to be acknowledged count.
     """
-    found = app.session.api.underreplicated()
+    found = app.api.underreplicated()
     app.problems(len(found))
     return Result(rows=found, columns=_UNDERREPLICATED_COLUMNS, notes=[_shortfall_text(found)] if found else ())
 
@@ -365,7 +365,7 @@ _VERDICT_COLUMNS = (
 @pass_app
 def verify(app: App, ledgers: tuple[int, ...]) -> Result:
     """Read every entry of the ledgers named, or of all, and check digests, ids and lengths."""
-    return Result(rows=_with_problems(app, app.session.api.verify_ledgers(*ledgers)), columns=_VERDICT_COLUMNS)
+    return Result(rows=_with_problems(app, app.api.verify_ledgers(*ledgers)), columns=_VERDICT_COLUMNS)
 
 
 def _with_problems(app: App, verdicts: Iterable[LedgerVerdict]) -> Iterator[LedgerVerdict]:

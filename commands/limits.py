@@ -49,7 +49,7 @@ _QUOTA: Any = {"helps": _HELPS, "errors": [NamespaceNotFound, InvalidValue, Meta
 )
 def list_all(app: App) -> None:
     """List the resource groups."""
-    app.answer(app.session.resources.resource_groups())
+    app.answer(app.resources.resource_groups())
 
 
 @mirrored(
@@ -60,7 +60,7 @@ def list_all(app: App) -> None:
 )
 def get(app: App, name: str) -> None:
     """Show the rates of a resource group."""
-    app.answer(app.session.resources.resource_group(name))
+    app.answer(app.resources.resource_group(name))
 
 
 def _rates(given: dict[str, int | None]) -> dict[str, int | None]:
@@ -70,13 +70,13 @@ def _rates(given: dict[str, int | None]) -> dict[str, int | None]:
 @mirrored("resourcegroups create", examples=[_EXAMPLE.format("create")], errors=[MetadataCorrupt], **_GROUP)
 def create(app: App, name: str, **rates: int | None) -> None:
     """Create a resource group, or change the given rates of an existing one."""
-    app.change(app.session.resources.create_resource_group(name, **_rates(rates)))
+    app.change(app.resources.create_resource_group(name, **_rates(rates)))
 
 
 @mirrored("resourcegroups update", examples=[_EXAMPLE.format("update")], errors=[MetadataCorrupt], **_GROUP)
 def update(app: App, name: str, **rates: int | None) -> None:
     """Change rates of a resource group; it is created if it does not exist."""
-    app.change(app.session.resources.update_resource_group(name, **_rates(rates)))
+    app.change(app.resources.update_resource_group(name, **_rates(rates)))
 
 
 @mirrored(
@@ -88,7 +88,7 @@ def update(app: App, name: str, **rates: int | None) -> None:
 )
 def delete(app: App, name: str) -> None:
     """Delete a resource group that no namespace is in."""
-    app.change(app.session.resources.delete_resource_group(name))
+    app.change(app.resources.delete_resource_group(name))
 
 
 # -- quotas of bundles ------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def delete(app: App, name: str) -> None:
 @mirrored("resource-quotas get", examples=["pulsar-admin resource-quotas get"], **_QUOTA)
 def get_quota(app: App, namespace: str | None, bundle: str | None) -> None:
     """Show the quota in force for a bundle, or the default one."""
-    app.answer(app.session.resources.bundle_quota(namespace, bundle))
+    app.answer(app.resources.bundle_quota(namespace, bundle))
 
 
 @mirrored(
@@ -109,7 +109,7 @@ def get_quota(app: App, namespace: str | None, bundle: str | None) -> None:
 def set_quota(app: App, namespace: str | None, bundle: str | None, dynamic: bool, **amounts: int) -> None:
     """Set the quota of a bundle, or the default one."""
     messages, bandwidth = ((amounts[f"{name}_in"], amounts[f"{name}_out"]) for name in ("msg_rate", "bandwidth"))
-    plan = app.session.resources.set_bundle_quota(
+    plan = app.resources.set_bundle_quota(
         namespace, bundle, messages=messages, bandwidth=bandwidth, memory_mb=amounts["memory"], dynamic=dynamic
     )
     app.change(plan)
@@ -126,4 +126,4 @@ def set_quota(app: App, namespace: str | None, bundle: str | None, dynamic: bool
 )
 def reset_quota(app: App, namespace: str, bundle: str) -> None:
     """Remove the quota of a bundle: the default quota applies again."""
-    app.change(app.session.resources.reset_bundle_quota(namespace, bundle))
+    app.change(app.resources.reset_bundle_quota(namespace, bundle))

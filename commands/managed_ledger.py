@@ -60,7 +60,7 @@ def _given(value: str | None, option: str) -> str:
 @_declared("print-managed-ledger", "-mlp public/default/persistent/plain", [TopicNotFound, InvalidValue])
 def print_managed_ledger(app: App, managed_ledger_path: str, **_ignored: object) -> None:
     """Show the stored ManagedLedgerInfo of a topic."""
-    app.answer(app.session.topic(parse_managed_ledger(managed_ledger_path)).managed_ledger_text())
+    app.answer(app.topic(parse_managed_ledger(managed_ledger_path)).managed_ledger_text())
 
 
 @_declared("print-cursor", "-mlp public/default/persistent/plain -cn half", [TopicNotFound, SubscriptionNotFound])
@@ -70,7 +70,7 @@ def print_cursor(app: App, managed_ledger_path: str, cursor_name: str | None, **
     Where it names a cursor ledger, that has the position: see topics stats-internal.
     """
     name, cursor = parse_managed_ledger(managed_ledger_path), _given(cursor_name, "--cursorName")
-    app.answer(app.session.topic(name).cursor(cursor).cursor_info_text())
+    app.answer(app.topic(name).cursor(cursor).cursor_info_text())
 
 
 @_declared(
@@ -87,7 +87,7 @@ def delete_managed_ledger_ids(app: App, managed_ledger_path: str, ledger_ids: st
     name, given = parse_managed_ledger(managed_ledger_path), _given(ledger_ids, "--ledgerIds").split(",")
     if not all(text.strip().isascii() and text.strip().isdigit() for text in given):
         raise InvalidValue(f"invalid ledger ids {ledger_ids!r}", hint="write ids with commas between: 3,7")
-    topic = app.session.topic(name)
+    topic = app.topic(name)
     app.change(topic.forget_ledgers(*{int(text) for text in given}))
     _print_updated(app, f"{name.path} with value\n", topic.managed_ledger_text)
 
@@ -114,7 +114,7 @@ def update_mark_delete_cursor(
     """
     name, cursor = parse_managed_ledger(managed_ledger_path), _given(cursor_name, "--cursorName")
     position = parse_position(_given(cursor_mark_delete, "--cursorMarkDelete"))
-    subscription = app.session.topic(name).cursor(cursor)
+    subscription = app.topic(name).cursor(cursor)
     app.change(subscription.set_mark_delete(position, force=force))
     _print_updated(app, f"{name.cursor_path(cursor)} with value \n", subscription.cursor_info_text)
 

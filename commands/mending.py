@@ -50,7 +50,7 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool, accept_unknown_tree:
     Topics no longer list them, and cursors inside them move to the next ledger. A compacted view, a cursor ledger or a
     bucket of delayed messages must be rebuilt; a schema keeps its remaining versions.
     """
-    app.change(app.session.api.forget_ledgers(*ledgers, force=force, accept_unknown_tree=accept_unknown_tree))
+    app.change(app.api.forget_ledgers(*ledgers, force=force, accept_unknown_tree=accept_unknown_tree))
 
 
 @command(
@@ -99,7 +99,7 @@ def restore(
     """
     if deleted + extend + to_bookies > 1 or not (deleted or extend or to_bookies or ledgers):
         raise click.UsageError("Name LEDGERS, or one of --deleted, --extend and --to-bookies, for all that need it.")
-    api = app.session.api
+    api = app.api
     if deleted:
         app.change(api.undelete_ledgers(*ledgers, zookeeper=directories, with_gaps=with_gaps))
     elif to_bookies:
@@ -138,7 +138,7 @@ def delete(
     lines, `ledgerId` is read.
     """
     given = () if file is None else parse_ledger_ids(read_lines(file), shown_path(file))
-    api = app.session.api
+    api = app.api
     app.change(api.delete_ledgers(*ledgers, *given, force=force, accept_unknown_tree=accept_unknown_tree))
 
 
@@ -158,4 +158,4 @@ def unmark(app: App, ledgers: tuple[int, ...], force: bool) -> None:
     Of LEDGERS, or of all. Autorecovery takes up the mark of a ledger that does not exist again and again. A mark whose ledger lacks copies,
     or is on bookies that are not imported, stays unless it is named with --force.
     """
-    app.change(app.session.api.unmark_ledgers(*ledgers, force=force))
+    app.change(app.api.unmark_ledgers(*ledgers, force=force))

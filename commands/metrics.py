@@ -48,7 +48,7 @@ def metrics(app: App, out: Path | None, **asked: Any) -> Result:  # Any: of Stor
     """
     if out is not None:
         _check_replaceable(out)
-    found = app.session.api.metrics(**asked)
+    found = app.api.metrics(**asked)
     if out is None:
         return Result({"metrics": found}, plain=lambda document: render_metrics(found))
     replace_file(out, render_metrics(found).encode(), mode=_ALL_MAY_READ)

@@ -175,7 +175,7 @@ def due(app: App, options: DueRequest) -> Result:
     what it lists in the same transaction that records it: if a job is killed before it used its list, `nacks due
     --popped CHANGE` prints it again, and `store undo CHANGE` puts it back. Nothing being due is not an error.
     """
-    nacks = app.session.nacks(options.topics, options.subscription)
+    nacks = app.nacks(options.topics, options.subscription)
     if options.popped is not None:
         return _due(nacks.due_groups(popped=options.popped), options.popped)
     if options.pop:
@@ -223,7 +223,7 @@ def _due(groups: Iterable[KeptGroup], change: int | None = None) -> Result:
 @pass_app
 def stats(app: App, topics: tuple[TopicName, ...], subscription: str | None) -> Result:
     """Count the negative acks kept for each subscription."""
-    return Result(rows=app.session.nacks(topics, subscription).stats(), columns=STATS_COLUMNS)
+    return Result(rows=app.nacks(topics, subscription).stats(), columns=STATS_COLUMNS)
 
 
 Json = dict[str, Any]  # Any: JSON values
@@ -341,7 +341,7 @@ def _sizes(app: App, options: PlanRequest) -> NackSizes:
         raise click.UsageError("-s: name its topic with --topic", click.get_current_context())
     found = None
     if options.topic is not None:
-        found = app.session.topic(options.topic).measured_nacks(options.subscription)
+        found = app.topic(options.topic).measured_nacks(options.subscription)
     if options.rate is None and (found is None or found.entries_per_second is None):
         raise click.UsageError("how many nacks a second? Give --rate, or --topic", click.get_current_context())
     delay_ms = options.delay_ms

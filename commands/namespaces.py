@@ -43,7 +43,7 @@ from pulsar_admin.upstream import mirrored
 @pass_app
 def list_namespaces(app: App, tenant: str | None) -> None:
     """List the namespaces of a tenant, or all namespaces."""
-    app.answer(app.session.api.namespaces(tenant))
+    app.answer(app.api.namespaces(tenant))
 
 
 @command(
@@ -64,7 +64,7 @@ def list_namespaces(app: App, tenant: str | None) -> None:
 @pass_app
 def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: bool) -> None:
     """List the topics of a namespace."""
-    names = app.session.namespace(namespace).topics(system=include_system_topic)
+    names = app.namespace(namespace).topics(system=include_system_topic)
     app.emit_lines(names if mode != "non_persistent" else (), "TOPIC")
 
 
@@ -114,7 +114,7 @@ def clear_backlog(
 
     System topics and the cursors of compaction and deduplication are not changed.
     """
-    app.change(app.session.namespace(namespace).clear_backlog(subscription, bundle=bundle))
+    app.change(app.namespace(namespace).clear_backlog(subscription, bundle=bundle))
 
 
 @command(
@@ -134,7 +134,7 @@ def unsubscribe(app: App, namespace: NamespaceName, subscription: str, bundle: s
 
     Undo restores all of them.
     """
-    app.change(app.session.namespace(namespace).unsubscribe(subscription, bundle=bundle))
+    app.change(app.namespace(namespace).unsubscribe(subscription, bundle=bundle))
 
 
 WIDTH = ParsedType("width", parse_width_ms, "WIDTH")
@@ -180,7 +180,7 @@ def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int
     Also sets Pulsar's own policy (active, tickTime) and keeps its maximum delay. Warns of a TTL or backlog quota that
     would drop messages before they are due.
     """
-    app.change(app.session.namespace(namespace).enable_delayed(granularity_ms, tick_ms, split=split))
+    app.change(app.namespace(namespace).enable_delayed(granularity_ms, tick_ms, split=split))
 
 
 @command(
@@ -194,7 +194,7 @@ def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int
 @pass_app
 def disable(app: App, namespace: NamespaceName) -> None:
     """Disable delayed messages for all topics of a namespace: a broker delivers everything at once."""
-    app.change(app.session.namespace(namespace).disable_delayed())
+    app.change(app.namespace(namespace).disable_delayed())
 
 
 _HELPS = {
@@ -246,7 +246,7 @@ _PERMISSION: Any = {
 )
 def create(app: App, namespace: NamespaceName, clusters: tuple[str, ...], bundles: int) -> None:
     """Create a namespace."""
-    app.change(app.session.api.create_namespace(str(namespace), clusters=clusters, bundles=bundles))
+    app.change(app.api.create_namespace(str(namespace), clusters=clusters, bundles=bundles))
 
 
 @mirrored(
@@ -262,7 +262,7 @@ def list_cluster(app: App, params: str) -> None:
     tenant, slash, cluster = params.partition("/")
     if not slash or "/" in cluster:
         raise InvalidValue("Parameter format is incorrect", hint="write TENANT/CLUSTER", value=params)
-    app.answer(app.session.resources.cluster(cluster).namespaces(tenant))
+    app.answer(app.resources.cluster(cluster).namespaces(tenant))
 
 
 @mirrored(
@@ -277,13 +277,13 @@ def delete(app: App, namespace: NamespaceName, force: bool) -> None:
 
     Undo restores all of it until it is exported.
     """
-    app.change(app.session.api.delete_namespace(str(namespace), force=force))
+    app.change(app.api.delete_namespace(str(namespace), force=force))
 
 
 @mirrored("namespaces bundles", examples=["pulsar-admin namespaces bundles acme/iot"], **_READS)
 def show_bundles(app: App, namespace: NamespaceName) -> None:
     """Show the bounds of a namespace's bundles."""
-    app.answer(app.session.namespace(namespace).bundles())
+    app.answer(app.namespace(namespace).bundles())
 
 
 @mirrored(
@@ -303,7 +303,7 @@ def split_bundle(
     split_boundaries: tuple[str, ...],
 ) -> None:
     """Split a bundle of a namespace."""
-    plan = app.session.namespace(namespace).split_bundle(
+    plan = app.namespace(namespace).split_bundle(
         bundle,
         bundle_type=bundle_type,
         algorithm=split_algorithm_name or "range_equally_divide",
@@ -330,7 +330,7 @@ def topic_positions(app: App, namespace: NamespaceName, bundle: str | None, topi
     """Show the hashes of the persistent topics in a bundle."""
     if bundle is None:
         raise InvalidValue("Must pass one of the params: --bundle ")
-    app.answer(app.session.namespace(namespace).topic_hashes(bundle, topic_list))
+    app.answer(app.namespace(namespace).topic_hashes(bundle, topic_list))
 
 
 # -- properties -------------------------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ def topic_positions(app: App, namespace: NamespaceName, bundle: str | None, topi
 @mirrored("namespaces get-properties", examples=["pulsar-admin namespaces get-properties acme/iot"], **_READS)
 def get_properties(app: App, namespace: NamespaceName) -> None:
     """Show the properties of a namespace."""
-    app.answer(app.session.namespace(namespace).properties())
+    app.answer(app.namespace(namespace).properties())
 
 
 @mirrored(
@@ -350,7 +350,7 @@ def get_properties(app: App, namespace: NamespaceName) -> None:
 )
 def get_property(app: App, namespace: NamespaceName, key: str) -> None:
     """Show a property of a namespace, null if it does not exist."""
-    app.answer(app.session.namespace(namespace).properties().get(key))
+    app.answer(app.namespace(namespace).properties().get(key))
 
 
 @mirrored(
@@ -362,7 +362,7 @@ def set_property(app: App, namespace: NamespaceName, key: str, value: str) -> No
     """Set a property of a namespace."""
     if not key or not value:
         raise InvalidValue("--key, --value: neither may be empty", hint="set-properties takes an empty value")
-    app.change(app.session.namespace(namespace).set_property(key, value))
+    app.change(app.namespace(namespace).set_property(key, value))
 
 
 @mirrored(
@@ -372,7 +372,7 @@ def set_property(app: App, namespace: NamespaceName, key: str, value: str) -> No
 )
 def set_properties(app: App, namespace: NamespaceName, properties: tuple[str, ...]) -> None:
     """Set properties of a namespace and keep the others."""
-    app.change(app.session.namespace(namespace).set_properties(properties_of(properties)))
+    app.change(app.namespace(namespace).set_properties(properties_of(properties)))
 
 
 @mirrored(
@@ -383,8 +383,8 @@ def set_properties(app: App, namespace: NamespaceName, properties: tuple[str, ..
 )
 def remove_property(app: App, namespace: NamespaceName, key: str) -> None:
     """Remove a property of a namespace."""
-    value = app.session.namespace(namespace).properties().get(key)
-    app.change(app.session.namespace(namespace).remove_property(key))
+    value = app.namespace(namespace).properties().get(key)
+    app.change(app.namespace(namespace).remove_property(key))
     app.answer_change(value)
 
 
@@ -393,7 +393,7 @@ def remove_property(app: App, namespace: NamespaceName, key: str) -> None:
 )
 def clear_properties(app: App, namespace: NamespaceName) -> None:
     """Remove all properties of a namespace."""
-    app.change(app.session.namespace(namespace).clear_properties())
+    app.change(app.namespace(namespace).clear_properties())
 
 
 # -- permissions ------------------------------------------------------------------------------------------------------
@@ -402,7 +402,7 @@ def clear_properties(app: App, namespace: NamespaceName) -> None:
 @mirrored("namespaces permissions", examples=[], elsewhere=["pulsar-admin namespaces permissions acme/iot"], **_READS)
 def permissions(app: App, namespace: NamespaceName) -> None:
     """Show the permissions of roles on a namespace."""
-    app.answer_map(app.session.namespace(namespace).permissions(), java_text)
+    app.answer_map(app.namespace(namespace).permissions(), java_text)
 
 
 @mirrored(
@@ -412,7 +412,7 @@ def permissions(app: App, namespace: NamespaceName) -> None:
 )
 def grant(app: App, namespace: NamespaceName, role: str, actions: tuple[str, ...]) -> None:
     """Grant a role permissions on a namespace, replacing those it had."""
-    app.change(app.session.namespace(namespace).grant_permission(role, actions))
+    app.change(app.namespace(namespace).grant_permission(role, actions))
 
 
 @mirrored(
@@ -422,7 +422,7 @@ def grant(app: App, namespace: NamespaceName, role: str, actions: tuple[str, ...
 )
 def revoke(app: App, namespace: NamespaceName, role: str) -> None:
     """Revoke a role's permissions on a namespace."""
-    app.change(app.session.namespace(namespace).revoke_permission(role))
+    app.change(app.namespace(namespace).revoke_permission(role))
 
 
 @mirrored(
@@ -433,7 +433,7 @@ def revoke(app: App, namespace: NamespaceName, role: str) -> None:
 )
 def subscription_permissions(app: App, namespace: NamespaceName) -> None:
     """Show the roles of each subscription that is restricted to some roles."""
-    app.answer_map(app.session.namespace(namespace).subscription_permissions(), java_text)
+    app.answer_map(app.namespace(namespace).subscription_permissions(), java_text)
 
 
 @mirrored(
@@ -443,7 +443,7 @@ def subscription_permissions(app: App, namespace: NamespaceName) -> None:
 )
 def grant_subscription(app: App, namespace: NamespaceName, subscription: str, roles: tuple[str, ...]) -> None:
     """Restrict a subscription name in a namespace to some roles."""
-    app.change(app.session.namespace(namespace).grant_subscription_permission(subscription, roles))
+    app.change(app.namespace(namespace).grant_subscription_permission(subscription, roles))
 
 
 @mirrored(
@@ -454,7 +454,7 @@ def grant_subscription(app: App, namespace: NamespaceName, subscription: str, ro
 )
 def revoke_subscription(app: App, namespace: NamespaceName, subscription: str, role: str) -> None:
     """Revoke a role's access to a subscription; without roles, all may use it."""
-    app.change(app.session.namespace(namespace).revoke_subscription_permission(subscription, role))
+    app.change(app.namespace(namespace).revoke_subscription_permission(subscription, role))
 
 
 # -- clusters ---------------------------------------------------------------------------------------------------------
@@ -468,7 +468,7 @@ def revoke_subscription(app: App, namespace: NamespaceName, subscription: str, r
 )
 def allowed_clusters(app: App, namespace: NamespaceName) -> None:
     """List the clusters that a namespace may replicate to; an empty list means those of its tenant."""
-    app.answer(app.session.namespace(namespace).allowed_clusters())
+    app.answer(app.namespace(namespace).allowed_clusters())
 
 
 @mirrored(
@@ -478,7 +478,7 @@ def allowed_clusters(app: App, namespace: NamespaceName) -> None:
 )
 def set_allowed_clusters(app: App, namespace: NamespaceName, clusters: str) -> None:
     """Set the clusters that a namespace may replicate to."""
-    app.change(app.session.namespace(namespace).set_allowed_clusters(java_split(clusters)))
+    app.change(app.namespace(namespace).set_allowed_clusters(java_split(clusters)))
 
 
 # -- what one cluster alone knows -------------------------------------------------------------------------------------
@@ -491,7 +491,7 @@ def set_allowed_clusters(app: App, namespace: NamespaceName, clusters: str) -> N
 )
 def anti_affinity(app: App, namespace: NamespaceName) -> None:
     """Show a namespace's anti-affinity group; an empty line if not set."""
-    app.answer(app.session.namespace(namespace).anti_affinity_group() or "")
+    app.answer(app.namespace(namespace).anti_affinity_group() or "")
 
 
 @mirrored(
@@ -501,7 +501,7 @@ def anti_affinity(app: App, namespace: NamespaceName) -> None:
 )
 def set_anti_affinity(app: App, namespace: NamespaceName, group: str) -> None:
     """Put a namespace into a group whose members brokers keep apart."""
-    app.change(app.session.namespace(namespace).set_anti_affinity_group(group))
+    app.change(app.namespace(namespace).set_anti_affinity_group(group))
 
 
 @mirrored(
@@ -511,7 +511,7 @@ def set_anti_affinity(app: App, namespace: NamespaceName, group: str) -> None:
 )
 def delete_anti_affinity(app: App, namespace: NamespaceName) -> None:
     """Take a namespace out of its anti-affinity group."""
-    app.change(app.session.namespace(namespace).delete_anti_affinity_group())
+    app.change(app.namespace(namespace).delete_anti_affinity_group())
 
 
 @mirrored(
@@ -524,7 +524,7 @@ def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: 
     """List the namespaces of a tenant in an anti-affinity group."""
     if tenant is None:
         raise InvalidValue("Tenant should not be null")
-    app.answer(app.session.resources.cluster(cluster).anti_affinity_namespaces(tenant, group))
+    app.answer(app.resources.cluster(cluster).anti_affinity_namespaces(tenant, group))
 
 
 @mirrored(
@@ -535,7 +535,7 @@ def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: 
 )
 def bookie_affinity(app: App, namespace: NamespaceName) -> None:
     """Show the bookie groups that store a namespace's data, null if all do."""
-    app.answer(app.session.namespace(namespace).bookie_affinity_group())
+    app.answer(app.namespace(namespace).bookie_affinity_group())
 
 
 @mirrored(
@@ -545,7 +545,7 @@ def bookie_affinity(app: App, namespace: NamespaceName) -> None:
 )
 def set_bookie_affinity(app: App, namespace: NamespaceName, primary_group: str, secondary_group: str | None) -> None:
     """Restrict a namespace's data to some bookie groups."""
-    app.change(app.session.namespace(namespace).set_bookie_affinity_group(primary_group, secondary_group))
+    app.change(app.namespace(namespace).set_bookie_affinity_group(primary_group, secondary_group))
 
 
 @mirrored(
@@ -555,7 +555,7 @@ def set_bookie_affinity(app: App, namespace: NamespaceName, primary_group: str, 
 )
 def delete_bookie_affinity(app: App, namespace: NamespaceName) -> None:
     """Let all bookies store a namespace's data."""
-    app.change(app.session.namespace(namespace).delete_bookie_affinity_group())
+    app.change(app.namespace(namespace).delete_bookie_affinity_group())
 
 
 @mirrored(
@@ -565,4 +565,4 @@ def delete_bookie_affinity(app: App, namespace: NamespaceName) -> None:
 )
 def update_migration(app: App, namespace: NamespaceName, migrated: bool) -> None:
     """Set whether a namespace is migrated to the target of its cluster."""
-    app.change(app.session.namespace(namespace).set_migrated(migrated))
+    app.change(app.namespace(namespace).set_migrated(migrated))

@@ -46,7 +46,7 @@ def overview(app: App, top: int | None, check: bool | None) -> Result:
 
     `pulsar-admin` without a command does the same if there is a store.
     """
-    found = app.session.api.overview(top=top or TOP, check=check)
+    found = app.api.overview(top=top or TOP, check=check)
     return Result(found, plain=lambda document: render_overview(document, top))
 
 

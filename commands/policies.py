@@ -69,7 +69,7 @@ def __getattr__(path: str) -> Command:
 
 def _getting(path: str, policy: Policy) -> Command:
     def get_of_namespace(app: App, namespace: NamespaceName, explain: bool, **options: Any) -> Result | None:
-        value = app.session.namespace(namespace).policy(policy.name)
+        value = app.namespace(namespace).policy(policy.name)
         if explain:
             source = value and "namespace"
             return Result({"namespace": str(namespace), "policy": policy.name, "value": value, "source": source})
@@ -107,7 +107,7 @@ def _answer(app: App, path: str, policy: Policy, value: Any) -> Result | None:
 
 def _changing(path: str, policy: Policy) -> Command:
     def change_namespace(app: App, namespace: NamespaceName, **options: Any) -> None:
-        app.change(app.session.namespace(namespace).plan_policy(path, policy.name, options))
+        app.change(app.namespace(namespace).plan_policy(path, policy.name, options))
 
     def change_topics(app: App, selection: TopicSelection, **options: Any) -> None:
         app.change(TopicPolicies(app.session, selection).plan_policy(path, policy.name, options))

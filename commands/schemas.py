@@ -50,9 +50,9 @@ def get(app: App, topic: TopicName, all_version: bool, version: int | None) -> R
     if all_version and version is not None:
         raise InvalidValue("Only one or neither of --version and --all-version can be specified.")
     if all_version:
-        app.answer([_info(topic, found) for found in app.session.topic(topic).schemas()])
+        app.answer([_info(topic, found) for found in app.topic(topic).schemas()])
         return None
-    found = app.session.topic(topic).schema(version)
+    found = app.topic(topic).schema(version)
     shown = _info(topic, found)
     return Result(
         shown if version is not None else {"version": found.version, "schemaInfo": shown},
@@ -95,7 +95,7 @@ def _info(topic: TopicName, found: SchemaVersion) -> dict[str, Any]:  # Any: JSO
 )
 def metadata(app: App, topic: TopicName) -> None:
     """Show where the versions of a topic's schema are stored."""
-    locator = app.session.topic(topic).schema_locator()
+    locator = app.topic(topic).schema_locator()
     if locator is None:
         app.answer(None)
         return
@@ -120,7 +120,7 @@ def upload(app: App, topic: TopicName, filename: str) -> None:
 
     A schema that is already registered is not changed.
     """
-    app.change(app.session.topic(topic).upload_schema(filename))
+    app.change(app.topic(topic).upload_schema(filename))
 
 
 @mirrored(
@@ -133,7 +133,7 @@ def upload(app: App, topic: TopicName, filename: str) -> None:
 )
 def compatibility(app: App, topic: TopicName, filename: str) -> None:
     """Check whether a schema is compatible with the versions of a topic's schema."""
-    app.session.topic(topic).check_schema(filename)
+    app.topic(topic).check_schema(filename)
 
 
 @mirrored(
@@ -146,4 +146,4 @@ def compatibility(app: App, topic: TopicName, filename: str) -> None:
 )
 def delete(app: App, topic: TopicName, force: bool) -> None:
     """Delete the schema of a topic."""
-    app.change(app.session.topic(topic).delete_schema(force=force))
+    app.change(app.topic(topic).delete_schema(force=force))

@@ -119,7 +119,7 @@ def _tables_of(app: App) -> Iterator[tuple[StoreTables | ExportedTables, EntryRe
     from pulsar_admin.store.tables.rows import find_cluster_name
 
     with app.session.reader() as reader:
-        yield StoreTables(reader, find_cluster_name(reader.txn)), reader
+        yield StoreTables(lambda: app.session.asked or reader, find_cluster_name(reader.txn)), reader
 
 
 class OpenQuery(Struct, frozen=True):
@@ -149,7 +149,7 @@ class OpenQuery(Struct, frozen=True):
                 self.app.note(line)
             self.app.report(self.tables.problems)
 
-    def _scanning(self) -> AbstractContextManager[None]:
+    def _scanning(self) -> AbstractContextManager[object]:
         if self.reader is None:
             return nullcontext()
         size = sum(log.size_bytes for log in iter_logs(self.reader.txn))

@@ -23,7 +23,7 @@ _HELPS = {
 @mirrored("tenants list", examples=["pulsar-admin tenants list"], output="Names, one a line.", errors=[StoreNotFound])
 def list_all(app: App) -> None:
     """List the tenants."""
-    app.answer(app.session.resources.tenants())
+    app.answer(app.resources.tenants())
 
 
 @mirrored(
@@ -34,7 +34,7 @@ def list_all(app: App) -> None:
 )
 def get(app: App, tenant: str) -> None:
     """Show the roles and clusters of a tenant."""
-    app.answer(app.session.resources.tenant(tenant))
+    app.answer(app.resources.tenant(tenant))
 
 
 @mirrored(
@@ -46,7 +46,7 @@ def get(app: App, tenant: str) -> None:
 )
 def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
     """Create a tenant; without clusters it may use all."""
-    app.change(app.session.resources.create_tenant(tenant, admin_roles=admin_roles, allowed_clusters=allowed_clusters))
+    app.change(app.resources.create_tenant(tenant, admin_roles=admin_roles, allowed_clusters=allowed_clusters))
 
 
 @mirrored(
@@ -58,7 +58,7 @@ def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
 )
 def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
     """Change the roles or the clusters of a tenant; options that are not given are kept."""
-    app.change(app.session.resources.update_tenant(tenant, admin_roles=admin_roles, allowed_clusters=allowed_clusters))
+    app.change(app.resources.update_tenant(tenant, admin_roles=admin_roles, allowed_clusters=allowed_clusters))
 
 
 @mirrored(
@@ -71,4 +71,4 @@ def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
 )
 def delete(app: App, tenant: str, force: bool) -> None:
     """Delete a tenant that has no namespaces; with --force also its namespaces and their topics."""
-    app.change(app.session.resources.delete_tenant(tenant, force=force))
+    app.change(app.resources.delete_tenant(tenant, force=force))

@@ -38,7 +38,7 @@ def _transactions(app: App) -> Transactions:
 
 
 def _of_topic(app: App, topic: str) -> TopicTransactions:
-    return app.session.topic(parse_topic(topic)).transactions()
+    return app.topic(parse_topic(topic)).transactions()
 
 
 def _of_cursor(app: App, topic: str, subscription: str) -> CursorTransactions:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pulsar_admin.results import Result as Result
 from pulsar_admin.results import Table as Table
-from pulsar_admin.running import Running
+from pulsar_admin.running import INDEX_ANSWERS, Running
 
 if TYPE_CHECKING:
+    from pulsar_admin.api.cursors import Cursors
+    from pulsar_admin.api.ledgers import Ledger
+    from pulsar_admin.api.namespaces import Namespace, Resources
+    from pulsar_admin.api.pending import DelayedBacklogs, KeptNacks
     from pulsar_admin.api.plan import Plan
-    from pulsar_admin.command_session import CommandSession
+    from pulsar_admin.api.session import Session
+    from pulsar_admin.api.store import Store
+    from pulsar_admin.api.topics import Topic
     from pulsar_admin.store.changes.plan import ChangeReport
+    from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.names import NamespaceName, TopicName, TopicSelection
 
 FEW_MESSAGES = "so few messages are read in this process"
 """Why Spark was asked for and not started."""
@@ -22,11 +32,82 @@ class App(Running):
     """One run of one command. Everything is opened when first asked for and closed at the end of the command."""
 
     @cached_property
-    def session(self) -> CommandSession:
+    def session(self) -> Session:
         """What the objects of the Python interface work on here."""
-        from pulsar_admin.command_session import CommandSession
+        from pulsar_admin.api.session import Session
 
-        return CommandSession(self)
+        given = self.settings
+        return Session(
+            self,
+            given.store,
+            processes=given.jobs,
+            memory_bytes=given.memory_bytes,
+            wait_ms=given.wait_ms,
+            one_snapshot=True,
+        )
+
+    @contextmanager
+    def scan(
+        self, reader: EntryReader, size_bytes: int, label: str, *, unused: str = INDEX_ANSWERS
+    ) -> Iterator[EntryReader]:
+        """Open a reader of the same snapshot, which all questions are asked of, that scans as ``scanning`` opens it."""
+        with (
+            self.scanning(size_bytes, label, [], unused=unused) as how,
+            self.session.asked_of(reader.scanning_on(*how)) as scanning,
+        ):
+            yield scanning
+
+    # -- things of the Python interface; whether they are there is seen when they are used ----------------------------
+
+    @property
+    def api(self) -> Store:
+        """The store."""
+        from pulsar_admin.api.store import Store
+
+        return Store(self.session)
+
+    @property
+    def resources(self) -> Resources:
+        """Tenants, clusters, bookies, brokers and limits."""
+        from pulsar_admin.api.namespaces import Resources
+
+        return Resources(self.session)
+
+    def topic(self, name: TopicName) -> Topic:
+        """A topic."""
+        from pulsar_admin.api.topics import Topic
+
+        return Topic(self.session, name)
+
+    def namespace(self, name: NamespaceName) -> Namespace:
+        """A namespace."""
+        from pulsar_admin.api.namespaces import Namespace
+
+        return Namespace(self.session, name)
+
+    def cursors(self, selection: TopicSelection, subscription: str | None) -> Cursors:
+        """The cursors of a subscription (None: of all) in topics."""
+        from pulsar_admin.api.cursors import Cursors
+
+        return Cursors(self.session, selection, subscription)
+
+    def delayed(self, selection: TopicSelection, subscription: str | None) -> DelayedBacklogs:
+        """What a subscription waits for (None: each that may delay) in topics."""
+        from pulsar_admin.api.pending import DelayedBacklogs
+
+        return DelayedBacklogs(self.session, selection, subscription)
+
+    def nacks(self, topics: Sequence[TopicName], subscription: str | None) -> KeptNacks:
+        """The nacks of a subscription (None: of all) in topics (none: in all)."""
+        from pulsar_admin.api.pending import KeptNacks
+
+        return KeptNacks(self.session, topics, subscription)
+
+    def ledger(self, ledger_id: int) -> Ledger:
+        """A ledger."""
+        from pulsar_admin.api.ledgers import Ledger
+
+        return Ledger(self.session, ledger_id)
 
     def change(self, plan: Plan) -> None:
         """Confirm, apply and show PLAN; what changes nothing leaves no line in the audit log."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
@@ -15,22 +15,26 @@ from pulsar_admin.config import Settings
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
 from pulsar_admin.global_options import GIVEN
 from pulsar_admin.results import Result, Results
-from pulsar_admin.store.errors import IndexCorrupt, NotFound, SourceChanged, StoreError, Unsupported
+from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, NotFound, SourceChanged, StoreError, Unsupported
+from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import own_items
 
 if TYPE_CHECKING:
+    from inspect import Parameter
     from pathlib import Path
 
+    from pulsar_admin.api.session import Moment, Scanning, Time
     from pulsar_admin.confirm import Plan
     from pulsar_admin.engine import Choice
     from pulsar_admin.progress import Progress
     from pulsar_admin.query import Query
     from pulsar_admin.store.changes.plan import ChangeReport
-    from pulsar_admin.store.db.environment import Store
+    from pulsar_admin.store.db.environment import Store, Txn
     from pulsar_admin.store.engine.operation import Engine, FailedSlice
     from pulsar_admin.store.model.copy_age import AsOf, Now
-    from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.model.topics import Topic
+    from pulsar_admin.store.names import TopicName
 
 INDEX_ANSWERS = "the index answers this: nothing was scanned"
 _PROBLEMS_SHOWN = 5
@@ -56,6 +60,7 @@ class Running(Results):
         self._from_now: str | None = None
         self._told_incomplete = False
         self._told_altered = False
+        self._warned: set[TopicName] = set()
         self.partial: list[StoreError] = []
         """What answers lack; said when the command is over."""
 
@@ -226,6 +231,81 @@ class Running(Results):
             return query
         return replace(query, now_ms=self.now_ms)
 
+    # -- what the Python interface asks of a command, see ``pulsar_admin.api.session.Host`` ----------------------------
+
+    @property
+    def moment(self) -> Moment:
+        """When a plan is made that is made now."""
+        from pulsar_admin.api.session import Moment
+
+        return Moment(self.settings.now_ms, self.settings.now_given, self.settings.interceptors)
+
+    @contextmanager
+    def at(self, moment: Moment) -> Iterator[None]:
+        """Plan as at ``moment`` while the block runs."""
+        settings = self.settings
+        self.settings = replace(
+            settings, now_ms=moment.now_ms, now_given=moment.is_given, interceptors=moment.interceptors
+        )
+        try:
+            yield
+        finally:
+            self.settings = settings
+
+    def time_ms(self, value: Time, *, changes: bool = False) -> int:
+        """Return the time that options parsed already: an int, or a ``FromNow``; a text as they would parse it."""
+        if isinstance(value, str):
+            from pulsar_admin.store.timespec import parse_time_or_ago
+
+            try:
+                value = self.parse_time(parse_time_or_ago, value)  # type: ignore[assignment]  # of a text an int
+            except InvalidValue as error:
+                raise InvalidValue(f"time: {error.message}", hint=error.hint, **error.context) from error
+        assert isinstance(value, int)
+        return value
+
+    @contextmanager
+    def opened(self, *, unindexed: bool = False) -> Iterator[Store]:
+        """Use the store, open for reading until the command ends."""
+        yield self.unindexed_store if unindexed else self.store
+
+    def writing(self) -> Store:
+        """Open the store for work that writes in several transactions."""
+        return self.open_for_writing()
+
+    def check_writable(self) -> None:
+        """A command opens for writing what it changes."""
+
+    def lacks(self, problem: StoreError | str) -> None:
+        """Warn of a text at once, of an error at the end of the command, when those alike are counted; the exit code becomes 1."""
+        if isinstance(problem, str):
+            self.warn(problem)
+            self.problems(1)
+        else:
+            self.partial.append(problem)
+
+    @contextmanager
+    def warnings(self) -> Iterator[Callable[[str], None]]:
+        """Warn at once."""
+        yield self.warn
+
+    def say_in_python(self, error: StoreError, parameters: Mapping[str, Parameter]) -> None:
+        """A command's hints name its options."""
+
+    def warn_of_broken(self, txn: Txn, names: Iterable[TopicName]) -> None:
+        """Report the broken ledgers of the topics, each topic once; the exit code becomes 1."""
+        from pulsar_admin.broken import warn_of_broken
+
+        left = [name for name in names if name not in self._warned]
+        self._warned.update(left)
+        warn_of_broken(self, txn, left)
+
+    def warn_of_broken_ledgers(self, txn: Txn, topic: Topic) -> None:
+        """Report the broken ledgers of a topic; the exit code becomes 1."""
+        from pulsar_admin.broken import warn_of_broken_ledgers
+
+        warn_of_broken_ledgers(self, txn, topic)
+
     # -- everything but the result ---------------------------------------------------------------------------------
 
     @contextmanager
@@ -247,14 +327,35 @@ class Running(Results):
                 raise
 
     @contextmanager
-    def scan(self, reader: EntryReader, size_bytes: int, label: str, *, unused: str = INDEX_ANSWERS) -> Iterator[None]:
-        """Let what READER scans, about SIZE_BYTES, run on the engine that settings choose, with progress.
+    def scanning(
+        self, size_bytes: int, label: str, problems: list[StoreError], *, unused: str = INDEX_ANSWERS
+    ) -> Iterator[Scanning]:
+        """Open what a reader scans with, about ``size_bytes``: the engine that settings choose, with progress (without a label: none).
 
-        What cannot be read is left out, listed at the end, and makes the exit code 1. UNUSED: see ``bulk``.
+        What cannot be read is left out, listed at the end, and makes the exit code 1; without a label it ends the scan. For ``unused``
+        see ``bulk``.
         """
+        from pulsar_admin.api.session import Scanning
+
+        if not label:
+            with self.engine(problems, size_bytes) as engine:
+                yield Scanning(engine)
+            return
         with self.bulk(size_bytes, unused=unused) as engine, self.progress(size_bytes, "bytes", label) as progress:
-            reader.engine, reader.advance, reader.failed = engine, progress.advance, self._failed_slices
-            yield
+            yield Scanning(engine, progress.advance, self._failed_slices)
+
+    @contextmanager
+    def engine(self, problems: list[StoreError], size_bytes: int = 0) -> Iterator[Engine | None]:
+        """Choose what runs a scan, see ``bulk``: this process where reading is bounded; raises InvalidValue for Spark there."""
+        if PACE.is_limited:  # other processes would each read as fast
+            if self.settings.spark:
+                raise InvalidValue(
+                    "--max-rate bounds what this process reads, --spark reads in others", hint="give one of them"
+                )
+            yield None
+            return
+        with self.bulk(size_bytes) as engine:
+            yield engine
 
     @contextmanager
     def bulk(self, size_bytes: int = 0, *, unused: str = INDEX_ANSWERS) -> Iterator[Engine | None]:

@@ -130,7 +130,7 @@ def attach(app: App, topic: TopicName, ledger: int) -> None:
     A broker's `truncate` drops the compacted view and leaves its ledger to nobody. The __compaction cursor names it
     again, and stands where it ends: readers of the compacted view get its keys, then what the topic has after that.
     """
-    app.change(app.session.topic(topic).compaction().attach(ledger))
+    app.change(app.topic(topic).compaction().attach(ledger))
 
 
 def compact_topics(app: App, selection: TopicSelection, command: str, **job: Any) -> None:  # Any: of CompactionJob

@@ -54,14 +54,14 @@ def verify(app: App, selection: TopicSelection) -> Result:
     """
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)
-        with app.bulk(topics_bytes(reader.txn, names)) as reader.engine:
+        with app.bulk(topics_bytes(reader.txn, names)) as engine, app.session.asked_of(reader.scanning_on(engine)):
             rows = list(app.each(names, lambda name: _verify(app, name)))
     app.problems(sum(row["problems"] for row in rows))
     return one_or_rows(rows, _COLUMNS, one=_COLUMNS, plain=_render, alone=len(names) == 1)
 
 
 def _verify(app: App, name: TopicName) -> dict[str, Any]:  # Any: JSON
-    view = app.session.topic(name).compaction()
+    view = app.topic(name).compaction()
     found = view.verify()
     findings = [CompactionFinding("status", None, text) for text in view.status(leaked=False).problems]
     head: dict[str, Any] = {"topic": str(name), "compacted": found is not None}  # Any: JSON
@@ -127,7 +127,7 @@ def explain(app: App, selection: TopicSelection, key: str, rule: Rule) -> None:
     """
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)
-        found = list(app.each(names, lambda name: (name, app.session.topic(name).compaction().explain(key, rule=rule))))
+        found = list(app.each(names, lambda name: (name, app.topic(name).compaction().explain(key, rule=rule))))
     rows = [
         {"topic": str(name), "key": history.key, **partition_json(one, name.partition_index)}
         for name, history in found

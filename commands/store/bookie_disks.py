@@ -64,7 +64,7 @@ def salvage(app: App, bookie: tuple[str, ...], confs: tuple[Path, ...], roots: t
     given = bookies_of(bookie, confs, roots)
     if len(given) != 1:
         raise click.UsageError("name one bookie by its directories, [ID=]DIR,DIR, or by --bookie-conf FILE")
-    return Result(app.session.api.salvage(given[0], dry_run=app.settings.dry_run), plain=_render)
+    return Result(app.api.salvage(given[0], dry_run=app.settings.dry_run), plain=_render)
 
 
 def _render(result: SalvageReport) -> str:

@@ -265,7 +265,7 @@ def export_bookie(app: App, bookies: tuple[str, ...], confs: tuple[Path, ...], r
     given = bookies_of(bookies, confs, roots)
     if not given:
         raise click.UsageError("name the bookies' directories: ID=DIR[,DIR…], or --bookie-conf FILE")
-    return Result(app.session.api.export_bookies(given))
+    return Result(app.api.export_bookies(given))
 
 
 def bookies_of(bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> list[str | GivenBookie]:
@@ -289,7 +289,7 @@ def _fetched(app: App, bookies: tuple[str, ...], fetch_to: Path | None) -> tuple
 def _add(
     app: App, *, mode: Mode = "referenced", verify: bool = True, **parts: Any
 ) -> Result:  # Any: of Store.add_parts
-    api = app.session.api
+    api = app.api
     if app.settings.dry_run:
         return Result(api.preview_parts(**parts), plain=render_preview)
     result = api.add_parts(**parts, mode=mode, verify=verify)
@@ -317,7 +317,7 @@ def add_offload(app: App, place: str) -> Result:
     URL of a bucket and prefix), and MapFiles of the file system offloader. Their entries are copied into the
     store, all or none.
     """
-    result = app.session.api.add_offload(place, dry_run=app.settings.dry_run)
+    result = app.api.add_offload(place, dry_run=app.settings.dry_run)
     app.problems(len(result.absent))
     return Result(result, plain=render)
 

@@ -67,7 +67,7 @@ def standalone(app: App, directory: Path, in_place: bool, annotate: Form | None)
     a bookie's cookie contains its path. --annotate adds beginPublishTimestamp and endPublishTimestamp (PIP-345) to
     closed ledgers of the copy; with --in-place it first changes the store, as `store annotate` does.
     """
-    return Result(app.session.api.export(directory, in_place=in_place, annotate=annotate))
+    return Result(app.api.export(directory, in_place=in_place, annotate=annotate))
 
 
 @command(
@@ -98,7 +98,7 @@ def zookeeper(app: App, ensemble: str, zookeeper_client: Path | None, jute_maxbu
     They are one transaction that checks the version of every node: if one is no longer what was imported, nothing is
     written. No broker may serve the topics: stop the brokers, or unload the namespaces with their clients stopped.
     """
-    api = app.session.api
+    api = app.api
     return Result(api.export_zookeeper(ensemble, client=zookeeper_client, jute_maxbuffer=jute_maxbuffer))
 
 
@@ -121,7 +121,7 @@ def zookeeper_snapshot(app: App, directory: Path, force: bool) -> Result:
     tree, including the changes made here, even if it was imported from RocksDB. A store has no ACLs: every node is open
     to all. New ledger ids continue above all known ones.
     """
-    return Result(app.session.api.export_snapshot(directory, force=force))
+    return Result(app.api.export_snapshot(directory, force=force))
 
 
 @command(
@@ -149,7 +149,7 @@ def clone(app: App, directory: Path, topics: tuple[TopicName, ...], **where: Any
     (by default DIRECTORY). With --topic, only that topic is cloned, with its schema, its namespace's policies and the
     system topics. The original is not changed.
     """
-    return Result(app.session.api.clone(directory, topics=[*map(str, topics)], **where))
+    return Result(app.api.clone(directory, topics=[*map(str, topics)], **where))
 
 
 _PATH = click.Path(path_type=Path)
@@ -173,7 +173,7 @@ def bundle(app: App, file: Path, names_file: Path | None) -> Result:
     property values, are replaced by pseudonyms; payloads and keys of messages are never included. The file of names
     maps them back: keep it. With the file of an earlier bundle, names get the same pseudonyms again.
     """
-    return Result(app.session.api.write_bundle(file, names=names_file))
+    return Result(app.api.write_bundle(file, names=names_file))
 
 
 @command(

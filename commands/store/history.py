@@ -53,7 +53,7 @@ def log(app: App, changes: tuple[int, ...], steps: bool, redact: bool) -> Result
     """List the changes made to this store, or the CHANGEs named."""
     if redact and steps:
         raise click.UsageError("--redact: --steps are exact bytes")
-    rows = (_row(change, steps) for change in app.session.api.change_log(*changes))
+    rows = (_row(change, steps) for change in app.api.change_log(*changes))
     return Result(rows=map(_hidden, rows) if redact else rows, columns=_COLUMNS)
 
 
@@ -107,7 +107,7 @@ def undo(app: App, change: int) -> None:
 
     Refused if a later change touched the same rows; the message names that change: undo it first.
     """
-    app.change(app.session.api.plan_undo(change))
+    app.change(app.api.plan_undo(change))
 
 
 @command(
@@ -133,4 +133,4 @@ def annotate(app: App, selection: TopicSelection, form: Form) -> None:
     Taken from the index, for every ledger whose entries are all available. Later searches then know the times without
     the entries.
     """
-    app.change(app.session.api.annotate(*map(str, selection.topics), pattern=selection.pattern, form=form))
+    app.change(app.api.annotate(*map(str, selection.topics), pattern=selection.pattern, form=form))

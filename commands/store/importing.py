@@ -187,7 +187,7 @@ def refresh(app: App, forget: bool, no_checksums: bool) -> Result:
     their entries stay in the index unless --forget is given. Exit code 1 if anything needs attention. A refresh that
     was stopped continues when the same command runs again.
     """
-    api = app.session.api
+    api = app.api
     if app.settings.dry_run:
         return Result(api.preview_refresh(), plain=render_refresh)
     result = api.refresh(forget=forget, verify=not no_checksums)
@@ -248,7 +248,7 @@ def index(app: App, rebuild: bool, no_checksums: bool) -> Result:
     -9, continues when the same command runs again; until then the store uses the old index.
     """
     writes = rebuild and not app.settings.dry_run
-    api = app.session.api
+    api = app.api
     result = (api.rebuild_index if writes else api.compare_index)(verify=not no_checksums)
     app.problems(0 if rebuild else result.changed_rows)
     return Result(result, plain=_render_index)

@@ -45,7 +45,7 @@ def info(app: App) -> Result:
     of a cursor comes from its metadata, from its cursor ledger, or (metadata-fallback) from an old snapshot because its
     ledger is lost.
     """
-    return Result(app.session.api.summary(), plain=_render_info)
+    return Result(app.api.summary(), plain=_render_info)
 
 
 def _source_text(source: Mapping[str, Any]) -> str:  # Any: JSON
@@ -215,7 +215,7 @@ def cat(app: App, path: str, form: str | None, redact: bool) -> Result | None:
     """Show the value of one metadata node."""
     if redact and form is not None:
         raise click.UsageError("--redact: --raw and --hex are exact bytes")
-    api = app.session.api
+    api = app.api
     if form == "raw":
         _write_raw(app, api.node(path).value)
     elif form == "hex":
@@ -263,7 +263,7 @@ _OWNER_COLUMNS = (
 def owner(app: App, ledgers: tuple[int, ...]) -> None:
     """Show which topic, cursor, schema, compaction or delayed index each LEDGER belongs to."""
     with app.session.read():
-        app.emit_rows(app.each(ledgers, lambda ledger_id: app.session.ledger(ledger_id).owners()), _OWNER_COLUMNS)
+        app.emit_rows(app.each(ledgers, lambda ledger_id: app.ledger(ledger_id).owners()), _OWNER_COLUMNS)
 
 
 def claims_text(row: LedgerOwners) -> str:

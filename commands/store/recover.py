@@ -292,7 +292,7 @@ def recover(
     from pulsar_admin import open_store
 
     with nullcontext() if earlier is None else open_store(earlier) as before:
-        plan = app.session.api.recover(
+        plan = app.api.recover(
             level=level, cluster=cluster, earlier=before, names=names, accept_unknown_tree=accept_unknown_tree
         )
     app.change(plan)

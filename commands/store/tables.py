@@ -92,7 +92,7 @@ def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, *
     """
     names = [name.strip() for name in only.split(",") if name.strip()]
     _check(given, messages=messages or "messages" in names, iceberg=iceberg)
-    return Result(app.session.api.export_tables(directory, only=names, messages=messages, iceberg=iceberg, **given))
+    return Result(app.api.export_tables(directory, only=names, messages=messages, iceberg=iceberg, **given))
 
 
 def _check(given: Mapping[str, Any], *, messages: bool, iceberg: bool) -> None:  # Any: options

@@ -74,7 +74,7 @@ def usage(app: App, by: str, why: bool) -> Result:
     if why:
         return disk_result(app, None)
     with app.bulk():
-        found = app.session.api.usage()
+        found = app.api.usage()
     if by == "log":
         return Result(rows=found.files, columns=(_file_column(found.files), *_BY_LOG))
     if by == "disk":

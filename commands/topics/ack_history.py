@@ -71,7 +71,7 @@ def subscription_history(app: App, selection: TopicSelection, subscription: str,
     """
     with app.session.reader():
         zookeeper = tuple(map(str, options.directories))
-        found = app.session.cursors(selection, subscription).histories(zookeeper=zookeeper)
+        found = app.cursors(selection, subscription).histories(zookeeper=zookeeper)
         if options.last is not None:
             found = iter(deque(found, options.last))
         rows = ({"topic": topic, "subscription": subscription, **_state_row(state)} for topic, state in found)

@@ -33,7 +33,7 @@ _BUT_CSV = (None, "plain", "json", "jsonl", "table")
 
 Found = TypeVar("Found")
 Work = Callable[["Topic"], object]
-Scan = Callable[["EntryReader", Sequence[TopicName]], AbstractContextManager[None]]
+Scan = Callable[["EntryReader", Sequence[TopicName]], AbstractContextManager[object]]
 
 
 class ChosenTopics:
@@ -121,7 +121,7 @@ def answer(
     """Return ``work``'s answer for the topic meant, in upstream's shape; for several topics rows with the topic in front."""
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
-        found = list(chosen.each(app, lambda name: work(app.session.topic(name))))
+        found = list(chosen.each(app, lambda name: work(app.topic(name))))
     return answers_of(found, columns, several=chosen.several, redact=redact)
 
 
@@ -131,7 +131,7 @@ def answer_partitioned(
     """Return ``work``'s answer for the partitioned topic meant, as ``answer``."""
     with app.session.read() as txn:
         chosen = choose_partitioned(app, txn, selection)
-        found = list(chosen.each(app, lambda name: work(app.session.topic(name))))
+        found = list(chosen.each(app, lambda name: work(app.topic(name))))
     return answers_of(found, columns, several=chosen.several, redact=redact)
 
 
@@ -152,7 +152,7 @@ def answer_each(
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection, broken=broken)
         with nullcontext() if scan is None else scan(reader, names):
-            rows = list(app.each(names, lambda name: work(app.session.topic(name))))
+            rows = list(app.each(names, lambda name: work(app.topic(name))))
     return one_or_rows(rows, columns, one=one, plain=plain, alone=len(names) == 1)
 
 
@@ -174,7 +174,7 @@ def one_or_rows(
 @contextmanager
 def bulk_on(app: App, reader: EntryReader) -> Iterator[None]:
     """Let what ``reader`` scans run on the engine that settings choose, should it come to a scan."""
-    with app.bulk() as reader.engine:
+    with app.bulk() as engine, app.session.asked_of(reader.scanning_on(engine)):
         yield
 
 

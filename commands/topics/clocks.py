@@ -82,7 +82,7 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> Result:
     with app.session.reader() as reader:
         topics = selected(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, topics), "skew"):
-            found = list(app.each(topics, lambda name: app.session.topic(name).skew(tolerance=tolerance, clock=clock)))
+            found = list(app.each(topics, lambda name: app.topic(name).skew(tolerance=tolerance, clock=clock)))
     return Result(
         found[0] if len(topics) == 1 else found,
         rows=({"topic": one.topic, **to_json(row)} for one in found for row in one.producers),

@@ -67,7 +67,7 @@ def skip(app: App, selection: TopicSelection, subscription: str, count: int, for
     Entries that are already acknowledged do not count, a batch counts as one, and skipping stops after the last entry.
     Several topics are one change; each skips the same number.
     """
-    app.change(app.session.cursors(selection, subscription).skip(count, force=force))
+    app.change(app.cursors(selection, subscription).skip(count, force=force))
 
 
 @command(
@@ -87,7 +87,7 @@ def clear_backlog(app: App, selection: TopicSelection, subscription: str, force:
 
     Several topics or partitions are one change. The subscription keeps its properties.
     """
-    app.change(app.session.cursors(selection, subscription).clear(force=force))
+    app.change(app.cursors(selection, subscription).clear(force=force))
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -131,7 +131,7 @@ def create_subscription(
 
     For a partitioned topic it is created on all partitions, for several topics on all or none.
     """
-    made = app.session.cursors(selection, subscription)
+    made = app.cursors(selection, subscription)
     app.change(made.create(start=start, replicated=replicated, properties=properties))
 
 
@@ -153,7 +153,7 @@ def unsubscribe(app: App, selection: TopicSelection, subscription: str, force: b
     For a partitioned topic it is removed from all partitions, for several topics from all or none. Undo restores it as
     it was.
     """
-    app.change(app.session.cursors(selection, subscription).delete(force=force))
+    app.change(app.cursors(selection, subscription).delete(force=force))
 
 
 Options = dict[str, Any]  # Any: keywords of Cursors.reset
@@ -234,7 +234,7 @@ def reset_cursor(
         _choose_place(app, options)
     if subscription is None:
         raise click.UsageError("Missing option '-s' / '--subscription'.", click.get_current_context())
-    app.change(app.session.cursors(selection, subscription).reset(**options))
+    app.change(app.cursors(selection, subscription).reset(**options))
 
 
 def _choose_place(app: App, options: Options) -> None:
@@ -258,7 +258,7 @@ def _plan_rows(app: App, path: Path, subscription: str | None, options: Options,
             "with --from-file the rows say where to: leave out -t, -m, -e, --shift-by and --to-subscription"
         )
     how = {key: options[key] for key in _HOW}
-    return app.session.api.reset_cursors(read_lines(path), subscription, source=shown_path(path), **how)
+    return app.api.reset_cursors(read_lines(path), subscription, source=shown_path(path), **how)
 
 
 _TIME = click.option(
@@ -349,7 +349,7 @@ def expire(
     Drops the entries before the first entry at or after the limit: nothing newer, even if clocks run backwards. Several
     topics or partitions are one change: all or nothing. A limit that would drop nothing is refused.
     """
-    return _expire(app, app.session.cursors(selection, subscription), options)
+    return _expire(app, app.cursors(selection, subscription), options)
 
 
 @command(
@@ -383,7 +383,7 @@ def expire_all_subscriptions(
     The cursors of compaction, deduplication and replication are not changed. All subscriptions of all topics are one
     change.
     """
-    return _expire(app, app.session.cursors(selection, None), {"to": None, "exclude": False, **options})
+    return _expire(app, app.cursors(selection, None), {"to": None, "exclude": False, **options})
 
 
 def _expire(app: App, cursors: Cursors, options: dict[str, Any]) -> Result | None:

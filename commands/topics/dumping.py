@@ -113,7 +113,7 @@ def dump(app: App, selection: TopicSelection, options: DumpRequest) -> Result | 
     _check(options)
     wanted, topics = _wanted(app, selection, options), map(str, selection.topics)
     with app.session.reader() as reader:
-        store = app.session.api
+        store = app.api
         if app.settings.dry_run:
             directory = None if options.directory is None else str(options.directory)
             size = to_json(store.dump_size(*topics, **wanted))
@@ -198,7 +198,7 @@ def copy(app: App, topics: tuple[TopicName, ...], source: Path, to: TopicName | 
     compacted views, policies of topics, open transactions. A topic that already exists, or whose entries are not all in
     the source, is refused.
     """
-    app.change(app.session.api.copy(*map(str, topics), source=source, to=None if to is None else str(to)))
+    app.change(app.api.copy(*map(str, topics), source=source, to=None if to is None else str(to)))
 
 
 # -- load -------------------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def load(app: App, dump: Path, topic: TopicName | None, keep_ledger_ids: bool) -
     if app.settings.plan is not None and str(dump) == "-":
         raise InvalidValue("--plan: what stdin held is gone when the plan is applied", hint="load from a file")
     chain = app.settings.interceptors
-    plan = app.session.api.load(
+    plan = app.api.load(
         sys.stdin.buffer if str(dump) == "-" else dump,
         topic=None if topic is None else str(topic),
         interceptors=None if chain is None else ",".join(chain) or "none",

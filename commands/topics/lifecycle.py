@@ -58,7 +58,7 @@ def create(app: App, topic: TopicName, metadata: tuple[str, ...]) -> None:
 
     It has no ledger until a broker loads it.
     """
-    app.change(app.session.api.create_topic(str(topic), properties=parse_pairs(metadata)))
+    app.change(app.api.create_topic(str(topic), properties=parse_pairs(metadata)))
 
 
 @mirrored(
@@ -71,7 +71,7 @@ def create(app: App, topic: TopicName, metadata: tuple[str, ...]) -> None:
 )
 def create_partitioned(app: App, topic: TopicName, partitions: int, metadata: tuple[str, ...]) -> None:
     """Create a partitioned topic and its partitions."""
-    app.change(app.session.api.create_topic(str(topic), partitions=partitions, properties=parse_pairs(metadata)))
+    app.change(app.api.create_topic(str(topic), partitions=partitions, properties=parse_pairs(metadata)))
 
 
 @mirrored(
@@ -83,7 +83,7 @@ def create_partitioned(app: App, topic: TopicName, partitions: int, metadata: tu
 )
 def create_missed(app: App, topic: TopicName) -> None:
     """Create the missing partitions of a partitioned topic."""
-    app.change(app.session.topic(topic).create_missed_partitions())
+    app.change(app.topic(topic).create_missed_partitions())
 
 
 @mirrored(
@@ -103,7 +103,7 @@ def update_partitioned(app: App, topic: TopicName, partitions: int, update_local
 
     The new ones get the subscriptions of the first partition, at their end. Keys map to other partitions from then on.
     """
-    app.change(app.session.topic(topic).set_partitions(partitions))
+    app.change(app.topic(topic).set_partitions(partitions))
 
 
 @mirrored(
@@ -116,7 +116,7 @@ def update_partitioned(app: App, topic: TopicName, partitions: int, update_local
 )
 def create_shadow(app: App, topic: TopicName, source: str, properties: dict[str, str]) -> None:
     """Create a shadow topic: it shows the entries of another topic and has its own subscriptions."""
-    app.change(app.session.api.create_shadow_topic(str(topic), source, properties=properties))
+    app.change(app.api.create_shadow_topic(str(topic), source, properties=properties))
 
 
 @mirrored(
@@ -128,7 +128,7 @@ def create_shadow(app: App, topic: TopicName, source: str, properties: dict[str,
 )
 def get_shadow_source(app: App, topic: TopicName) -> None:
     """Show the source topic of a shadow topic."""
-    app.answer(app.session.topic(topic).shadow_source())
+    app.answer(app.topic(topic).shadow_source())
 
 
 _ENDED = "Nothing, like pulsar-admin; the change, what a broker then deletes, and the undo command are on stderr."
@@ -147,7 +147,7 @@ _DELETES = {
 )
 def terminate(app: App, topic: TopicName) -> None:
     """Terminate a topic: no more messages can be added."""
-    plan = app.session.topic(topic).terminate()
+    plan = app.topic(topic).terminate()
     ((_, end),) = _ends(plan)
     app.change(plan)
     app.answer_change(f"Topic successfully terminated at {end}:-1")
@@ -162,7 +162,7 @@ def terminate(app: App, topic: TopicName) -> None:
 )
 def partitioned_terminate(app: App, topic: TopicName) -> None:
     """Terminate all partitions of a topic: no more messages can be added."""
-    plan = app.session.topic(topic).terminate(partitioned=True)
+    plan = app.topic(topic).terminate(partitioned=True)
     ends = _ends(plan)
     app.change(plan)
     app.answer_change([f"Topic {name} successfully terminated at {end}:-1" for name, end in ends])
@@ -183,7 +183,7 @@ def trim(app: App, topic: TopicName) -> None:
     """Delete the ledgers of a topic that every subscription has consumed and retention does not keep, except the last
     one.
     """
-    app.change(app.session.topic(topic).trim())
+    app.change(app.topic(topic).trim())
 
 
 @mirrored(
@@ -197,7 +197,7 @@ def truncate(app: App, topic: TopicName) -> None:
     """Move every subscription of a topic to its end and delete its ledgers except the last one, regardless of
     retention.
     """
-    app.change(app.session.topic(topic).truncate())
+    app.change(app.topic(topic).truncate())
 
 
 @mirrored(
@@ -221,7 +221,7 @@ def delete(app: App, topic: str, force: bool, delete_schema: bool, r: bool, from
     if r and from_file:
         raise InvalidValue("Could not apply regex when read topics from file.")
     names = read_lines(Path(topic)) if from_file else _matching(app, topic) if r else [topic]
-    app.change(app.session.api.delete_topics(*names, force=force))
+    app.change(app.api.delete_topics(*names, force=force))
 
 
 @mirrored(
@@ -237,13 +237,13 @@ def delete_partitioned(app: App, topic: TopicName, force: bool, delete_schema: b
 
     Undo restores all of it until it is exported.
     """
-    app.change(app.session.api.delete_topics(str(topic), partitioned=True, force=force))
+    app.change(app.api.delete_topics(str(topic), partitioned=True, force=force))
 
 
 def _matching(app: App, expression: str) -> list[str]:
     """Return the topics in the namespace of ``expression`` that it matches whole, as upstream's ``topics list`` names them."""
     base = parse_topic(expression)
-    return [name for name in app.session.api.topics(str(base.namespace)) if re.fullmatch(str(base), name)]
+    return [name for name in app.api.topics(str(base.namespace)) if re.fullmatch(str(base), name)]
 
 
 _TO = click.option("--to", metavar="TOPIC", type=TOPIC, help="The name for one restored topic [TOPIC-restored].")
@@ -322,14 +322,14 @@ def undelete(
     where: dict[str, Any] = {"zookeeper": directories, "by_evidence": by_evidence}  # Any: of Store.undelete
     if topics or namespaces:
         back = options | where | {"namespaces": [*map(str, namespaces)], "to": to and str(to)}
-        app.change(app.session.api.undelete(*map(str, topics), **back))
+        app.change(app.api.undelete(*map(str, topics), **back))
         return None
     if options["in_place"] or app.settings.plan is not None:
         raise click.UsageError(
             "Name topics, or --namespace; without both and without --in-place and --plan they are listed."
         )
     note = "show what would be restored: pulsar-admin topics undelete TOPIC --dry-run"
-    return Result(rows=app.session.api.deleted_topics(**where), columns=_GONE, notes=[note])
+    return Result(rows=app.api.deleted_topics(**where), columns=_GONE, notes=[note])
 
 
 @command(
@@ -364,4 +364,4 @@ def restore(
     copied. --in-place restores trimmed ledgers and sets the subscriptions; newer data is kept.
     """
     back = options | {"to": to and str(to), "zookeeper": directories}
-    app.change(app.session.api.restore(str(topic), at=at_ms, **back))
+    app.change(app.api.restore(str(topic), at=at_ms, **back))

@@ -145,7 +145,7 @@ def _each_facts(
     def read(name: TopicName) -> Sequence[SubscriptionFacts]:
         found = prepared.pop(name, None)
         if found is None:
-            return app.session.topic(name).subscription_facts(quick=quick)
+            return app.topic(name).subscription_facts(quick=quick)
         problems: list[StoreError] = []
         facts = [*iter_facts(found, asked, problems.append)]
         app.session.partial(problems)
@@ -173,7 +173,7 @@ def _read_bytes(app: App, reader: EntryReader, names: Iterable[TopicName]) -> in
 
 def _count_subscriptions(app: App, reader: EntryReader, name: TopicName) -> int:
     if partition_count(reader.txn, name):
-        return len(app.session.topic(name).subscriptions())
+        return len(app.topic(name).subscriptions())
     return sum(map(is_subscription, iter_cursor_names(reader.txn, name)))
 
 
@@ -184,10 +184,10 @@ def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> N
         facts: list[SubscriptionFacts] = []
         with app.session.reader() as reader:
             chosen = choose(app, reader.txn, selection)
-            with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "subscriptions"):
+            with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "subscriptions") as scanning:
                 is_json = app.settings.output in ("json", "jsonl")
                 if app.query is not None or is_json:
-                    each = _each_facts(app, reader, chosen.names, quick=quick)
+                    each = _each_facts(app, scanning, chosen.names, quick=quick)
                     is_sorted = app.query is not None and app.query.sort and not app.query.top
                     if is_json and not is_sorted and len(chosen.names) > _HELD_TOPICS:
                         app.emit_rows(each, (TOPIC_COLUMN, *columns))
@@ -195,7 +195,7 @@ def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> N
                         return
                     facts = [*each]
                 else:
-                    _add_cells(app, reader, chosen.names, cells, quick=quick)
+                    _add_cells(app, scanning, chosen.names, cells, quick=quick)
         rows: Iterable[object] = cells.rows()
         told = cells.telling()
         if facts:
@@ -228,7 +228,7 @@ def describe(app: App, selection: TopicSelection, quick: bool) -> Result:
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "describe"):
-            found = [one for _, one in chosen.each(app, lambda name: app.session.topic(name).describe(quick=quick))]
+            found = [one for _, one in chosen.each(app, lambda name: app.topic(name).describe(quick=quick))]
     return Result(
         lambda: found[0],
         rows=found,
@@ -345,7 +345,7 @@ def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions)
         raise click.UsageError("--bundle: name the namespace that the bundle is of")
     with app.session.read() as txn:
         namespaces = iter_all_namespaces(txn) if namespace is None else (namespace,)
-        found = (app.session.namespace(one).topics(system=system, bundle=bundle, domain=domain) for one in namespaces)
+        found = (app.namespace(one).topics(system=system, bundle=bundle, domain=domain) for one in namespaces)
         app.emit_lines((name for names in found for name in in_hash_order(names)), "TOPIC")
 
 
@@ -361,7 +361,7 @@ def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions)
 def list_partitioned(app: App, namespace: NamespaceName, include_system_topic: bool) -> None:
     """List the partitioned topics of a namespace."""
     with app.session.read():
-        names = app.session.namespace(namespace).partitioned_topics(system=include_system_topic)
+        names = app.namespace(namespace).partitioned_topics(system=include_system_topic)
         app.emit_lines(in_hash_order(names), "TOPIC")
 
 
@@ -383,7 +383,7 @@ def partitioned_metadata(app: App, selection: TopicSelection) -> Result:
     """Show how many partitions a topic has."""
     with app.session.read() as txn:
         names = selection.topics or select_partitioned(txn, selection.pattern)
-        found = list(app.each(names, lambda name: (name, app.session.topic(name).partitioned_metadata())))
+        found = list(app.each(names, lambda name: (name, app.topic(name).partitioned_metadata())))
     return answers_of(found, _METADATA_COLUMNS, several=selection.single is None)
 
 
@@ -416,7 +416,7 @@ def subscriptions(app: App, selection: TopicSelection, table: bool, quick: bool)
         return
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
-        found = dict(chosen.each(app, lambda name: app.session.topic(name).subscriptions()))
+        found = dict(chosen.each(app, lambda name: app.topic(name).subscriptions()))
     if selection.single is not None:
         app.emit_lines(in_hash_order(dict.fromkeys(chain.from_iterable(found.values()))), "SUBSCRIPTION")
     else:

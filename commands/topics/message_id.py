@@ -32,7 +32,7 @@ def get_message_id(app: App, topic: TopicName, datetime: str) -> None:
     """Show the id that a broker finds for a point in time."""
     time_ms = parse_time_point(datetime, now_ms=app.now_ms, tz=app.settings.tz)
     with app.session.reader():
-        found = app.session.topic(topic).find(time_ms, rule="broker")
+        found = app.topic(topic).find(time_ms, rule="broker")
     assert found.position is not None
     app.answer(message_id_json(found.position, topic.partition_index))
 
@@ -49,7 +49,7 @@ def get_message_id(app: App, topic: TopicName, datetime: str) -> None:
 def get_message_id_by_index(app: App, topic: TopicName, index: int) -> None:
     """Show the id of the entry with an index assigned by the broker."""
     with app.session.reader():
-        found = app.session.topic(topic).find_by_index(index)
+        found = app.topic(topic).find_by_index(index)
     if found.position is None:
         raise NothingMatches(f"Message not found for index {index}", topic=str(topic), index=index)
     app.answer(message_id_json(found.position, topic.partition_index))

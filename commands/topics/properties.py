@@ -31,7 +31,7 @@ _SUBSCRIPTION = {"subscription": "Its name."}
 )
 def get(app: App, topic: TopicName) -> None:
     """Show the properties of a topic."""
-    app.answer_map(app.session.topic(topic).properties())
+    app.answer_map(app.topic(topic).properties())
 
 
 @mirrored(
@@ -44,7 +44,7 @@ def get(app: App, topic: TopicName) -> None:
 )
 def update(app: App, topic: TopicName, property: dict[str, str]) -> None:
     """Set properties of a topic and keep the others."""
-    app.change(app.session.topic(topic).set_properties(property))
+    app.change(app.topic(topic).set_properties(property))
 
 
 @mirrored(
@@ -57,7 +57,7 @@ def update(app: App, topic: TopicName, property: dict[str, str]) -> None:
 )
 def remove(app: App, topic: TopicName, key: str | None) -> None:
     """Remove one property of a topic."""
-    app.change(app.session.topic(topic).remove_properties(*([] if key is None else [key])))
+    app.change(app.topic(topic).remove_properties(*([] if key is None else [key])))
 
 
 @mirrored(
@@ -70,7 +70,7 @@ def remove(app: App, topic: TopicName, key: str | None) -> None:
 )
 def get_of_subscription(app: App, topic: TopicName, subscription: str) -> Result:
     """Show the properties of a subscription."""
-    found = app.session.topic(topic).cursor(subscription).properties()
+    found = app.topic(topic).cursor(subscription).properties()
     return Result(found, plain=dump_json(found, pretty=False) + "\n")
 
 
@@ -90,7 +90,7 @@ def update_of_subscription(
         raise InvalidValue("If you want to clear the properties you have to use --clear")
     if property and clear:
         raise InvalidValue("If you set --clear then you should not pass any properties")
-    app.change(app.session.topic(topic).cursor(subscription).set_properties(property))
+    app.change(app.topic(topic).cursor(subscription).set_properties(property))
 
 
 @mirrored(
@@ -102,7 +102,7 @@ def update_of_subscription(
 )
 def get_replicated(app: App, topic: TopicName, subscription: str) -> None:
     """Show whether clusters share the position of a subscription."""
-    found = app.session.topic(topic).cursor(subscription).replicated()
+    found = app.topic(topic).cursor(subscription).replicated()
     app.answer_map({name: str(value).lower() for name, value in found.items()})
 
 
@@ -118,7 +118,7 @@ def set_replicated(app: App, topic: TopicName, subscription: str, enable: bool, 
     """Let clusters share the position of a subscription, or not."""
     if enable == disable:
         raise InvalidValue("Need to specify either --enable or --disable")
-    app.change(app.session.topic(topic).cursor(subscription).set_replicated(enable))
+    app.change(app.topic(topic).cursor(subscription).set_replicated(enable))
 
 
 _HELPS = {
@@ -140,7 +140,7 @@ _SETS: Any = {  # Any: keywords of click
 )
 def permissions(app: App, topic: TopicName) -> None:
     """Show the permissions of roles on a topic: its own, and those of its namespace."""
-    app.answer_map(app.session.topic(topic).permissions(), java_text)
+    app.answer_map(app.topic(topic).permissions(), java_text)
 
 
 @mirrored(
@@ -150,7 +150,7 @@ def permissions(app: App, topic: TopicName) -> None:
 )
 def grant(app: App, topic: TopicName, role: str, actions: tuple[str, ...]) -> None:
     """Grant a role permissions on a topic, replacing those it had on the topic."""
-    app.change(app.session.topic(topic).grant_permission(role, actions))
+    app.change(app.topic(topic).grant_permission(role, actions))
 
 
 @mirrored(
@@ -160,4 +160,4 @@ def grant(app: App, topic: TopicName, role: str, actions: tuple[str, ...]) -> No
 )
 def revoke(app: App, topic: TopicName, role: str) -> None:
     """Revoke a role's permissions on a topic; those on the namespace are kept."""
-    app.change(app.session.topic(topic).revoke_permission(role))
+    app.change(app.topic(topic).revoke_permission(role))

@@ -167,7 +167,7 @@ def info_internal(app: App, selection: TopicSelection, explained: bool) -> Resul
     """
     with app.session.read() as txn:
         chosen = choose(app, txn, selection)
-        found = list(chosen.each(app, lambda name: app.session.topic(name).internal_info(publish_times=explained)))
+        found = list(chosen.each(app, lambda name: app.topic(name).internal_info(publish_times=explained)))
     if selection.single is not None and selection.single not in chosen.names:
         return _by_gson(Result({"version": 0, "partitions": {str(name): info for name, info in found}}))
     answers = answers_of(found, _INFO_COLUMNS, several=chosen.several)
@@ -206,7 +206,7 @@ def get_backlog_size(app: App, selection: TopicSelection, position: Position) ->
     """Show how many bytes follow a position."""
     with app.session.read() as txn:
         chosen = choose(app, txn, selection)
-        sizes = list(chosen.each(app, lambda name: app.session.topic(name).backlog_size(position)))
+        sizes = list(chosen.each(app, lambda name: app.topic(name).backlog_size(position)))
     if not chosen.several:
         return Result(sizes[0][1])
     return Result(rows=({"topic": str(name), "backlogSize": size} for name, size in sizes), columns=_SIZE_COLUMNS)

@@ -20,7 +20,7 @@ from pulsar_admin.upstream import mirrored
 )
 def bundle(app: App, topic: TopicName) -> None:
     """Show the bundle of its namespace that a topic's name hashes into."""
-    app.answer(app.session.namespace(topic.namespace).bundle_range(str(topic)))
+    app.answer(app.namespace(topic.namespace).bundle_range(str(topic)))
 
 
 @mirrored(

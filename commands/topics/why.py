@@ -89,9 +89,9 @@ def why(app: App, selection: TopicSelection, subscription: str | None, disk: boo
         return disk_result(app, selection)
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
-        with app.scan(reader, size_of(reader, chosen.names), "why"):
+        with app.scan(reader, size_of(reader, chosen.names), "why") as reader:
             cursors = app.session.iter_cursors(reader, selection, subscription)
-            found = [app.session.topic(topic.name).cursor(subscription).why() for topic, _ in cursors]
+            found = [app.topic(topic.name).cursor(subscription).why() for topic, _ in cursors]
     heads = [(f"{one.topic}, subscription {one.subscription}", one.reasons) for one in found]
     return Result(
         lambda: found[0],
@@ -110,7 +110,7 @@ def disk_result(app: App, selection: TopicSelection | None) -> Result:
     def find(most: int | None = None) -> WhyBytes:
         with app.bulk(), app.session.reader() as reader:
             names = () if selection is None else choose(app, reader.txn, selection).names
-            return app.session.api.why_bytes(*map(str, names), top=most)
+            return app.api.why_bytes(*map(str, names), top=most)
 
     return Result(
         lambda: find(top),

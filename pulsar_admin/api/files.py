@@ -19,6 +19,7 @@ from pulsar_admin.api.session import (
     given_places,
     given_texts,
     moment_of,
+    session_of,
     wanted_of,
     warn_partial,
 )
@@ -85,7 +86,7 @@ def history(
     problems: list[str] = []
     span = Span(*(None if one is None else moment_of(one) for one in (since, until)))
     servers = find_servers((), given_places("zookeeper", zookeeper), wanted_of(chroot, None).chroot)
-    for item in iter_history(Session(), servers, parse_question(what), span):
+    for item in iter_history(session_of(), servers, parse_question(what), span):
         if not isinstance(item, Event):
             problems.append(item.text)
             continue
@@ -124,7 +125,7 @@ def diff(
 
     last = None if until is None else moment_of(until)
     return diff_of(
-        Session(),
+        session_of(),
         find_servers((), given_places("zookeeper", zookeeper), wanted_of(chroot, None).chroot),
         moment_of(since),
         last,
@@ -198,7 +199,7 @@ def reclaim(
     check_keywords(options, ReclaimOptions)
     if not isinstance(metadata, Store):
         given_path("metadata", metadata)
-    session, place = (metadata._session, None) if isinstance(metadata, Store) else (Session(), metadata)
+    session, place = (metadata._session, None) if isinstance(metadata, Store) else (session_of(), metadata)
     plan = reclaim_plan(session, bookie, place, options)
     return plan if dry_run else reclaimed(session, plan, options)
 
@@ -264,7 +265,7 @@ def log_records(
     VERIFY: their digests. JOBS and SPARK: as of ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt, InvalidValue.
     """
 
-    return records_of(Session(jobs=jobs, spark=spark), Path(path), verify=verify)
+    return records_of(session_of(jobs=jobs, spark=spark), Path(path), verify=verify)
 
 
 @checked
@@ -274,7 +275,7 @@ def verify_logs(path: Path | str, *, jobs: int = 1, spark: SparkSession | None =
     JOBS and SPARK: as of ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt, InvalidValue.
     """
 
-    return tuple(verdicts_of(Session(jobs=jobs, spark=spark), Path(path)))
+    return tuple(verdicts_of(session_of(jobs=jobs, spark=spark), Path(path)))
 
 
 def records_of(session: Session, path: Path, *, verify: bool) -> Iterator[LogRecord]:

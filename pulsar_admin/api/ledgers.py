@@ -19,6 +19,7 @@ from pulsar_admin.api.session import (
     given_object,
     given_path,
     given_places,
+    session_of,
     wanted_of,
     whole_number,
 )
@@ -107,10 +108,10 @@ class Recoveries(Planner):
         with (
             self._session.reader() as reader,
             nullcontext() if earlier is None else earlier._session.reader() as before,
+            self._session.scanning(reader, unlisted_bytes(reader.txn), "recover") as scanning,
         ):
-            sources = Sources(reader, self._session.clock_ms, before, cluster)
-            with self._session.scanning(reader, unlisted_bytes(reader.txn), "recover"):
-                return plan_of(plan_recovery(sources, level, place, accepted), reader.txn)
+            sources = Sources(scanning, self._session.clock_ms, before, cluster)
+            return plan_of(plan_recovery(sources, level, place, accepted), reader.txn)
 
     def undelete(
         self,
@@ -269,7 +270,7 @@ def preflight(
     """
     _check_topics(metadata is None, brokers or broker_conf is not None)
     return forecast_of(
-        Session(), parts_given(metadata, bookies, client, wanted_of(chroot, ledgers_root)), brokers, broker_conf
+        session_of(), parts_given(metadata, bookies, client, wanted_of(chroot, ledgers_root)), brokers, broker_conf
     )
 
 
@@ -413,10 +414,10 @@ def verdicts_of(session: Session, ledgers: Sequence[int]) -> Iterator[LedgerVerd
 
     with session.reader() as reader:
         chosen = ledgers or tuple(iter_all_ledger_ids(reader.txn))
-        with session.scanning(reader, indexed_bytes(reader.txn, chosen), "verify"):
+        with session.scanning(reader, indexed_bytes(reader.txn, chosen), "verify") as scanning:
             rows_of = None
-            if reader.engine is not None:
+            if scanning.engine is not None:
                 from pulsar_admin.store.scan.operations import EngineRows
 
-                rows_of = EngineRows(reader.engine, reader, chosen)
-            yield from session.each(chosen, lambda ledger_id: verify_ledger(reader, ledger_id, rows_of))
+                rows_of = EngineRows(scanning.engine, scanning, chosen)
+            yield from session.each(chosen, lambda ledger_id: verify_ledger(scanning, ledger_id, rows_of))

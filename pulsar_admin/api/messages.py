@@ -601,8 +601,9 @@ def usual_times(session: Session, names: Iterable[TopicName], clock: str) -> tup
 
     checked = check_clock(clock)
     with session.reader() as reader:
-        sample = EntryReader(reader.files, reader.txn)  # a sample is not bulk work
-        sample.failed = []  # the scan lists it again
+        sample = reader.scanning_on(
+            None, failed=[]
+        )  # a sample is not bulk work, and the scan lists again what cannot be read
         ranges: list[tuple[int, int]] = []
         for name in names:
             with suppress(StoreError):
@@ -718,7 +719,7 @@ def _opened(reader: EntryReader, problems: list[StoreError]) -> Iterator[Databas
     from pulsar_admin.store.tables.sql import Database
 
     with TemporaryDirectory(prefix="pulsar-admin-") as spill:
-        tables = StoreTables(reader, find_cluster_name(reader.txn))
+        tables = StoreTables(lambda: reader, find_cluster_name(reader.txn))
         database = Database(tables, spill=spill)
         try:
             yield database
@@ -884,8 +885,8 @@ class Dumps(Checked):
 
         with self._session.reader() as reader:
             listed = self._listed(reader, topics, wanted)
-            with self._session.scanning(reader, preview_dump(reader, listed, options).bytes, "dump"):
-                yield reader, listed
+            with self._session.scanning(reader, preview_dump(reader, listed, options).bytes, "dump") as scanning:
+                yield scanning, listed
 
     def _listed(self, reader: EntryReader, topics: Sequence[str], wanted: DumpWanted) -> list[Topic]:
         return list(self._session.read_topics(reader, parse_topics(topics, wanted.get("pattern"))))

@@ -21,7 +21,18 @@ from os import fsencode
 from pathlib import Path
 from threading import Lock
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, TypeVarTuple, cast, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    SupportsIndex,
+    TypeVar,
+    TypeVarTuple,
+    cast,
+    get_origin,
+)
 
 from msgspec import Struct
 
@@ -30,7 +41,7 @@ from pulsar_admin.store.db.environment import Store as StoreFile
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.storeinfo import check_state
 from pulsar_admin.store.errors import InvalidValue, NotWritable, Refused, StoreError, SubscriptionNotFound, check_choice
-from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.reader import EntryReader, ignore, open_reader
 from pulsar_admin.store.names import (
     EARLIEST,
     INT_MAX,
@@ -49,8 +60,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pulsar_admin.confirm import Plan as Previewed
+    from pulsar_admin.progress import Progress
     from pulsar_admin.store.codec.encryption import PrivateKeys
-    from pulsar_admin.store.engine.operation import Engine
+    from pulsar_admin.store.engine.operation import Engine, FailedSlice
     from pulsar_admin.store.history.as_of import Moment as MetadataMoment
     from pulsar_admin.store.model.copy_age import Now
     from pulsar_admin.store.model.cursors import Cursor
@@ -348,29 +360,105 @@ def open_engine(jobs: int, spark: SparkSession | None, problems: list[StoreError
     warn_partial(problems)
 
 
-class Session:
-    """Who asks, and the open store that is asked, None where none is needed: "now" (NOW fixed, None: see ``now_ms`` and ``clock_ms``), what
-    scans run on (JOBS, SPARK: see ``open_engine``), and how it hears of progress and of what answers lack. A command has one of its own.
+class Scanning(NamedTuple):
+    """How a reader scans: on an engine (None: in this process), which is told bytes as they are read, and what could not be."""
+
+    engine: Engine | None = None
+    advance: Callable[[int], None] = ignore
+    failed: list[FailedSlice] | None = None
+
+
+class Host(Protocol):
+    """For whom a session works: a ``Program`` in Python, or a running command (``pulsar_admin.running.Running``)."""
+
+    @property
+    def clock_ms(self) -> int:
+        """Now for what writes, in epoch milliseconds: as given, else the clock, which is a ``FromNow``."""
+
+    @property
+    def now_ms(self) -> int:
+        """Now for what reads, in epoch milliseconds: as given, else the time that a store is a copy of, else the clock."""
+
+    @property
+    def now(self) -> Now:
+        """The now that ages are counted at, and what says it."""
+
+    @property
+    def moment(self) -> Moment:
+        """When a plan is made that is made now."""
+
+    def at(self, moment: Moment) -> AbstractContextManager[None]:
+        """Plan as at ``moment`` while the block runs."""
+
+    def time_ms(self, value: Time, *, changes: bool = False) -> int:
+        """Return ``value`` in epoch milliseconds, relative times counted from ``now_ms``, or of ``changes`` from the clock's now, which
+        then is a ``FromNow``; raises InvalidValue."""
+
+    def opened(self, *, unindexed: bool = False) -> AbstractContextManager[StoreFile]:
+        """Hold the store open while it is used; raises Refused when it was closed, and, unless ``unindexed``, has no index."""
+
+    def writing(self) -> AbstractContextManager[StoreFile]:
+        """Hold the store for work that writes in several transactions; raises NotWritable, StoreBusy, Refused."""
+
+    def check_writable(self) -> None:
+        """Raise NotWritable for a store that was opened for reading."""
+
+    def close(self) -> None:
+        """Refuse new work, and close the store when nobody reads it any more."""
+
+    def engine(self, problems: list[StoreError], size_bytes: int = 0) -> AbstractContextManager[Engine | None]:
+        """Open what scans of about ``size_bytes`` run on; raises InvalidValue for Spark where reading is bounded."""
+
+    def scanning(self, size_bytes: int, label: str, problems: list[StoreError]) -> AbstractContextManager[Scanning]:
+        """Open the same for a reader, with progress under ``label`` (empty: none)."""
+
+    def progress(
+        self, total: int | None, unit: str, label: str, *, resumes: bool = False
+    ) -> AbstractContextManager[Progress]:
+        """Show how far the work ``label`` is, ``total`` (None: unknown) of ``unit``; what ``resumes`` goes on when it is called again."""
+
+    def lacks(self, problem: StoreError | str) -> None:
+        """Report what an answer lacks."""
+
+    def fail(self, error: StoreError) -> None:
+        """Report what an iteration leaves out."""
+
+    def warn_of_broken(self, txn: Txn, names: Iterable[TopicName]) -> None:
+        """Report the broken ledgers of the topics, which can be read."""
+
+    def warn_of_broken_ledgers(self, txn: Txn, topic: Topic) -> None:
+        """Report the broken ledgers of a topic."""
+
+    def warn(self, text: str) -> None:
+        """Report what callers should know of an answer that lacks nothing else."""
+
+    def warnings(self) -> AbstractContextManager[Callable[[str], None]]:
+        """Take what callers should know of work that writes, and say it."""
+
+    def tell(self, text: str) -> None:
+        """Say what a person at a terminal likes to know."""
+
+    def confirm(self, plan: Previewed) -> None:
+        """Go on to apply a plan; a command shows it instead, or asks first."""
+
+    def say_in_python(self, error: StoreError, parameters: Mapping[str, Parameter]) -> None:
+        """Name the parameters of the method that raised an error in its hint, in place of the command line's options."""
+
+    def each(
+        self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
+    ) -> Iterator[Result]:
+        """Yield what ``work`` returns of each item; an error ends it (a command reports one of several, or not ``alone``, and goes on)."""
+
+
+class Program:
+    """A program in Python that asks an open store, or none. It names "now" or the clock does; scans run on ``jobs`` or ``spark``, see
+    ``open_engine``; what answers lack is a warning at its line.
 
     A snapshot that is read, by an iteration in progress, keeps the map open: reading it after the file has shrunk kills the process.
     So ``close`` refuses new work, and the last reader closes.
     """
 
-    wait_ms = 0
-    """How long to wait while another process writes."""
-    keys: PrivateKeys | None = None
-    """What opens encrypted payloads."""
-    memory_bytes: int | None = None
-    """What a process may take; None: the usual."""
-
-    def __init__(
-        self,
-        store: StoreFile | None = None,
-        now: Time | None = None,
-        *,
-        jobs: int = 1,
-        spark: SparkSession | None = None,
-    ) -> None:
+    def __init__(self, store: StoreFile | None, now: Time | None, jobs: int, spark: SparkSession | None) -> None:
         check_engine(jobs, spark)
         self._store = store
         self._jobs = jobs
@@ -380,24 +468,14 @@ class Session:
         self._users = 0
         self._closed = False
 
-    @property
-    def processes(self) -> int:
-        """How many processes a pass over all topics may use; 0: one a core."""
-        return self._jobs
+    # -- now ----------------------------------------------------------------------------------------------------------
 
     @property
     def clock_ms(self) -> int:
-        """Now for what writes, in epoch milliseconds: as given, else the clock, which is a ``FromNow``."""
         from pulsar_admin.store.timespec import FromNow
 
         at, given_ms = _AT.get(), self._given_ms
         return FromNow(time.time() * 1000 if at is None else at.now_ms) if given_ms is None else given_ms
-
-    @property
-    def interceptors(self) -> tuple[str, ...] | None:
-        """Those of the broker whose events of policies are written; None: those that wrote the last event."""
-        at = _AT.get()
-        return None if at is None else at.interceptors
 
     @property
     def _given_ms(self) -> int | None:
@@ -405,103 +483,11 @@ class Session:
         return self._now_ms if at is None else at.now_ms if at.is_given else None
 
     @property
-    def moment(self) -> Moment:
-        """When a plan is made that is made now."""
-        return Moment(self.clock_ms, self._given_ms is not None, self.interceptors)
-
-    @contextmanager
-    def at(self, moment: Moment) -> Iterator[None]:
-        """Plan as at MOMENT while the block runs."""
-        token = _AT.set(moment)
-        try:
-            yield
-        finally:
-            _AT.reset(token)
-
-    def partial(self, problems: Iterable[StoreError | str]) -> None:
-        """Report what the answer of a method lacks."""
-        warn_partial(problems)
-
-    def fail(self, problem: StoreError) -> None:
-        """Report what an iteration leaves out."""
-        warn_partial([problem])
-
-    def say_in_python(self, error: StoreError, parameters: Mapping[str, Parameter]) -> None:
-        """Name PARAMETERS of the method that raised ERROR in its hint, in place of the command line's options."""
-        error.change_hint(hint_in_python(error.hint, parameters))
-
-    def each(
-        self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
-    ) -> Iterator[Result]:
-        """Yield WORK of every one of ITEMS; an error ends it (of several, or unless ALONE, a command reports it and goes on)."""
-        return map(work, items)
-
-    def warn(self, texts: Iterable[str]) -> None:
-        """Report what callers should know of an answer that lacks nothing else."""
-        warn_partial(texts)
-
-    @contextmanager
-    def warnings(self) -> Iterator[Callable[[str], None]]:
-        """Take what callers should know of work that writes, and say it when that is done."""
-        texts: list[str] = []
-        yield texts.append
-        warn_partial(texts)
-
-    def tell(self, text: str) -> None:
-        """Say what a person at a terminal likes to know; nobody is there."""
-
-    def confirm(self, plan: Previewed) -> None:
-        """Go on to apply PLAN; a command shows it instead, or asks first."""
-
-    def progress(
-        self, total: int | None, unit: str, label: str, *, resumes: bool = False
-    ) -> AbstractContextManager[Callable[[int], None]]:
-        """Show how far the work LABEL is, TOTAL (None: unknown) of UNIT: the function it opens is told each part of them.
-
-        RESUMES: what is stopped goes on when it is called again.
-        """
-        return nullcontext(lambda count: None)
-
-    def engine(self, problems: list[StoreError], size_bytes: int = 0) -> AbstractContextManager[Engine | None]:
-        """Open what scans, of about SIZE_BYTES, run on, see ``open_engine``; raises InvalidValue for Spark where reading is bounded."""
-        if PACE.is_limited:  # other processes would each read as fast
-            if self._spark is not None:
-                raise InvalidValue(
-                    "max_rate bounds what this process reads, Spark reads in others", hint="give one of them"
-                )
-            return nullcontext(None)
-        return open_engine(self._jobs, self._spark, problems)
-
-    def time_ms(self, value: Time, *, changes: bool = False) -> int:
-        """Return VALUE in epoch milliseconds, relative times counted from ``now_ms``, or by CHANGES from the clock's now, which then is a
-        ``FromNow``; raises InvalidValue."""
-        try:
-            found = time_ms_of(value, self.clock_ms if changes else self.now_ms)
-        except InvalidValue as error:
-            self.say_in_python(error, {})
-            raise
-        return found if changes and self._given_ms is None else int(found)
-
-    # -- the open store -------------------------------------------------------------------------------------------------
-
-    @property
-    def path(self) -> Path:
-        """The directory of the store."""
-        return self._file.path
-
-    @property
-    def _file(self) -> StoreFile:
-        assert self._store is not None  # who has none asks nothing of it
-        return self._store
-
-    @property
     def now_ms(self) -> int:
-        """Now for what reads, in epoch milliseconds: as given, else the time that a store is a copy of, else the clock."""
         return self.clock_ms if self._store is None else self.now.time_ms
 
     @property
     def now(self) -> Now:
-        """The now that ages are counted at, and what says it."""
         from pulsar_admin.store.model.copy_age import Now, find_as_of
 
         given_ms = self._given_ms
@@ -510,13 +496,40 @@ class Session:
         with self.opened(unindexed=True) as store, store.read() as txn:
             return Now.of(find_as_of(txn), int(self.clock_ms))
 
+    @property
+    def moment(self) -> Moment:
+        at = _AT.get()
+        return Moment(self.clock_ms, self._given_ms is not None, None if at is None else at.interceptors)
+
+    @contextmanager
+    def at(self, moment: Moment) -> Iterator[None]:
+        token = _AT.set(moment)
+        try:
+            yield
+        finally:
+            _AT.reset(token)
+
+    def time_ms(self, value: Time, *, changes: bool = False) -> int:
+        try:
+            found = time_ms_of(value, self.clock_ms if changes else self.now_ms)
+        except InvalidValue as error:
+            self.say_in_python(error, {})
+            raise
+        return found if changes and self._given_ms is None else int(found)
+
+    # -- the open store -----------------------------------------------------------------------------------------------
+
+    @property
+    def _file(self) -> StoreFile:
+        assert self._store is not None  # who has none asks nothing of it
+        return self._store
+
     @contextmanager
     def opened(self, *, unindexed: bool = False) -> Iterator[StoreFile]:
-        """Hold the store open while it is used; raises Refused when it was closed, and, but for UNINDEXED, has no index."""
         with self._lock:
             if self._closed:
-                raise Refused(f"{self.path} was closed", hint="open it again: pulsar_admin.open_store")
-            check_state(self.path, self._file.info, unindexed=unindexed)
+                raise Refused(f"{self._file.path} was closed", hint="open it again: pulsar_admin.open_store")
+            check_state(self._file.path, self._file.info, unindexed=unindexed)
             self._users += 1
         try:
             yield self._file
@@ -527,34 +540,216 @@ class Session:
             if ends:
                 self._file.close()
 
+    @contextmanager
+    def writing(self) -> Iterator[StoreFile]:
+        """LMDB's map may grow then, which readers in this process would not survive."""
+        with self.opened() as store:
+            self.check_writable()
+            if self._users > 1:
+                raise Refused(f"an iteration still reads {store.path}", hint="end it first, or close its generator")
+            yield store
+
+    def check_writable(self) -> None:
+        if not self._file.writable:
+            raise NotWritable(
+                f"{self._file.path} was opened for reading",
+                hint="open it with open_store(…, writable=True)",
+                path=str(self._file.path),
+            )
+
     def close(self) -> None:
-        """Refuse new work, and close the store when nobody reads it any more."""
         with self._lock:
             ends = not self._closed and not self._users
             self._closed = True
         if ends:
             self._file.close()
 
+    # -- scans, and what is said --------------------------------------------------------------------------------------
+
+    def engine(self, problems: list[StoreError], size_bytes: int = 0) -> AbstractContextManager[Engine | None]:
+        if PACE.is_limited:  # other processes would each read as fast
+            if self._spark is not None:
+                raise InvalidValue(
+                    "max_rate bounds what this process reads, Spark reads in others", hint="give one of them"
+                )
+            return nullcontext(None)
+        return open_engine(self._jobs, self._spark, problems)
+
+    @contextmanager
+    def scanning(self, size_bytes: int, label: str, problems: list[StoreError]) -> Iterator[Scanning]:
+        with self.engine(problems) as engine:
+            failed = [] if engine is None else engine.failed
+            yield Scanning(engine, failed=failed)
+            if engine is None:
+                problems += [one.error() for one in failed]
+
+    def progress(
+        self, total: int | None, unit: str, label: str, *, resumes: bool = False
+    ) -> AbstractContextManager[Progress]:
+        from pulsar_admin.progress import Progress
+
+        return nullcontext(Progress(total, unit, label))
+
+    def lacks(self, problem: StoreError | str) -> None:
+        warn_partial([problem])
+
+    fail = warn = lacks
+
+    def warn_of_broken(self, txn: Txn, names: Iterable[TopicName]) -> None:
+        warn_partial(broken_texts(txn, names))
+
+    def warn_of_broken_ledgers(self, txn: Txn, topic: Topic) -> None:
+        warn_partial(texts_of_broken(txn, topic))
+
+    @contextmanager
+    def warnings(self) -> Iterator[Callable[[str], None]]:
+        texts: list[str] = []
+        yield texts.append
+        warn_partial(texts)
+
+    def tell(self, text: str) -> None:
+        """Nobody is at a terminal."""
+
+    def confirm(self, plan: Previewed) -> None:
+        """Whoever calls has looked at the plan."""
+
+    def say_in_python(self, error: StoreError, parameters: Mapping[str, Parameter]) -> None:
+        error.change_hint(hint_in_python(error.hint, parameters))
+
+    def each(
+        self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
+    ) -> Iterator[Result]:
+        return map(work, items)
+
+
+class Session:
+    """What the objects of this interface ask with: for whom (``host``), which store, how many processes a pass over all topics may use
+    (0: one a core), what a process may take of memory (None: the usual), how long to wait while another process writes, and what opens
+    encrypted payloads.
+
+    A command reads one snapshot (``one_snapshot``): while it has a reader all questions are asked of that, on its engine.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        path: Path | None,
+        *,
+        processes: int = 1,
+        memory_bytes: int | None = None,
+        wait_ms: int = 0,
+        keys: PrivateKeys | None = None,
+        one_snapshot: bool = False,
+    ) -> None:
+        self._host, self._path = host, path
+        self.processes, self.memory_bytes, self.wait_ms, self.keys = processes, memory_bytes, wait_ms, keys
+        self._one_snapshot = one_snapshot
+        self.asked: EntryReader | None = None
+        """The reader that a command asks everything of."""
+        self.at, self.time_ms = host.at, host.time_ms
+        self.opened, self.writing, self.engine = host.opened, host.writing, host.engine
+        self.check_writable, self.close = host.check_writable, host.close
+        self.fail, self.tell, self.confirm, self.warnings = host.fail, host.tell, host.confirm, host.warnings
+        self.warn_of_broken, self.warn_of_broken_ledgers = host.warn_of_broken, host.warn_of_broken_ledgers
+        self.say_in_python, self.each = host.say_in_python, host.each
+
+    @property
+    def path(self) -> Path:
+        """The directory of the store."""
+        assert self._path is not None  # who has no store asks nothing of it
+        return self._path
+
+    @property
+    def clock_ms(self) -> int:
+        return self._host.clock_ms
+
+    @property
+    def now_ms(self) -> int:
+        return self._host.now_ms
+
+    @property
+    def now(self) -> Now:
+        return self._host.now
+
+    @property
+    def moment(self) -> Moment:
+        return self._host.moment
+
+    @property
+    def interceptors(self) -> tuple[str, ...] | None:
+        """Those of the broker whose events of policies are written; None: those that wrote the last event."""
+        return self._host.moment.interceptors
+
+    def partial(self, problems: Iterable[StoreError | str]) -> None:
+        """Report what the answer of a method lacks."""
+        for problem in problems:
+            self._host.lacks(problem)
+
+    def warn(self, texts: Iterable[str]) -> None:
+        """Report what callers should know of an answer that lacks nothing else."""
+        for text in texts:
+            self._host.warn(text)
+
+    @contextmanager
+    def progress(
+        self, total: int | None, unit: str, label: str, *, resumes: bool = False
+    ) -> Iterator[Callable[[int], None]]:
+        """Show how far work is, see ``Host.progress``; the function is told each part that is done."""
+        with self._host.progress(total, unit, label, resumes=resumes) as progress:
+            yield progress.advance
+
+    # -- snapshots ----------------------------------------------------------------------------------------------------
+
     @contextmanager
     def read(self) -> Iterator[Txn]:
         """Open one snapshot of the store's rows."""
+        if self._one_snapshot:
+            with self.reader() as reader:
+                yield reader.txn
+            return
         with self.opened() as store, store.read() as txn:
             yield txn
 
     @contextmanager
     def reader(self, *, unindexed: bool = False) -> Iterator[EntryReader]:
-        """Open one snapshot, entries too; UNINDEXED: see ``opened``."""
+        """Open one snapshot, entries too; for ``unindexed`` see ``Host.opened``."""
+        if self.asked is not None:
+            yield self.asked
+            return
         with self.opened(unindexed=unindexed) as store, open_reader(store) as reader:
             reader.keys = self.keys
+            with self.asked_of(reader):
+                yield reader
+
+    @contextmanager
+    def scan(self, problems: list[StoreError] | None = None, *, unindexed: bool = False) -> Iterator[EntryReader]:
+        """Open one snapshot whose entries are scanned on ``engine``; its ``problems`` are warned of at the end."""
+        if self.asked is not None:
+            yield self.asked
+            return
+        with self.reader(unindexed=unindexed) as reader, self.scanning(reader, 0, "", problems) as scanning:
+            yield scanning
+
+    @contextmanager
+    def scanning(
+        self, reader: EntryReader, size_bytes: int, label: str, problems: list[StoreError] | None = None
+    ) -> Iterator[EntryReader]:
+        """Open a reader of the same snapshot that scans, about ``size_bytes``, on ``engine``, with progress under ``label``."""
+        with (
+            self._host.scanning(size_bytes, label, [] if problems is None else problems) as how,
+            self.asked_of(reader.scanning_on(*how)) as scanning,
+        ):
+            yield scanning
+
+    @contextmanager
+    def asked_of(self, reader: EntryReader) -> Iterator[EntryReader]:
+        """Ask everything of this reader while the block runs, where it is a command's."""
+        before = self.asked
+        self.asked = reader if self._one_snapshot else None
+        try:
             yield reader
-
-    def warn_of_broken(self, txn: Txn, names: Iterable[TopicName]) -> None:
-        """Report the broken ledgers of the topics NAMES, which can be read."""
-        warn_partial(broken_texts(txn, names))
-
-    def warn_of_broken_ledgers(self, txn: Txn, topic: Topic) -> None:
-        """Report the broken ledgers of TOPIC."""
-        warn_partial(texts_of_broken(txn, topic))
+        finally:
+            self.asked = before
 
     def ask(self, read: Callable[[Txn, *Given], Result], *given: *Given) -> Result:
         """Return what READ finds in one snapshot of the store's rows with what is GIVEN; an iteration would outlive it."""
@@ -578,25 +773,6 @@ class Session:
         first = EARLIEST if start is None else position_of(start)
         last = LATEST if end is None else position_of(end)
         return Window(first, last, start_ms, end_ms, clock, key).checked()
-
-    @contextmanager
-    def scan(self, problems: list[StoreError] | None = None, *, unindexed: bool = False) -> Iterator[EntryReader]:
-        """Open one snapshot whose entries are scanned on ``engine``; PROBLEMS are warned of at the end. UNINDEXED: see ``opened``."""
-        with self.reader(unindexed=unindexed) as reader, self._scanning(reader, [] if problems is None else problems):
-            yield reader
-
-    def scanning(self, reader: EntryReader, size_bytes: int, label: str) -> AbstractContextManager[None]:
-        """Let what READER scans, about SIZE_BYTES, run on ``engine``, with progress under LABEL."""
-        return self._scanning(reader, [])
-
-    @contextmanager
-    def _scanning(self, reader: EntryReader, problems: list[StoreError]) -> Iterator[None]:
-        with self.engine(problems) as engine:
-            reader.engine = engine
-            reader.failed = [] if engine is None else engine.failed
-            yield
-            if engine is None:
-                problems += [failed.error() for failed in reader.failed]
 
     # -- topics and cursors that are meant -----------------------------------------------------------------------------
 
@@ -640,26 +816,17 @@ class Session:
                 f"no topic that matches has a subscription {subscription!r}", subscription=subscription
             )
 
-    def check_writable(self) -> None:
-        """Raise NotWritable for a store that was opened for reading."""
-        if not self._file.writable:
-            raise NotWritable(
-                f"{self.path} was opened for reading",
-                hint="open it with open_store(…, writable=True)",
-                path=str(self.path),
-            )
 
-    @contextmanager
-    def writing(self) -> Iterator[StoreFile]:
-        """Hold the store for work that writes in several transactions; raises NotWritable, and Refused while an iteration reads it.
-
-        LMDB's map may grow then, which readers in this process would not survive.
-        """
-        with self.opened() as store:
-            self.check_writable()
-            if self._users > 1:
-                raise Refused(f"an iteration still reads {self.path}", hint="end it first, or close its generator")
-            yield store
+def session_of(
+    store: StoreFile | None = None,
+    now: Time | None = None,
+    *,
+    jobs: int = 1,
+    spark: SparkSession | None = None,
+    keys: PrivateKeys | None = None,
+) -> Session:
+    """Return the session of a program in Python; see ``Program``."""
+    return Session(Program(store, now, jobs, spark), None if store is None else store.path, processes=jobs, keys=keys)
 
 
 _LEAST_SECONDS, _LEAST_MS = 10**8, 10**11

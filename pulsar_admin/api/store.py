@@ -33,6 +33,7 @@ from pulsar_admin.api.session import (
     given_rate,
     given_text,
     given_texts,
+    session_of,
     warn_partial,
     whole_number,
 )
@@ -120,8 +121,7 @@ def open_store(
         keys = read_private_keys(map(Path, given_places("private_keys", private_keys)))
     opened = open_store_file(Path(path), writable=writable, unindexed=True)
     try:
-        session = Session(opened, now, jobs=jobs, spark=spark)
-        session.keys = keys
+        session = session_of(opened, now, jobs=jobs, spark=spark, keys=keys)
         if text := incomplete_text(opened):
             warn_partial([text])
         return Store(session)

@@ -22,6 +22,7 @@ from pulsar_admin.api.session import (
     given_rate,
     given_texts,
     moment_of,
+    session_of,
     wanted_of,
     whole_number,
 )
@@ -97,7 +98,7 @@ def import_standalone(
     """
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
-    session = Session(now=now, jobs=jobs, spark=spark)
+    session = session_of(now=now, jobs=jobs, spark=spark)
     layout = read_standalone_layout(Path(source), wanted_of(chroot, ledgers_root))
     place = Path(path)
     with PACE.limited(given_rate(max_rate)):
@@ -132,7 +133,7 @@ def import_cluster(
     metadata names. The rest is as of ``import_standalone``. Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's
     disks, too.
     """
-    place, session = Path(path), Session(now=now, jobs=jobs, spark=spark)
+    place, session = Path(path), session_of(now=now, jobs=jobs, spark=spark)
     layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
     with PACE.limited(given_rate(max_rate)):
         return import_parts(session, layout, place, mode=mode, verify=verify, index=index, at=at)
@@ -146,7 +147,7 @@ def import_tables(place: Path | str, path: Path | str, *, cluster: str | None = 
     result: why the metadata of the tables was not whole. Raises SourceNotFound, NotFound, InvalidValue, Unsupported (a table is missing,
     or of an earlier version), SourceChanged, Corrupt, AlreadyExists, DiskFull, NotWritable.
     """
-    return load_tables(Session(), str(place), Path(path), cluster)
+    return load_tables(session_of(), str(place), Path(path), cluster)
 
 
 def load_tables(session: Session, place: str, path: Path, cluster: str | None) -> TablesImported:
@@ -284,7 +285,7 @@ def preview_import(source: Path | str, path: Path | str) -> ImportPreview:
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
     layout = read_standalone_layout(Path(source), wanted_of(None, None))
-    return preview_parts(Session(), layout, Path(path))
+    return preview_parts(session_of(), layout, Path(path))
 
 
 def preview_parts(session: Session, layout: Layout, path: Path, at: Time | Moment | None = None) -> ImportPreview:
@@ -300,7 +301,7 @@ def create_store(path: Path | str) -> None:
 
     place = Path(path)
     check_new_store(place)
-    create(place, now_ms=Session().clock_ms)
+    create(place, now_ms=session_of().clock_ms)
 
 
 class FindingCount(Answer, frozen=True):
@@ -359,7 +360,7 @@ def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None
 
     Raises SourceNotFound, AlreadyExists, MetadataCorrupt, Unsupported, DiskFull, NotWritable.
     """
-    return store_of_bundle(Session(now=now), Path(file), Path(path))
+    return store_of_bundle(session_of(now=now), Path(file), Path(path))
 
 
 def store_of_bundle(session: Session, file: Path, path: Path) -> BundleImported:

@@ -23,6 +23,10 @@ NOTED = "noted"
 """Where in a transaction's memo a dictionary is that is told which entries are read, and where they lie."""
 
 
+def ignore(count: int) -> None:
+    """Hear of what was read, and do nothing."""
+
+
 class EntryReader:
     """Reads verified entries of one snapshot; keeps each ledger's digest type and the open files.
 
@@ -31,15 +35,30 @@ class EntryReader:
     ``keys``: what opens encrypted payloads.
     """
 
-    def __init__(self, files: EntryFiles, txn: Txn, engine: Engine | None = None) -> None:
+    def __init__(
+        self,
+        files: EntryFiles,
+        txn: Txn,
+        engine: Engine | None = None,
+        advance: Callable[[int], None] = ignore,
+        failed: list[FailedSlice] | None = None,
+    ) -> None:
         self.files = files
         self.txn = txn
         self.engine = engine
-        self.advance: Callable[[int], None] = lambda count: None
-        self.failed: list[FailedSlice] | None = None
+        self.advance = advance
+        self.failed = failed
         self.keys: PrivateKeys | None = None
         self._digests: dict[int, tuple[DigestType | None, bytes]] = {}
         self._has_bodies: bool | None = None
+
+    def scanning_on(
+        self, engine: Engine | None, advance: Callable[[int], None] = ignore, failed: list[FailedSlice] | None = None
+    ) -> EntryReader:
+        """Return a reader of the same snapshot and files that scans on an engine."""
+        reader = EntryReader(self.files, self.txn, engine, advance, failed)
+        reader.keys = self.keys
+        return reader
 
     def read(self, ledger_id: int, entry_id: int) -> Entry:
         """Return the entry, its digest verified; raises EntryNotFound, or EntryCorrupt for known damage."""

@@ -64,11 +64,16 @@ class StoredEntries(Struct):
     """Entries by ledger and entry. ``topics``: all names, ascending; failures are added to ``problems``; ``seen`` is
     filled as scans proceed."""
 
-    reader: EntryReader
+    asked: Callable[[], EntryReader]
     cluster: str | None
     topics: Callable[[], Sequence[str]]
     problems: list[StoreError] = field(default_factory=list)
     seen: Seen = field(default_factory=Seen)
+
+    @property
+    def reader(self) -> EntryReader:
+        """What reads the snapshot: another one for each scan."""
+        return self.asked()
 
     def rows(self, columns: Collection[str], pruner: Pruner) -> Iterator[pa.RecordBatch]:
         """Yield the entries that the filter may be true of."""
@@ -242,12 +247,17 @@ class MessageTable(Struct):
     Failures are added to ``problems``; ``seen`` is filled as scans proceed.
     """
 
-    reader: EntryReader
+    asked: Callable[[], EntryReader]
     cluster: str | None
     find: Callable[[], Sequence[str]]
     schemas: TopicSchemas | None = None  # of all topics, where values are typed
     problems: list[StoreError] = field(default_factory=list)
     seen: Seen = field(default_factory=Seen)
+
+    @property
+    def reader(self) -> EntryReader:
+        """What reads the snapshot: another one for each scan."""
+        return self.asked()
 
     @property
     def schema(self) -> pa.Schema:
@@ -353,13 +363,13 @@ _SAME_SCHEMA_TOPICS = 1024  # of which the schemas are compared; of more, values
 
 
 class StoreTables:
-    """The tables that SQL sees in one snapshot of a store.
+    """The tables that SQL sees in one snapshot of a store, which ``asked`` returns a reader of, for each scan another.
 
     ``problems``: failures of scans. ``errors``: the exceptions that they raised.
     """
 
-    def __init__(self, reader: EntryReader, cluster: str | None) -> None:
-        self._reader = reader
+    def __init__(self, asked: Callable[[], EntryReader], cluster: str | None) -> None:
+        self._asked = asked
         self._cluster = cluster
         self._lock = Lock()
         self.problems: list[StoreError] = []
@@ -384,12 +394,12 @@ class StoreTables:
             return self._messages(name, self._all_topics, None)
         if name == "entries":
             seen = self.seen.setdefault(name, Seen())
-            table = StoredEntries(self._reader, self._cluster, self._every_topic, self.problems, seen)
+            table = StoredEntries(self._asked, self._cluster, self._every_topic, self.problems, seen)
             return MadeTable(ENTRIES, table.rows, self._lock, self.errors)
         if name in SMALL_TABLES:
             return MadeTable(TABLES[name], partial(self._small, name), self._lock, self.errors)
         try:
-            topics = operations.named_topics(self._reader.txn, name)
+            topics = operations.named_topics(self._asked().txn, name)
         except (InvalidValue, NotFound):
             return None
         names = sorted(map(str, topics))
@@ -399,22 +409,22 @@ class StoreTables:
         topics = None
         if name in _BY_TOPIC and pruner.names("topic") and not pruner.passing([pc.field("topic").is_null()]):
             topics = [parse_owner(topic) for topic in pruner.chosen("topic", self._every_topic())]
-        yield from iter_table(self._reader, name, self._cluster, self.problems.append, topics)
+        yield from iter_table(self._asked(), name, self._cluster, self.problems.append, topics)
 
     def topics_like(self, begin: str, most: int) -> list[str]:
         """Return at most ``most`` names of topics, without their domain, that begin with a text."""
-        names = (str(topic).removeprefix("persistent://") for topic in iter_topics(self._reader.txn))
+        names = (str(topic).removeprefix("persistent://") for topic in iter_topics(self._asked().txn))
         return list(islice((name for name in names if name.startswith(begin)), most))
 
     def _every_topic(self) -> list[str]:
-        return sorted(map(str, iter_topics(self._reader.txn)))
+        return sorted(map(str, iter_topics(self._asked().txn)))
 
     def _all_topics(self) -> list[str]:
-        return sorted(str(topic) for topic in iter_topics(self._reader.txn) if not topic.is_system)
+        return sorted(str(topic) for topic in iter_topics(self._asked().txn) if not topic.is_system)
 
     def _messages(self, name: str, topics: Callable[[], Sequence[str]], schemas: TopicSchemas | None) -> MadeTable:
         seen = self.seen.setdefault(name, Seen())
-        table = MessageTable(self._reader, self._cluster, topics, schemas, self.problems, seen)
+        table = MessageTable(self._asked, self._cluster, topics, schemas, self.problems, seen)
         try:
             schema = table.schema
         except StoreError:  # of a definition that makes no type: values are JSON text, or say what is wrong
@@ -426,7 +436,7 @@ class StoreTables:
         """Return the schemas that all these topics share; None if they have none, or different ones."""
         if len(topics) > _SAME_SCHEMA_TOPICS:
             return None
-        found = [read_schemas(self._reader, topic) for topic in topics]
+        found = [read_schemas(self._asked(), topic) for topic in topics]
         same = bool(found) and found[0].newest is not None and all(schemas == found[0] for schemas in found)
         return found[0] if same else None
 

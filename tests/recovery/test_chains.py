@@ -74,7 +74,7 @@ def test_links_of_recorded_worlds(name: str, state: str, expected: tuple[int, in
 def test_engines_say_the_same() -> None:
     store = imported("small", "clean")
     with open_store(store) as opened, open_reader(opened) as reader:
-        reader.engine = LocalEngine(1)
+        reader = reader.scanning_on(LocalEngine(1))
         found = list(read_evidence(reader, [ledger_of_key(key) for key in reader.txn.keys("times", b"")]))
     assert found == evidence_of(store)
 

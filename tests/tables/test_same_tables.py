@@ -42,7 +42,7 @@ def sides(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("same") / "tables"
     assert run(["--store", str(store), "-q", "store", "export", "tables", str(folder), "--messages", "--payload"]) == 0
     with open_store(store) as opened, open_reader(opened) as reader:
-        database = Database(StoreTables(reader, find_cluster_name(reader.txn)))
+        database = Database(StoreTables(lambda: reader, find_cluster_name(reader.txn)))
         plain = duckdb.connect(":memory:")
         plain.execute("SET TimeZone = 'UTC'")
         yield Sides(request.param[0], database, folder, plain)

@@ -56,7 +56,7 @@ class Both:
 @pytest.fixture(scope="module")
 def both() -> Iterator[Both]:
     with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
-        found = Both(StoreTables(reader, "standalone"))
+        found = Both(StoreTables(lambda: reader, "standalone"))
         yield found
         found.made.close()
         found.whole.close()
@@ -118,7 +118,7 @@ def test_a_file_that_cannot_be_read_is_told_as_ever(tmp_path: Path) -> None:
     """What a scan raises comes out as it is, not as DuckDB's words about a stream."""
     path = copied("small", "clean", tmp_path)
     with open_store(path) as store, open_reader(store) as reader:
-        tables = StoreTables(reader, None)
+        tables = StoreTables(lambda: reader, None)
         database = Database(tables)
 
         def broken(*_: object) -> NoReturn:
