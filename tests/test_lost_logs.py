@@ -21,8 +21,8 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
+from pulsar_admin.store.sources.index_places import read_misled
 from pulsar_admin.store.sources.rocksdb import apply_changes, open_for_reading
-from pulsar_admin.store.sources.wrong_locations import read_misled
 from tests.conftest import Cli
 from tests.reference_index import bodies
 from tests.stores import imported

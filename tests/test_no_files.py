@@ -13,8 +13,7 @@ import pytest
 from pulsar_admin.store.codec.journal import PADDED_HEADER_BYTES
 from pulsar_admin.store.codec.journal import encode_header as encode_journal_header
 from pulsar_admin.store.sources.bookies import read_bookie_directory
-from pulsar_admin.store.sources.notes import Notes
-from pulsar_admin.store.sources.zookeeper import ServerFiles, read_tree
+from pulsar_admin.store.sources.zookeeper import Notes, ServerFiles, read_tree
 from tests.conftest import Cli
 from tests.worlds import GOLDEN, scratch_copy
 

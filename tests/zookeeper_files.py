@@ -8,8 +8,7 @@ from pathlib import Path
 from pulsar_admin.store.codec.jute import HEADER
 from pulsar_admin.store.codec.zookeeper import ZooKeeperNode
 from pulsar_admin.store.codec.zookeeper_log import BadRecord, Transaction, check_log_header, iter_records
-from pulsar_admin.store.sources.notes import Notes
-from pulsar_admin.store.sources.zookeeper import ServerFiles, read_tree
+from pulsar_admin.store.sources.zookeeper import Notes, ServerFiles, read_tree
 
 
 def read_zookeeper_nodes(

@@ -33,14 +33,7 @@ from pulsar_admin.store.db.storeinfo import (
     walk_pages,
     write_store_info,
 )
-from pulsar_admin.store.errors import (
-    DiskFailed,
-    DiskFull,
-    IndexCorrupt,
-    NotWritable,
-    StoreBusy,
-    StoreError,
-)
+from pulsar_admin.store.errors import DiskFailed, DiskFull, IndexCorrupt, NotWritable, StoreBusy, StoreError
 from pulsar_admin.store.files import (
     PRIVATE_DIRECTORY,
     create_directory,

@@ -29,7 +29,7 @@ from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import FileKind, parse_topic
-from pulsar_admin.store.sources.missing_logs import MissingLog, has_database, read_missing_logs
+from pulsar_admin.store.sources.index_places import MissingLog, has_database, read_missing_logs
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64

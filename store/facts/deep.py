@@ -16,7 +16,7 @@ from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.model.coverage import served_elsewhere
 from pulsar_admin.store.model.ledgers import read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.sources.missing_logs import has_database
+from pulsar_admin.store.sources.index_places import has_database
 
 if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import Engine
@@ -46,7 +46,7 @@ class DeepFacts(ClusterFacts):
         """Yield the bookies whose database of places leads astray; of those that are not at hand, or known for it, nothing is said."""
         import numpy as np
 
-        from pulsar_admin.store.sources.wrong_locations import read_misled
+        from pulsar_admin.store.sources.index_places import read_misled
 
         txn = self.reader.txn
         listed, known = sorted_ledger_ids(txn), read_misled_bookies(txn)

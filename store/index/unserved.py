@@ -21,9 +21,8 @@ from pulsar_admin.store.db.files import FileMode, LogFile, iter_logs
 from pulsar_admin.store.db.tree import iter_paths
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.sources.indexed_entries import index_state, read_located
+from pulsar_admin.store.sources.index_places import index_state, read_located, read_misled
 from pulsar_admin.store.sources.journals import iter_entry_ids
-from pulsar_admin.store.sources.wrong_locations import read_misled
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64

@@ -30,33 +30,26 @@ from pulsar_admin.store.codec.claims import (
     TOPIC_KEY,
 )
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
-from pulsar_admin.store.codec.ledgermetadata import (
-    LedgerMetadata,
-    LedgerState,
-    encode_ledger_metadata,
-    ledger_path,
-)
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
 from pulsar_admin.store.codec.rocksvalue import NodeStat
-from pulsar_admin.store.codec.schema import (
-    IndexEntry,
-    SchemaLocator,
-    decode_schema_locator,
-    encode_schema_locator,
-)
+from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_nodes, read_node
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StoreError
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
-from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor, read_cursor_ledger
-from pulsar_admin.store.model.ledgers import (
-    find_metadata,
-    read_ledger,
-    sorted_ledger_ids,
+from pulsar_admin.store.model.cursors import (
+    COMPACTION_CURSOR,
+    LOG_CURSOR,
+    PENDING_ACK_CURSOR,
+    iter_cursor_names,
+    read_cursor,
+    read_cursor_ledger,
 )
+from pulsar_admin.store.model.ledgers import find_metadata, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from pulsar_admin.store.model.resources import (
@@ -71,6 +64,8 @@ from pulsar_admin.store.model.resources import (
 from pulsar_admin.store.model.topics import Topic, TopicLedger, partition_count, read_topic
 from pulsar_admin.store.names import (
     MANAGED_LEDGERS,
+    PENDING_ACK_SUFFIX,
+    TRANSACTION_LOG_PREFIX,
     NamespaceName,
     Position,
     TopicName,
@@ -80,11 +75,12 @@ from pulsar_admin.store.names import (
 )
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
 from pulsar_admin.store.recovery.evidence import iter_schema_entries
-from pulsar_admin.store.recovery.keepalive_cursor import HOLDING, holding_name
 from pulsar_admin.store.wording import counted, plural
 
 COMMAND = "store recover"
 KNOWN_LAYOUT = "2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
+HOLDING = "recovered"
+"""The subscription that keeps a topic's messages if no other is known: brokers delete messages that none needs."""
 _INDEX = "index"
 _PARTITIONED = "/admin/partitioned-topics/"
 
@@ -371,12 +367,30 @@ def _cursors(sources: Sources, survey: LedgerSurvey, topic: Topic) -> list[_Curs
     told = (_cursor(sources, survey, topic, name) for name in sorted(names - there))
     cursors = [one for one in told if one is not None]
     known = sources.earlier_value(topic.name.path) is not None
-    name = None if known else holding_name(topic, {*there, *(one.name for one in cursors)})
+    name = None if known else _holding_name(topic, {*there, *(one.name for one in cursors)})
     if name is not None:
         state = CursorState(topic.first_position)
         value = encode_cursor_info(info_of_state(state, {}))
         cursors.append(_Cursor(name, state, value, "none: at the beginning, so that brokers keep the messages"))
     return cursors
+
+
+def _holding_name(topic: Topic, names: set[str]) -> str | None:
+    """Return the subscription that a topic needs besides the named cursors, or None if its data is kept without one.
+
+    Upstream, Pulsar 4.0.8: ``ManagedLedgerImpl.internalTrimLedgers`` takes all but the last ledger of a topic without
+    cursors once retention has passed, ``PersistentTopic.checkGC`` deletes a topic without subscriptions. Of the
+    broker's own topics it is the cursor that their readers make, at the beginning, as they do.
+    """
+    local = topic.name.base.local_name
+    own = COMPACTION_CURSOR if topic.name.is_system else None
+    if local.endswith(PENDING_ACK_SUFFIX):
+        own = PENDING_ACK_CURSOR
+    elif local.startswith(TRANSACTION_LOG_PREFIX):
+        own = LOG_CURSOR
+    if own is not None:
+        return None if own in names else own
+    return HOLDING if topic.number_of_entries and not names - {COMPACTION_CURSOR} else None
 
 
 def _cursor(sources: Sources, survey: LedgerSurvey, topic: Topic, name: str) -> _Cursor | None:

@@ -43,8 +43,14 @@ from pulsar_admin.store.recovery.chains import (
 from pulsar_admin.store.recovery.closing import MadeLedger, close_ledger, make_ledger
 from pulsar_admin.store.recovery.deleted_nodes import Fate, Listing, Past
 from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR, MESSAGES, SCHEMA, LedgerEvidence, read_evidence
-from pulsar_admin.store.recovery.from_ledgers import Remade, Sources, cluster_of, default_policies, made_locator
-from pulsar_admin.store.recovery.keepalive_cursor import HOLDING
+from pulsar_admin.store.recovery.from_ledgers import (
+    HOLDING,
+    Remade,
+    Sources,
+    cluster_of,
+    default_policies,
+    made_locator,
+)
 from pulsar_admin.store.recovery.ledgers import iter_deleted_ids
 from pulsar_admin.store.wording import Answer, counted, listed, plural
 

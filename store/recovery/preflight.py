@@ -31,8 +31,8 @@ from pulsar_admin.store.recovery.metadata_index import Known, no_metadata, read_
 from pulsar_admin.store.sources.bookies import identity_of, read_cookie
 from pulsar_admin.store.sources.cluster import read_stored_layout
 from pulsar_admin.store.sources.given_bookies import GivenBookie, check_apart, find_bookie, missing_directories
+from pulsar_admin.store.sources.index_places import read_missing_logs
 from pulsar_admin.store.sources.journals import read_replayed_entries
-from pulsar_admin.store.sources.missing_logs import read_missing_logs
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source
 from pulsar_admin.store.sources.rocksdb import is_rocksdb
 from pulsar_admin.store.sources.rocksopen import database_directory

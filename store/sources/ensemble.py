@@ -50,8 +50,8 @@ from pulsar_admin.store.errors import (
     Unsupported,
 )
 from pulsar_admin.store.files import read_file
-from pulsar_admin.store.sources.notes import Notes
 from pulsar_admin.store.sources.roots import ANY, Marks, Roots, Wanted, choose_roots
+from pulsar_admin.store.sources.zookeeper import Notes
 from pulsar_admin.store.wording import counted
 
 _HOST = r"(?:\[[0-9a-fA-F:.]+\]|[^\s/,:;\[\]]+):[0-9]{1,5}"

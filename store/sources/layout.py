@@ -1,18 +1,28 @@
-"""Where the parts of a cluster are: its metadata store and the disks of its bookies; finding them below a standalone directory."""
+"""Where the parts of a cluster are: its metadata store and the disks of its bookies; finding them below a standalone directory.
+
+Also: the command line that imports what lies below a directory that is not a standalone one; and whether a server writes the parts while
+they are read.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.errors import SourceNotFound
-from pulsar_admin.store.sources.bookies import group_directories, read_bookie_directory
+from pulsar_admin.store.sources.bookies import group_directories, read_bookie_directory, read_cookie
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source, find_metadata
-from pulsar_admin.store.sources.rocksdb import is_rocksdb
+from pulsar_admin.store.sources.rocksdb import is_rocksdb, locked_by
 from pulsar_admin.store.sources.roots import Wanted
-from pulsar_admin.store.sources.suggest import suggest_import
+from pulsar_admin.store.sources.storage import DATABASES
+
+_DEPTH = 3  # of a bookie's directory below the one that holds a copy of a cluster
+_PROCESSES = Path("/proc")
 
 
 class Layout(Struct, frozen=True):
@@ -98,3 +108,72 @@ def find_standalone(root: Path) -> StandaloneDirectory:
             path=str(currents[0]),
         )
     return StandaloneDirectory(root, metadata, currents)
+
+
+def suggest_import(root: Path) -> str:
+    """Return the command line that imports the parts of a cluster below ``root``, "" if there is no bookie."""
+    found: dict[str, list[str]] = {}
+    for path in _directories(root, _DEPTH):
+        cookie = read_cookie(path)
+        if cookie is not None:
+            found.setdefault(cookie.bookie_id, []).append(str(path.parent if path.name == "current" else path))
+    if not found:
+        return ""
+    near = (root, *_directories(root, 1))
+    metadata = next((there for path in near if (there := find_metadata(path)) is not None), None)
+    words = ["pulsar-admin --store NEW store import cluster"]
+    if metadata is not None:
+        words.append(f"--{'metadata' if is_rocksdb(metadata) else 'zookeeper'} {metadata}")
+    words += [f"--bookie {bookie_id}={','.join(paths)}" for bookie_id, paths in sorted(found.items())]
+    return " ".join(words)
+
+
+def _directories(root: Path, depth: int) -> Iterable[Path]:
+    """Yield the directories below ``root`` down to ``depth``, in order; unreadable ones are skipped."""
+    try:
+        inside = sorted(path for path in root.iterdir() if path.is_dir())
+    except OSError:
+        return
+    for path in inside:
+        yield path
+        if depth > 1:
+            yield from _directories(path, depth - 1)
+
+
+# -- servers that run -------------------------------------------------------------------------------------------------
+
+
+def is_live(layout: Layout) -> bool:
+    """Whether the parts of ``layout`` are in use: a running ensemble, a RocksDB whose lock is held, or files that a process has open
+    for writing. Of another user's processes, and of those outside a container, only the locks can be seen."""
+    if layout.metadata is not None and not isinstance(layout.metadata, MetadataDirectory):
+        return True
+    databases = [path / name for bookie in layout.bookies for path in bookie.directories for name in DATABASES]
+    if layout.metadata is not None:
+        databases += layout.metadata.directories
+    return any(locked_by(path) is not None for path in databases) or is_written(layout.directories)
+
+
+def is_written(directories: Iterable[Path]) -> bool:
+    """Whether another process has a file below ``directories`` open for writing."""
+    inside = tuple(os.path.join(path.resolve(), "") for path in directories)
+    own = str(os.getpid())
+    with suppress(OSError):  # a system without /proc
+        for process in os.listdir(_PROCESSES):
+            if process.isdigit() and process != own and _writes(f"{_PROCESSES}/{process}", inside):
+                return True
+    return False
+
+
+def _writes(process: str, inside: tuple[str, ...]) -> bool:
+    """Whether a process (its directory in /proc) has a file inside these directories open for writing. Paths are
+    compared as strings: a machine has thousands of descriptors."""
+    with suppress(OSError):  # it ended, or is another user's
+        for descriptor in os.listdir(f"{process}/fd"):
+            with suppress(OSError):
+                if os.readlink(f"{process}/fd/{descriptor}").startswith(inside):
+                    lines = Path(f"{process}/fdinfo/{descriptor}").read_text().splitlines()
+                    flags = next((line.split()[1] for line in lines if line.startswith("flags:")), "0")
+                    if int(flags, 8) & os.O_ACCMODE != os.O_RDONLY:
+                        return True
+    return False

@@ -16,11 +16,10 @@ from pulsar_admin.store.db.files import LOG_END, METADATA_FILE_ID, NOT_NEEDED, W
 from pulsar_admin.store.db.next_ledger_id import NextLedgerId
 from pulsar_admin.store.db.tree import PATH_MAX_BYTES, Node, Row, row_of, row_of_packed
 from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
-from pulsar_admin.store.sources.notes import Notes
 from pulsar_admin.store.sources.rocksdb import is_rocksdb, locked_by, open_for_reading
 from pulsar_admin.store.sources.rocksopen import logged_changes, salvage_in_child
 from pulsar_admin.store.sources.roots import WHOLE, Roots, Wanted
-from pulsar_admin.store.sources.zookeeper import ServerFiles, Tree, is_zookeeper, read_again, read_tree
+from pulsar_admin.store.sources.zookeeper import Notes, ServerFiles, Tree, is_zookeeper, read_again, read_tree
 from pulsar_admin.store.sources.zookeeper_roots import find_roots
 from pulsar_admin.store.wording import counted
 

@@ -30,7 +30,6 @@ from pulsar_admin.store.codec.zookeeper import (
 from pulsar_admin.store.codec.zookeeper_log import BadRecord, Delete, Put, Transaction, read_transactions
 from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, SourceNotFound
 from pulsar_admin.store.files import raise_read_error, why_no_file
-from pulsar_admin.store.sources.notes import Notes
 from pulsar_admin.store.sources.roots import WHOLE, Roots
 from pulsar_admin.store.sources.zookeeper_log_ends import iter_lost_ends, iter_unsure_ends
 from pulsar_admin.store.wording import counted, plural
@@ -93,6 +92,18 @@ def last_transaction(directory: Path, until: int | None = None) -> Transaction |
         if found:
             return max(found, key=attrgetter("zxid"))
     return None
+
+
+class Notes:
+    """What is seen in the files of a metadata store and leaves nothing out, as far as they tell: sentences.
+
+    ``not_needed``: damage that cost nothing, for other files have what stood there. ``log_ends``: how ZooKeeper's newest log may have had
+    more.
+    """
+
+    def __init__(self) -> None:
+        self.not_needed: list[str] = []
+        self.log_ends: list[str] = []
 
 
 class ServerFiles(Struct, frozen=True):

@@ -13,7 +13,6 @@ from pulsar_admin.store.codec.zookeeper import SnapshotReader, ZooKeeperNode
 from pulsar_admin.store.codec.zookeeper_log import Transaction
 from pulsar_admin.store.errors import SourceNotFound
 from pulsar_admin.store.sources import zookeeper
-from pulsar_admin.store.sources.notes import Notes
 
 
 class ZooKeeperStream:
@@ -53,7 +52,7 @@ class ZooKeeperStream:
         self._problems += zookeeper.iter_unread_logs(self._server.logs, base)
         for file, item in zookeeper.iter_merged([self._server], base + 1):
             replay.take(file, item)
-        replay.finish([self._server], self._newest, Notes())
+        replay.finish([self._server], self._newest, zookeeper.Notes())
         yield from ((node.path, node.data) for node in replay.nodes.values() if not node.ephemeral)
 
     def _snapshot_nodes(self, newest: zookeeper.SnapshotFile) -> Iterator[ZooKeeperNode]:

@@ -57,9 +57,8 @@ from pulsar_admin.store.rules.leading import LEADING
 from pulsar_admin.store.scan.files import LedgerDigests
 from pulsar_admin.store.sources.bookies import files_of, foreign_ids, journal_marks, size_of
 from pulsar_admin.store.sources.given_bookies import missing_directories
-from pulsar_admin.store.sources.layout import Layout
+from pulsar_admin.store.sources.layout import Layout, is_live
 from pulsar_admin.store.sources.nodes import MetadataDirectory, iter_source_rows
-from pulsar_admin.store.sources.running_servers import is_live
 from pulsar_admin.store.sources.zookeeper import is_zookeeper, last_transaction
 from pulsar_admin.store.transfer.reading import Reading, read_disks
 from pulsar_admin.store.wording import Answer, counted

@@ -21,12 +21,7 @@ from pulsar_admin.store.codec import dbledger
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, decode_cookie
 from pulsar_admin.store.codec.digest import master_key
 from pulsar_admin.store.codec.entry import decode_entry
-from pulsar_admin.store.codec.entrylog import (
-    HEADER_BYTES,
-    LOG_LIMIT_BYTES,
-    SIZE_BYTES,
-    log_file_name,
-)
+from pulsar_admin.store.codec.entrylog import HEADER_BYTES, LOG_LIMIT_BYTES, SIZE_BYTES, log_file_name
 from pulsar_admin.store.codec.rocksvalue import decode_counter
 from pulsar_admin.store.db import own_ledgers
 from pulsar_admin.store.db.entry_files import EntryFiles

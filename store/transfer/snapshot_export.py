@@ -9,6 +9,7 @@ now.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,13 +19,13 @@ from msgspec import Struct
 from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
 from pulsar_admin.store.codec.zookeeper import SnapshotNode, iter_snapshot
 from pulsar_admin.store.db.environment import Store, Txn
-from pulsar_admin.store.db.files import iter_metadata_damage
+from pulsar_admin.store.db.files import Damage, iter_metadata_damage
+from pulsar_admin.store.db.next_ledger_id import NextLedgerId
 from pulsar_admin.store.db.own_ledgers import RESERVED_GAP, find_own_ledgers, largest_ledger_id
 from pulsar_admin.store.db.tree import Node, decode_node, find_node
 from pulsar_admin.store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, Unsupported
 from pulsar_admin.store.files import create_directory, create_file, new_directory
 from pulsar_admin.store.sources.cluster import read_stored_layout
-from pulsar_admin.store.sources.outside import iter_outside, next_number
 from pulsar_admin.store.sources.roots import Roots, stored_roots
 from pulsar_admin.store.sources.zookeeper import newest_epoch
 from pulsar_admin.store.transfer import exports
@@ -36,6 +37,7 @@ _ROOTS = ("", "/zookeeper", "/zookeeper/config", "/zookeeper/quota")  # what ``D
 _CONFIG = "/zookeeper/config"  # of the ensemble that was: a server writes its own
 _INT_MAX = 2**31 - 1
 _EPOCH_BITS = 32
+_SEQUENTIAL = re.compile(r".*?(\d{10})", re.DOTALL)
 
 
 class SnapshotExportReport(Answer, frozen=True):
@@ -139,7 +141,10 @@ def _read_outside(store: Store, *, force: bool) -> tuple[tuple[Node, ...], list[
     try:
         metadata = read_stored_layout(store.info).metadata
         assert metadata is not None
-        return tuple(iter_outside(metadata, problems)), problems
+        # An export of the whole tree has to bring what others keep in it, or they lose it.
+        rows = (row for row in metadata.whole_nodes(problems) if not isinstance(row, Damage | NextLedgerId))
+        nodes = (row if isinstance(row, Node) else decode_node(*row) for row in rows)
+        return tuple(node for node in nodes if metadata.roots.inner(node.path) is None), problems
     except (SourceNotFound, Refused, MetadataCorrupt) as error:
         if force:
             return (), [error.message]
@@ -173,7 +178,8 @@ def apply_snapshot_export(store: Store, plan: SnapshotPlan) -> SnapshotExportRep
                 children[path.rpartition("/")[0]] += 1
         for node in plan.outside:  # sequential nodes of others go on behind those that are there
             parent, _, name = node.path.rpartition("/")
-            children[parent] = max(children[parent], next_number(name))
+            if found := _SEQUENTIAL.fullmatch(name):
+                children[parent] = max(children[parent], int(found[1]) + 1)
         children[plan.roots.outer(_IDGEN)] = plan.next_ledger_id
         with create_file(file) as out:
             for part in iter_snapshot(_snapshot_nodes(txn, children, plan), plan.zxid):

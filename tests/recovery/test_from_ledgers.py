@@ -19,7 +19,7 @@ from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import Topic, iter_topics, read_topic
 from pulsar_admin.store.names import parse_topic
-from pulsar_admin.store.recovery.keepalive_cursor import HOLDING
+from pulsar_admin.store.recovery.from_ledgers import HOLDING
 from tests.conftest import Cli
 from tests.stores import copied, imported, lose_nodes
 from tests.worlds import CLUSTER, asked_topics

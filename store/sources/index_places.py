@@ -1,0 +1,281 @@
+"""Where the index of a stopped bookie leads: which entries it points to, and which rows lead to no record of their entry.
+
+Upstream (BookKeeper 4.17): ``SingleDirectoryDbLedgerStorage.doGetEntry``, ``InterleavedLedgerStorage.getEntry``. The index alone says
+where an entry is: one without a row is ``Bookie.NoEntryException``, whatever the logs hold. Rows are written before the mark from which a
+start reads journals moves on, and garbage collection takes a ledger out of the index before it deletes a log: no row of a living ledger
+leads to a log that is not there. ``DefaultEntryLogger.readEntry`` compares the ids in front of what it reads, and throws where a row leads
+to other bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from hashlib import blake2b
+from itertools import chain, islice, pairwise
+from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.dbledger import LocationRow, decode_location_row, ledger_key
+from pulsar_admin.store.codec.entrylog import log_file_name
+from pulsar_admin.store.codec.ledgerindex import (
+    HEADER_BYTES,
+    decode_ledger_index_header,
+    iter_index_rows,
+    ledger_id_of_index,
+)
+from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.files import open_regular, read_file
+from pulsar_admin.store.names import LONG_MAX
+from pulsar_admin.store.sources.bookies import read_bookie_directory
+from pulsar_admin.store.sources.rocksdb import is_rocksdb, open_ranges
+from pulsar_admin.store.sources.rocksopen import open_links
+from pulsar_admin.store.sources.storage import LOCATIONS, Storage, lost_locations, storages_of
+from pulsar_admin.store.sources.storage import has_database as is_of_database
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+_KEY_BYTES = 16
+_ROW_BYTES = 24
+_SLOT_BYTES = 8
+_SIZE_BYTES = 4
+_HEAD_BYTES = _SIZE_BYTES + 16
+_CHUNK_KEYS = 1 << 12  # they stay in the processor's cache
+_CHUNK_ROWS = 1 << 17
+_WINDOW_BYTES = 4 << 20
+_IN_MEMORY = ("active-mem-table", "imm-mem-tables")
+Logs = Mapping[int, Path]
+
+
+def read_located(bookie: Bookie, ledgers: Iterable[int], records: int) -> dict[int, BitMap64] | None:
+    """Return, for each ledger, the entries that the bookie's index points to.
+
+    None if the answer would be useless: the index is not imported or incomplete, or it got as many rows as its entry
+    logs have ``records`` and no row was ever deleted, so that no key need be read. A lost database has no rows: a
+    bookie that starts creates an empty one in its place (``KeyValueStorageRocksDB``). Raises StoreError, OSError if it
+    cannot be read.
+    """
+    indexes = bookie.index_dirs or bookie.ledger_dirs
+    databases = [path for index in indexes if is_rocksdb(path := index / LOCATIONS)]
+    lost = sum(map(lost_locations, indexes))
+    if not databases and not lost:
+        return _read_files(indexes, ledgers)
+    if len(databases) + lost < len(indexes):
+        return None
+    with ExitStack() as stack:
+        problems: list[str] = []
+        opened = [stack.enter_context(open_links(database, problems)) for database in databases]
+        if problems or (not lost and sum(map(_count_rows, opened)) == records):
+            return None
+        from pyroaring import BitMap64  # 15 ms
+
+        found = {ledger_id: BitMap64() for ledger_id in ledgers}
+        return found if all(_read_keys(one, found) for one in opened) else None
+
+
+def _count_rows(opened: Any) -> float:  # Any: rocksdict has no stubs
+    """Return how many rows were put into an open database, not a number where some were deleted again."""
+    tables = opened.live_files()
+    deletions = sum(table["num_deletions"] for table in tables)
+    deletions += sum(opened.property_int_value(f"rocksdb.num-deletes-{one}") for one in _IN_MEMORY)
+    in_memory = sum(opened.property_int_value(f"rocksdb.num-entries-{one}") for one in _IN_MEMORY)
+    return nan if deletions else sum(table["num_entries"] for table in tables) + in_memory
+
+
+def _read_files(indexes: Collection[Path], ledgers: Iterable[int]) -> dict[int, BitMap64] | None:
+    """Return the entries in ``.idx`` files, None if there are none."""
+    import numpy as np
+    from pyroaring import BitMap64
+
+    paths = list(_index_files(indexes))
+    found = {ledger_id: BitMap64() for ledger_id in ledgers}
+    for ledger_id, path in paths:
+        entries = found.get(ledger_id)
+        if entries is not None:
+            data = _read_index(path)
+            slots = data[HEADER_BYTES:]
+            rows = np.frombuffer(slots[: len(slots) // _SLOT_BYTES * _SLOT_BYTES], ">i8")
+            entries.update(array("Q", np.flatnonzero(rows).astype("<u8").tobytes()))
+    return found if paths else None
+
+
+def _index_files(indexes: Iterable[Path]) -> Iterator[tuple[int, Path]]:
+    """Yield (ledger, path) of each ``.idx`` file."""
+    for path in (path for index in indexes for path in index.glob("*/*/*.idx")):
+        ledger_id = ledger_id_of_index(path.name)
+        if ledger_id is not None:
+            yield ledger_id, path
+
+
+def _read_index(path: Path) -> bytes:
+    data = read_file(path)
+    decode_ledger_index_header(data, str(path))
+    return data
+
+
+def _read_keys(opened: Any, found: dict[int, BitMap64]) -> bool:  # Any: rocksdict has no stubs
+    """Add the entries in the keys of an open database to ``found``; return whether every key could be read."""
+    import numpy as np
+
+    keys, last = iter(opened.keys()), b""
+    while chunk := b"".join(islice(keys, _CHUNK_KEYS)):
+        if len(chunk) % _KEY_BYTES:
+            return False
+        last = chunk[-_KEY_BYTES:]
+        rows = np.frombuffer(chunk, ">i8").reshape(-1, 2)
+        starts = np.flatnonzero(np.diff(rows[:, 0], prepend=-1)).tolist()
+        for start, end in pairwise([*starts, len(rows)]):
+            entries = found.get(int(rows[start, 0]))
+            if entries is not None:
+                ids = rows[start:end, 1]
+                first, final = int(ids[0]), int(ids[-1])
+                if final - first == len(ids) - 1:
+                    entries.add_range(first, final + 1)
+                else:
+                    entries.update(array("Q", ids.astype("<u8").tobytes()))
+    position = opened.iter()  # the keys end without a word at a block that is damaged
+    position.seek_to_last()
+    position.status()
+    return bool(position.key() == last if position.valid() else not last)
+
+
+def index_state(bookie: Bookie) -> str:
+    """Return a value that changes whenever the bookie's index is written: names, sizes and times of its files."""
+    indexes, digest = bookie.index_dirs or bookie.ledger_dirs, blake2b(digest_size=8)
+    databases = (path for index in indexes if is_rocksdb(index / LOCATIONS) for path in (index / LOCATIONS).iterdir())
+    for path in sorted([*databases, *(path for _, path in _index_files(indexes))]):
+        status = os.stat(path)
+        digest.update(f"{path}\0{status.st_size} {status.st_mtime_ns}\0".encode())
+    return digest.hexdigest()
+
+
+# -- logs that do not exist -------------------------------------------------------------------------------------------
+
+
+class MissingLog(Struct, frozen=True):
+    """A missing entry log, its path, and the entries for which the index points there: ledger → entries.
+
+    ``is_database``: whether the index is DbLedgerStorage's.
+    """
+
+    path: Path
+    entries: dict[int, BitMap64]
+    is_database: bool
+
+
+def read_missing_logs(bookie: Bookie, ledgers: Collection[int]) -> list[MissingLog]:
+    """Return, by number, the logs that a bookie's index names for entries of these ledgers and that do not exist.
+
+    Raises SourceNotFound, InvalidValue, MetadataCorrupt, OSError for disks that are not available, or an index that
+    cannot be read.
+    """
+    from pyroaring import BitMap64
+
+    found: dict[Path, dict[int, BitMap64]] = {}
+    for path, row in _iter_gone(bookie, ledgers):
+        found.setdefault(path, {}).setdefault(row.ledger_id, BitMap64()).add(row.entry_id)
+    return [MissingLog(path, entries, has_database(bookie)) for path, entries in sorted(found.items())]
+
+
+def has_database(bookie: Bookie) -> bool:
+    """Whether a bookie's index is that of DbLedgerStorage."""
+    return any(map(is_of_database, bookie.index_dirs or bookie.ledger_dirs))
+
+
+def _iter_gone(bookie: Bookie, ledgers: Collection[int]) -> Iterator[tuple[Path, LocationRow]]:
+    if has_database(bookie):
+        storages = storages_of(bookie)
+        for number, storage in enumerate(storages):
+            yield from _iter_gone_rows(storage, [one for one in sorted(ledgers) if one % len(storages) == number])
+        return
+    # Of the other storages a bookie has one sequence of logs over all its directories.
+    logs = {log_id for path in bookie.ledger_dirs for log_id, _ in read_bookie_directory(path).logs}
+    for ledger_id, path in _index_files(bookie.index_dirs or bookie.ledger_dirs):
+        for row in iter_index_rows(_read_index(path), ledger_id) if ledger_id in ledgers else ():
+            if row.log_id not in logs:
+                yield bookie.ledger_dirs[0] / log_file_name(row.log_id), row
+
+
+def _iter_gone_rows(storage: Storage, ledgers: list[int]) -> Iterator[tuple[Path, LocationRow]]:
+    database = storage.index / LOCATIONS
+    if not ledgers or not is_rocksdb(database):
+        return
+    logs = {log_id for log_id, _ in read_bookie_directory(storage.logs).logs}
+    with open_ranges(database, []) as rows_between:
+        for ledger_id in ledgers:
+            end = ledger_key(ledger_id + 1) if ledger_id < LONG_MAX else b"\xff"
+            for key, value in rows_between(ledger_key(ledger_id), end):
+                row = decode_location_row(key, value, str(database))
+                if row.log_id not in logs:
+                    yield storage.logs / log_file_name(row.log_id), row
+
+
+# -- other bytes than the entry ---------------------------------------------------------------------------------------
+
+
+def read_misled(bookie: Bookie, ledgers: Collection[int]) -> dict[int, BitMap64]:
+    """Return, per ledger, the entries for which the bookie's index points to something else in an existing log.
+
+    Raises StoreError, OSError if the disks are not available, or the index cannot be read.
+    """
+    import numpy as np
+    from pyroaring import BitMap64
+
+    found: dict[int, BitMap64] = {}
+    for logs, rows in _iter_rows(bookie):
+        ids = rows[:, 2] >> 32
+        parts = [_wrong_in(logs[one], rows[ids == one]) for one in np.unique(ids).tolist() if one in logs]
+        wrong = np.concatenate([np.zeros((0, 3), np.int64), *parts])
+        for ledger_id in {*wrong[:, 0].tolist()} & {*ledgers}:
+            entries = wrong[wrong[:, 0] == ledger_id, 1]
+            found.setdefault(ledger_id, BitMap64()).update(array("Q", entries.astype("<u8").tobytes()))
+    return found
+
+
+def _iter_rows(bookie: Bookie) -> Iterator[tuple[Logs, Array]]:
+    """Yield (entry logs by id, rows of ledger, entry and location) of the index, part by part."""
+    import numpy as np
+
+    if has_database(bookie):
+        for storage in storages_of(bookie):
+            if is_rocksdb(storage.index / LOCATIONS):
+                logs = dict(read_bookie_directory(storage.logs).logs)
+                with open_links(storage.index / LOCATIONS, []) as opened:
+                    items = iter(opened.items())
+                    while chunk := b"".join(chain.from_iterable(islice(items, _CHUNK_ROWS))):
+                        if len(chunk) % _ROW_BYTES:
+                            return  # rows of another form: the checks of what is known of them tell
+                        yield logs, np.frombuffer(chunk, ">i8").reshape(-1, 3).astype(np.int64)
+        return
+    logs = {log_id: path for directory in bookie.ledger_dirs for log_id, path in read_bookie_directory(directory).logs}
+    for ledger_id, path in _index_files(bookie.index_dirs or bookie.ledger_dirs):
+        found = iter_index_rows(_read_index(path), ledger_id)
+        rows = [(ledger_id, row.entry_id, row.log_id << 32 | row.pos) for row in found]
+        yield logs, np.array(rows, np.int64).reshape(-1, 3)
+
+
+def _wrong_in(path: Path, rows: Array) -> Array:
+    import numpy as np
+
+    rows = rows[np.argsort(rows[:, 2], kind="stable")]
+    starts = (rows[:, 2] & 0xFFFFFFFF) - _SIZE_BYTES
+    good = np.zeros(len(rows), bool)
+    with open(open_regular(path), "rb") as file:
+        at = int(np.searchsorted(starts, 0))
+        while at < len(rows):
+            begin = int(starts[at])
+            data = np.frombuffer(os.pread(file.fileno(), _WINDOW_BYTES, begin), np.uint8)
+            end = int(np.searchsorted(starts, begin + len(data) - _HEAD_BYTES, "right"))
+            if end <= at:
+                break  # past the end of the log
+            heads = data[(starts[at:end] - begin)[:, None] + np.arange(_SIZE_BYTES, _HEAD_BYTES)]
+            good[at:end] = (np.ascontiguousarray(heads).view(">i8") == rows[at:end, :2]).all(axis=1)
+            at = end
+    return rows[~good]
