@@ -226,7 +226,6 @@ class FakeZooKeeper(Struct, dict=True):
         return _read(connection, length)
 
     def _send(self, body: bytes) -> None:
-        assert self._connection is not None
         self._connection.sendall(struct.pack(">i", len(body)) + body)
 
 

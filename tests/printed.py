@@ -64,7 +64,6 @@ def parse_error(words: list[str]) -> str:
                 if not rest:
                     return "" if group.path == "" else "it names a group"  # type: ignore[attr-defined]
                 name, group, rest = group.resolve_command(ctx, rest)
-                assert group is not None
                 ctx = group.make_context(name, rest, parent=ctx)
                 if isinstance(group, click.Group):
                     rest = [*ctx._protected_args, *ctx.args]

@@ -123,7 +123,6 @@ def test_a_moment_that_was_chosen_is_it(cli: Cli, tmp_path: Path) -> None:
     parts = ("--zookeeper", directory, "--at", f"@{until}")
     assert cli("--store", tmp_path / "s", "store", "import", "cluster", *parts, "--quiet").exit_code in (0, 1)
     found = as_of(tmp_path / "s")
-    assert found is not None
     assert found.source == "zookeeper"
     assert until - 60_000 < found.time_ms <= until
     assert found.time_ms == last_time_of(directory / "version-2", until)
@@ -151,12 +150,10 @@ def reading_journal(source: Path) -> str:
 def test_a_disk_in_use_is_as_of_its_import(opened: object, source: str, cli: Cli, small: Path, tmp_path: Path) -> None:
     code = f"{opened(small)}; print(flush=True); input()"  # type: ignore[operator]
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
         child.stdout.readline()
         before_ms = time.time_ns() // 1_000_000
         found = bring(cli, small, tmp_path / "s")
         child.communicate(b"\n")
-    assert found is not None
     assert found.source == source
     assert (found.time_ms >= before_ms) is (source == "live")
 

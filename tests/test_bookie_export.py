@@ -177,7 +177,6 @@ def _locked(file: Path) -> Iterator[None]:
     """Another process holds the lock that a running bookie holds."""
     program = f"import fcntl, sys; file = open({str(file)!r}, 'r+b'); fcntl.lockf(file, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
     child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert child.stdout is not None
     child.stdout.readline()
     try:
         yield

@@ -168,7 +168,6 @@ def test_the_topic_of_a_health_check(cli: Cli, tmp_path: Path, names: Path, name
             txn.delete("tree", node.path.encode())
         for path in (schema, f"/schemas/{namespace}/healthcheck", f"/schemas/{namespace}/Gr%C3%BC%C3%9Fe+an+alle"):
             found = find_node(txn, schema)
-            assert found is not None
             put_nodes(txn, [Node(path, stat, found.value)])
 
     with open_store(store, writable=True) as opened:
@@ -474,11 +473,9 @@ def hostile(txn: Txn) -> None:
     stat = NodeStat(0, 1, 1, 1, False)
     plain = parse_topic("public/default/plain")
     node = find_node(txn, plain.cursor_path("half"))
-    assert node is not None
     found = decode_cursor_info(node.value, node.path)
     properties = dict.fromkeys(HOSTILE, 7)
     of_plain = find_node(txn, plain.path)
-    assert of_plain is not None
     topic = replace(decode_managed_ledger(of_plain.value, plain.path), properties=TOPIC_PROPERTIES)
     info = encode_cursor_info(
         replace(found, properties=properties, cursor_properties=dict(zip(HOSTILE, HOSTILE, strict=True)))

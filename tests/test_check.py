@@ -286,7 +286,6 @@ def test_many_lost_ledgers_are_one_finding_and_asked_for_once(
 
     def lose(txn: Txn) -> None:
         node = find_node(txn, path)
-        assert node is not None
         found = decode_managed_ledger(node.value, path)
         more = tuple(found.ledgers[0]._replace(ledger_id=10_000_000 + number) for number in range(lost))
         value = encode_managed_ledger(replace(found, ledgers=(*found.ledgers[:-1], *more)))

@@ -59,7 +59,6 @@ def assert_coverage_is_right(txn: Txn, held: Held, imported_bookies: Iterable[st
     for ledger_id in iter_ledger_ids(txn):
         ledger = read_ledger(txn, ledger_id)
         found, metadata = read_coverage(txn, ledger), ledger.metadata
-        assert found is not None
         assert metadata is not None
         on = [0, 0, 0]
         counts = {row.bookie: [0, 0] for row in found.bookies}
@@ -509,7 +508,6 @@ def test_an_open_ledger_without_the_bookies_that_may_have_more(tmp_path: Path, c
                 verdicts[end.verdict] += 1
                 behind = upstream_write_set(_metadata(ledger), end.last_entry_id + 1)
                 assert end.verdict == ("final" if "bk1test" in behind else "open")
-                assert ledger.metadata is not None
                 assert ledger.metadata.state is not LedgerState.CLOSED
     assert verdicts["final"] > 0
     assert verdicts["open"] > 0

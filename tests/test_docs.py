@@ -24,8 +24,6 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 def _generator() -> ModuleType:
     spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

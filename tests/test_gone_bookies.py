@@ -62,7 +62,6 @@ def _client(path: Path) -> dict[int, tuple[bool, set[int]]]:
         for ledger_id in iter_ledger_ids(txn):
             one = read_ledger(txn, ledger_id)
             metadata = one.metadata
-            assert metadata is not None
             held = {bookie: set(ids.tolist()) for bookie, ids in (read_held(txn, ledger_id, disks) or {}).items()}
             answering = [bookie in disks.imported for bookie in metadata.segments[-1].members]
             size, quorum = metadata.ensemble_size, metadata.write_quorum

@@ -275,8 +275,6 @@ def running_pulsar(tmp_path: Path) -> Iterator[tuple[Path, int]]:
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
     assert process.stdout.readline() == "locked\n"
     yield source, process.pid
     process.stdin.close()
@@ -305,12 +303,10 @@ def test_two_writers(tmp_path: Path, cli: Cli) -> None:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
     with holder:
-        assert holder.stdout is not None
         holder.stdout.readline()
         answer = cli("--store", path, "store", "import", "standalone", world("small") / "clean", "-o", "json")
         assert (answer.exit_code, answer.error["code"]) == (4, "store-busy")
         assert f"process {holder.pid}" in answer.error["message"]
-        assert holder.stdin is not None
         holder.stdin.close()
     assert cli("--store", path, "store", "import", "standalone", world("small") / "clean").exit_code == 0
 
@@ -474,7 +470,6 @@ def test_long_paths_are_found_and_listed_once(odd_source: Path, tmp_path: Path, 
     assert sorted(below.stdout.splitlines()) == ["sub", "sub2"]
     with open_store(tmp_path / "s") as store, store.read() as txn:
         node = find_node(txn, f"/managed-ledgers/public/default/persistent/{name}/sub")
-        assert node is not None
         assert node.value == b"x/sub"[-5:]
         assert find_node(txn, "/" + "z" * 500) is not None
         assert find_node(txn, "/" + "z" * 501) is None

@@ -33,7 +33,6 @@ def test_every_message_is_found_by_its_index(name: str) -> None:
         for index, row in enumerate(recorded):
             found = find_by_index(reader, topic, index)
             position = found.position
-            assert position is not None
             assert [position.ledger_id, position.entry_id, position.batch_index] == row[:3]
             assert not found.scanned
             assert found.entries_read <= 12
@@ -66,7 +65,6 @@ def test_peeked_headers_have_the_same_index() -> None:
                 index = peek.get("headers", {}).get("X-Pulsar-Broker-Entry-METADATA-index")
                 if index is not None:
                     found = find_by_index(reader, topic, int(index))
-                    assert found.position is not None
                     assert (found.position.ledger_id, found.position.entry_id) == (peek["ledger"], peek["entry"])
                     assert found.last_index == int(index)
                     asked += 1
@@ -79,10 +77,8 @@ def test_transactional_batches_cover_one_index() -> None:
         entries = list(topic.iter_positions(topic.first_position))
         headers = [MessageReader(reader).read_header(position) for position in entries]
         for position, header in zip(entries, headers, strict=True):
-            assert header.broker is not None
             assert header.broker.index is not None
             found = find_by_index(reader, topic, header.broker.index)
-            assert found.position is not None
             assert found.position.entry == position
 
 

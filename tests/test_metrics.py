@@ -34,15 +34,12 @@ def parse(text: str) -> dict[str, dict[Labels, float]]:
     lines = text[:-1].split("\n")
     while lines:
         helped, typed = (re.fullmatch(rf"# {word} ({_NAME}) (.+)", lines.pop(0)) for word in ("HELP", "TYPE"))
-        assert helped is not None
-        assert typed is not None
         name = helped[1]
         assert (typed[1], typed[2]) == (name, "gauge")
         assert name not in found
         found[name] = {}
         while lines and not lines[0].startswith("#"):
             sample = _SAMPLE.fullmatch(lines.pop(0))
-            assert sample is not None
             assert sample[1] == name
             labels = _labels(sample[2] or "")
             assert labels not in found[name]

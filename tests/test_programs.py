@@ -106,7 +106,6 @@ def test_a_web_endpoint_under_twenty_requests(store: Path) -> None:
     line = [sys.executable, str(PROGRAMS / "web_endpoint.py"), str(store), "0"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:
-            assert server.stdout is not None
             base = f"http://localhost:{server.stdout.readline().strip()}"
 
             def ask(path: str) -> object:

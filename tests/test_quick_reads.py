@@ -122,8 +122,6 @@ def test_whole_ledgers_lack_nothing_and_no_other_is_left_out(state: str) -> None
                 assert ledger is None or missing_ranges(txn, ledger) or _goes_on(ledger.metadata)
                 continue
             seen += 1
-            assert ledger is not None
-            assert ledger.metadata is not None
             assert (ledger.entries, ledger.size_bytes) == whole[:2]
             assert (ledger.metadata.state is LedgerState.CLOSED) == whole.is_closed
             assert missing_ranges(txn, ledger) == ()

@@ -210,18 +210,14 @@ def test_metadata_changed_here_stays_and_conflicts_are_named(tmp_path: Path) -> 
         theirs = find_node(txn, f"{PLAIN}/half")
     with open_store(imported("small", "clean")) as clean, clean.read() as txn:
         old = find_node(txn, f"{PLAIN}/half")
-    assert theirs is not None
-    assert old is not None
     result = refresh(path)
     assert result.conflicts == ([f"{PLAIN}/half"] if theirs.value != old.value else [])
     assert result.problems == len(result.conflicts)
     with open_store(path) as store, store.read() as txn:
         for node, value in nodes.items():
             found = find_node(txn, node)
-            assert found is not None
             assert found.value == value
         managed = find_node(txn, PLAIN)
-        assert managed is not None
         assert decode_managed_ledger(managed.value, PLAIN)
 
 

@@ -329,7 +329,6 @@ def test_a_lock_shows_that_a_bookie_runs(tmp_path: Path) -> None:
     lock = "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); print(); input()"
     words = [sys.executable, "-c", lock, str(acting.bookie.current / "locations" / "LOCK")]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
         holder.stdout.readline()
         result = acting.imported(tmp_path / "store")
         holder.communicate(b"\n")

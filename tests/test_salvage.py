@@ -214,7 +214,6 @@ def test_a_bookie_that_runs_and_one_with_a_directory_missing_are_refused(tmp_pat
     code += "with lock_database(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     words = [sys.executable, "-c", code, str(tmp_path / "bookie" / "current" / "ledgers")]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         done = cli("--store", store, "store", "salvage", tmp_path / "bookie", "--yes")
         holder.communicate("")

@@ -43,7 +43,6 @@ def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 def holder() -> tuple[subprocess.Popen[str], Path]:
     """Return a process with a scratch directory, and that."""
     process = subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
     return process, Path(process.stdout.readline().strip())
 
 

@@ -74,7 +74,6 @@ def test_partitions_and_policies(store: pa.Store) -> None:
     recorded = oracle("small")["namespaces"]["acme/delayed"]["policies"]["delayed_delivery_policies"]
     topic = store.topic("acme/delayed/reminders")
     delivery = topic.policies_in_force().delayed_delivery
-    assert delivery is not None
     assert (delivery.source, delivery.delivery.tick_time_ms) == ("namespace", recorded["tickTime"])
     assert topic.policies().delayed_delivery is None
     assert topic.policies_in_force().message_ttl is None

@@ -47,7 +47,6 @@ def test_a_reset_from_plan_to_undo(path: Path, cli: Cli) -> None:
         assert (change.dry_run, change.number) == (False, 1)
         assert str(cursor.state().mark_delete) == mark_after(recorded)
         (part,) = change.parts
-        assert part.after is not None
         assert part.after["markDeletePosition"] == mark_after(recorded)
         assert change.skipped.entries == before.backlog_entries - cursor.state().backlog_entries
         assert change.number is not None

@@ -106,7 +106,6 @@ def test_policies_change_as_by_the_commands(path: Path, cli: Cli) -> None:
         store.apply(namespace.set_message_ttl(None))
         assert store.apply(namespace.enable_delayed("10m")).number == 3
         policy = namespace.delayed_policy()
-        assert policy.rules is not None
         assert policy.rules.granularity_ms == 600_000
         with pytest.raises(pa.Refused):
             namespace.enable_delayed("5m")
@@ -174,7 +173,6 @@ def test_the_compacted_view(store: pa.Store, cli: Cli, demo_store: Path) -> None
     assert [row["key"] for row in compaction.messages(keys={key}, columns=["key"]).rows()] == [key]
     assert len(compaction.messages(limit=2).to_arrow()) == 2
     at = compaction.find(found.publish_ms)
-    assert at is not None
     assert at.position is None or at.publish_ms >= found.publish_ms  # type: ignore[operator]
     assert store.topic(PLAIN).compaction().find(0) is None
     assert list(compaction.messages(keys=(), columns=["key"]).rows()) == []

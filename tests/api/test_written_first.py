@@ -31,7 +31,6 @@ def test_policies_of_a_topic_from_plan_to_undo(store: pa.Store) -> None:
     assert number == 1
     assert topic.policies().message_ttl_seconds == 3 * 86_400
     in_force = topic.policies_in_force().message_ttl
-    assert in_force is not None
     assert (in_force.seconds, in_force.source) == (3 * 86_400, "topic")
     with pytest.raises(pa.StalePlan):
         store.apply(plans["retention"])
@@ -39,7 +38,6 @@ def test_policies_of_a_topic_from_plan_to_undo(store: pa.Store) -> None:
     assert store.apply(topic.set_message_ttl("3d")).number is None
     store.apply(topic.set_retention(time="2d", size="10G"))
     retention = topic.policies().retention
-    assert retention is not None
     assert (retention.time_minutes, retention.size_mb) == (2 * 24 * 60, 10 << 10)
     store.apply(topic.set_delayed_delivery(active=True, tick="2s"))
     store.apply(topic.remove_delayed_delivery())
@@ -139,7 +137,6 @@ def test_a_compaction_keeps_the_latest_of_every_key(store: pa.Store) -> None:
     found = {row["key"]: row["sha1"].hex() for row in compaction.messages(columns=["key", "sha1"]).rows()}
     assert found == expected
     verified = compaction.verify()
-    assert verified is not None
     assert verified.total == 0
     with pytest.raises(pa.InvalidValue):
         compaction.run(form="old")  # type: ignore[arg-type]

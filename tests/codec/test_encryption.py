@@ -68,7 +68,6 @@ def test_a_directory_gives_all_its_keys(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     keys = read_private_keys([tmp_path])
     assert repr(keys) == "PrivateKeys(2)"
-    assert keys is not None
     assert [bytes(keys.opened(row.header(), "e").payload) for row in rows() if row.names != ["ec521"]] == [
         row.plain for row in rows() if row.names != ["ec521"]
     ]

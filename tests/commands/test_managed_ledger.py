@@ -29,7 +29,6 @@ lastActive: 1795253012014
 def _digest(store: Path, path: str) -> str:
     with open_store(store) as opened, opened.read() as txn:
         node = find_node(txn, path)
-        assert node is not None
         return sha256(node.value).hexdigest()[:16]
 
 

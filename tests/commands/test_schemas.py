@@ -110,7 +110,6 @@ def given(tmp_path: Path) -> Path:
 def payloads_of(store: Path, topic: str) -> list[bytes]:
     with open_store(store) as opened, open_reader(opened) as reader:
         locator = find_locator(reader.txn, parse_topic(topic))
-        assert locator is not None
         return [bytes(reader.read(one.position.ledger_id, 0).payload) for one in locator.index]
 
 

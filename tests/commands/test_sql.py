@@ -248,7 +248,6 @@ def test_ctrl_c_ends_a_long_statement(statement: str) -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
-        assert running.stdout is not None
         assert running.stdout.readline() == '{"a":1}\n'
         begun = _busy_seconds(running.pid)
         while _busy_seconds(running.pid) < begun + 0.2 and running.poll() is None:

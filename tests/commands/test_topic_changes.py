@@ -165,7 +165,6 @@ def test_a_shadow_topic_does_not_take_the_ledgers_of_its_source_along(cli: Cli, 
     with open_store(store, writable=True) as opened:
         with opened.read() as txn:
             node = find_node(txn, source.path)
-            assert node is not None
             plan = Plan("store init", txn.id, (put_value_step(txn, shadow.path, node.value, 0),), ())
         apply_plan(opened, plan, 0)
     ledgers = [ledger.ledger_id for ledger in managed_of(store, PLAIN).ledgers]

@@ -114,7 +114,6 @@ def test_an_unreadable_cursor_is_told_and_the_rest_is_shown(cli: Cli, tmp_path: 
 
     def damage(txn: Txn) -> None:
         node = find_node(txn, path)
-        assert node is not None
         put_nodes(txn, [Node(path, node.stat, b"\xff\xff")])
 
     with open_store(store, writable=True) as opened:

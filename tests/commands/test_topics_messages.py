@@ -231,7 +231,6 @@ def flipped(tmp_path: Path, cli: Cli) -> Path:
     assert cli("--store", store, "store", "import", "standalone", source, "--copy", "-q").exit_code == 0
     with open_store(store) as opened, open_reader(opened) as reader:
         place = find_place(reader.txn, 9, 3)
-        assert place is not None
         path = store / reader.files.name(place[0])
     status = path.stat()
     with path.open("r+b") as file:

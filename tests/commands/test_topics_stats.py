@@ -104,7 +104,6 @@ def test_quotas_and_epoch_come_from_what_is_stored(cli: Cli, store: Path) -> Non
 
     def work(txn: Txn) -> None:
         node = find_node(txn, path)
-        assert node is not None
         quota = {"limit": 7, "limitSize": 1000, "limitTime": 60, "policy": "producer_exception"}
         policies = json.loads(node.value) | {"backlog_quota_map": {"destination_storage": quota, "message_age": quota}}
         put_nodes(txn, [Node(path, node.stat, json.dumps(policies).encode())])

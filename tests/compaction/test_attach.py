@@ -36,7 +36,6 @@ def detached(tmp_path: Path, entries: int = 5, *, raw: bytes = RAW, **fields: ob
 def left_open(path: Path) -> None:
     def change(txn: Txn) -> None:
         node, metadata = find_node(txn, ledger_path(77)), find_metadata(txn, 77)
-        assert node is not None
         assert metadata is not None
         opened = replace(metadata, state=LedgerState.OPEN, last_entry_id=-1, length=0)
         put_nodes(txn, [node._replace(value=encode_ledger_metadata(opened))])

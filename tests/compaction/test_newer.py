@@ -57,7 +57,6 @@ def test_status_of_a_healthy_topic(name: str) -> None:
     with open_store(imported("compacted", "clean")) as store, open_reader(store) as reader:
         found = read_status(reader, read_topic(reader.txn, parse_topic(name)))
     assert found.problems == ()
-    assert found.ledger is not None
     assert (found.ledger.ledger_id, found.ledger.entries, found.ledger.size_bytes) == (
         stats["compactedLedger"]["ledgerId"],
         stats["compactedLedger"]["entries"],
@@ -89,8 +88,6 @@ def test_ledger_is_the_broker_s(name: str) -> None:
         topic = read_topic(reader.txn, parse_topic(name))
         view = find_compacted_view(reader, topic)
         prepared = prepare(reader, topic, SourceOptions(from_start=True, encrypted_by_key=True))
-        assert view is not None
-        assert prepared is not None
         prepared.source.parts = tuple(iter_ledger_parts(topic, 0, topic.place(view.horizon)))
         compaction = Compaction(prepared.source, CompactionRules(), topic.name.partition_index)
         compaction.find_latest()

@@ -66,7 +66,6 @@ def test_status_counts_what_is_there(name: str) -> None:
     with open_store(imported("compacted-old", "clean")) as store, open_reader(store) as reader:
         found = read_status(reader, read_topic(reader.txn, parse_topic(name)))
     stated = SAID[name]["internal_stats"]["compactedLedger"]
-    assert found.ledger is not None
     assert (found.ledger.entries, found.ledger.size_bytes) == (stated["entries"], stated["size"])
     assert found.ledger.missing_entries == 0
     assert found.ledger.unread_entries == (1 if name == "public/default/batched-none" else 0)

@@ -35,7 +35,6 @@ GONE = bytes.fromhex("00000004 18002001")
 
 def _payloads(reader: EntryReader, topic: str) -> list[bytes]:
     view = find_compacted_view(reader, read_topic(reader.txn, parse_topic(topic)))
-    assert view is not None
     return [bytes(reader.read(view.ledger_id, entry_id).payload) for entry_id in range(view.last_entry_id + 1)]
 
 
@@ -65,8 +64,6 @@ def test_legacy_ledger_is_the_broker_s(world: str, name: str) -> None:
         topic = read_topic(reader.txn, parse_topic(name))
         view = find_compacted_view(reader, topic)
         prepared = prepare(reader, topic, SourceOptions(from_start=True, encrypted_by_key=True, rule="4.0"))
-        assert view is not None
-        assert prepared is not None
         prepared.source.parts = tuple(iter_ledger_parts(topic, 0, topic.rank(view.horizon) + 1))
         compaction = Compaction(prepared.source, CompactionRules("legacy", limit_keys=3), -1)
         latest = compaction.find_latest()
@@ -288,8 +285,6 @@ def test_change_and_undo(tmp_path: Path, cli: Cli) -> None:
     with open_store(store) as opened, opened.read() as txn:
         metadata = find_metadata(txn, new)
         assert find_metadata(txn, 94) is None
-    assert metadata is not None
-    assert old_metadata is not None
     assert metadata.digest_type == old_metadata.digest_type
     assert metadata.custom.keys() == old_metadata.custom.keys()
     assert metadata.custom["pulsar/compactedTopic"] == b"persistent://acme/orders/compacted-single"
@@ -312,7 +307,6 @@ def test_nothing_survives(tmp_path: Path, cli: Cli) -> None:
     assert _rows(store) == []
     with open_store(store) as opened, opened.read() as txn:
         metadata = find_metadata(txn, report["after"]["compactedLedger"])
-    assert metadata is not None
     assert (metadata.last_entry_id, metadata.length, metadata.state.name) == (-1, 0, "CLOSED")
     assert cli("--store", store, "compaction", "last-id", TOPIC, "-o", "json").json["entryId"] == -1
 
@@ -349,7 +343,6 @@ def test_partition_is_written_into_ids(tmp_path: Path, cli: Cli) -> None:
     with open_store(store) as opened, open_reader(opened) as reader:
         assert split(_payloads(reader, name)[0])[0] == bytes.fromhex("080a 1000 1803")
         metadata = find_metadata(reader.txn, report["after"]["compactedLedger"])
-    assert metadata is not None
     assert metadata.custom["pulsar/compactedTo"] == bytes.fromhex("080a 1000 1803 3000")
 
 

@@ -40,7 +40,6 @@ def test_as_it_should_be(tmp_path: Path) -> None:
     assert found.problems == ()
     assert (found.compacted, found.horizon, found.entries_since) == (True, Position(10, 4), 5)
     assert (found.messages_since, found.bytes_since) == (5, 5 * len(RAW))
-    assert found.ledger is not None
     assert (found.ledger.entries, found.ledger.size_bytes) == (1, len(compacted(10, 4, RAW)))
     assert found.ledger.compacted_to == Position(10, 4)
 
@@ -77,7 +76,6 @@ def test_entries_behind_the_recorded_end(
     made = MadeCompacted(77, ENTRIES, Position(10, 4), lost=lost, behind_end=behind_end)
     path = make_store(tmp_path / "s", {TOPIC: MadeTopic([[Made(PUBLISH_MS, raw=RAW)] * 10], compacted=made)})
     found = _status(path)
-    assert found.ledger is not None
     assert (found.ledger.entries, found.ledger.missing_entries) == (5 - behind_end, missing)
     assert any("lacks" in problem for problem in found.problems) == bool(missing)
     there = sum(entry_id not in lost for entry_id in range(5 - behind_end, 5))

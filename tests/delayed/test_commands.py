@@ -207,7 +207,6 @@ def change_bucket(path: Path, make: Any) -> None:
     with open_store(path, writable=True) as store:
         with store.read() as txn:
             node = find_node(txn, node_path)
-            assert node is not None
             info = decode_cursor_info(node.value, node_path)
             from msgspec.structs import replace
 

@@ -98,8 +98,6 @@ class Server:
         assert ran.status in (0, 1), ran.stderr
 
     def _ran(self, request: dict[str, Any]) -> Ran:  # Any: JSON
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())

@@ -118,7 +118,6 @@ class Daemon:
 
     def check(self) -> None:
         """Raise BrokerError when it has ended."""
-        assert self.process is not None
         if self.process.poll() is not None:
             self.process = None
             raise BrokerError(f"{self.name} ended while starting, see {self.log}")
@@ -229,7 +228,6 @@ class Broker(Admin):
 
     def processor_seconds(self) -> float:
         """Processor time that the broker has used so far, all its threads."""
-        assert self._daemon.process is not None
         fields = Path(f"/proc/{self._daemon.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

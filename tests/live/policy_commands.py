@@ -63,7 +63,6 @@ def stored_policies(txn: Txn) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in NAMESPACES:
         node = find_node(txn, f"/admin/policies/{name}")
-        assert node is not None
         found[name] = decode_json_object(node.value, node.path)
         events = find_policy_events(txn, parse_namespace(name))
         for scope, kept in (("local", events.local), ("global", events.global_)) if events is not None else ():

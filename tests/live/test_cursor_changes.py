@@ -212,7 +212,6 @@ def test_a_subscription_made_offline_is_one(changed: Changed) -> None:
     assert broker.get(f"{path}/subscription/{quote('made/one', safe='')}/properties") == {"owner": "billing"}
     client = open_client(broker.service_url)
     found = receive_first(client, PLAIN, "made/one")
-    assert found is not None
     assert found[:2] == rows[PLAIN][0][:2]
     for partition in range(2):
         name = f"{PARTITIONED}-partition-{partition}"

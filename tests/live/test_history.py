@@ -156,7 +156,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[ServerFiles, 
         follower.launch()
         wait_until(lambda: "Mode: follower" in _ask(follower), "the follower is back")
         leader = ensemble.leader()
-        assert leader is not None
         leader.stop()
         writer.write(8)
         leader.launch()

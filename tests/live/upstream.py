@@ -37,8 +37,6 @@ class UpstreamAdmin:
         )
 
     def ask(self, *words: str) -> Said:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(words) + "\n")
         self._process.stdin.flush()
         return Said(**json.loads(self._process.stdout.readline()))

@@ -53,7 +53,6 @@ class ZooKeeper:
         atexit.register(self.stop)  # a test that fails does not
 
     def _answers(self) -> bool:
-        assert self._process is not None
         assert self._process.poll() is None, (self.folder / "server.log").read_text()[-3000:]
         client = KazooClient(self.address, timeout=2)
         try:

@@ -58,7 +58,6 @@ class Parsed(HTMLParser):
 
 def _data(page: bytes) -> dict[str, list[object]]:
     found = re.search(rb'<script type="application/json" id="topics-data">(.*?)</script>', page, re.S)
-    assert found is not None
     value: dict[str, list[object]] = json.loads(found[1])
     return value
 

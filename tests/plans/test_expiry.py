@@ -160,7 +160,6 @@ def test_the_broker_drops_what_is_young(tmp_path: Path) -> None:
     with opened(path, "a/b/t") as (reader, topic, cursor):
         safe = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, Before(CREATED_MS + 50)))
         assert safe.state.mark_delete == at(10, 0)
-        assert safe.basis is not None
         assert safe.basis.broker == BrokerMove(at(10, 3), False, 3)
         as_broker = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, Before(CREATED_MS + 50), rule=BROKER))
         assert as_broker.state.mark_delete == at(10, 3)
@@ -177,7 +176,6 @@ def test_an_acknowledged_entry_holds_nothing_back(tmp_path: Path) -> None:
     with opened(path, "a/b/t") as (reader, topic, cursor):
         move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, Before(CREATED_MS + 25)))
         assert (move.state.mark_delete, move.state.ranges) == (at(10, 2), ())
-        assert move.expiry is not None
         assert move.expiry.ledgers == (LedgerPart(10, Extent(2, 2, 46)),)
 
 
@@ -191,7 +189,6 @@ def test_future_dated(tmp_path: Path) -> None:
         assert found.producers == {"p"}
         move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, Before(NOW_MS)))
         assert move.state.mark_delete == at(10, 0)
-        assert move.expiry is not None
         assert move.expiry.future_dated == FutureDated(2, 4, at(10, 1), far + 1, ("p",))
 
 
@@ -342,8 +339,6 @@ def test_retention_in_force(tmp_path: Path) -> None:
     with open_store(path) as store, store.read() as txn:
         of_topic = find_retention(txn, parse_topic("a/b/t-partition-1"))
         of_other = find_retention(txn, parse_topic("a/b/other"))
-    assert of_topic is not None
-    assert of_other is not None
     assert (of_topic.retention.time_minutes, of_topic.source) == (7, "topic")
     assert (of_other.retention.time_minutes, of_other.source) == (5, "namespace")
 

@@ -35,7 +35,6 @@ def shorten(path: Path, last: int, ack_quorum: int = 2) -> None:
 
 def _ledger(reader: EntryReader, last: int, ack_quorum: int) -> Step:
     metadata = find_metadata(reader.txn, LEDGER)
-    assert metadata is not None
     length = reader.read(LEDGER, last).length
     quorum = max(ack_quorum, metadata.write_quorum)
     shorter = replace(

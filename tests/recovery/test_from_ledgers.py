@@ -180,7 +180,6 @@ def test_what_is_there_stays(tmp_path: Path, cli: Cli) -> None:
     with open_store(store) as again, open_reader(again) as now:
         path = parse_topic("public/default/plain").path
         node = find_node(now.txn, path)
-        assert node is not None
         assert decode_managed_ledger(node.value, path).properties == {"index": "299"}
     assert cli("--store", store, "store", "recover", "-o", "json").json["change"] is None
     assert cli("--store", store, "store", "undo", "1").exit_code == 0

@@ -92,8 +92,6 @@ def test_metadata_of_ledgers_is_what_brokers_wrote(tmp_path: Path, cli: Cli) -> 
         ids = read_topic(now, parse_topic("public/default/plain")).ids[-10:]
         for ledger_id in ids[:-1]:
             old, new = find_metadata(was, ledger_id), find_metadata(now, ledger_id)
-            assert old is not None
-            assert new is not None
             assert (old.last_entry_id, old.length, old.write_quorum, old.ack_quorum, old.ensemble_size) == (
                 new.last_entry_id,
                 new.length,
@@ -104,7 +102,6 @@ def test_metadata_of_ledgers_is_what_brokers_wrote(tmp_path: Path, cli: Cli) -> 
             assert (old.digest_type, old.custom, old.password) == (new.digest_type, new.custom, new.password)
             assert holders_of(old) == holders_of(new)
         last = find_metadata(now, ids[-1])  # open when it was killed
-        assert last is not None
         assert last.state is LedgerState.CLOSED
 
 

@@ -41,7 +41,6 @@ def test_no_bookie_deletes_a_ledger_that_was_listed(state: str, zxid: int, tmp_p
             old, new = find_metadata(was, ledger_id), find_metadata(now, ledger_id)
             if find_times(was, ledger_id) is None:
                 continue  # without an entry
-            assert old is not None
             assert new is not None, ledger_id
             if old.state is LedgerState.CLOSED and new.state is LedgerState.CLOSED:
                 assert (old.last_entry_id, old.length, old.digest_type) == (
@@ -77,8 +76,6 @@ def test_topics_made_since_get_their_names_and_schemas(tmp_path: Path, cli: Cli)
             assert old == new
             ledger_id = new.index[0].position.ledger_id
             one, other = find_metadata(was, ledger_id), find_metadata(made, ledger_id)
-            assert one is not None
-            assert other is not None
             assert one.custom == other.custom
         of_none = parse_topic("acme/delayed/__change_events")  # which nothing names
         assert find_node(made, of_none.schema_path) is None
@@ -93,7 +90,6 @@ def test_a_compaction_since_is_its_topics(tmp_path: Path, cli: Cli) -> None:
             assert name in iter_topics(reader.txn)
             state = read_cursors(reader.txn, reader, read_topic(reader.txn, name))["__compaction"].state
             metadata = find_metadata(reader.txn, state.properties["CompactedTopicLedger"])
-            assert metadata is not None
             found.append((state.mark_delete, dict(state.properties), metadata.last_entry_id, dict(metadata.custom)))
     assert found[0] == found[1]
 

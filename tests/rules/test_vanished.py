@@ -193,7 +193,6 @@ def test_what_a_broker_leaves_of_the_cursor(cli: Cli, tmp_path: Path) -> None:
 
     def truncate(txn: Txn) -> None:
         node = find_node(txn, cursor)
-        assert node is not None
         put_nodes(txn, [node._replace(value=bytes.fromhex("08ffffffffffffffffff01102d180930cef9a3bfa134"))])
 
     with open_store(store, writable=True) as opened:
@@ -216,7 +215,6 @@ def test_logs_that_show_a_deletion_tell_a_leak_from_a_lost_topic(cli: Cli, tmp_p
 
     def claim(txn: Txn) -> None:
         node, metadata = find_node(txn, ledger_path(other)), find_metadata(txn, other)
-        assert node is not None
         assert metadata is not None
         claimed = replace(metadata, custom={"application": b"pulsar", **topic_claims(doomed)})
         put_nodes(txn, [node._replace(value=encode_ledger_metadata(claimed))])

@@ -56,7 +56,6 @@ def zero(log: Path, begin: int, end: int | None = None) -> None:
 
 def last_ms(folder: Path) -> int:
     last = last_transaction(folder)
-    assert last is not None
     return last.time_ms
 
 

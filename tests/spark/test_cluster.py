@@ -55,7 +55,6 @@ def _killed_in_the_middle(cluster: Cluster, *words: object) -> str:
         _command(*words, *options), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as running:
         try:
-            assert running.stderr is not None
             _in_the_middle(running.stderr)
             cluster.kill(cluster.workers[0])
             said = running.stderr.read()

@@ -91,7 +91,6 @@ def _compact(store: Path, engine: Engine | None, retain: bool, options: SourceOp
     """Return everything that a run comes to: latest messages, payloads, numbers, damage."""
     with open_store(store) as opened, open_reader(opened, engine) as reader:
         prepared = prepare(reader, read_topic(reader.txn, parse_topic(TOPIC)), options)
-        assert prepared is not None
         compaction = Compaction(prepared.source, CompactionRules("reduced", retain, limit_keys=17), -1)
         latest: Latest = compaction.find_latest()
         written = [found if isinstance(found, bytes) else list(found) for found in compaction.payloads()]
@@ -137,7 +136,6 @@ class EngineContract:
         monkeypatch.setattr(MessageSource, "exploded", of_the_compacted_ledger)
         with open_store(store) as opened, open_reader(opened, engine) as reader:
             prepared = prepare(reader, read_topic(reader.txn, parse_topic(TOPIC)), SourceOptions())
-            assert prepared is not None
             assert Compaction(prepared.source, CompactionRules(), -1).find_latest().keys > 20
         assert not engine.failed
 

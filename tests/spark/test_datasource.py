@@ -59,7 +59,6 @@ def test_a_typed_value_is_a_struct(load: Callable[..., DataFrame]) -> None:
     assert "price:decimal(9,2)" in kind
     row = frame.selectExpr("sum(value.price)", "max(unix_micros(value.at))", "max(size(value.lines))").first()
     rows = [row["value"] for row in sent("everything")]
-    assert row is not None
     assert str(row[0]) == f"{sum(float(value['price']) for value in rows):.2f}"
     assert row[1] == max(datetime.fromisoformat(value["at"]).timestamp() for value in rows) * 1e6
     assert row[2] == max(len(value["lines"]) for value in rows)
@@ -70,7 +69,6 @@ def test_times_do_not_depend_on_the_session_time_zone(load: Callable[..., DataFr
     events = {row[0] for row in frame.selectExpr("unix_millis(event_time)").collect()}
     assert events == {1_795_000_000_000 + row["i"] for row in sent("orders-avro")}
     shown = frame.selectExpr("date_format(min(event_time), 'yyyy-MM-dd HH:mm')").first()
-    assert shown is not None
     assert shown[0] == "2026-11-18 06:06"  # 1795000000 in New York
 
 

@@ -64,7 +64,6 @@ def _start(folder: Path, store: Path, *words: str) -> subprocess.Popen[str]:
 
 def _interrupt(running: subprocess.Popen[str], *, everybody: bool) -> tuple[str, float]:
     """Send SIGINT when the first progress is shown; return what the command said then, and how long it took to end."""
-    assert running.stderr is not None
     line = json.loads(running.stderr.readline())
     assert not line["finished"]
     assert line["failedSlices"] == 0
@@ -106,7 +105,6 @@ def test_ctrl_c_while_java_starts(demo_store: Path, tmp_path: Path) -> None:
             while not any("/java" in process for process in _session_of(running.pid)):
                 assert running.poll() is None
             os.killpg(running.pid, signal.SIGINT)
-            assert running.stderr is not None
             said = running.stderr.read()
         finally:
             if running.poll() is None:

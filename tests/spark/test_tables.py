@@ -60,7 +60,6 @@ def test_tables_in_a_store_of_objects_are_those_of_a_directory(tmp_path: Path) -
             done = store.export_tables(url.format("tables"), only=only)
         folder = Folder.of(url.format("tables"))
         manifest = read_manifest(folder)
-        assert manifest is not None
         assert done.removed == ()
         for name, parts in manifest.clusters["standalone"].tables.items():
             with folder.open_input(parts[0].path) as file:

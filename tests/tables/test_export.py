@@ -85,7 +85,6 @@ def held(root: Path) -> dict[Entry, set[str]]:
 def table_of(folder: Path, name: str) -> pa.Table:
     """The rows that the manifest names, in the order of its files."""
     manifest = read_manifest(Folder.of(str(folder)))
-    assert manifest is not None
     paths = [part.path for one in manifest.clusters.values() for part in one.tables[name]]
     found = pa.concat_tables(pq.ParquetFile(folder / path).read() for path in paths)
     there = {str(path.relative_to(folder)) for path in folder.glob(f"{name}/*/*")}
