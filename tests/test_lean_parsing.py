@@ -17,7 +17,7 @@ from pulsar_admin.global_options import GIVEN, IGNORED
 from pulsar_admin.options import Command
 from tests.fuzz.command_lines import HOSTILE, Lines
 
-_LINES = 600
+_LINES = 250
 _ANYWHERE = [
     "-q",
     "-y",

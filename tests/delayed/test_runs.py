@@ -49,10 +49,12 @@ def test_as_a_plain_sort(span: int, count: int) -> None:
             found.add(columns(rows[at : at + step]))
             beside.add(columns(rows[at : at + step]))
             at += step
+            assert beside.next_time_ms(-1) == min(time // 10 * 10 for time, _, _ in rows[:at])
+            assert len(beside.load(-50, span + 10)) == min(at, count)
         if rows:
             whole.add(columns(rows))
         pieces = [(start, listed(part)) for start, part in found.pieces()]
-        assert [row for _, part in pieces for row in part] == wanted
+        assert [(start, row) for start, part in pieces for row in part] == [(partition_of(row), row) for row in wanted]
         assert dict(found.counts) == {start: len(list(rows)) for start, rows in groupby(wanted, key=partition_of)}
         for start, group in groupby(pieces, key=lambda piece: piece[0]):
             sizes = [len(part) for _, part in group]

@@ -124,6 +124,14 @@ def test_gaps_are_hopped_over() -> None:
     assert [found.tick_ms for found in wheel.advance(far)] == [far]
 
 
+def test_a_message_is_taken_where_its_window_is_loaded() -> None:
+    wheel = TimeWheel(IndexRules(1000, 100), RowsSource(rows_of()))
+    assert not wheel.add(5, 1, 1)  # nothing is loaded yet
+    assert not list(wheel.advance(600))  # behind the half of a window the next one is loaded, too
+    assert [wheel.add(time, 1, time) for time in (-1, 0, 600, 999, 1000, 1999, 2000)] == [*[True] * 6, False]
+    assert [found.tick_ms for found in wheel.advance(1999)] == [-100, 0, 600, 900, 1000, 1900]
+
+
 def test_next_window_is_loaded_before_it_is_needed() -> None:
     loads: list[int] = []
 
