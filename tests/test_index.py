@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from msgspec import Struct
 
+from pulsar_admin.store.db import blocks
 from pulsar_admin.store.db.blocks import NO_MAX, NO_MIN, Block, block_key, decode_times, encode_times
 from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
 from pulsar_admin.store.db.files import LogFile, put_log
@@ -283,11 +285,52 @@ def test_block_is_read_by_hand() -> None:
     assert [block.index_of(entry_id) for entry_id in (0, 2051, 2052, 2053, 9999)] == [0, 0, 1, 2, 2]
 
 
-@pytest.mark.parametrize("length", [0, 1, 111, 112, 127, 136])
-def test_damaged_time_row_is_named(length: int) -> None:
-    from pulsar_admin.store.db.blocks import LedgerSums
+SUMS = blocks.LedgerSums(0, 5, 1, 9, 7, 70, 100, 300, 150, 350, 4, 1, 8)
+READERS: dict[str, Callable[[bytes], object]] = {
+    "all": lambda row: decode_times(3, row),
+    "sums": lambda row: blocks.decode_sums(3, row),
+    "bounds": lambda row: blocks.decode_publish_bounds(3, row),
+    "count": lambda row: blocks.decode_entry_count(3, row),
+    **{clock: lambda row, clock=clock: blocks.decode_latest(3, row, clock) for clock in ("publish", "auto", "broker")},
+}
 
-    row = encode_times(LedgerSums(*range(13)), [bytes(8), bytes(8)])
-    assert len(decode_times(3, row).publish_max) == 1
-    with pytest.raises(IndexCorrupt, match="ledger 3"):
-        decode_times(3, (row + bytes(100))[:length])
+
+def time_row(count: int, columns: int, version: int = 1) -> bytes:
+    """A time row of COUNT blocks, packed here from docs/formats/store.md: number 10 × column + block in each place."""
+    times = [10 * column + block for column in range(columns) for block in range(count)]
+    return struct.pack(f"<HHI13q{len(times)}q", version, columns == 4, count, *SUMS, *times)
+
+
+@pytest.mark.parametrize("columns", [2, 4])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_time_rows_are_read_by_hand(count: int, columns: int) -> None:
+    row = time_row(count, columns)
+    found = decode_times(3, row)
+    parts = (found.publish_max, found.publish_min, found.auto_max, found.auto_min)
+    starts = (0, 10, 20, 30) if columns == 4 else (0, 10, 0, 10)
+    assert [list(part) for part in parts] == [[start + block for block in range(count)] for start in starts]
+    assert (
+        encode_times(SUMS, [b"".join(struct.pack("<q", 10 * c + b) for b in range(count)) for c in range(columns)])
+        == row
+    )
+    latest = {"publish": count - 1, "auto": starts[2] + count - 1, "broker": 350}
+    expected = {"all": found, "sums": SUMS, "bounds": (100, 300), "count": 5, **latest}
+    assert {name: read(row) for name, read in READERS.items()} == expected
+    some = {"bounds", "count"}  # look at the head alone
+    assert (READERS["bounds"](row[:112]), READERS["count"](row[:112])) == ((100, 300), 5)
+    for damaged, reads in (
+        (row[:111], {*READERS}),
+        (time_row(count, columns, version=2), {*READERS}),
+        (time_row(count, columns, version=0), {*READERS}),
+        (row[:-1], {*READERS} - some),
+        (row + bytes(8), {"all", "sums"}),
+        (time_row(0, columns), {"publish", "auto", "broker"}),
+    ):
+        for name in reads:
+            with pytest.raises(IndexCorrupt, match="ledger 3"):
+                READERS[name](damaged)
+
+
+def test_bytes_of_a_block_by_file() -> None:
+    """The size field of each record counts, too."""
+    assert list(Block(block_key(7, 2), _good_block()).iter_parts()) == [(1, 2, 72 + 36 + 2 * 4)]
