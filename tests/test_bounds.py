@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from pulsar_admin.store.check import EACH_MOST, sum_up
 from pulsar_admin.store.codec.cursor import CursorInfo, Position, encode_cursor_info
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.compaction.last_id import check_indexes
+from pulsar_admin.store.db.rows import name_of_row
 from pulsar_admin.store.disks.live_records import LocationsIndex
 from pulsar_admin.store.engine.operation import FailedSlice
 from pulsar_admin.store.errors import (
@@ -349,3 +351,20 @@ def test_where_nothing_was_found_no_list_begins() -> None:
     nothing: Any = SimpleNamespace(findings=(), topics=(), topic_count=0)
     assert _findings(nothing, nothing) == ["FINDINGS: none"]
     assert _topic_lines(nothing) == []
+
+
+@pytest.mark.parametrize(
+    ("database", "key", "name"),
+    [
+        ("entries", struct.pack(">qq", 7, 2), "(ledger 7, block 2)"),
+        ("times", struct.pack(">q", 0), "(ledger 0)"),
+        ("copies", struct.pack(">qI", 7, 1), "(ledger 7, file 1)"),
+        ("damage", struct.pack(">IQ", 1, 0), "(file 1, offset 0)"),
+        ("changes", struct.pack(">Q", 3), "(change 3)"),
+        ("times", bytes(7), "00000000000000"),
+        ("times", bytes(9), "000000000000000000"),
+        ("tree", b"/a\xff", r"'/a\\xff'"),
+    ],
+)
+def test_rows_are_named_by_what_their_keys_say(database: str, key: bytes, name: str) -> None:
+    assert name_of_row(database, key) == name
