@@ -1,7 +1,7 @@
 """Ask and change a store from Python: ``import pulsar_admin as pa``, then ``pa.open_store(…)``.
 
-The names in ``__all__`` are the public interface, and nothing else is; docs/api.md is a tutorial of it. Each is imported when it
-is first used: the import of this package costs nothing, to the command line neither.
+Only the names in ``__all__`` are public; docs/api.md is a tutorial. Each is imported on first use, so that importing
+this package costs nothing, also on the command line.
 """
 
 TYPE_CHECKING = False  # not typing's: that import would cost more than this package

@@ -1,4 +1,4 @@
-"""Said whenever a command answers on a topic that lists a broken ledger: what is lost, and what a broker does there."""
+"""Warnings of commands that answer about a topic with broken ledgers: what is lost, and what a broker does there."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ class Told(Protocol):
         """Say it on stderr."""
 
     def problems(self, count: int) -> None:
-        """COUNT things are wrong with the data."""
+        """Count problems of the data, which make the exit code 1."""
 
 
 def warn_of_broken(told: Told, txn: Txn, names: Iterable[TopicName]) -> None:
-    """Warn of the broken ledgers of the topics NAMES; any makes the exit code 1. One that cannot be read is told by who reads it."""
+    """Warn of the broken ledgers of topics; any makes the exit code 1. A topic that cannot be read is reported by
+    the command that reads it.
+    """
     listed = list(names)
     if len(listed) >= _MANY:
         from pulsar_admin.store.model.coverage import find_whole_ledgers  # a look at all ledgers
@@ -44,7 +46,7 @@ def warn_of_broken(told: Told, txn: Txn, names: Iterable[TopicName]) -> None:
 
 
 def warn_of_broken_ledgers(told: Told, txn: Txn, topic: Topic) -> None:
-    """Warn of the broken ledgers of TOPIC and of what is not seen of it; any makes the exit code 1."""
+    """Warn of a topic's broken ledgers and of parts that the store does not have; any makes the exit code 1."""
     count, texts = _broken(txn, topic)
     for text in texts:
         told.warn(text)
@@ -52,17 +54,17 @@ def warn_of_broken_ledgers(told: Told, txn: Txn, topic: Topic) -> None:
 
 
 def broken_texts(txn: Txn, names: Iterable[TopicName]) -> list[str]:
-    """Return what there is to say of the topics NAMES, which can be read."""
+    """Return the warnings about the broken ledgers of readable topics."""
     return [text for name in names for text in texts_of_broken(txn, read_topic(txn, name))]
 
 
 def texts_of_broken(txn: Txn, topic: Topic) -> list[str]:
-    """Return what there is to say of TOPIC."""
+    """Return the warnings about a topic's broken ledgers."""
     return _broken(txn, topic)[1]
 
 
 def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
-    """Return how many ledgers of TOPIC, and topics beside it, are broken or not seen, and what there is to say of them."""
+    """Return how many ledgers of a topic, and topics that belong to it, are broken or not seen, and the warnings."""
     beside = find_broken_beside(txn, topic)
     if not beside and not may_be_broken(txn, topic):
         return 0, []

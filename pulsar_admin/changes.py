@@ -93,7 +93,7 @@ _ACTIONS = {
 
 
 def render_change(report: ChangeReport, plan_file: Path | None = None) -> str:
-    """Return the report of a change (done, of a dry run, or of a plan written to PLAN_FILE) as lines of text."""
+    """Return a change's report as text; ``plan_file`` is the file that a plan was written to."""
     lines = [title_of(report, plan_file)]
     if len(report.parts) == 1:
         lines += [f"  {line}" for line in _body(report, report.parts[0])]
@@ -296,7 +296,7 @@ def _totals(report: ChangeReport) -> Iterator[str]:
 
 
 def _sides(part: ChangePart) -> Iterator[str]:
-    """Yield ``key: old -> new`` of what differs; of what is made or removed, ``key: value``."""
+    """Yield ``key: old -> new`` for each difference; ``key: value`` for a created or removed thing."""
     if part.before is None or part.after is None:
         for key, value in _leaves(hide_secrets_in(part.before or part.after or {})):
             if isinstance(value, list) and value and isinstance(value[0], dict):
@@ -315,7 +315,7 @@ def _sides(part: ChangePart) -> Iterator[str]:
 
 
 def _item(item: Json) -> str:
-    """Return the values of ITEM, such as a join: of which ledgers, and what witnesses it."""
+    """Return an item such as a join as text: its ledgers, and the witness for it."""
     return ": ".join(", ".join(map(str, value)) if isinstance(value, list) else str(value) for value in item.values())
 
 

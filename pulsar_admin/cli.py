@@ -44,7 +44,9 @@ class TableGroup(TakesGlobals, click.Group):
     """A group whose commands are rows of the table; help imports none of them."""
 
     def __init__(self, path: str, *, upstream: str | None = None, text: str | None = None) -> None:
-        """PATH is the group's in the table; UPSTREAM is upstream's, where it differs; TEXT is the help of one without rows."""
+        """``path`` is the group's in the table, ``upstream`` its path in upstream if different, ``text`` the help
+        of a group without rows.
+        """
         name = path.rpartition(" ")[2] or PROGRAMS[0]
         is_root = path == table.ROOT
         super().__init__(
@@ -134,7 +136,7 @@ class TableGroup(TakesGlobals, click.Group):
 
 
 class _NoStore(click.exceptions.NoArgsIsHelpError):
-    """No command is given and no store is here: help, below how to make one."""
+    """Neither a command nor a store was given: how to create a store, followed by the help."""
 
     def format_message(self) -> str:
         return (

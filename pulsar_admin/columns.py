@@ -77,7 +77,7 @@ class Column(Struct, frozen=True):
     is_rendered: bool = False
 
     def value(self, record: object) -> object:
-        """Return the column's value of RECORD; None where the record has no such key."""
+        """Return the column's value in a record; None if the record has no such key."""
         getter = self.getter
         if not isinstance(getter, str):
             return getter(record)
@@ -90,7 +90,7 @@ class Column(Struct, frozen=True):
         return document.get(self.getter) if isinstance(document, dict) else document
 
     def values(self, records: Sequence[object]) -> list[object]:
-        """Return the column's value of each of RECORDS, which are no dicts: of many at half the cost."""
+        """Return the column's value in each record (objects, not dicts), at half the cost of single calls."""
         getter = self.getter
         if isinstance(getter, str) and getter.isidentifier() and getter not in OWN_TEXT:
             with suppress(AttributeError):
@@ -109,7 +109,7 @@ class Column(Struct, frozen=True):
         return Column(self.header, self.getter, "size", self.drop, self.tone, self.sums, self.padded)
 
     def tone_of(self, record: object) -> str:
-        """Return the tone of the column's value of RECORD; empty: none."""
+        """Return the tone (color) of the column's value in a record; empty: none."""
         return "" if self.tone is None else self.tone(self.value(record))
 
     def cell(self, record: object, *, bare: bool = False) -> str:
@@ -119,7 +119,7 @@ class Column(Struct, frozen=True):
 
 
 def telling(columns: Sequence[Column], records: Sequence[object]) -> tuple[Column, ...]:
-    """Return the COLUMNS that say something of any of RECORDS: not only zeros and blanks. All of them where there are no records."""
+    """Return the columns that have more than zeros and blanks in some record; without records all columns."""
     return tuple(
         column
         for column in columns
@@ -128,9 +128,9 @@ def telling(columns: Sequence[Column], records: Sequence[object]) -> tuple[Colum
 
 
 def render_cell(value: object, kind: str = "text", *, bare: bool = False) -> str:
-    """Return one value as the text of a cell; None is empty, a message id is ``L:E``.
+    """Return a value as a cell's text; None is empty, a message id is ``L:E``.
 
-    BARE is for programs that read CSV or text apart: numbers without separators, and without units, as in JSON.
+    With ``bare``, for programs that read CSV or text, numbers have no separators or units, as in JSON.
     """
     if value is None:
         return ""
@@ -208,7 +208,7 @@ def zone_name() -> str:
 
 @contextmanager
 def times_shown_in(zone: tzinfo | None) -> Iterator[None]:
-    """Show times in ZONE (None: UTC) while the block runs."""
+    """Show times in ``zone`` (None: UTC) while the block runs."""
     token = shown_zone.set(zone)
     try:
         yield
@@ -269,7 +269,9 @@ def _in_json(key: str) -> Callable[[Any], object]:  # Any: the record's own type
 
 
 def derived_column(key: str, first: object, getter: Callable[[Any], object]) -> Column:  # Any: the record's own type
-    """Return the column of the JSON value that GETTER finds under KEY, where a record has FIRST there."""
+    """Return a column whose value ``getter`` derives from the JSON value under ``key``, if the record has the key
+    ``first``.
+    """
     if not first and not isinstance(first, (str, bool)) and re.search(_TIME_KEY, key):
         first = _FIRST_TIME_MS  # not set in this record, and maybe in the next
     kind = kind_of(key, first)

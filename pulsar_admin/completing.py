@@ -98,14 +98,16 @@ SCRIPTS: Mapping[str, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 def script(shell: str, program: str) -> str:
-    """Return the script that SHELL reads to complete PROGRAM."""
+    """Return the completion script of a program for a shell."""
     variable, _ = completion_instruction(program)
     function = f"_{program.replace('-', '_')}_completion"
     return SCRIPTS[shell] % {"function": function, "variable": variable, "program": program}
 
 
 def complete(group: click.Command, program: str, instruction: str) -> int:
-    """Write the words that may stand at the cursor; INSTRUCTION is ``SHELL_complete``, or ``SHELL_source`` for its script."""
+    """Write the completions at the cursor; ``instruction`` is ``SHELL_complete``, or ``SHELL_source`` for the
+    script.
+    """
     from pulsar_admin.output import Writer
 
     writer = Writer()
@@ -136,7 +138,7 @@ def _items(group: click.Command, program: str, words: list[str], incomplete: str
 
 
 def _as_typed(shell: str, word: str, incomplete: str, breaks: str) -> str:
-    """Return WORD as it stands on a command line; bash wants what comes behind the last of its own breaks between words."""
+    """Return a word as typed on a command line; bash expects only the part after the last of its own word breaks."""
     if shell == "fish":
         return word  # it quotes by itself
     ends = [incomplete.rfind(mark) + 1 for mark in ":=" if shell == "bash" and mark in breaks]
@@ -147,7 +149,7 @@ def _as_typed(shell: str, word: str, incomplete: str, breaks: str) -> str:
 
 
 def from_store(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Item]:
-    """Return what PARAM may be of the store that the words so far name; nothing where there is none."""
+    """Return completions of a parameter from the store that the command line names so far; empty without a store."""
     from pulsar_admin.store.db.environment import open_store
 
     found: list[Item] = []
@@ -160,7 +162,7 @@ def from_store(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 
 
 def _below(txn: Txn, path: str, start: str) -> Iterator[str]:
-    """Yield names below PATH, in clear, that begin with START."""
+    """Yield decoded names below a path that begin with ``start``."""
     from pulsar_admin.store.db.tree import iter_children
     from pulsar_admin.store.names import decode_name, encode_name
 
@@ -201,7 +203,7 @@ def _topics(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
 
 
 def _locals(txn: Txn, namespace: str, start: str) -> Iterator[str]:
-    """Yield names of topics in NAMESPACE that begin with START; partitions as their topic until START has one's suffix."""
+    """Yield topic names of a namespace that begin with ``start``; partitions only after their suffix was begun."""
     from pulsar_admin.store.names import PARTITION_SUFFIX, TopicName, parse_namespace
 
     parsed = parse_namespace(namespace)
@@ -236,7 +238,7 @@ def _given(ctx: click.Context) -> dict[str, Any]:  # Any: click's values
 
 
 def _ledgers(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
-    """Yield ledgers whose number begins with START, with what references them."""
+    """Yield ledger ids that begin with ``start``, with what references each ledger."""
     from pulsar_admin.store.db.blocks import ledger_key, ledger_of_key
     from pulsar_admin.store.db.owners import find_owners
 

@@ -97,7 +97,7 @@ class Settings(Struct, frozen=True):
 
 
 def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option values from click
-    """Return the settings of the GIVEN command line options, the environment and the file; raises InvalidValue."""
+    """Return the settings from command line options, environment and file; raises InvalidValue."""
     # Imported here: --help builds no settings and needs none of them.
     from pathlib import Path
 
@@ -149,7 +149,7 @@ def _query(given: Mapping[str, Any], now_ms: int, tz: tzinfo | None) -> Query | 
 
 
 def _spelled(values: Mapping[str, Any]) -> tuple[int, tzinfo | None, int | None, int]:  # Any: as the option was given
-    """Return the time that is now, the zone, the bytes of memory and the ms to wait that VALUES say."""
+    """Return the current time, zone, memory limit in bytes and wait in ms from setting values."""
     now, tz, memory, wait = (
         str(values[name]) if values.get(name) else None for name in ("now", "tz", "memory", "wait")
     )
@@ -223,7 +223,7 @@ def _file_values() -> dict[str, Any]:  # Any: TOML values
 
 
 def _typed(path: str, name: str, value: object) -> object:
-    """Return VALUE, which the file PATH sets NAME to, as the environment would have it; raises InvalidValue for another kind."""
+    """Return a file's setting as the environment would spell it; raises InvalidValue for a value of another type."""
     if name == "spark_conf" and isinstance(value, str):
         return tuple(value.split(","))
     if name == "spark_conf" and isinstance(value, list):
@@ -279,7 +279,7 @@ def preset_output() -> str | None:
 
 
 def completion_instruction(program: str) -> tuple[str, str]:
-    """Return the variable by which a shell asks PROGRAM for completions, and its value; empty: it does not ask."""
+    """Return the name and value of the variable by which a shell requests completions; empty if it requests none."""
     variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
     return variable, os.environ.get(variable, "")
 

@@ -14,16 +14,16 @@ class Plan(Protocol):
 
     @property
     def loses(self) -> str:
-        """What is lost for good, in numbers; empty when ``store undo`` brings everything back."""
+        """The permanent loss in numbers; empty if ``store undo`` restores everything."""
 
     def preview(self) -> object:
         """Return what applying would report, with ``dryRun`` true."""
 
 
 def confirm_loss(loses: str, *, yes: bool) -> None:
-    """Ask whether to go on although LOSES cannot be undone; nothing to lose or YES passes.
+    """Ask for confirmation of a permanent loss; not if nothing is lost, or with ``yes``.
 
-    Raises Cancelled when the answer is no, Refused when nobody can be asked.
+    Raises Cancelled if the answer is no, Refused if stdin cannot answer.
     """
     if not loses or yes:
         return

@@ -110,12 +110,12 @@ class App(Running):
         return Ledger(self.session, ledger_id)
 
     def change(self, plan: Plan) -> None:
-        """Confirm, apply and show PLAN; what changes nothing leaves no line in the audit log."""
+        """Confirm, apply and show a plan; a plan without effect is not added to the audit log."""
         self.confirm(plan)
         self.show(*self.apply(plan))
 
     def apply(self, plan: Plan) -> tuple[ChangeReport, ...]:
-        """Apply PLAN and return its reports; one without steps writes nothing. Raises StalePlan, StoreBusy."""
+        """Apply a plan and return its reports; a plan without steps writes nothing. Raises StalePlan, StoreBusy."""
         from pulsar_admin.api.plan import check_planned_on, steps_of
         from pulsar_admin.store.changes.plan import WritingPlan, apply_plan
 

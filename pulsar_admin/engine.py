@@ -26,7 +26,7 @@ SPARK_PAYS_SECONDS = 300
 
 @contextmanager
 def open_engine(settings: Settings) -> Iterator[SparkEngine]:
-    """Open the Spark engine that SETTINGS name; raises MissingComponent (no Java, no pyspark), Refused (no such master)."""
+    """Open the configured Spark engine; raises MissingComponent (no Java, no pyspark), Refused (no such master)."""
     from pulsar_admin.store.engine.spark_session import SparkOptions, open_session
 
     options = SparkOptions(
@@ -102,9 +102,9 @@ class Choice(NamedTuple):
 
 @contextmanager
 def choose_engine(settings: Settings, size_bytes: int, failed: list[FailedSlice]) -> Iterator[Choice]:
-    """Choose what scans SIZE_BYTES, and end it at the end; slices without a result go to FAILED.
+    """Choose what scans ``size_bytes``, and close it at the end; slices without a result are added to ``failed``.
 
-    Raises LimitExceeded for a ``--memory`` in which nothing can be scanned.
+    Raises LimitExceeded if ``--memory`` is too small to scan anything.
     """
     with ExitStack() as stack:
         if settings.memory_bytes is not None:
@@ -126,7 +126,7 @@ def choose_engine(settings: Settings, size_bytes: int, failed: list[FailedSlice]
 
 
 def spark_advice(size_bytes: int, cores: int) -> str:
-    """Return what to say where Spark on several machines would be much faster than CORES of this one; empty: it would not."""
+    """Return advice if Spark on several machines would be much faster than this machine's ``cores``, else empty."""
     here_s = size_bytes / (CORE_BYTES_PER_SECOND * cores)
     if here_s < SPARK_PAYS_SECONDS:
         return ""

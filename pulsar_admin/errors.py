@@ -141,12 +141,12 @@ class Failure:
 
 
 def exit_code_of(error: errors.StoreError) -> int:
-    """Return the number of ERROR's class, or of the nearest class above it in the table."""
+    """Return the exit code of an error's class, or of its nearest base class in the table."""
     return next(EXIT_CODES[cls] for cls in type(error).__mro__ if cls in EXIT_CODES)
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return how ERROR is reported; anything the table does not know is our bug, with its traceback."""
+    """Return how an error is reported; one that is not in the table is a bug, reported with its traceback."""
     if isinstance(error, errors.StoreError):
         return Failure(exit_code_of(error), error.code, error.message, hint=error.hint, context=error.context)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):

@@ -175,7 +175,7 @@ def _help_option(names: tuple[str, ...]) -> click.Option:
 
 
 def _possible(words: Sequence[str]) -> Callable[[Iterable[str]], bool]:
-    """Return what tells whether one of an option's flags may be among WORDS."""
+    """Return a test whether ``words`` may contain one of an option's flags."""
     options = [word for word in words if word.startswith("-")]
     whole_words = {word.partition("=")[0] for word in options}
     letters = {f"-{letter}" for word in options if not word.startswith("--") for letter in word[1:]}
@@ -183,7 +183,7 @@ def _possible(words: Sequence[str]) -> Callable[[Iterable[str]], bool]:
 
 
 def _path_of(ctx: click.Context) -> str:
-    """Return the groups and the command of CTX by the table's names."""
+    """Return the path of the running command in the table."""
     return "" if ctx.parent is None else f"{_path_of(ctx.parent)} {ctx.command.name}".strip()
 
 
@@ -192,7 +192,7 @@ class HasLeft(click.UsageError):
 
 
 def check_left(ctx: click.Context, *names: str) -> None:
-    """Raise HasLeft where one of NAMES is a row of ``table.LEFT``."""
+    """Raise HasLeft if the command or an option is a row of ``table.LEFT``."""
     for name in names:
         if name in table.LEFT:
             raise HasLeft(f"`{name}` left in 0.2: see {table.LEFT[name]}", ctx)
@@ -223,7 +223,7 @@ class TakesGlobals(click.Command):
         return self._own
 
     def global_options(self, wanted: Callable[[Iterable[str]], bool] = bool) -> Iterator[click.Option]:
-        """Yield the global options with flags that are WANTED, but for those whose flags the command has itself."""
+        """Yield the wanted global options, except those whose flags the command defines itself."""
         taken = {flag for param in self._own for flag in param.opts}
         for name, (flags, attributes) in self.declared.items():
             if wanted(flags) and taken.isdisjoint(flags):

@@ -14,7 +14,7 @@ class _Number(str):
 
 
 def gson_text(value: object, parsed: tuple[str, ...] = ()) -> str:
-    """Return VALUE as JSON; texts under the keys PARSED are JSON themselves and are laid out as such."""
+    """Return a value as JSON; texts under the keys in ``parsed`` are JSON themselves and are laid out as such."""
     return "".join(_parts(value, "", parsed))
 
 

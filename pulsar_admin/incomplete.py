@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def tables_text(reason: str) -> str:
-    """Return what is said of tables that were exported when metadata was not whole for REASON, "" where there is none."""
+    """Return the warning about tables exported from incomplete metadata; empty if ``reason`` is."""
     return (
         f"these tables were exported from incomplete metadata, so this answer may be incomplete or out of date: "
         f"{reason} (export them again from a store with complete metadata)"
@@ -22,7 +22,7 @@ def tables_text(reason: str) -> str:
 
 
 def incomplete_text(store: Store) -> str:
-    """Return what is said of a STORE whose metadata could not be read whole, "" of any other."""
+    """Return the warning about a store with incomplete metadata; empty for other stores."""
     altered: list[bytes] = []
     with store.read() as txn, txn.passing_altered(altered.append):  # a check has to go on past them
         reasons = [damage.reason for damage in iter_incompleteness(txn)]

@@ -24,7 +24,9 @@ from pulsar_admin.typable import OWN_TEXT, is_carrying, own_text
 
 
 def position_json(position: Position, partition_index: int = -1) -> dict[str, int]:
-    """Return POSITION as Pulsar writes a message id; ``batchIndex`` only inside a batch, or of a ``MessagePosition``."""
+    """Return a position as Pulsar writes a message id; ``batchIndex`` only inside a batch, or for a
+    ``MessagePosition``.
+    """
     value = {"ledgerId": position.ledger_id, "entryId": position.entry_id, "partitionIndex": partition_index}
     if position.batch_index >= 0 or isinstance(position, MessagePosition):
         value["batchIndex"] = position.batch_index
@@ -47,7 +49,7 @@ _PLAIN = frozenset({type(None), bool, int, float, str})
 
 
 def to_json(value: object) -> Any:  # Any: a JSON value
-    """Return VALUE as JSON values: records, named tuples and mappings as objects, positions as message ids, bytes as hex."""
+    """Return a value as JSON: records, named tuples and mappings as objects, positions as message ids, bytes as hex."""
     if type(value) in _PLAIN or (isinstance(value, (bool, int, float, str)) and not isinstance(value, Enum)):
         return value
     if isinstance(value, Position):
@@ -83,7 +85,7 @@ def to_json(value: object) -> Any:  # Any: a JSON value
 
 
 def partition_json(value: object, partition_index: int) -> Any:  # Any: a JSON value
-    """Return ``to_json`` of VALUE, the positions in it as those of the partition PARTITION_INDEX."""
+    """Return ``to_json`` of a value whose positions belong to the given partition."""
     return _in_partition(to_json(value), partition_index)
 
 
@@ -97,7 +99,9 @@ def _in_partition(value: Any, partition_index: int) -> Any:  # Any: a JSON value
 
 
 def dump_json(value: object, *, pretty: bool) -> str:
-    """Return VALUE (anything ``to_json`` takes) as JSON text; pretty is pulsar-admin's two blanks and `` : ``."""
+    """Return a value (anything ``to_json`` takes) as JSON text; ``pretty`` is pulsar-admin's layout, two blanks and
+    `` : ``.
+    """
     plain = to_json(value)
     if pretty:
         return _pretty(plain, "\n")
@@ -105,7 +109,9 @@ def dump_json(value: object, *, pretty: bool) -> str:
 
 
 def dump_gson(value: object) -> str:
-    """Return VALUE as Gson writes it, pretty and safe in HTML: what has no value is left out by ``JSON_OPTIONAL``."""
+    """Return a value as Gson writes it, pretty and HTML-safe; fields in ``JSON_OPTIONAL`` without a value are left
+    out.
+    """
     text = json.dumps(to_json(value), indent=2, ensure_ascii=False)
     return re.sub("[<>&='\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -116,9 +122,10 @@ def message_id_json(position: Position, partition_index: int) -> dict[str, int]:
 
 
 def _pretty(value: Any, margin: str) -> str:  # Any: a JSON value
-    """Return VALUE as Jackson's ``DefaultPrettyPrinter`` writes it behind MARGIN, a line break and blanks: ``[ 1, 2 ]``, ``{ }``.
+    """Return a value as Jackson's ``DefaultPrettyPrinter`` writes it: ``[ 1, 2 ]``, ``{ }``.
 
-    Its encoder in C takes what holds no containers in one call, with a separator that has the line break and the blanks.
+    ``margin`` is a line break and blanks. Containers without containers inside are written by one call of the C
+    encoder, whose separator contains the margin.
     """
     if not isinstance(value, (dict, list)):
         return json.dumps(value, ensure_ascii=False)

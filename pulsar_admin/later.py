@@ -12,5 +12,5 @@ class _Later(ModuleType):
 
 
 def later(name: str) -> ModuleType:
-    """Return the module NAME, not imported yet. Beside it stands the import under ``TYPE_CHECKING``, by which it is checked."""
+    """Return a module that is imported on first use. Type checkers see the import under ``TYPE_CHECKING`` beside it."""
     return _Later(name)

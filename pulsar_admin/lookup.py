@@ -1,4 +1,4 @@
-"""What is in a group: rows of the command table, and those that policies make. Reading it imports no command."""
+"""The members of a group: rows of the command table, and those generated from policies. Imports no command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ OF_POLICIES = ("namespaces", "topics", "topicPolicies")
 
 
 def rows_of(path: str) -> dict[str, Row]:
-    """Return the commands directly in group PATH."""
+    """Return the commands directly in a group."""
     rows = COMMANDS.get(path, {})
     if path not in OF_POLICIES:
         return rows
@@ -19,27 +19,27 @@ def rows_of(path: str) -> dict[str, Row]:
 
 
 def subgroups_of(path: str) -> dict[str, str]:
-    """Return the groups directly in group PATH that hold a command, name → help."""
+    """Return the groups directly in a group that hold a command, name → help."""
     prefix = f"{path} " if path else ""
     names = (key for key in GROUPS if key != ROOT and key.startswith(prefix))
     return {key[len(prefix) :]: GROUPS[key] for key in names if " " not in key[len(prefix) :] and is_used(key)}
 
 
 def is_subgroup(path: str, name: str) -> bool:
-    """Return whether NAME is one of ``subgroups_of`` group PATH."""
+    """Return whether ``name`` is one of the group's ``subgroups_of``."""
     key = f"{path} {name}" if path else name
     return " " not in name and key != ROOT and key in GROUPS and is_used(key)
 
 
 def is_used(path: str) -> bool:
-    """Return whether group PATH, or a group in it, holds a command."""
+    """Return whether the group, or a group in it, holds a command."""
     return path in OF_POLICIES or any(
         rows and (key == path or key.startswith(f"{path} ")) for key, rows in COMMANDS.items()
     )
 
 
 def find_row(path: str, name: str) -> Row | None:
-    """Return the command that NAME, or an alias NAME, means in group PATH."""
+    """Return the command with this name or alias in a group."""
     rows = COMMANDS.get(path, {})
     found = rows.get(name) or next((row for row in rows.values() if name in row.aliases), None)
     if found is not None or path not in OF_POLICIES:

@@ -1,9 +1,10 @@
-"""A table in a terminal: what is folded, shortened and left out until it has room there.
+"""Fitting a table into a terminal: folding, shortening and leaving out columns.
 
-In this order, as far as it must: columns without any value go, headers are folded, ``persistent://`` is left away and times lose
-their milliseconds, prose is folded once between words, columns go in the order of ``Column.drop``, those of zeros before all: a
-row stays a line, and no name is folded where a column can go. Where all that is not enough texts are folded, on any number of
-lines, and then within words. Pipes, wide terminals and the other formats have everything.
+In this order, as far as necessary: columns without values are left out, headers are folded, ``persistent://`` is left
+out and times lose their milliseconds, prose is folded once between words, columns are left out in the order of
+``Column.drop``, those of zeros first. A row stays one line, and no name is folded while a column can be left out. As a
+last resort, texts are folded on any number of lines, then within words. Pipes, wide terminals and other formats show
+everything.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Rows = Sequence[Sequence[str]]
 
 
 class _Manner(Struct, frozen=True):
-    """What is done to a table. ``dropped``: columns that may be left out, so many of them."""
+    """How a table is narrowed; ``dropped`` is the number of columns that are left out."""
 
     short_times: bool
     fold_width: int
@@ -55,11 +56,11 @@ class Layout(Struct, frozen=True):
     left_out: tuple[str, ...]
 
     def cells(self, row: Sequence[str]) -> list[str]:
-        """Return the cells of ROW that are shown, shortened."""
+        """Return the shown cells of a row, shortened."""
         return [_shortened(row[index], self.short, self.short_times) for index in self.indices]
 
     def fits(self, columns: Sequence[Column], rows: Rows, measure: Measure) -> bool:
-        """Return whether further ROWS need nothing else: their numbers have room and no hidden column has a value."""
+        """Return whether the layout also suits further rows: their numbers fit and no hidden column has a value."""
         hidden = [n for n, column in enumerate(columns) if n not in self.indices and column.header not in self.left_out]
         if any(row[n] for row in rows for n in hidden):
             return False
@@ -72,7 +73,7 @@ class Layout(Struct, frozen=True):
 
 
 def choose_layout(columns: Sequence[Column], rows: Rows, room: int, measure: Measure) -> Layout | None:
-    """Return how COLUMNS and the cells of ROWS are shown in ROOM terminal columns; None where that cannot be."""
+    """Return a layout of the table for ``room`` terminal columns; None if it cannot fit."""
     every = tuple(range(len(columns)))
     widths = [max(measure(column.header), _widest(rows, n, measure)) for n, column in enumerate(columns)]
     if sum(widths) + GAP * (len(columns) - 1) <= room:
@@ -139,7 +140,7 @@ def _widest(rows: Rows, index: int, measure: Measure) -> int:
 
 
 def _longest_piece(text: str, measure: Measure) -> int:
-    """Return the width of the longest part of TEXT that is not broken where there is room for it."""
+    """Return the width of the longest part of a text that stays unbroken if it fits."""
     if _TIME.fullmatch(text):
         return measure(text)
     return max(measure(piece.rstrip()) for word in _WORDS.findall(text) or [""] for piece in _PIECES.findall(word))
@@ -155,7 +156,7 @@ def _shortened(cell: str, short: bool, short_times: bool) -> str:
 
 
 def fold(text: str, width: int, measure: Measure) -> list[str]:
-    """Return TEXT as lines of at most WIDTH, broken between words, and within long ones behind ``/,|-`` if there are any."""
+    """Return a text as lines of at most ``width``, broken between words, within long words after ``/,|-``."""
     if measure(text) <= width:
         return [text]
     lines, line = [], ""
@@ -179,7 +180,7 @@ def _iter_pieces(text: str, width: int, measure: Measure) -> Iterator[str]:
 
 
 def _cut(text: str, width: int, measure: Measure) -> int:
-    """Return how many characters of TEXT, one at least, have room in WIDTH."""
+    """Return how many characters of a text, at least one, fit into ``width``."""
     cut = min(len(text), width)
     while cut > 1 and measure(text[:cut]) > width:
         cut -= 1

@@ -152,10 +152,10 @@ NEEDS: tuple[Need, ...] = (
 
 
 def need_of(path: str) -> Need | None:
-    """Return why upstream's command PATH is not answered here, or None."""
+    """Return why an upstream command is not answered here, or None."""
     return next((need for need in NEEDS if any(fnmatchcase(path, pattern) for pattern in need.patterns)), None)
 
 
 def group_need(name: str) -> Need | None:
-    """Return why commands of upstream's group NAME are not answered here, or None."""
+    """Return why the commands of an upstream group are not answered here, or None."""
     return next((need for need in NEEDS if any(one.startswith(f"{name} ") for one in need.patterns)), None)

@@ -1,4 +1,4 @@
-"""What is said of times that count back from now: which now that is, and what tells it."""
+"""Notes about relative times: the "now" that they count back from, and its source."""
 
 from __future__ import annotations
 

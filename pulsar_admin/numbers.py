@@ -1,4 +1,4 @@
-"""Numbers of the command line: bounded where they are read, so that nothing behind has to ask whether 64 bits hold one."""
+"""Number options: range-checked when parsed, so that no later code checks for 64 bits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _SHOWN = 40
 
 
 class WholeNumber(_ParamType):
-    """A whole number from LOW to HIGH in ASCII digits; Python itself also takes ``1_000``, ``٣`` and any length."""
+    """A whole number from ``low`` to ``high`` in ASCII digits; Python itself also accepts ``1_000``, ``٣`` and any
+    length.
+    """
 
     name = "integer"
 
@@ -47,7 +49,7 @@ class WholeNumber(_ParamType):
 
 
 class Number(_ParamType):
-    """A number that is one, neither infinite nor NaN, from LOW to HIGH."""
+    """A finite number (no NaN) from ``low`` to ``high``."""
 
     name = "float"
 
@@ -73,7 +75,7 @@ class Number(_ParamType):
 
 
 def whole(low: int = 0, high: int = LONG_MAX) -> WholeNumber:
-    """Return the type of whole numbers from LOW to HIGH."""
+    """Return the option type of whole numbers from ``low`` to ``high``."""
     return WholeNumber(low, high)
 
 

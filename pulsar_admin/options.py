@@ -96,7 +96,7 @@ class ParsedType(_ParamType):
 
 
 def _parser(module: str, function: str, **fixed: bool) -> Callable[[str], object]:
-    """Return MODULE's FUNCTION, imported when a value is parsed: help needs no parser."""
+    """Return a function of a module, imported when a value is parsed: help needs no parser."""
 
     def parse(text: str) -> object:
         return getattr(import_module(module), function)(text, **fixed)
@@ -105,7 +105,7 @@ def _parser(module: str, function: str, **fixed: bool) -> Callable[[str], object
 
 
 def _time_parser(function: str, module: str = "pulsar_admin.store.timespec") -> Callable[[str], object]:
-    """Return a parser of MODULE that takes now and the zone from the running command's settings."""
+    """Return a parser that takes now and the zone from the running command's settings."""
 
     def parse(text: str) -> object:
         return current_app().parse_time(getattr(import_module(module), function), text)
@@ -148,7 +148,7 @@ def current_app() -> App:
 
 
 def app_of(ctx: click.Context) -> App | None:
-    """Return the App that the command of the root context CTX made, or None when it never needed one."""
+    """Return the App that a root context's command created, or None if it needed none."""
     return ctx.meta.get(_APP)
 
 
@@ -290,7 +290,7 @@ class Command(TakesGlobals):
             raise
 
     def _check_rows(self, ctx: click.Context) -> None:
-        """Raise UsageError where what is asked of rows would be found wrong behind a change."""
+        """Raise UsageError for row options that would fail only after the change is made."""
         previews = current_app().settings.dry_run
         if (self.changes or "dry_run" in self.uses) and not previews:
             asked = ", ".join(f"--{name}" for name in OF_ROWS if ctx.meta[GIVEN].get(name))
@@ -363,11 +363,12 @@ def command(
     mirrors: bool = False,
     **more: Any,  # Any: output=, errors=, elsewhere=, no_plan=, and what click.command takes
 ) -> Callable[[Callable[..., Any]], Command]:
-    """Declare a command: EXAMPLES run on the demo store, CHANGES shows --dry-run, --plan and --yes.
+    """Declare a command.
 
-    USES names global options that matter here and are shown in help (``clock``, ``now``, ``tz``; ``spark`` shows
-    --jobs and --memory too and allows --spark). MIRRORS: see ``Command.mirrors``. MORE: ``output`` (text), ``errors``
-    (classes), ``elsewhere`` (examples not run), ``no_plan`` (why --plan is refused, and not offered).
+    ``examples`` run on the demo store; ``changes`` adds --dry-run, --plan and --yes. ``uses`` names global options
+    that matter here and are shown in help (``clock``, ``now``, ``tz``; ``spark`` also shows --jobs and --memory and
+    allows --spark). ``mirrors`` is described at ``Command.mirrors``. Further keywords: ``output`` (text), ``errors``
+    (classes), ``elsewhere`` (examples not run), ``no_plan`` (why --plan is refused and hidden).
     """
     details = Help(
         examples=tuple(examples),
@@ -435,7 +436,7 @@ def redact_properties_option(function: Function) -> Function:
 
 
 def gather(cls: type[Struct]) -> Callable[[Function], Function]:
-    """Hand the options named like the fields of CLS over as one ``options: CLS``."""
+    """Pass the options named like the fields of ``cls`` as one argument, ``options: cls``."""
     names = cls.__struct_fields__
 
     def decorate(function: Function) -> Function:

@@ -50,9 +50,10 @@ Plain = str | Callable[[Any], str]  # Any: the result's own type
 
 
 class Style(Struct, frozen=True):
-    """How a result is wanted: format (None: its default), color, and what the command knows of its text and columns.
+    """How a result is written: format (None: its default), color, and the command's own text and columns.
 
-    ``live``: what comes slowly is seen as it comes; of a table, whose columns are as wide as what is in them, a page at a time.
+    With ``live``, slow results are shown as they arrive; a table, whose column widths depend on its cells, page by
+    page.
     """
 
     format: Form | None = None
@@ -85,7 +86,9 @@ class Counted:
 
 
 def asked_of(rows: Iterable[object], style: Style) -> Asked:
-    """Return what the query of STYLE asks of ROWS, and STYLE with the columns asked for; raises InvalidValue for one unknown."""
+    """Return the style's query on rows, and the style with the queried columns; raises InvalidValue for an unknown
+    column.
+    """
     if style.query is None:
         return Asked(rows, style)
     from pulsar_admin.query import choose_rows  # most runs ask for nothing
@@ -96,9 +99,9 @@ def asked_of(rows: Iterable[object], style: Style) -> Asked:
 
 
 class Writer:
-    """Writes to STREAM, or to whatever stdout is at that moment; a reader who went away becomes PipeClosed.
+    """Writes to a stream, by default the current stdout; a reader that closed the pipe raises PipeClosed.
 
-    What it writes is cleaned of characters that are not seen, except line breaks and tabs.
+    Invisible characters are escaped, except line breaks and tabs.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -109,7 +112,7 @@ class Writer:
         return self._given or sys.stdout
 
     def write(self, text: str, *, styled: bool = False) -> None:
-        """Write TEXT; STYLED has escape sequences of our own and was cleaned before."""
+        """Write a text; a ``styled`` one contains our own escape sequences and is already cleaned."""
         text = text if styled else clean_lines(text)
         try:
             self.stream.write(text)
@@ -180,7 +183,7 @@ def emit_records(writer: Writer, records: Iterable[object], style: Style) -> Non
 
 
 def _flushed(writer: Writer, records: Iterable[object]) -> Iterator[object]:
-    """Yield RECORDS; what was written of them is seen before one is waited for that takes a second."""
+    """Yield records; before waiting a second for the next, flush what was written."""
     last = monotonic()
     for record in records:
         yield record
@@ -319,7 +322,7 @@ def _pages(records: Iterable[Sequence[object]], columns: Sequence[Column], sums:
 
 
 def render_table(records: Iterable[object], columns: Sequence[Column], room: int | None = None) -> str:
-    """Return a table without colors as text, laid out for ROOM terminal columns; None: without a limit."""
+    """Return a table without colors as text, laid out for ``room`` terminal columns; None: unlimited."""
     text = StringIO()
     rows = [[column.cell(record) for column in columns] for record in records]
     if room is None:
@@ -350,7 +353,7 @@ def _write_table(writer: Writer, columns: Sequence[Column], pages: Iterable[_Pag
 
 
 def _widest(cells: Sequence[str], most: int | None) -> int:
-    """Return the width of the widest of CELLS that is not wider than MOST; None: of all."""
+    """Return the width of the widest cell that is at most ``most`` wide; None: of all cells."""
     width = len if "".join(cells).isascii() else _width
     if most is None:
         return max(map(width, cells), default=0)
@@ -379,7 +382,7 @@ def _plain_console(width: int) -> Console:
 
 
 def _width(text: str) -> int:
-    """Return how many terminal columns TEXT takes."""
+    """Return the number of terminal columns of a text."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -408,7 +411,7 @@ def _render_lines(
 
 
 def _painted(cell: str, tone: str) -> str:
-    """Return CELL cleaned, in the colors of TONE: what follows goes to the terminal as it is."""
+    """Return a cleaned cell in the colors of its tone; it is written to the terminal without further cleaning."""
     text = clean_text(cell)
     return f"\x1b[{TONES[tone]}m{text}\x1b[0m" if text and tone else text
 
@@ -458,7 +461,9 @@ def _bold(console: Console, text: str) -> str:
 def _folded(
     layout: Layout, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, bottom: bool = False, tones: Rows = ()
 ) -> str:
-    """Return ROWS in the widths of LAYOUT: what is wider goes on in the next line, or, with BOTTOM, begins above."""
+    """Return rows in the layout's widths: wider cells continue on the next line or, with ``bottom``, begin on an
+    earlier one.
+    """
     from pulsar_admin.narrow import fold
 
     rights = [columns[index].is_right for index in layout.indices]

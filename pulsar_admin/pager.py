@@ -1,4 +1,4 @@
-"""A pager behind the output, where ``--pager`` asks for one and stdout is a terminal."""
+"""The pager for output, if ``--pager`` asks for one and stdout is a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Pager:
     encoding = "utf-8"
 
     def __init__(self, command: str) -> None:
-        """Start COMMAND; raises OSError and ValueError where that cannot be."""
+        """Start the pager; raises OSError and ValueError if it cannot be started."""
         self._process = subprocess.Popen(
             shlex.split(command), stdin=subprocess.PIPE, encoding=self.encoding, errors="backslashreplace"
         )

@@ -22,12 +22,12 @@ def picture_option(form: str) -> Callable[[Any], Any]:  # Any: click's decorator
 
 
 def plot_option(text: str) -> Callable[[Any], Any]:  # Any: click's decorators
-    """Add the flag ``--plot``, which TEXT explains; raises MissingComponent."""
+    """Add the flag ``--plot`` with the help ``text``; raises MissingComponent."""
     return click.option("--plot", is_flag=True, callback=_check_plot, help=text)
 
 
 def require_plot(app: App | None = None) -> None:
-    """Raise MissingComponent where nothing draws a plot, and the answer of APP has one in the format that is asked for."""
+    """Raise MissingComponent if the answer has a plot in this format and no plotting library is installed."""
     if app is None or app.settings.output in (None, "plain"):
         require("plotext", "a plot", instead="ask for the numbers: -o json")
 

@@ -34,7 +34,7 @@ class Chart(Struct, frozen=True):
 
 
 def bar_chart(chart: Chart, *, width: int | None = None, height: int = HEIGHT) -> str:
-    """Return the first series of CHART as bars of text, WIDTH columns wide (default: the terminal's, at most 120)."""
+    """Return a chart's first series as bars of text, ``width`` columns wide (default: the terminal's, at most 120)."""
     plot = _new_plot(chart, width, height)
     values = next(iter(chart.series.values()))
     columns = list(range(len(chart.labels)))
@@ -43,7 +43,7 @@ def bar_chart(chart: Chart, *, width: int | None = None, height: int = HEIGHT) -
 
 
 def line_chart(chart: Chart, *, width: int | None = None, height: int = HEIGHT) -> str:
-    """Return the series of CHART as lines of text; several get a legend."""
+    """Return a chart's series as lines of text; several series get a legend."""
     plot = _new_plot(chart, width, height)
     markers = ("braille", "dot", "x", "*", "o", "+")
     for number, (name, values) in enumerate(chart.series.items()):
@@ -53,7 +53,7 @@ def line_chart(chart: Chart, *, width: int | None = None, height: int = HEIGHT) 
 
 
 def save_chart(path: Path, charts: Sequence[Chart], heading: str = "") -> None:
-    """Write CHARTS, one below the other, into the new file PATH (.png or .svg); raises InvalidValue, AlreadyExists."""
+    """Write charts, one below the other, into a new file (.png or .svg); raises InvalidValue, AlreadyExists."""
     from pulsar_admin.store.files import write_new_file
 
     form = path.suffix.removeprefix(".").lower()
@@ -63,7 +63,7 @@ def save_chart(path: Path, charts: Sequence[Chart], heading: str = "") -> None:
 
 
 def render_chart(charts: Sequence[Chart], form: str, heading: str = "") -> bytes:
-    """Return CHARTS as the bytes of a picture; the same charts give the same bytes."""
+    """Return charts as the bytes of a picture; equal charts give equal bytes."""
     require("matplotlib", "a picture")
     import matplotlib
     from matplotlib.figure import Figure
@@ -128,7 +128,7 @@ def _finish(plot: Any, chart: Chart, width: int | None) -> str:  # Any: plotext 
 
 
 def _tick_labels(axis: str, labels: Sequence[str]) -> str:
-    """Return LABELS in a line below AXIS, each in the middle below its mark. (plotext puts them in the order of a set of texts.)"""
+    """Return a line of labels below an axis, each centered below its mark. (plotext orders them as a set of texts.)"""
     marks = [column for column, character in enumerate(axis) if character == "┬"]
     line = ""
     for mark, label in zip(marks, labels, strict=False):
@@ -148,7 +148,7 @@ def _set_value_ticks(plot: Any, chart: Chart) -> None:  # Any: plotext has no ty
 
 
 def short_number(value: float) -> str:
-    """Return VALUE with at most four digits and a suffix: 950, 12.3k, 4M."""
+    """Return a number with at most four digits and a suffix: 950, 12.3k, 4M."""
     for factor, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
             return f"{value / factor:.3g}{suffix}"
@@ -156,7 +156,7 @@ def short_number(value: float) -> str:
 
 
 def _ticks(count: int, most: int) -> list[int]:
-    """Return at most MOST evenly spread indexes below COUNT."""
+    """Return at most ``most`` evenly spread indexes below ``count``."""
     if count <= most:
         return list(range(count))
     step = -(-count // most)

@@ -21,7 +21,7 @@ def policy_of(path: str) -> tuple[str, Policy]:
 
 
 def find_policy_row(group: str, name: str) -> Row | None:
-    """Return the row of the policy command NAME of GROUP, None where there is none."""
+    """Return the row of a policy command of a group, or None."""
     path = f"{group} {name}"
     if group not in _GROUPS or path not in upstream_commands():
         return None
@@ -52,7 +52,7 @@ def _summary(group: str, name: str, verb: str, policy: Policy) -> str:
 
 
 def policy_rows(group: str) -> dict[str, Row]:
-    """Return the rows of GROUP's policies by name, in upstream's order."""
+    """Return the rows of a group's policies by name, in upstream's order."""
     names = [path.partition(" ")[2] for path in upstream_commands() if path.startswith(f"{group} ")]
     found = ((name, find_policy_row(group, name)) for name in names)
     return {name: row for name, row in found if row is not None}

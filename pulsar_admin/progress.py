@@ -33,7 +33,7 @@ class Progress:
         self.done = 0
 
     def advance(self, amount: int) -> None:
-        """AMOUNT more units are done."""
+        """Count further units as done."""
         self.done += amount
 
     def finish(self) -> None:
@@ -127,7 +127,7 @@ class BarProgress(Progress):
 
 
 def _number_columns(unit: str, failed: Callable[[], int], *, has_rate: bool) -> list[ProgressColumn]:
-    """Return the columns behind a bar: what is done, in UNIT, its rate, the time left, and what FAILED counts."""
+    """Return the columns after a progress bar: units done, rate, time left, and the count of ``failed``."""
     from rich.progress import ProgressColumn, Task, TimeRemainingColumn
     from rich.table import Column
     from rich.text import Text
@@ -158,9 +158,9 @@ def _number_columns(unit: str, failed: Callable[[], int], *, has_rate: bool) -> 
 def open_progress(
     form: str, total: int | None, unit: str, label: str, failed: Callable[[], int] = _none
 ) -> Iterator[Progress]:
-    """Show progress in FORM (``bar``, ``json``, ``none``) while the block runs; a bar needs a terminal on stderr.
+    """Show progress as ``bar``, ``json`` or ``none`` while the block runs; a bar needs a terminal on stderr.
 
-    A TOTAL of 0 is not known, either: what is done is counted.
+    A ``total`` of 0 is unknown: only the units done are counted.
     """
     kind: type[Progress] = Progress
     if form == "json":

@@ -1,7 +1,7 @@
-"""What is asked of the rows of a list: ``--where``, ``--sort``, ``--top`` and ``--columns``, on values and never on their text.
+"""Queries on a list's rows: ``--where``, ``--sort``, ``--top`` and ``--columns``, on values, never on their text.
 
-A column is named by a table's header, by a JSON key, or by keys joined by dots, in any case, with or without blanks and dashes.
-``--where`` and ``--columns`` stream; ``--top N`` holds N rows; ``--sort`` without it holds all.
+A column is named by a table's header, by a JSON key, or by keys joined by dots, in any case, with or without blanks
+and dashes. ``--where`` and ``--columns`` stream; ``--top N`` holds N rows; ``--sort`` without it holds all.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _EXAMPLE = "write --where BYTES>10MiB, STATE=OPEN, TOPIC~orders, OWNER!=- (in qu
 
 
 class Condition(Struct, frozen=True):
-    """One ``--where``: the column as typed, what is compared how, and the text that it is compared with."""
+    """One ``--where``: column as typed, operator, and the text to compare with."""
 
     column: str
     operator: str
@@ -57,7 +57,7 @@ class SortKey(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True):
-    """What is asked of the rows of a list. NOW_MS and TZ are for times in ``--where``."""
+    """The query on a list's rows; ``now_ms`` and ``tz`` are for times in ``--where``."""
 
     where: tuple[Condition, ...]
     sort: tuple[SortKey, ...]
@@ -132,9 +132,9 @@ class Chosen(Struct, frozen=True):
 
 
 def choose_rows(query: Query, rows: Iterable[object], columns: Sequence[Column], form: str | None) -> Chosen:
-    """Return the ROWS that QUERY asks for, in its order, and its columns of those of the table.
+    """Return the queried rows in their order, and the columns to show.
 
-    In JSON (FORM) rows become objects of the columns asked for. Raises InvalidValue for a column that no row has.
+    In JSON formats rows become objects of the chosen columns. Raises InvalidValue for a column that no row has.
     """
     known = _Known(columns, rows)
     tests = [_test_of(known.find("--where", one.column), one, query) for one in query.where]
@@ -186,7 +186,7 @@ class _Known:
         return column if column.kind != "text" else derived_column(column.header, first, column.value)
 
     def find(self, option: str, name: str, *, key_first: bool = False) -> Column:
-        """Return the column that OPTION names, with its JSON key as header where KEY_FIRST; raises InvalidValue."""
+        """Return the column that an option names, with its JSON key as header if ``key_first``; raises InvalidValue."""
         column = next((one for one in self._columns if _letters(one.header) == _letters(name)), None)
         if column is not None and not key_first:
             return column
@@ -200,7 +200,9 @@ class _Known:
         raise self._unknown(option, name)
 
     def _key(self, name: str, *, ahead: int) -> str | None:
-        """Return the JSON key that NAME means, of the first AHEAD rows; keys of objects in objects are joined by dots."""
+        """Return the JSON key that a name means in the first ``ahead`` rows; keys of nested objects are joined by
+        dots.
+        """
         for number in range(ahead):
             if number == len(self._ahead):
                 row = next(self._stream, None)
@@ -213,7 +215,7 @@ class _Known:
         return None
 
     def _key_of(self, column: Column) -> str:
-        """Return the JSON key that COLUMN shows; of one that is computed its header in camel case."""
+        """Return the JSON key that a column shows; for a computed column its header in camel case."""
         first = self._ahead[0] if self._ahead else None
         if isinstance(column.getter, str):
             return (
@@ -246,7 +248,7 @@ def _keys(row: object) -> Iterable[str]:
 
 
 def _path(row: object, name: str) -> str | None:
-    """Return the key of ROW, or the keys joined by dots, that NAME means."""
+    """Return the key in a row, or keys joined by dots, that a name means."""
     keys = {_letters(key): key for key in reversed(list(_keys(row)))}
     if name in keys.values():
         return name
@@ -271,7 +273,7 @@ def _getter(key: str) -> Callable[[object], Any]:  # Any: JSON values
 
 
 def _kind_of_key(columns: Sequence[Column], key: str) -> str:
-    """Return the kind of the table's column that shows KEY as it is; else ``text``, and values say more."""
+    """Return the kind of the table's column that shows a key unchanged; else ``text``, where the values decide."""
     return next((column.kind for column in columns if column.getter == key), "text")
 
 
@@ -279,7 +281,7 @@ def _kind_of_key(columns: Sequence[Column], key: str) -> str:
 
 
 def _comparable(value: object, kind: str) -> tuple[int, Any] | None:  # Any: a number, a position, a text
-    """Return VALUE as what can be compared, numbers before positions before texts; None: there is none."""
+    """Return a sortable form of a value, numbers before positions before texts; None for no value."""
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, (bool, int, float)):
@@ -314,7 +316,9 @@ class _Descending:
 
 
 def _ordered(rows: Iterable[object], keys: Sequence[tuple[Column, bool]], top: int | None) -> Iterator[object]:
-    """Yield ROWS in the order of KEYS, equal ones as they came, those without a value last; only the first TOP are held."""
+    """Yield rows sorted by ``keys``, equal rows in their order, rows without a value last; only the first ``top``
+    are held.
+    """
 
     def order(row: object) -> list[tuple[bool, Any]]:  # Any: comparable with its like
         found: list[tuple[bool, Any]] = []  # Any: as above
@@ -327,7 +331,9 @@ def _ordered(rows: Iterable[object], keys: Sequence[tuple[Column, bool]], top: i
 
 
 def _test_of(column: Column, condition: Condition, query: Query) -> Callable[[object], bool]:
-    """Return whether a row's value in COLUMN is as CONDITION says; of a list one of its values, for ``!=`` and ``!~`` none."""
+    """Return a test of a column's value against a condition; of a list one value must match, for ``!=`` and ``!~``
+    none may.
+    """
     compare = _Comparison(column, condition, query)
     negated = condition.operator in ("!=", "!~")
 
@@ -342,7 +348,7 @@ def _test_of(column: Column, condition: Condition, query: Query) -> Callable[[ob
 
 
 class _Comparison:
-    """Compares one value with what was typed, which a value's kind gives its meaning."""
+    """Compares a value with the typed text, which is interpreted by the value's kind."""
 
     def __init__(self, column: Column, condition: Condition, query: Query) -> None:
         self._column = column
@@ -353,7 +359,7 @@ class _Comparison:
         self._numbers: dict[str, float] = {}
 
     def holds(self, value: object) -> bool:
-        """Whether VALUE is equal, smaller … ; ``!=`` is the caller's negation of ``=``."""
+        """Return whether the value matches the operator; the caller negates ``=`` for ``!=``."""
         if self._pattern is not None:
             return self._pattern.search(render_cell(value, self._column.kind, bare=True)) is not None
         found = _comparable(value, self._column.kind)
@@ -392,7 +398,7 @@ _SIGNS: Mapping[str, Callable[[Any, Any], bool]] = {  # Any: comparable with its
 
 
 def _parse_number(text: str, kind: str, query: Query) -> float:
-    """Return what TEXT means in a column of KIND: a number, a size in bytes, a duration or a time in ms."""
+    """Return the typed text as a number, bytes, a duration or a time in ms, by the column's kind."""
     if kind in ("duration", "seconds", "age", "offset"):
         from pulsar_admin.store.timespec import parse_duration_ms
 

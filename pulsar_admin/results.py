@@ -31,12 +31,14 @@ class Table(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """What a command answers, which ``Results.render`` writes in the format asked for: no command asks which one that is.
+    """A command's answer, which ``Results.render`` writes in the requested format; commands do not ask for the
+    format.
 
-    The formats in ``documents`` have ``value``, those in ``texts`` the ``screen`` (texts and tables, made for lines of so many columns),
-    all others ``rows``, which a screen gives way to where something is asked of rows, as by --where. Without rows ``columns`` are the
-    value's; ``csv``: those of CSV, where they are others. Functions are called once it is known that what they return is written.
-    ``live``: see ``output.Style``; ``plain``: the text of the value, or what makes one of it; ``notes`` are told behind all of it.
+    Formats in ``documents`` use ``value``, those in ``texts`` the ``screen`` (a function of the line width), all
+    others ``rows``, which also replace the screen if there is a query such as --where. Without rows, ``columns`` are
+    the value's; ``csv`` are those of CSV if different. Functions are only called if their result is written. ``live``
+    is described at ``output.Style``; ``plain`` is the value's text, or a function that returns it; ``notes`` are
+    written after everything else.
     """
 
     value: object = None
@@ -90,10 +92,10 @@ class Results:
             self.tell(note)
 
     def emit(self, result: object, columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
-        """Write a result in the format asked for.
+        """Write a result in the requested format.
 
-        A record or mapping is a document (default: JSON; PLAIN's text where given), a sequence of strings is lines, any
-        other sequence is records (default: a table of COLUMNS). None writes nothing.
+        A record or mapping is a document (default: JSON, or the text of ``plain``), a sequence of strings is lines,
+        any other sequence is records (default: a table of ``columns``). None writes nothing.
         """
         from pulsar_admin import output
 
@@ -110,7 +112,7 @@ class Results:
         output.emit_document(self.writer, result, self._style(columns, plain))
 
     def _emit_asked_object(self, result: object, columns: Sequence[Column]) -> None:
-        """Write one object as a list of one where it is a row of COLUMNS, else the keys of it that are asked for."""
+        """Write one object as a list of one if it is a row of ``columns``, else its queried keys."""
         from pulsar_admin import output
         from pulsar_admin.query import choose_keys
 
@@ -133,9 +135,10 @@ class Results:
             self.emit_rows(result, columns, plain)
 
     def answer(self, value: object) -> None:
-        """Write VALUE as upstream's ``CmdBase.print`` (4.0.8) does: a text as it is, a list an element a line, else pretty JSON.
+        """Write a value as upstream's ``CmdBase.print`` (4.0.8): a text unchanged, a list one element a line, else
+        pretty JSON.
 
-        None is ``null``. With ``-o`` as ``emit`` does.
+        None is ``null``. With ``-o`` as ``emit``.
         """
         from pulsar_admin.jsonify import dump_json, to_json
 
@@ -151,7 +154,7 @@ class Results:
             )
 
     def answer_json(self, value: object) -> None:
-        """Write VALUE as upstream's ``CmdBase.print`` writes what is no List: a Set is one line of JSON."""
+        """Write a value as upstream's ``CmdBase.print`` writes anything but a List: a Set is one line of JSON."""
         from pulsar_admin.jsonify import dump_json
 
         if self.settings.output is None:
@@ -160,14 +163,15 @@ class Results:
             self.answer(value)
 
     def answer_change(self, value: object) -> None:
-        """Write what upstream prints behind a change; with ``-o`` the change's report is the output."""
+        """Write the text that upstream prints after a change; with ``-o`` the change's report is the output."""
         if self.settings.output is None:
             self.answer(value)
 
     def answer_map(self, value: Mapping[str, Any], text: Callable[[Any], str] = str) -> None:  # Any: JSON values
-        """Write a map as upstream's ``CmdBase.print`` does, ``key    value`` a line, where TEXT is Java's toString of a value.
+        """Write a map as upstream's ``CmdBase.print``, one ``key value`` a line; ``text`` is Java's toString of a
+        value.
 
-        With ``-o`` as ``emit`` does.
+        With ``-o`` as ``emit``.
         """
         lines = None if self.settings.output else "".join(f"{key}    {text(one)}\n" for key, one in value.items())
         self.emit(value, plain=lines)
@@ -175,7 +179,9 @@ class Results:
     def emit_rows(
         self, rows: Iterable[object], columns: Sequence[Column] = (), plain: Plain | None = None, *, live: bool = False
     ) -> None:
-        """Write records as they are produced, with bounded memory; default: a table of COLUMNS. LIVE: see ``output.Style``."""
+        """Write records as they are produced, with bounded memory; default: a table of ``columns``. ``live``: see
+        ``output.Style``.
+        """
         from pulsar_admin.output import emit_records
 
         self._emit_asked(rows, replace(self._style(columns, plain), live=live), emit_records)
@@ -187,13 +193,13 @@ class Results:
         emit_records(self.writer, rows, Style(None, self.settings.color, tuple(columns)))
 
     def emit_lines(self, lines: Iterable[str], header: str = "NAME") -> None:
-        """Write names one a line as they are produced; HEADER is their column in CSV and tables."""
+        """Write names one a line as they are produced; ``header`` is their column in CSV and tables."""
         from pulsar_admin.output import Column, emit_lines
 
         self._emit_asked(lines, self._style((Column(header, str),), None), emit_lines)
 
     def _emit_asked(self, rows: Iterable[object], style: Style, emit: Callable[[Writer, Any, Style], None]) -> None:
-        """Write with EMIT what is asked for of ROWS."""
+        """Write the queried rows with ``emit``."""
         from pulsar_admin.output import Counted, asked_of
 
         read = Counted(rows)
@@ -242,7 +248,7 @@ class Results:
 
     @property
     def query(self) -> Query | None:
-        """What is asked of rows."""
+        """The query on rows."""
         return self.settings.query
 
     @property

@@ -132,7 +132,7 @@ class Running(Results):
 
     @property
     def store_path(self) -> Path:
-        """Where the store is, for what needs its directory and not only what is in it."""
+        """The store's directory, for commands that need its path."""
         return self.settings.store
 
     def _opened(self, *, unindexed: bool = False) -> Store:
@@ -177,9 +177,10 @@ class Running(Results):
         return getattr(command, "changes", False) and not self.settings.dry_run and self.settings.plan is None
 
     def parse_time(self, parse: Callable[..., object], text: str) -> object:
-        """Return what PARSE, of ``store.timespec``, makes of TEXT; of a time counted from now it is said, once, which now that is.
+        """Return the parsed time; the first time counted from now is explained in a note.
 
-        A change counts from the clock's, and gets a ``FromNow``: what it would do otherwise by the copy's own is refused.
+        Changes count from the clock's now and get a ``FromNow``: one that would differ when counted from the copy's
+        own end is refused.
         """
         from pulsar_admin.store.timespec import FromNow
 
@@ -207,7 +208,7 @@ class Running(Results):
             self.problems(1)
 
     def tell_incomplete_tables(self, reason: str) -> None:
-        """Warn where tables are of metadata that was not whole for REASON, "" where it was; the exit code becomes 1."""
+        """Warn about tables exported from incomplete metadata (``reason``); the exit code becomes 1."""
         if reason and not self._told_incomplete:
             from pulsar_admin.incomplete import tables_text
 
@@ -225,7 +226,7 @@ class Running(Results):
 
     @property
     def query(self) -> Query | None:
-        """What is asked of rows; times in it count from the same now as the rows do."""
+        """The query on rows; its times count from the same now as those of the rows."""
         query = self.settings.query
         if query is None or self._store is None:
             return query
@@ -312,7 +313,8 @@ class Running(Results):
     def progress(self, total: int | None, unit: str, label: str, *, resumes: bool = False) -> Iterator[Progress]:
         """Show progress on stderr while the block runs: ``with app.progress(size, "bytes", "scan") as bar``.
 
-        A block that Ctrl-C ends says how far it was, and how to go on: RESUMES where the same command does not begin again.
+        After Ctrl-C it says how far the work was, and with ``resumes`` that running the command once more continues
+        it.
         """
         from pulsar_admin.progress import open_progress
 
@@ -359,9 +361,11 @@ class Running(Results):
 
     @contextmanager
     def bulk(self, size_bytes: int = 0, *, unused: str = INDEX_ANSWERS) -> Iterator[Engine | None]:
-        """Choose what runs a scan of about SIZE_BYTES: Spark with ``--spark``, started by the first slice; processes for
-        ``--jobs`` and for much data; else None: this process. Says afterwards when Spark was asked for and not needed, UNUSED
-        why, and which slices failed."""
+        """Choose what scans about ``size_bytes``.
+
+        Spark with ``--spark``, started by the first slice; processes for ``--jobs`` and for much data; else None: this
+        process. Afterwards it reports an unused Spark, with the reason ``unused``, and failed slices.
+        """
         from pulsar_admin.engine import choose_engine
 
         with choose_engine(self.settings, size_bytes, self._failed_slices) as choice:
@@ -387,7 +391,9 @@ class Running(Results):
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def confirm(self, plan: Plan) -> None:
-        """Return when PLAN may be applied; ``--dry-run`` and ``--plan`` show it, change nothing and end the command."""
+        """Return if the plan may be applied; ``--dry-run`` and ``--plan`` show it, change nothing and end the
+        command.
+        """
         if self.settings.dry_run or self.settings.plan is not None:
             from pulsar_admin.api.plan import Plan as ApiPlan
             from pulsar_admin.api.plan import save_plan, shown_by
@@ -440,10 +446,11 @@ class Running(Results):
     def each(
         self, items: Iterable[Item], work: Callable[[Item], Outcome], *, alone: bool | None = None
     ) -> Iterator[Outcome]:
-        """Yield WORK of every item. With several items an error is reported and the rest go on (exit code 1).
+        """Yield the result of ``work`` for each item; of several, a failed one is reported and the others continue
+        (exit code 1).
 
-        What breaks the engine ends the command: the rest would meet it, too. ALONE says whether an error ends the command
-        where ITEMS are a part, or all that is left, of what was asked for.
+        A broken engine ends the command, as the other items would fail too. ``alone`` says whether an error ends the
+        command; by default it does if there is one item only.
         """
         listed = list(items)
         alone = len(listed) == 1 if alone is None else alone
@@ -455,7 +462,9 @@ class Running(Results):
 
     @contextmanager
     def one_item(self, *, alone: bool) -> Iterator[None]:
-        """Work on one item, in the block: an error of one that is not ALONE is reported and goes no farther, see ``each``."""
+        """Work on one item in the block: an error is reported and suppressed unless the item is ``alone``; see
+        ``each``.
+        """
         try:
             yield
         except StoreError as error:
@@ -478,14 +487,16 @@ class Running(Results):
         failure_of(error).write(as_json=self.settings.output in ("json", "jsonl"))
 
     def suggest(self, error: StoreError) -> None:
-        """Add to an ERROR what only the command line knows: names near one that is not there, or the command with each now."""
+        """Add to an error what only the command line knows: similar names, or the command with either meaning of
+        now.
+        """
         nows = error.context.pop("nows", None)
         if isinstance(nows, list):
             error.context["commands"] = [self._command_line("--now", now) for now in nows]
         self._suggest_names(error)
 
     def _command_line(self, *options: str) -> str:
-        """Return the line of the running command with OPTIONS: what ``typable`` adds is not among its words."""
+        """Return the running command's line, including the options that ``typable`` adds."""
         import shlex  # no answer needs it
 
         ctx = click.get_current_context()
@@ -506,7 +517,7 @@ class Running(Results):
                 yield from () if value is True else (str(value),)
 
     def _suggest_names(self, error: StoreError) -> None:
-        """Add to the hint of an ERROR about a name that is not there the names near it."""
+        """Add similar names to the hint of an error about an unknown name."""
         if self._store is None or not isinstance(error, NotFound) or "near" in error.context:
             return
         from pulsar_admin.store.model.suggestions import near_names
@@ -518,9 +529,9 @@ class Running(Results):
                 error.hint = f"did you mean {' or '.join(map(shell_word, near))}? {error.hint}".strip()
 
     def report(self, problems: Sequence[StoreError]) -> None:
-        """Say what could not be read and make the exit code 1; the first few in full, all of them counted.
+        """Report unreadable data and make the exit code 1; the first few in full, all counted.
 
-        What is wrong with a file as a whole is said once, whatever lies in it, and so is a format that is not known here.
+        A problem of a whole file is reported once, and so is an unknown format.
         """
         alike: dict[object, list[StoreError]] = {}
         for error in problems:

@@ -9,10 +9,10 @@ _CHANGE = "change"
 
 
 def schema_of(path: str, description: str = "") -> dict[str, Any]:  # Any: JSON values
-    """Return the schema of command PATH, such as ``topics stats``, whole in itself; raises KeyError where there is no command.
+    """Return the self-contained JSON Schema of a command such as ``topics stats``; raises KeyError for no command.
 
-    Of a list it describes the array of ``-o json``; with ``-o jsonl`` each line is one of its items. Keys may be added in later
-    versions; those there are keep their meaning.
+    For a list it describes the array of ``-o json``; with ``-o jsonl`` each line is one of its items. Later versions
+    may add keys; existing keys keep their meaning.
     """
     import json
     from pathlib import Path

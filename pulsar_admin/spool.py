@@ -35,7 +35,7 @@ class PackedCells(Struct, frozen=True):
 
 
 class CellSpool:
-    """The cells of records in COLUMNS; BARE: see ``Column.cell``. At most ``_HELD_BYTES`` of them are in memory."""
+    """Cells of records, at most ``_HELD_BYTES`` in memory; ``bare`` is described at ``Column.cell``."""
 
     def __init__(self, columns: Sequence[Column], *, bare: bool) -> None:
         self._columns, self.bare = tuple(columns), bare
@@ -57,7 +57,7 @@ class CellSpool:
             self._file.close()
 
     def add(self, records: Iterable[object]) -> None:
-        """Take RECORDS. Raises DiskFull."""
+        """Add records. Raises DiskFull."""
         columns, bare, rest = self._columns, self.bare, iter(records)
         while found := [*islice(rest, _PAGE_ROWS)]:  # a column at a time takes half of what a row at a time does
             values = [column.values(found) for column in columns]
@@ -91,7 +91,7 @@ class CellSpool:
         self._pages, self._held_bytes = [], 0
 
     def packed(self) -> PackedCells:
-        """Return all of it, for ``add_packed`` of a spool with the same columns."""
+        """Return all cells, for ``add_packed`` of a spool with the same columns."""
         assert self._file is None
         self._pack()
         return PackedCells(tuple(self._pages), tuple(self._silent), self.count)

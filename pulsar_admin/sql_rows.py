@@ -26,7 +26,7 @@ _EXACT_DIGITS = 15
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Return NAMES, those that were there before with _1, _2 …: an object has a key once."""
+    """Return names with suffixes _1, _2 … for repeated ones: an object has each key once."""
     found: dict[str, None] = {}
     for name in names:
         number, one = 0, name
@@ -49,7 +49,7 @@ def _kind(name: str, kind: str) -> str:
 
 
 def json_rows(names: Sequence[str], rows: Iterable[Sequence[Any]], zone: tzinfo | None) -> Iterator[Row]:
-    """Yield ROWS as objects of JSON values; instants in ZONE, else UTC."""
+    """Yield rows as objects of JSON values; times in ``zone``, else UTC."""
     zone = zone or UTC
     for row in rows:
         yield {name: _plain(value, zone) for name, value in zip(names, row, strict=True)}
@@ -97,7 +97,7 @@ def _length(value: timedelta) -> str:
 
 
 def chart_of(names: Sequence[str], rows: Iterable[Row]) -> Chart:
-    """Return the second column of ROWS, and those behind it, over the first; raises InvalidValue if they are not numbers."""
+    """Return a chart of the later columns over the first; raises InvalidValue if they are not numbers."""
     from pulsar_admin.plot import Chart
 
     if len(names) < 2:

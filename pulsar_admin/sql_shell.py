@@ -49,7 +49,7 @@ def run_shell(app: App, database: Database, answer: Callable[[str], None]) -> No
 
 
 def _statements(database: Database) -> Iterator[str]:
-    """Yield what is typed, a statement at a time."""
+    """Yield the typed statements."""
     typed = ""
     while True:
         try:
@@ -92,7 +92,7 @@ def _expanded(word: str) -> str:
 
 
 def _set_up(database: Database, history: Path) -> None:
-    """Let readline keep lines in the file HISTORY, and complete names of tables, topics and columns."""
+    """Let readline keep a history file, and complete names of tables, topics and columns."""
     import readline
 
     with suppress(OSError):

@@ -21,10 +21,10 @@ _MOST = 3
 
 
 def suggestions(name: str, known: Collection[str]) -> list[str]:
-    """Return up to three of KNOWN that NAME may have meant, the nearest first; nothing rather than something wrong.
+    """Return up to three known names that were probably meant, nearest first; rather none than wrong ones.
 
-    The verbs must do the same. The nouns of a change must be the same, or misspelt; those of a question may be up to half
-    of the other's, or twice as many. A name of the same letters, but for capitals and hyphens, is the one meant.
+    The verbs must do the same. The nouns of a change must be equal or misspelt; those of a question may be up to half
+    of the other's, or twice as many. A name that only differs in capitals and hyphens is the one meant.
     """
     if same := [other for other in known if _letters(other) == _letters(name)]:
         return same
@@ -33,7 +33,7 @@ def suggestions(name: str, known: Collection[str]) -> list[str]:
 
 
 def verbs_of(name: str) -> frozenset[str]:
-    """Return the verbs that do what the one of NAME changes, or READS where it changes nothing."""
+    """Return the verbs that change the same as the name's verb, or READS if it changes nothing."""
     words = _words(name)
     found = _CHANGES.intersection(words)
     if words[0] in READS or not found:
@@ -56,7 +56,7 @@ def _likeness(name: str, other: str) -> float:
 
 
 def _same(word: str, other: str) -> bool:
-    """Whether OTHER is WORD, or WORD misspelt behind its first letter."""
+    """Return whether ``other`` is ``word``, possibly misspelt after its first letter."""
     if word == other:
         return True
     from difflib import SequenceMatcher

@@ -50,7 +50,7 @@ def carry(given: Mapping[str, Any]) -> None:  # Any: raw option values from clic
 
 
 def _absolute(path: str) -> str:
-    """Return PATH as it is named from everywhere: with its links as they are, unless a ``..`` behind one leads elsewhere."""
+    """Return an absolute path with its links unresolved, unless a ``..`` follows a link."""
     try:
         found = os.path.abspath(path)
         if os.pardir in path.split(os.sep) and os.path.realpath(found) != os.path.realpath(path):

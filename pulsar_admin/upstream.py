@@ -67,13 +67,13 @@ def mirrored(
     several: bool = False,
     **more: Any,  # Any: as ``command`` takes them
 ) -> Callable[[Callable[..., Any]], Command]:
-    """Declare upstream's command PATH (``topics create``) with upstream's options and parameters.
+    """Declare upstream's command ``path`` (``topics create``) with upstream's options and parameters.
 
     The function gets the App, then by keyword each parameter (``topic: TopicName``, ``namespace: NamespaceName``,
-    ``cluster``, ``tenant`` …) and each option under the name that ``name_of`` gives it: flags as bool, times in
-    milliseconds and sizes in bytes (a default of -1 is -1), lists as tuples of text, maps as dicts, what is not given
-    and has no default as None or empty. HELPS says what an option is for, by the same names;
-    parameters named in TEXTS are handed over as typed. SEVERAL: in place of the one topic, ``selection: TopicSelection``.
+    ``cluster``, ``tenant`` …) and each option under its ``name_of``: flags as bool, times in milliseconds and sizes in
+    bytes (a default of -1 is -1), lists as tuples of text, maps as dicts, missing options without a default as None or
+    empty. ``helps`` are help texts by the same names; parameters in ``texts`` are passed as typed. With ``several``,
+    ``selection: TopicSelection`` replaces the one topic.
     """
     row = upstream_commands()[path]
     said = {**_HELPS, **(helps or {})}
@@ -93,9 +93,9 @@ def mirrored(
 
 
 def refusing(path: str, need: Need) -> Command:
-    """Return a command with the options of upstream's PATH that does nothing but raise NeedsBroker with the reason of NEED.
+    """Return a command with upstream's options that only raises NeedsBroker with its reason.
 
-    Every option is text and none is required, so that what is missing hides no reason.
+    All options are optional texts, so that a missing one does not hide the reason.
     """
     row = upstream_commands()[path]
 
@@ -112,7 +112,7 @@ def refusing(path: str, need: Need) -> Command:
 
 
 def refusing_command(path: str, name: str) -> Command | None:
-    """Return a command that takes the options of upstream's NAME in group PATH and says why it is not answered, or None."""
+    """Return a command that takes upstream's options and says why it is not answered, or None."""
     names = (key for key, row in upstream_commands().items() if key.rpartition(" ")[0] == path)
     found = next(
         (key for key in names if name in (key[len(path) + 1 :], *upstream_commands()[key].get("aliases", ()))), ""

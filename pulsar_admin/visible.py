@@ -1,8 +1,8 @@
-"""All text that leaves the program passes here: names come from data and must neither drive a terminal nor forge a line.
+"""rAll output passes through here: names come from data and must neither drive a terminal nor forge a line.
 
-``clean_text`` is for one name, message or cell: no line break survives. ``clean_lines`` is the net below it, through which
-everything goes to stdout and stderr: line breaks and tabs stay, so that text keeps its form. Both leave a text that is JSON the
-same JSON: what they write for a character, ``\\u202e``, is JSON's own escape of it.
+``clean_text`` is for one name, message or cell: no line break survives. ``clean_lines`` is the net below, for
+everything that goes to stdout and stderr: line breaks and tabs stay, so that text keeps its form. Both keep JSON valid
+and equal: their escape of a character, ``\u202e``, is JSON's own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LAYOUT = b"\n\t"
 
 
 def clean_document(document: Any) -> Any:  # Any: a result of any type, and the same type
-    """Return DOCUMENT, what a function makes several lines of, with every text in it cleaned so that none adds a line."""
+    """Return a document with every text in it cleaned, so that none adds a line."""
     if isinstance(document, Enum):
         return document
     if isinstance(document, str):
@@ -47,7 +47,7 @@ def clean_document(document: Any) -> Any:  # Any: a result of any type, and the 
 
 
 def clean_lines(text: str) -> str:
-    """Return TEXT of several lines, or JSON, with every character that is not seen escaped but line breaks and tabs."""
+    """Return a text of several lines, or JSON, with invisible characters escaped except line breaks and tabs."""
     if text.isascii() and not text.encode().translate(None, _PRINTABLE + _LAYOUT):
         return text
     return re.sub(f"(?![\n\t])[{HIDDEN}]", lambda match: _json_escape(match[0]), text)
@@ -59,5 +59,5 @@ def _json_escape(character: str) -> str:
 
 
 def write_error(text: str, *, end: str = "\n") -> None:
-    """Write TEXT to stderr, cleaned: errors, warnings, notes, progress as lines, questions."""
+    """Write a cleaned text to stderr: errors, warnings, notes, progress as lines, questions."""
     print(clean_lines(text), end=end, file=sys.stderr, flush=True)

@@ -145,7 +145,7 @@ _BULK = ("topics analyze-backlog", "topics subscriptions")
 
 
 def reason_without_spark(name: str) -> str | None:
-    """Return why the command NAME takes no ``--spark``; None for one that is not in the table."""
+    """Return why a command takes no ``--spark``; None for one that is not in the table."""
     exact = (reason for reason, names in WITHOUT_SPARK.items() if name in names)
     family = (reason for reason, names in WITHOUT_SPARK.items() for part in names if fnmatchcase(name, part))
     return next(exact, None) or next(family, None) or _reason_of_upstreams(name)

@@ -47,13 +47,13 @@ class Group(NamedTuple):
 
 
 def blocks(state: str, x: float = 0, y: float = 0, width: float = 22, height: float = 14) -> list[Rect]:
-    """Return a rectangle in the colour and hatching of STATE, by default one of the legend."""
+    """Return a rectangle in the colour and hatching of a state, by default one of the legend."""
     over = [Rect(x, y, width, height, "over", f"url(#hatch-{state})")] if state in HATCHINGS else []
     return [Rect(x, y, width, height, f"state {state}"), *over]
 
 
 def strip_parts(value: Strip) -> Iterator[Group]:
-    """Yield the parts of VALUE: cells that are all in one state together, others stacked by how many entries are in each state."""
+    """Yield a strip's parts: cells in one state joined, others stacked by how many entries are in each state."""
     at = 0
     for state, group in groupby(value.cells, key=_only_state):
         cells = list(group)
@@ -73,25 +73,25 @@ def strip_parts(value: Strip) -> Iterator[Group]:
 
 
 def _only_state(cell: Cell) -> str | None:
-    """Return the state that all entries of CELL are in, None when they are in several."""
+    """Return the state of all entries of a cell, None if there are several."""
     return next((state for state, count in zip(STATES, cell.counts, strict=True) if count == cell.entries), None)
 
 
 def strip_label(value: Strip) -> str:
-    """Return what VALUE shows, in words."""
+    """Return a description of a strip in words."""
     spoken = "; ".join(f"{value.count(state):,} {STATE_NAMES[state]}" for state in STATES if value.count(state))
     return f"{value.entries:,} entries: {spoken}"
 
 
 def ledger_marks(value: Strip) -> str:
-    """Return the path below VALUE with a mark where a ledger begins."""
+    """Return the path below a strip with a mark at each ledger's start."""
     marks = value.ledger_starts if len(value.ledger_starts) <= _LEDGERS_MAX else ()
     path = "".join(f"M{rank * WIDTH / value.entries:.1f} {_STRIP_HEIGHT}v5" for rank in marks)
     return f"M0 {_STRIP_HEIGHT + 0.5}H{WIDTH}{path}"
 
 
 def shares(parts: Sequence[tuple[str, int]]) -> Iterator[tuple[float, float, str]]:
-    """Yield x, width and name of PARTS (name, bytes) of a whole, side by side."""
+    """Yield x, width and name of parts (name, bytes) of a whole, side by side."""
     total, at = sum(size for _, size in parts), 0.0
     for name, size in parts:
         yield at, WIDTH * size / total, name
@@ -108,12 +108,12 @@ class Bars(Struct, frozen=True):
 
 
 def amount(count: float, unit: str) -> str:
-    """Return COUNT of UNIT as text."""
+    """Return a count with its unit as text."""
     return size_text(count) if unit == "bytes" else f"{count:,.0f} {unit}"
 
 
 def bars(value: Bars) -> Iterator[Group]:
-    """Yield a bar for each bucket of VALUE that is not empty."""
+    """Yield a bar for each bucket that is not empty."""
     most = max(value.counts, default=0) or 1
     width = WIDTH / max(len(value.counts), 1)
     for index, count in enumerate(value.counts):

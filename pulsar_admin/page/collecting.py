@@ -1,6 +1,7 @@
-"""What the page shows of a store, in one pass over its topics and bounded memory; entries are read of few of them.
+"""Collecting the page's data in one pass over the topics with bounded memory; entries of few topics are read.
 
-What is not shown is counted: topics beyond ``Limits.topics``, subscriptions beyond ``Limits.strips``, traffic of all but the largest.
+What the page leaves out is counted: topics beyond ``Limits.topics``, subscriptions beyond ``Limits.strips``, traffic
+of all but the largest topics.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class _Sums(Struct):
     backlog_entries: int = 0
 
     def add(self, found: _Found, times: int = 1) -> None:
-        """Add FOUND; with TIMES of -1 take it out again."""
+        """Add a topic's sums; with ``times`` of -1 subtract them."""
         self.count += times
         self.entries += times * found.row.entries
         self.size_bytes += times * found.row.size_bytes
@@ -150,7 +151,7 @@ class _Collector:
                     self.worst.add(backlogs[cursor.name] + 1, (name, cursor.name))
 
     def left(self, shown: Iterable[_Found]) -> dict[str, Rest]:
-        """Return what SHOWN leaves out, by namespace."""
+        """Return the sums of topics that are not in ``shown``, by namespace."""
         for found in shown:
             self.namespaces[found.row.namespace].add(found, -1)
         return {name: sums.rest() for name, sums in self.namespaces.items() if sums.count}
@@ -164,7 +165,7 @@ def collect_page(
     limits: Limits | None = None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> Page:
-    """Return what the page shows of STORE; what cannot be read is listed in it. ADVANCE is told the topics looked at."""
+    """Return the page's data; unreadable parts are listed in it. ``advance`` is told the number of topics done."""
     findings = tuple(findings)
     found = _Collector(reader, now_ms, limits or Limits(), Counter(map(_topic_of, findings)))
     found.add_all(advance)
@@ -194,7 +195,7 @@ def collect_page(
 
 
 def _topic_of(finding: Finding) -> str:
-    """Return the topic in whose row of the table FINDING counts, empty for none."""
+    """Return the topic whose table row counts a finding, empty for none."""
     named = finding.evidence.get("topic")
     if isinstance(named, str):
         return named
@@ -270,7 +271,9 @@ def _standings(found: _Collector) -> tuple[list[Standing], list[_Waits]]:
 
 
 def _delays(found: _Collector, topic: Topic, cursor: Cursor, most: int) -> tuple[Array, Array] | None:
-    """Return ranks and due times of what waits, None for a backlog of more than MOST entries; nothing where delays are disabled."""
+    """Return ranks and due times of delayed messages; empty if delays are disabled, None for over ``most`` backlog
+    entries.
+    """
     if backlog_entries(topic, cursor.state) > most:
         return None
     in_force = find_delivery(found.reader.txn, topic.name)

@@ -1,6 +1,6 @@
-"""The page as bytes: one file of a template, under a policy that lets nothing else load or run.
+"""The page as bytes: one file from a template, whose policy lets nothing else load or run.
 
-Every text is escaped where it becomes markup, with what is not seen made visible (``_shown``); long names are cut (``clipped``).
+Every text is escaped as markup, with invisible characters shown (``_shown``); long names are cut (``clipped``).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MADE = (
 
 
 def render_page(page: Page) -> bytes:
-    """Return PAGE as HTML that needs no other file, no network, and JavaScript only to sort, filter and copy."""
+    """Return the page as HTML that needs no other file and no network, and JavaScript only to sort, filter and copy."""
     # Neither file has "</": what is between the tags is not escaped.
     style = style_of_palettes() + (_FOLDER / "page.css").read_text("utf-8")
     script = (_FOLDER / "page.js").read_text("utf-8")
@@ -85,7 +85,7 @@ def _environment() -> Environment:
 
 
 def _shown(value: object) -> object:
-    """Return VALUE as text in which nothing is hidden, before it is escaped; markup stays as it is."""
+    """Return a value as text with invisible characters shown, before escaping; markup stays unchanged."""
     if isinstance(value, Markup):
         return value
     if isinstance(value, float):

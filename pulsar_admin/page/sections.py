@@ -31,7 +31,7 @@ _BARS_MAX = 120
 
 
 def left_out(rest: Rest, noun: str) -> str:
-    """Return a sentence on what is not shown."""
+    """Return a sentence that counts what the page does not show."""
     parts = [
         counted(rest.entries, "entry") if rest.entries else "",
         size_text(rest.size_bytes) if rest.size_bytes else "",
@@ -59,7 +59,7 @@ def headline(group: Sequence[Numbered], titles: Mapping[str, str]) -> str:
 
 
 def split_code(text: str) -> list[str]:
-    """Return TEXT in pieces, of which the second, the fourth … stood between backticks, but for the last."""
+    """Return a text's pieces; the second, fourth … stood between backticks."""
     return clipped(text, _TEXT_MAX).split("`")
 
 
@@ -84,7 +84,7 @@ def _value(key: str, value: object) -> str:
 
 
 def at_stake(group: Sequence[Numbered]) -> str:
-    """Return what the findings of GROUP put at stake together; nothing where that is unknown or nothing."""
+    """Return what a group of findings puts at stake; empty if unknown or nothing."""
     messages = sum(finding.at_stake_messages for _, finding in group)
     size = sum(finding.at_stake_bytes for _, finding in group)
     parts = [counted(messages, "message") if messages else "", size_text(size) if size else ""]
@@ -134,7 +134,7 @@ def namespaces(rows: Iterable[Share]) -> Iterator[tuple[str, int, int, int]]:
 
 
 class Figure(NamedTuple):
-    """Messages and bytes of a topic over time: bars, how much in all, how much at most in WIDTH, and all of that in words."""
+    """Messages and bytes of a topic over time: bars, totals, the most in one bucket of ``width``, and all as text."""
 
     name: str
     said: str
@@ -185,7 +185,7 @@ def due_bars(value: Due) -> Bars:
 
 
 def time_ends(chart: Bars) -> Iterator[str]:
-    """Yield the times at which CHART begins, is half over and ends."""
+    """Yield a chart's start, middle and end time."""
     end_ms = chart.start_ms + chart.width_ms * len(chart.counts)
     for time_ms in (chart.start_ms, (chart.start_ms + end_ms) // 2, end_ms):
         yield time_text(time_ms)[:19].replace("T", " ")

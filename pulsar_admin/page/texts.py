@@ -10,7 +10,7 @@ _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
 
 
 def age_text(age_ms: int) -> str:
-    """Return AGE_MS as ``3d 4h``, ``12m 5s``, ``0s``; what lies ahead as ``in 3d 4h``. ``page.js`` does the same."""
+    """Return an age as ``3d 4h``, ``12m 5s``, ``0s``; a future time as ``in 3d 4h``. ``page.js`` does the same."""
     rest, parts = abs(age_ms), []
     for index, (unit, unit_ms) in enumerate(_UNITS):
         if rest < unit_ms:
@@ -26,7 +26,7 @@ def age_text(age_ms: int) -> str:
 
 
 def clipped(name: object, most: int = CLIPPED) -> str:
-    """Return NAME with what is not seen made visible, and with its middle left out where it is longer than MOST characters."""
+    """Return a name with invisible characters shown, its middle left out if longer than ``most`` characters."""
     shown = clean_text(str(name))
     if len(shown) <= most:
         return shown

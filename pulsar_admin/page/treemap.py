@@ -31,12 +31,12 @@ class Box(Struct, frozen=True):
     height: float
 
     def inside(self, head: float, gap: float) -> Box:
-        """Return what is left of it below a head, within a gap."""
+        """Return the box's area below a head, within a gap."""
         return Box(self.x + gap, self.y + head, max(self.width - 2 * gap, 0), max(self.height - head - gap, 0))
 
 
 def squarify(sizes: Sequence[float], box: Box) -> list[Box]:
-    """Return a rectangle of BOX for each of SIZES, which are positive and descend, as near to squares as they go."""
+    """Return a rectangle of the box for each of the positive, descending sizes, as square as possible."""
     found: list[Box] = []
     scale = box.width * box.height / (sum(sizes) or 1)
     areas = [size * scale for size in sizes]
@@ -77,12 +77,12 @@ def _worst(row: Sequence[float], side: float) -> float:
 
 
 def treemap(shares: Sequence[Share], width: int, height: int) -> list[Group]:
-    """Return the groups of the picture of SHARES, WIDTH units wide: tenants, namespaces in them, topics in these."""
+    """Return the groups of a treemap, ``width`` units wide: tenants, their namespaces, their topics."""
     return _placed([share for share in shares if share.size_bytes], ("tenant", "namespace"), Box(0, 0, width, height))
 
 
 def _placed(shares: list[Share], levels: Sequence[str], box: Box) -> list[Group]:
-    """Return SHARES in BOX, by LEVELS of names."""
+    """Return shares placed in a box, by levels of names."""
     if not levels:
         ordered = sorted(shares, key=lambda share: -share.size_bytes)
         boxes = squarify([share.size_bytes for share in ordered], box)
@@ -119,7 +119,7 @@ def _rect(box: Box, name: str) -> Rect:
 
 
 def _label(name: str, box: Box, kind: str) -> list[tuple[float, float, str, str]]:
-    """Return as much of NAME as fits at the top of BOX; nothing where nothing does."""
+    """Return as much of a name as fits at the top of a box; empty if nothing fits."""
     room = int((box.width - 8) / _CHARACTER)
     if box.width < _LABEL_WIDTH or box.height < _LABEL_HEIGHT:
         return []
@@ -142,7 +142,9 @@ def _grouped(shares: Sequence[Share], level: str) -> dict[str, list[Share]]:
 
 
 def fold(shares: Sequence[Share]) -> list[Share]:
-    """Return SHARES with all but the ``TILES`` largest put together by namespace, and those beyond ``GROUPS`` namespaces, too."""
+    """Return shares with all but the ``TILES`` largest merged by namespace, and with those of namespaces beyond
+    ``GROUPS`` merged.
+    """
     sizes: dict[tuple[str, str], int] = defaultdict(int)
     for share in shares:
         sizes[share.tenant, share.namespace] += share.size_bytes

@@ -12,7 +12,7 @@ from pulsar_admin.store.rules.finding import Finding
 
 
 class Fact(Struct, frozen=True):
-    """One number of the head of the page, and what to know of it."""
+    """One number at the head of the page, with its explanation."""
 
     label: str
     value: str
@@ -30,7 +30,9 @@ class Disk(Struct, frozen=True):
 
 
 class Share(Struct, frozen=True):
-    """What one topic (or several, together) takes as brokers count it, one copy: ``done_bytes`` of it no subscription needs."""
+    """Storage of one topic, or of several together, as brokers count it (one copy); no subscription needs
+    ``done_bytes``.
+    """
 
     tenant: str
     namespace: str
@@ -96,10 +98,11 @@ class Rest(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """All of it. ``now_ms``: the time that ages are counted at; ``as_of``: what says it, in words; ``made_ms``: when the page was made,
-    None: then. ``titles``: of codes of findings.
+    """The page's data.
 
-    ``*_rest``: what is not shown, in numbers; ``unread``: what could not be read, one line each.
+    Ages count back from ``now_ms``; ``as_of`` names the source of that time; ``made_ms`` is when the page was made
+    (None: at ``now_ms``). ``titles`` are those of finding codes. ``*_rest`` count what is not shown; ``unread`` lists
+    what could not be read, one line each.
     """
 
     title: str

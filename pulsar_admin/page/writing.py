@@ -12,7 +12,7 @@ from pulsar_admin.store.files import raise_write_error, write_new_file
 
 
 def check_new(path: Path) -> None:
-    """Raise AlreadyExists or NotFound unless ``write_page`` could write PATH: ask before work that takes long."""
+    """Raise AlreadyExists or NotFound if ``write_page`` could not write a file: to be asked before long work."""
     if os.path.lexists(path):
         raise_write_error(OSError(errno.EEXIST, os.strerror(errno.EEXIST)), path)
     if not path.parent.is_dir():
@@ -20,7 +20,7 @@ def check_new(path: Path) -> None:
 
 
 def write_page(path: Path, page: Page) -> int:
-    """Write PAGE into the new file PATH and return its size in bytes; raises AlreadyExists, StoreBusy, DiskFull."""
+    """Write a page into a new file and return its size in bytes; raises AlreadyExists, StoreBusy, DiskFull."""
     made = render_page(page)
     write_new_file(path, made)
     return len(made)
