@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.context import App, Result
 from pulsar_admin.gson import gson_text
-from pulsar_admin.store.codec.javamap import in_hash_map_order
+from pulsar_admin.store.codec.java import in_hash_map_order
 from pulsar_admin.store.errors import (
     InvalidValue,
     MetadataCorrupt,

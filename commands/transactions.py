@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
-from pulsar_admin.store.codec.javamap import in_hash_map_order
+from pulsar_admin.store.codec.java import in_hash_map_order
 from pulsar_admin.store.errors import (
     EntryCorrupt,
     InvalidValue,

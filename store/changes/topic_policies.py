@@ -41,7 +41,13 @@ from pulsar_admin.store.changes.policies import PolicyJob, conflict_warnings, un
 from pulsar_admin.store.codec.claims import schema_claims, topic_claims
 from pulsar_admin.store.codec.interceptors import open_chain, parse_interceptors
 from pulsar_admin.store.codec.managedledger import LedgerInfo
-from pulsar_admin.store.codec.policies import JsonObject, Policies, decode_json_object, encode_json_object
+from pulsar_admin.store.codec.policies import (
+    JsonObject,
+    Policies,
+    decode_json_object,
+    decode_topic_policies,
+    encode_json_object,
+)
 from pulsar_admin.store.codec.policyevent import (
     DELETE,
     NEW_POLICIES,
@@ -59,7 +65,6 @@ from pulsar_admin.store.codec.schema import (
     encode_schema_entry,
     encode_schema_locator,
 )
-from pulsar_admin.store.codec.topicpolicies import decode_topic_policies
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
 from pulsar_admin.store.errors import MetadataCorrupt, Refused

@@ -17,7 +17,7 @@ from pulsar_admin.store.changes.cursors import info_of_state
 from pulsar_admin.store.changes.plan import AnnotationPart, ChangePart, Plan, Step, put_value_step
 from pulsar_admin.store.changes.subscriptions import REPLICATED_PROPERTY, shown_properties
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
-from pulsar_admin.store.codec.javamap import in_hash_map_order
+from pulsar_admin.store.codec.java import in_hash_map_order
 from pulsar_admin.store.codec.managedledger import (
     LedgerInfo,
     ManagedLedger,

@@ -43,7 +43,10 @@ def avro_decoder(writer: bytes, reader: bytes | None = None) -> Callable[[bytes]
     is_recursive = _is_recursive(written, set())
     if unpaid > len(writer):
         raise EntryCorrupt(f"the AVRO definition of a schema: its records make {unpaid} values of no bytes")
-    _read_decimals()
+    # fastavro's own way to read decimals takes a minute for half a megabyte.
+    from fastavro.read import LOGICAL_READERS
+
+    LOGICAL_READERS["bytes-decimal"] = LOGICAL_READERS["fixed-decimal"] = _decimal
     return partial(_decode, written, None if reader is None else parse_definition(reader), is_recursive)
 
 
@@ -67,21 +70,17 @@ def parse_definition(definition: bytes) -> Schema:
         parsed = parse_schema(schema)
         for part in _all_schemas(parsed):
             if isinstance(part, dict):
-                _check_names(part)
+                # fastavro lets names pass that are not text, and logical types that are none.
+                for named in (part, *part.get("fields", ())):
+                    name = named.get("name", "")
+                    if not isinstance(name, str):
+                        raise ValueError(f"the name {name!r} is not text")
+                    name.encode()  # half of a surrogate pair names nothing
+                if not isinstance(part.get("logicalType", ""), str):
+                    del part["logicalType"]
     except (*_NO_DEFINITION, SchemaParseException) as error:
         raise EntryCorrupt(f"the AVRO definition of a schema: {reason_of(error)}") from error
     return parsed
-
-
-def _check_names(schema: dict[str, Any]) -> None:  # Any: JSON
-    """Raise ValueError for names that are not text, which fastavro lets pass; a logical type that is none is left out."""
-    for named in (schema, *schema.get("fields", ())):
-        name = named.get("name", "")
-        if not isinstance(name, str):
-            raise ValueError(f"the name {name!r} is not text")
-        name.encode()  # half of a surrogate pair names nothing
-    if not isinstance(schema.get("logicalType", ""), str):
-        del schema["logicalType"]
 
 
 _NO_DEFINITION = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
@@ -197,13 +196,6 @@ def _is_recursive(schema: Schema, around: set[str]) -> bool:
     found = any(_is_recursive(part, around) for part in inner_schemas(schema))
     around.discard(schema["name"])
     return found
-
-
-def _read_decimals() -> None:
-    """Have fastavro read decimals by ``_decimal``: its own way takes a minute for half a megabyte."""
-    from fastavro.read import LOGICAL_READERS
-
-    LOGICAL_READERS["bytes-decimal"] = LOGICAL_READERS["fixed-decimal"] = _decimal
 
 
 def _decimal(data: bytes, writer: Schema, reader: Schema = None) -> Decimal:

@@ -109,7 +109,10 @@ def _slots(data: memoryview, where: str) -> Iterator[tuple[SingleMessageMetadata
         if end > len(data):
             raise _cut(name, end, len(data))
         metadata = parse_protobuf(SingleMessageMetadata, data[begin:end], name, EntryCorrupt)
-        _check_texts(metadata, name)
+        text_of(metadata.partition_key, name, EntryCorrupt)
+        for pair in metadata.properties:
+            text_of(pair.key, name, EntryCorrupt)
+            text_of(pair.value, name, EntryCorrupt)
         offset = end + metadata.payload_size
         if not end <= offset <= len(data):
             raise _cut(name, offset, len(data))
@@ -121,10 +124,3 @@ def _cut(name: str, expected: int, found: int) -> EntryCorrupt:
     return EntryCorrupt(
         f"{name} ends at byte {expected}, the payload has {found}", where=name, expected=expected, found=found
     )
-
-
-def _check_texts(metadata: SingleMessageMetadata, where: str) -> None:
-    text_of(metadata.partition_key, where, EntryCorrupt)
-    for pair in metadata.properties:
-        text_of(pair.key, where, EntryCorrupt)
-        text_of(pair.value, where, EntryCorrupt)

@@ -67,7 +67,10 @@ def decode_cookie(data: bytes, where: str) -> Cookie:
         raise MetadataCorrupt.expected(where, "first line of a cookie", "a layout version", first[:40].hex())
     version = int(first)
     if version == _TEXT_COOKIE_VERSION:
-        return _decode_text_cookie(rest, where)
+        lines = rest.decode("utf-8", "replace").split("\n")
+        if len(lines) < 3:
+            raise MetadataCorrupt.expected(where, "lines of a cookie", 3, len(lines))
+        return Cookie(_TEXT_COOKIE_VERSION, lines[0], tuple(lines[1].split(",")), _decode_dirs(lines[2], where))
     if version not in _PROTO_COOKIE_VERSIONS:
         raise Unsupported(f"{where}: cookie layout version {version}, known are 3 to 5", where=where, version=version)
     message = parse_text(CookieFormat, rest, where)
@@ -119,13 +122,6 @@ def decode_last_id(data: bytes, where: str) -> int:
 def encode_last_id(log_id: int) -> bytes:
     """Return the content of ``lastId``."""
     return b"%x\n" % log_id
-
-
-def _decode_text_cookie(rest: bytes, where: str) -> Cookie:
-    lines = rest.decode("utf-8", "replace").split("\n")
-    if len(lines) < 3:
-        raise MetadataCorrupt.expected(where, "lines of a cookie", 3, len(lines))
-    return Cookie(_TEXT_COOKIE_VERSION, lines[0], tuple(lines[1].split(",")), _decode_dirs(lines[2], where))
 
 
 def _decode_dirs(text: str, where: str) -> tuple[str, ...]:

@@ -84,7 +84,15 @@ def decompress(
             expected=size,
             found=stated,
         )
-    return _decompress_zlib(data, size, where, error) if kind == ZLIB else _decompress(kind, data, size, where, error)
+    if kind == ZLIB:
+        return _decompress_zlib(data, size, where, error)
+    import mmap
+
+    # Pages of an anonymous map exist once they are written, so a large size that is a lie costs nothing.
+    output = memoryview(mmap.mmap(-1, size) if size >= _LAZY_FROM_BYTES else bytearray(size))
+    if not fills(kind, data, output):
+        raise _mismatch(kind, size, where, error)
+    return output
 
 
 def _unknown(kind: int, where: str) -> Unsupported:
@@ -112,19 +120,9 @@ def _decompress_zlib(data: bytes | memoryview, size: int, where: str, error: typ
     return plain
 
 
-def _decompress(kind: int, data: bytes | memoryview, size: int, where: str, error: type[Corrupt]) -> memoryview:
-    import mmap
-
-    # Pages of an anonymous map exist once they are written, so a large size that is a lie costs nothing.
-    output = memoryview(mmap.mmap(-1, size) if size >= _LAZY_FROM_BYTES else bytearray(size))
-    if not fills(kind, data, output):
-        raise _mismatch(kind, size, where, error)
-    return output
-
-
 def may_fill(kind: int, data: bytes | memoryview, size_bytes: int) -> bool:
-    """Whether data of this kind can decompress to ``size_bytes``, within the limit; a false huge size is detected
-    before memory is allocated."""
+    """Whether data of this kind can decompress to ``size_bytes``, within the limit; detects a false huge size before
+    memory is allocated."""
     most = _MAX_RATIO.get(kind, 0) * len(data) + _MAX_OVERHEAD_BYTES
     if kind not in _MAX_RATIO or not 0 <= size_bytes <= min(most, LIMIT_BYTES):
         return False
@@ -168,17 +166,13 @@ def _stated_size_bytes(kind: int, data: bytes | memoryview) -> int | None:
                 return size
         return None
     if kind == ZSTD and data[:4] == _ZSTD_MAGIC and len(data) > 4:
-        return _zstd_content_size_bytes(data)
+        # Frame_Content_Size of the frame header (RFC 8878 §3.1.1.1), which may be absent.
+        descriptor = data[4]
+        size_code, single_segment = descriptor >> 6, descriptor >> 5 & 1
+        if size_code == 0 and not single_segment:
+            return None
+        start = 5 + (not single_segment) + (0, 1, 2, 4)[descriptor & 3]
+        width = (1, 2, 4, 8)[size_code]
+        size = int.from_bytes(data[start : start + width], "little")
+        return size + 256 if width == 2 else size
     return None
-
-
-def _zstd_content_size_bytes(data: bytes | memoryview) -> int | None:
-    """Return the Frame_Content_Size of a zstd frame header (RFC 8878 §3.1.1.1), None if absent."""
-    descriptor = data[4]
-    size_code, single_segment = descriptor >> 6, descriptor >> 5 & 1
-    if size_code == 0 and not single_segment:
-        return None
-    start = 5 + (not single_segment) + (0, 1, 2, 4)[descriptor & 3]
-    width = (1, 2, 4, 8)[size_code]
-    size = int.from_bytes(data[start : start + width], "little")
-    return size + 256 if width == 2 else size

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
@@ -172,7 +173,16 @@ def encode_cursor_info(info: CursorInfo, base: bytes = b"") -> bytes:
         message.ClearField("lastActive")
     else:
         message.lastActive = info.last_active_ms
-    _fill_deletions(message, info)
+    del message.individualDeletedMessages[:]
+    for lower, upper in info.ranges:
+        item = message.individualDeletedMessages.add()
+        item.lowerEndpoint.ledgerId, item.lowerEndpoint.entryId = lower.ledger_id, lower.entry_id
+        item.upperEndpoint.ledgerId, item.upperEndpoint.entryId = upper.ledger_id, upper.entry_id
+    del message.batchedEntryDeletionIndexInfo[:]
+    for position, words in info.batch_deletes.items():
+        deleted = message.batchedEntryDeletionIndexInfo.add()
+        deleted.position.ledgerId, deleted.position.entryId = position.ledger_id, position.entry_id
+        deleted.deleteSet.extend(words)
     replace_pairs(message.properties, info.properties, "name")
     replace_pairs(message.cursorProperties, info.cursor_properties, "name")
     return wrap(message.SerializeToString(), wrapping, "cursor")
@@ -233,7 +243,9 @@ def decode_cursor_ledger(payloads_newest_first: Iterable[bytes | memoryview], wh
             break
         if data[:1] != _PLAIN_FORM:
             continue
-        state = _whole_state(data, where)
+        state: CursorState | None = None
+        with suppress(EntryCorrupt):
+            state = decode_position_info(data, where)
         if state is not None and len(run) == 1:
             return state
         if _is_beginning(run):
@@ -242,29 +254,19 @@ def decode_cursor_ledger(payloads_newest_first: Iterable[bytes | memoryview], wh
         elif state is not None:
             break
     if run:
-        raise _no_state(run[-1], where)
+        found = run[-1][:16].hex()
+        if run[-1][:1] == _PLAIN_FORM:
+            raise EntryCorrupt(
+                f"{where}: the newest entry is damaged, no PositionInfo: {found}", where=where, found=found
+            )
+        raise Unsupported(
+            f"{where}: the newest entry is not a known form of a cursor's state: {found or 'empty'}",
+            where=where,
+            found=found,
+        )
     if passed_over:
         raise EntryCorrupt(f"{where}: no whole state, only parts without their footer", where=where)
     return None
-
-
-def _whole_state(payload: bytes, where: str) -> CursorState | None:
-    """Return the state in a payload, or None if it is not a state."""
-    try:
-        return decode_position_info(payload, where)
-    except EntryCorrupt:
-        return None
-
-
-def _no_state(payload: bytes, where: str) -> StoreError:
-    found = payload[:16].hex()
-    if payload[:1] == _PLAIN_FORM:
-        return EntryCorrupt(f"{where}: the newest entry is damaged, no PositionInfo: {found}", where=where, found=found)
-    return Unsupported(
-        f"{where}: the newest entry is not a known form of a cursor's state: {found or 'empty'}",
-        where=where,
-        found=found,
-    )
 
 
 def _footer(payload: bytes) -> tuple[int, int] | None:
@@ -422,16 +424,3 @@ def _edges(words: Iterable[int]) -> Iterator[int]:
             yield 64 * index + lowest.bit_length() - 1
             changes ^= lowest
         inside = bits >> 63
-
-
-def _fill_deletions(message: managed_ledger_pb2.ManagedCursorInfo, state: CursorInfo) -> None:
-    del message.individualDeletedMessages[:]
-    for lower, upper in state.ranges:
-        item = message.individualDeletedMessages.add()
-        item.lowerEndpoint.ledgerId, item.lowerEndpoint.entryId = lower.ledger_id, lower.entry_id
-        item.upperEndpoint.ledgerId, item.upperEndpoint.entryId = upper.ledger_id, upper.entry_id
-    del message.batchedEntryDeletionIndexInfo[:]
-    for position, words in state.batch_deletes.items():
-        deleted = message.batchedEntryDeletionIndexInfo.add()
-        deleted.position.ledgerId, deleted.position.entryId = position.ledger_id, position.entry_id
-        deleted.deleteSet.extend(words)

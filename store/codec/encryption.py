@@ -87,18 +87,16 @@ def _open_ecies(key: EllipticCurvePrivateKey, stored: bytes) -> bytes | None:
         secret = key.exchange(ECDH(), EllipticCurvePublicKey.from_encoded_point(key.curve, whole))
     except ValueError:
         return None
-    stream = _kdf2(point + secret, _MAC_KEY_BYTES + len(sealed))
+    # KDF2 of ISO 18033-2, with SHA-1.
+    shared = point + secret
+    size_bytes = _MAC_KEY_BYTES + len(sealed)
+    blocks = range(1, size_bytes // 20 + 2)
+    parts = (hashlib.sha1(shared + block.to_bytes(4), usedforsecurity=False).digest() for block in blocks)
+    stream = b"".join(parts)[:size_bytes]
     expected = hmac.digest(stream[:_MAC_KEY_BYTES], sealed + _NO_VECTOR, "sha1")
     if not hmac.compare_digest(mac, expected):
         return None
     return bytes(one ^ other for one, other in zip(sealed, stream[_MAC_KEY_BYTES:], strict=True))
-
-
-def _kdf2(secret: bytes, size_bytes: int) -> bytes:
-    """Return bytes derived by KDF2 of ISO 18033-2 with SHA-1."""
-    blocks = range(1, size_bytes // 20 + 2)
-    parts = (hashlib.sha1(secret + block.to_bytes(4), usedforsecurity=False).digest() for block in blocks)
-    return b"".join(parts)[:size_bytes]
 
 
 def _open_payload(data_key: bytes, nonce: bytes, payload: bytes | memoryview) -> bytes | None:

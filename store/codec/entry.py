@@ -75,9 +75,13 @@ def decode_entry(
         )
     name = f"{where}: entry {ledger_id}:{entry_id}"
     if digest_type is None:
-        digest_type = _infer_digest_type(view, name, password)
+        digest_type = _matching_digest_type(view, password)
+        if digest_type is None:
+            raise _digest_error(view, _INFERRED[0], name, password)
     elif verify:
-        _check_digest(view, digest_type, name, password)
+        _check_size(view, ENTRY_HEADER_BYTES + DIGEST_SIZE[digest_type], name)
+        if not _digest_matches(view, digest_type, password):
+            raise _digest_error(view, digest_type, name, password)
     start = ENTRY_HEADER_BYTES + DIGEST_SIZE[digest_type]
     _check_size(view, start, name)
     return Entry(ledger_id, entry_id, last_add_confirmed, length, digest_type, view[start:])
@@ -95,13 +99,6 @@ def _check_size(view: memoryview, wanted: int, where: str) -> None:
         )
 
 
-def _infer_digest_type(view: memoryview, name: str, password: bytes) -> DigestType:
-    kind = _matching_digest_type(view, password)
-    if kind is None:
-        raise _digest_error(view, _INFERRED[0], name, password)
-    return kind
-
-
 def _matching_digest_type(view: memoryview, password: bytes) -> DigestType | None:
     for kind in _INFERRED:
         if _digest_matches(view, kind, password):
@@ -114,12 +111,6 @@ def _digest_matches(view: memoryview, kind: DigestType, password: bytes) -> bool
     if len(view) < end:
         return False
     return view[ENTRY_HEADER_BYTES:end] == compute_digest(kind, view[:ENTRY_HEADER_BYTES], view[end:], password)
-
-
-def _check_digest(view: memoryview, kind: DigestType, name: str, password: bytes) -> None:
-    _check_size(view, ENTRY_HEADER_BYTES + DIGEST_SIZE[kind], name)
-    if not _digest_matches(view, kind, password):
-        raise _digest_error(view, kind, name, password)
 
 
 def _digest_error(view: memoryview, kind: DigestType, name: str, password: bytes) -> EntryCorrupt:

@@ -1,16 +1,23 @@
-"""What pulsar-admin prints as Java does: texts in the order of a ``HashSet``, parts of a text, values as text (Java 17)."""
+"""What brokers and pulsar-admin write as Java 17 does: the order of a ``HashMap``, parts of a text, values as text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
-from pulsar_admin.store.codec.javamap import in_hash_map_order
+from pulsar_admin.store.names import in_hash_order
+
+Value = TypeVar("Value")
+
+
+def in_hash_map_order(found: Mapping[str, Value]) -> dict[str, Value]:
+    """Return a mapping in the order of a Java ``HashMap`` that was filled in its order, as brokers keep a topic's properties."""
+    return {key: found[key] for key in in_hash_order(found)}
 
 
 def hash_order(names: Iterable[str]) -> list[str]:
     """Return names, each once, in the order of a Java HashSet to which they were added one by one."""
-    return list(in_hash_map_order(dict.fromkeys(names)))
+    return in_hash_order(dict.fromkeys(names))
 
 
 def java_split(text: str, separator: str = ",") -> list[str]:

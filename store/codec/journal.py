@@ -172,7 +172,9 @@ def iter_records(
         header = decode_header(data, where)
         pos, padded = header.header_bytes, header.version >= FIRST_PADDED_VERSION
     else:
-        pos, padded = start, _is_padded(data)
+        # A journal of a version that nobody knows may have padding.
+        magic, version = _HEADER.unpack(data[: _HEADER.size]) if len(data) >= _HEADER.size else (b"", 0)
+        pos, padded = start, magic == MAGIC and not 0 < version < FIRST_PADDED_VERSION
     limit = len(data)
     item: JournalItem
     while limit - pos >= _LEN.size:
@@ -189,8 +191,12 @@ def iter_records(
             item = _record(data, pos, size, where, proofs)
             pos = limit if isinstance(item, TornTail) else pos + _LEN.size + size
         yield item
-    if pos < limit:
-        yield from _end(data, pos, limit)
+    # No record begins at ``pos``; zeros up to the end are the end of a journal that was extended ahead of use.
+    written = run_end(data, pos, limit, 0)
+    if written < limit and limit - pos < _LEN.size:
+        yield TornTail(pos, _LEN.size, limit - pos)
+    elif written < limit:
+        yield Leftover(written, written_end(data, written, limit) - written)
 
 
 def journal_id_of(name: str) -> int | None:
@@ -199,12 +205,6 @@ def journal_id_of(name: str) -> int | None:
     if not dot or suffix != "txn" or not 1 <= len(stem) <= 16 or not set(stem) <= set("0123456789abcdefABCDEF"):
         return None
     return int(stem, 16)
-
-
-def _is_padded(data: Bytes) -> bool:
-    """Whether a journal may have padding: one of a version that nobody knows may."""
-    magic, version = _HEADER.unpack(data[: _HEADER.size]) if len(data) >= _HEADER.size else (b"", 0)
-    return magic == MAGIC and not 0 < version < FIRST_PADDED_VERSION
 
 
 def _padding(data: Bytes, pos: int, where: str) -> tuple[Padding | TornTail, int]:
@@ -236,20 +236,16 @@ def _record(data: Bytes, pos: int, size: int, where: str, proofs: Proofs) -> Jou
     if entry_id == FENCE_ENTRY_ID:
         return Fence(pos, ledger_id)
     if entry_id in (MASTER_KEY_ENTRY_ID, EXPLICIT_LAC_ENTRY_ID):
-        value = _counted(body, pos, where)
+        # The n bytes after the ids and the n of a meta record.
+        start = _IDS.size + _LEN.size
+        count = _LEN.unpack_from(body, _IDS.size)[0] if len(body) >= start else -1
+        if not 0 <= count <= len(body) - start:
+            raise _corrupt(where, pos, "count in a meta record", f"0 to {len(body) - start}", count)
+        value = bytes(body[start : start + count])
         if entry_id == MASTER_KEY_ENTRY_ID:
             return MasterKey(pos, ledger_id, value)
         return ExplicitLac(pos, ledger_id, value)
     return UnknownRecord(pos, size, ledger_id, entry_id)
-
-
-def _counted(body: memoryview, pos: int, where: str) -> bytes:
-    """Return the n bytes behind the ids and the n of a meta record."""
-    start = _IDS.size + _LEN.size
-    count = _LEN.unpack_from(body, _IDS.size)[0] if len(body) >= start else -1
-    if not 0 <= count <= len(body) - start:
-        raise _corrupt(where, pos, "count in a meta record", f"0 to {len(body) - start}", count)
-    return bytes(body[start : start + count])
 
 
 def _torn_by_zeros(data: Bytes, pos: int, body: memoryview, proofs: Proofs) -> TornTail | None:
@@ -260,17 +256,6 @@ def _torn_by_zeros(data: Bytes, pos: int, body: memoryview, proofs: Proofs) -> T
     if end < proofs.written_end(len(data)) or proofs.digest_type(pos + _LEN.size, end) is not None:
         return None
     return TornTail(pos, end - pos, _LEN.size + len(bytes(body).rstrip(b"\0")))
-
-
-def _end(data: Bytes, pos: int, limit: int) -> Iterator[TornTail | Leftover]:
-    """Explain the bytes from ``pos`` on, where no record starts."""
-    written = run_end(data, pos, limit, 0)
-    if written == limit:
-        return
-    if limit - pos < _LEN.size:
-        yield TornTail(pos, _LEN.size, limit - pos)
-    else:
-        yield Leftover(written, written_end(data, written, limit) - written)
 
 
 def _corrupt(where: str, offset: int, what: str, expected: object, found: object) -> JournalCorrupt:

@@ -363,8 +363,15 @@ def _fill_message(message: LedgerMetadataFormat, metadata: LedgerMetadata) -> No
     message.length = metadata.length if is_closed else 0
     message.lastEntryId = metadata.last_entry_id if is_closed else -1
     message.state = LedgerMetadataFormat.State.ValueType(metadata.state)
-    _fill_segments(message, metadata)
-    _fill_custom(message, metadata)
+    segments = [(s.firstEntryId, tuple(s.ensembleMember)) for s in message.segment]
+    if segments != [(s.first_entry_id, s.members) for s in metadata.segments]:
+        del message.segment[:]
+        for segment in metadata.segments:
+            message.segment.add(firstEntryId=segment.first_entry_id, ensembleMember=segment.members)
+    if {e.key: e.value for e in message.customMetadata} != metadata.custom:
+        del message.customMetadata[:]
+        for key, value in metadata.custom.items():
+            message.customMetadata.add(key=key, value=value)
     _set_optional(message, "digestType", metadata.digest_type)
     _set_optional(message, "password", metadata.password)
     _set_optional(message, "ctime", metadata.ctime_ms)
@@ -376,21 +383,6 @@ def _set_optional(message: Message, name: str, value: int | bytes | None) -> Non
         message.ClearField(name)
     else:
         setattr(message, name, value)
-
-
-def _fill_segments(message: LedgerMetadataFormat, metadata: LedgerMetadata) -> None:
-    segments = [(s.firstEntryId, tuple(s.ensembleMember)) for s in message.segment]
-    if segments != [(s.first_entry_id, s.members) for s in metadata.segments]:
-        del message.segment[:]
-        for segment in metadata.segments:
-            message.segment.add(firstEntryId=segment.first_entry_id, ensembleMember=segment.members)
-
-
-def _fill_custom(message: LedgerMetadataFormat, metadata: LedgerMetadata) -> None:
-    if {e.key: e.value for e in message.customMetadata} != metadata.custom:
-        del message.customMetadata[:]
-        for key, value in metadata.custom.items():
-            message.customMetadata.add(key=key, value=value)
 
 
 def _decode_text_v1(rest: bytes, where: str) -> LedgerMetadata:

@@ -130,12 +130,12 @@ def iter_records(
 
 
 def _iter_records(data: Bytes, pos: int, limit: int, proofs: Proofs) -> Iterator[Record | Gap | TornTail]:
-    # A record is held back until what follows it is known.
-    held: Record | None = None
+    held: Record | None = None  # until what follows it is known
     while pos < limit:
         record = _frame(data, pos, limit)
-        if record is None and held is not None:
-            good = _find_inside(data, held, limit, proofs)
+        # Rule 1: what nothing proves is no record where a good one begins inside it.
+        if record is None and held is not None and not _is_map(data, held) and not _is_proved(held, proofs):
+            good = _find_good(data, held.offset + 1, held.end, limit, proofs)
             if good is not None:
                 yield Gap(held.offset, good - held.offset, GapReason.UNREADABLE)
                 held, pos = None, good
@@ -166,13 +166,6 @@ def _frame(data: Bytes, pos: int, limit: int) -> Record | None:
     elif ledger_id != -1 or entry_id not in (-2, 0):
         return None
     return Record(pos, size, ledger_id, entry_id)
-
-
-def _find_inside(data: Bytes, held: Record, limit: int, proofs: Proofs) -> int | None:
-    """Return where a good record starts inside ``held`` if nothing proves ``held`` itself, else None (rule 1)."""
-    if _is_map(data, held) or _is_proved(held, proofs):
-        return None
-    return _find_good(data, held.offset + 1, held.end, limit, proofs)
 
 
 def _is_proved(record: Record, proofs: Proofs) -> bool:

@@ -76,7 +76,15 @@ def decode_message_entry(payload: bytes | memoryview, where: str, *, verify: boo
     if end > len(rest):
         raise _cut(where, end, len(rest))
     metadata = parse_protobuf(MessageMetadata, rest[begin:end], where, EntryCorrupt)
-    _check_texts(metadata, where)
+    for text in (metadata.producer_name, metadata.partition_key, metadata.replicated_from, metadata.uuid):
+        text_of(text, where, EntryCorrupt)
+    for pair in metadata.properties:
+        text_of(pair.key, where, EntryCorrupt)
+        text_of(pair.value, where, EntryCorrupt)
+    for cluster in metadata.replicate_to:
+        text_of(cluster, where, EntryCorrupt)
+    for key in metadata.encryption_keys:
+        text_of(key.key, where, EntryCorrupt)
     return EntryHeader(broker, metadata, checksum, rest[end:], rest)
 
 
@@ -190,15 +198,3 @@ def _cut(where: str, expected: int, found: int) -> EntryCorrupt:
         expected=expected,
         found=found,
     )
-
-
-def _check_texts(metadata: MessageMetadata, where: str) -> None:
-    for text in (metadata.producer_name, metadata.partition_key, metadata.replicated_from, metadata.uuid):
-        text_of(text, where, EntryCorrupt)
-    for pair in metadata.properties:
-        text_of(pair.key, where, EntryCorrupt)
-        text_of(pair.value, where, EntryCorrupt)
-    for cluster in metadata.replicate_to:
-        text_of(cluster, where, EntryCorrupt)
-    for key in metadata.encryption_keys:
-        text_of(key.key, where, EntryCorrupt)

@@ -1,5 +1,6 @@
 """JSON of namespaces and partitioned topics, read for a few fields and rewritten with all the others as they were.
 
+The policies of one topic (``TopicPolicies``: JSON of the metadata backend, and fields by name of an AVRO event) are only read.
 Upstream: ``Policies``, ``RetentionPolicies``, ``DelayedDeliveryPolicies``, ``BacklogQuotaImpl`` and
 ``PartitionedTopicMetadata`` (Pulsar 4.0.8), written by Jackson: no blanks, no keys for null.
 """
@@ -306,3 +307,24 @@ def field_of(found: JsonObject, key: str, kind: type, default: Any, where: str) 
             found=type(value).__name__,
         )
     return value
+
+
+_ENABLED, _TICK, _MAX = "delayedDeliveryEnabled", "delayedDeliveryTickTimeMillis", "delayedDeliveryMaxDelayInMillis"
+"""Delayed delivery is three fields of a topic's policies, set and removed together."""
+
+
+def decode_topic_policies(found: Mapping[str, Any], where: str) -> Policies:  # Any: fields by name
+    """Return decoded topic policies; raises MetadataCorrupt for a field of another type than upstream's."""
+    fields = dict(found)
+    enabled, tick_ms = field_of(fields, _ENABLED, bool, None, where), field_of(fields, _TICK, int, None, where)
+    delivery = None
+    if enabled is not None and tick_ms is not None:
+        delivery = DelayedDelivery(enabled, tick_ms, field_of(fields, _MAX, int, 0, where))
+    retention = field_of(fields, "retentionPolicies", dict, None, where)
+    quotas = field_of(fields, "backLogQuotaMap", dict, None, where) or {}
+    return Policies(
+        delivery,
+        field_of(fields, "messageTTLInSeconds", int, None, where),
+        None if retention is None else decode_retention(retention, where),
+        {kind: decode_backlog_quota(quotas, kind, where) for kind in quotas if quotas[kind] is not None},
+    )

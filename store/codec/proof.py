@@ -85,16 +85,13 @@ class _Sums:
         if not self._base <= start <= self._base + (len(self._states) - 1) * STEP_BYTES:
             self._base, self._states = start, array("I", [0])
         first, last = -(-(start - self._base) // STEP_BYTES), (end - self._base) // STEP_BYTES
-        self._sum_until(last)
+        for known in range(len(self._states) - 1, last):
+            at = self._base + known * STEP_BYTES
+            self._states.append(self._advance(self._states[known], at, at + STEP_BYTES))
         state = self._advance(state, start, self._base + first * STEP_BYTES)
         # What two states have in common goes: the bytes between add the same to every state.
         state = _over_zeros(self.kind, state ^ self._states[first], last - first) ^ self._states[last]
         return self._advance(state, self._base + last * STEP_BYTES, end)
-
-    def _sum_until(self, step: int) -> None:
-        for known in range(len(self._states) - 1, step):
-            at = self._base + known * STEP_BYTES
-            self._states.append(self._advance(self._states[known], at, at + STEP_BYTES))
 
     def _advance(self, state: int, start: int, end: int) -> int:
         return self._extend(state ^ _ALL_ONES, bytes(self._data[start:end])) ^ _ALL_ONES

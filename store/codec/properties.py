@@ -39,8 +39,8 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda match: _character(match[1]), text)
+    def character(match: re.Match[str]) -> str:
+        escape = match[1]
+        return chr(int(escape[1:], 16)) if len(escape) == 5 else _CONTROLS.get(escape, escape)
 
-
-def _character(escape: str) -> str:
-    return chr(int(escape[1:], 16)) if len(escape) == 5 else _CONTROLS.get(escape, escape)
+    return _ESCAPE.sub(character, text)

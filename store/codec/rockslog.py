@@ -147,11 +147,9 @@ def is_plain_log(file: BinaryIO) -> bool:
     checksum, length, kind = _HEADER.unpack_from(head)
     if _FULL <= kind <= _LAST:
         return True
-    ends = (
-        _HEADER.size + length,
-        _HEADER.size + 4 + length,
-    )  # a recycled log's fragments name their log in 4 bytes more
-    return all(checksum != masked_crc(head[6:end]) for end in ends)
+    end = _HEADER.size + length
+    # A recycled log's fragments name their log in 4 bytes more.
+    return all(checksum != masked_crc(head[6:known]) for known in (end, end + 4))
 
 
 def encode_log(records: Iterable[bytes]) -> Iterator[bytes]:

@@ -65,7 +65,12 @@ def iter_map_file(raw: bytes | memoryview, where: str) -> Iterator[tuple[int, by
         elif form.blocks:
             raise _corrupt(where, at, "no mark before a block")
         else:
-            yield _record(reader, form, size, where, at)
+            key_bytes = reader.i32()
+            if key_bytes != _LONG.size:
+                raise _corrupt(where, at, f"a key of {key_bytes} bytes")
+            (key,) = _LONG.unpack(reader.take(key_bytes))
+            value = reader.take(size - key_bytes)
+            yield (key, _value(_inflated(value, where, at) if form.compressed else value, where, at))
 
 
 def _read_form(reader: Reader, where: str) -> _Form:
@@ -94,15 +99,6 @@ def _block(reader: Reader, where: str, at: int) -> Iterator[tuple[int, memoryvie
         yield key, _value(rest.take(_vint(sizes)), where, at)
     if sizes.remaining or rest.remaining:
         raise _corrupt(where, at, "a block holds more than its records")
-
-
-def _record(reader: Reader, form: _Form, size: int, where: str, at: int) -> tuple[int, memoryview]:
-    key_bytes = reader.i32()
-    if key_bytes != _LONG.size:
-        raise _corrupt(where, at, f"a key of {key_bytes} bytes")
-    (key,) = _LONG.unpack(reader.take(key_bytes))
-    value = reader.take(size - key_bytes)
-    return key, _value(_inflated(value, where, at) if form.compressed else value, where, at)
 
 
 def _value(raw: bytes | memoryview, where: str, at: int) -> memoryview:

@@ -38,7 +38,10 @@ def json_value(data: bytes | str, *, once: bool = False) -> Any:  # Any: a JSON 
         raise ValueError(f"lists or objects are more than {DEPTH_MAX} deep") from error
     # Few documents have so many brackets or any surrogate: walking through the rest would cost as much as reading them.
     if data.count(b"[") + data.count(b"{") > DEPTH_MAX or _SURROGATE.search(data):
-        _check(value)
+        for level in levels(value, DEPTH_MAX):
+            for item in level:
+                if isinstance(item, str):
+                    item.encode()  # UnicodeEncodeError is a ValueError
     return value
 
 
@@ -96,13 +99,6 @@ def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:  # Any: JSON va
         names = [name for name, _ in pairs]
         raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
     return found
-
-
-def _check(value: object) -> None:
-    for level in levels(value, DEPTH_MAX):
-        for item in level:
-            if isinstance(item, str):
-                item.encode()  # UnicodeEncodeError is a ValueError
 
 
 def levels(value: object, most: int) -> Iterator[list[object]]:

@@ -18,9 +18,8 @@ def unknown_fields(message: Message, known: Known = ()) -> tuple[str, ...]:
     bare = type(message)()
     bare.CopyFrom(message)
     bare.DiscardUnknownFields()
-    if (
-        bare.ByteSize() == message.ByteSize()
-    ):  # nearly always, and the walk is a loop of Python's over every position of a cursor
+    # Nearly always so, and the walk is a loop of Python's over every position of a cursor.
+    if bare.ByteSize() == message.ByteSize():
         return ()
     return tuple(sorted(set(_walk(message, known))))
 

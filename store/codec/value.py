@@ -196,14 +196,10 @@ def _no_constant(word: str) -> Value:
     raise ValueError(f"{word} is not JSON")
 
 
-def _boolean(data: bytes) -> Value:
-    return _number(">b", data) != 0
-
-
 _PRIMITIVES: dict[str, Decode] = {
     "STRING": bytes.decode,
     "BYTES": bytes,
-    "BOOLEAN": _boolean,
+    "BOOLEAN": lambda data: _number(">b", data) != 0,
     "INT8": partial(_number, ">b"),
     "INT16": partial(_number, ">h"),
     "INT32": partial(_number, ">i"),
@@ -227,15 +223,11 @@ def _stamp(value: datetime) -> str:
     )
 
 
-def _clock(value: clock_time) -> str:
-    return value.replace(microsecond=0).isoformat() + _fraction(value.microsecond * 1000)
-
-
 _TEXTS: dict[type, Callable[[Any], str]] = {  # Any: a value of the key's type
     bytes: lambda value: b64encode(value).decode(),
     datetime: _stamp,
     date: date.isoformat,
-    clock_time: _clock,
+    clock_time: lambda value: value.replace(microsecond=0).isoformat() + _fraction(value.microsecond * 1000),
     Decimal: str,
     UUID: str,
 }

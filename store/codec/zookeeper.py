@@ -93,7 +93,15 @@ class SnapshotReader:
         Raises MetadataCorrupt, also at the end of a snapshot whose seals do not fit.
         """
         check_header(self._take(HEADER.size), SNAPSHOT_MAGIC, self._where)
-        self._skip_sessions_and_acls()
+        # Sessions, and then the cache of ACLs.
+        for _ in range(self._number()):
+            self._take(12)
+        for _ in range(self._number()):
+            self._take(8)
+            for _ in range(self._number()):  # permissions, scheme, id
+                self._take(4)
+                self._buffer()
+                self._buffer()
         newest = 0
         while (raw := self._buffer()) != b"/":
             data = self._buffer()
@@ -111,16 +119,6 @@ class SnapshotReader:
             self._take(left - LONG.size - _SEAL.size)
             self._check_seal()
         self.newest_zxid = newest
-
-    def _skip_sessions_and_acls(self) -> None:
-        for _ in range(self._number()):
-            self._take(12)
-        for _ in range(self._number()):
-            self._take(8)
-            for _ in range(self._number()):  # permissions, scheme, id
-                self._take(4)
-                self._buffer()
-                self._buffer()
 
     def _take(self, size: int) -> bytes:
         start, end = self._pos, self._pos + size

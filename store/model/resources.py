@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, ValidationError, convert, field
 
-from pulsar_admin.store.codec.java import hash_order, java_text
-from pulsar_admin.store.codec.javamap import in_hash_map_order
+from pulsar_admin.store.codec.java import hash_order, in_hash_map_order, java_text
 from pulsar_admin.store.codec.ledgermetadata import COOKIES
 from pulsar_admin.store.codec.policies import JsonObject, decode_json_object
 from pulsar_admin.store.db.environment import Txn

@@ -16,8 +16,8 @@ from pulsar_admin.store.codec.policies import (
     Retention,
     decode_json_object,
     decode_policies,
+    decode_topic_policies,
 )
-from pulsar_admin.store.codec.topicpolicies import decode_topic_policies
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import MetadataCorrupt

@@ -19,7 +19,7 @@ from msgspec import Struct
 from pulsar_admin.store.codec.bookie import LAST_MARK_FILE, decode_last_mark
 from pulsar_admin.store.codec.buffer import Bytes
 from pulsar_admin.store.codec.entrylog import TornTail, log_id_of
-from pulsar_admin.store.codec.javamap import in_hash_map_order
+from pulsar_admin.store.codec.java import in_hash_map_order
 from pulsar_admin.store.codec.journal import (
     FENCE_ENTRY_ID,
     MASTER_KEY_ENTRY_ID,
