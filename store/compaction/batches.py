@@ -149,7 +149,17 @@ class MessageSource(Struct):
             drop_uncommitted(rows, self.transactions().committed)
         for batch in explode(entries, rows, compacted=compacted):
             if compacted and not self.as_is:
-                self._check_indexed(batch)
+                # Who listed the messages of a batch could read them.
+                for index in np.flatnonzero(contradicts(batch)).tolist():
+                    row = batch.rows[index]
+                    where = f"compacted ledger entry {batch.stored_ledgers[index]}:{batch.stored_entries[index]}"
+                    self._note(
+                        EntryCorrupt(
+                            f"{where}: a batch of {row['messages']} messages that lists {row['indexes']} does not hold them",
+                            hint="compact what can be read with --skip-damaged, or from the topic's own entries with --from-start",
+                            where=where,
+                        )
+                    )
             yield batch
 
     def _scan(self, parts: tuple[Part, ...], *, compacted: bool) -> Iterator[tuple[EntryScan, bool]]:
@@ -157,11 +167,23 @@ class MessageSource(Struct):
         yield scan, compacted
         self.lost += scan.missing
         self.damaged += scan.unreadable
-        if not self.skip_damaged:
-            _check_whole(self.reader, scan, parts)
+        if self.skip_damaged:
+            return
+        if scan.unreadable:
+            raise scan.unreadable[0]
+        for ledger_id, first, last in parts if scan.missing else ():
+            for entry_id in range(first, last + 1):
+                try:
+                    self.reader.read(ledger_id, entry_id)
+                except (EntryNotFound, EntryCorrupt, EntryLogCorrupt) as error:
+                    raise EntryCorrupt(
+                        f"{error.message} ({counted(scan.missing, 'entry')} cannot be read in all)",
+                        hint="compact what can be read with --skip-damaged: older messages of keys may come back",
+                        **error.context,
+                    ) from error
 
     def _without_broken(self, entries: EntryBatch, rows: Array) -> tuple[EntryBatch, Array]:
-        """Leave out entries of a compacted ledger that do not say whose they are, or which of their messages they hold."""
+        """Leave out entries of a compacted ledger that do not say whose they are or which messages they hold, or out of order."""
         broken = rows["kind"] == kernel.BROKEN
         if not self.as_is:
             broken |= rows["flags"] & kernel.BAD_INDEXES != 0
@@ -171,10 +193,9 @@ class MessageSource(Struct):
             self._note(_why_broken(entries.data.data[begins[index] : ends[index]], where))
         if broken.any():
             entries, rows = entries.take(~broken), rows[~broken]
-        return (entries, rows) if self.as_is else self._in_order(entries, rows)
-
-    def _in_order(self, entries: EntryBatch, rows: Array) -> tuple[EntryBatch, Array]:
-        """Skip compacted entries that do not follow the one before them: the order decides which value is the latest."""
+        if self.as_is:
+            return entries, rows
+        # Each must follow the one before it: the order decides which value is the latest.
         ledgers, ids = (np.append(first, rows[name]) for first, name in zip(self._before, _PLACE, strict=True))
         behind = (ledgers[1:] > ledgers[:-1]) | ((ledgers[1:] == ledgers[:-1]) & (ids[1:] > ids[:-1]))
         for index in np.flatnonzero(~behind).tolist():
@@ -190,19 +211,6 @@ class MessageSource(Struct):
         if len(rows):
             self._before = (int(ledgers[-1]), int(ids[-1]))
         return (entries, rows) if behind.all() else (entries.take(behind), rows[behind])
-
-    def _check_indexed(self, batch: MessageBatch) -> None:
-        """Note batches that do not hold the messages which they list: who listed them could read them."""
-        for index in np.flatnonzero(contradicts(batch)).tolist():
-            row = batch.rows[index]
-            where = f"compacted ledger entry {batch.stored_ledgers[index]}:{batch.stored_entries[index]}"
-            self._note(
-                EntryCorrupt(
-                    f"{where}: a batch of {row['messages']} messages that lists {row['indexes']} does not hold them",
-                    hint="compact what can be read with --skip-damaged, or from the topic's own entries with --from-start",
-                    where=where,
-                )
-            )
 
     def _note(self, error: EntryCorrupt) -> None:
         if not self.skip_damaged:
@@ -259,36 +267,14 @@ def drop_uncommitted(rows: Array, committed: Collection[tuple[int, int]]) -> Non
 
 
 def explode(entries: EntryBatch, rows: Array, *, compacted: bool) -> Iterator[MessageBatch]:
-    """Yield the messages of decoded entries, as many at a time as memory allows."""
-    for low, high in _cuts(rows):
-        yield _explode(entries, rows, (low, high), compacted)
-
-
-def _check_whole(reader: EntryReader, scan: EntryScan, parts: tuple[Part, ...]) -> None:
-    if scan.unreadable:
-        raise scan.unreadable[0]
-    if not scan.missing:
-        return
-    for ledger_id, first, last in parts:
-        for entry_id in range(first, last + 1):
-            try:
-                reader.read(ledger_id, entry_id)
-            except (EntryNotFound, EntryCorrupt, EntryLogCorrupt) as error:
-                raise EntryCorrupt(
-                    f"{error.message} ({counted(scan.missing, 'entry')} cannot be read in all)",
-                    hint="compact what can be read with --skip-damaged: older messages of keys may come back",
-                    **error.context,
-                ) from error
-
-
-def _cuts(rows: Array) -> Iterator[tuple[int, int]]:
-    """Yield the rows in parts whose decompressed payloads stay within SCRATCH_BYTES."""
+    """Yield the messages of decoded entries, in parts whose decompressed payloads stay within SCRATCH_BYTES."""
     packed = (rows["kind"] == kernel.BATCH) & (rows["codec"] != NONE)
     sizes = np.where(packed, np.clip(rows["plain_bytes"], 0, LIMIT_BYTES), 0)
     total = np.cumsum(sizes)
     groups = (total - sizes) // SCRATCH_BYTES
     cuts = (np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist()
-    yield from zip([0, *cuts], [*cuts, len(rows)], strict=True)
+    for low, high in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+        yield _explode(entries, rows, (low, high), compacted)
 
 
 def _explode(entries: EntryBatch, all_rows: Array, part: tuple[int, int], compacted: bool) -> MessageBatch:

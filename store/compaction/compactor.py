@@ -288,19 +288,23 @@ class Rewriter:
         if self._form != LEGACY:
             metadata.compacted_batch_indexes.extend(indexes)
         if self._form != REDUCED:
-            parts = _with_placeholders(parts, indexes, metadata.num_messages_in_batch)
+            count = metadata.num_messages_in_batch
+            if count * len(_PLACEHOLDER) > LIMIT_BYTES:
+                raise LimitExceeded(
+                    f"a batch of {count} messages and a placeholder for each does not fit an entry",
+                    hint="use --format reduced, which keeps none",
+                    messages=count,
+                )
+            held, parts = parts, [_PLACEHOLDER] * count
+            for number, part in zip(indexes, held, strict=True):
+                parts[number] = part
         payload = b"".join(parts)
         metadata.uncompressed_size = len(payload)
         stored = compress(metadata.compression, payload)
         self.stored_bytes = len(stored)
         entry = encode_message_entry(metadata, stored)
-        return self._framed(batch, index, entry, view[row["start"] : row["front_end"]])
-
-    def _framed(
-        self, batch: MessageBatch, index: int, entry: bytes | memoryview, front: bytes | memoryview = b""
-    ) -> bytes:
-        """Return ``u32 a | MessageIdData(a) | u32 b | entry``; a compacted entry keeps the id it has."""
-        row = batch.rows[index]
+        # ``u32 a | MessageIdData(a) | u32 b | entry``; a compacted entry keeps the id that it has.
+        front = view[row["start"] : row["front_end"]]
         if batch.compacted:
             message_id: bytes | memoryview = batch.data.data[row["id_start"] : row["id_end"]]
         else:
@@ -309,19 +313,6 @@ class Rewriter:
             ).SerializeToString()
         size = _SIZE.pack(len(front) + len(entry))
         return b"".join((_SIZE.pack(len(message_id)), message_id, size, front, entry))
-
-
-def _with_placeholders(parts: list[bytes | memoryview], indexes: list[int], count: int) -> list[bytes | memoryview]:
-    if count * len(_PLACEHOLDER) > LIMIT_BYTES:
-        raise LimitExceeded(
-            f"a batch of {count} messages and a placeholder for each does not fit an entry",
-            hint="use --format reduced, which keeps none",
-            messages=count,
-        )
-    listed: list[bytes | memoryview] = [_PLACEHOLDER] * count
-    for index, part in zip(indexes, parts, strict=True):
-        listed[index] = part
-    return listed
 
 
 Advance = Callable[[int], None]  # told how many more entries are done
@@ -422,7 +413,14 @@ class Compaction:
         result = self.result
         result.entries_kept = result.bytes_kept = result.message_bytes_kept = result.reduced_batches = 0
         for batch, ordinals in self._everything() if self.rules.everything else self._wanted():
-            yield from self._kept(batch, self._fates(batch, ordinals), ordinals)
+            # The kernel's fate of each message.
+            fates = np.empty(len(batch.slots), np.uint8)
+            if self.rules.everything:
+                out = batch.slots["flags"] & slot_kernel.COMPACTED_OUT != 0
+                fates[:] = np.where(out, slot_kernel.OUT_BEFORE, slot_kernel.RETAINED)
+            else:
+                slot_kernel.judge(batch.slots, batch.firsts, ordinals, self._bits, self.rules.retain_keyless, fates)
+            yield from self._kept(batch, fates, ordinals)
             advance(len(batch.rows))
         result.is_changed |= result.entries_kept < result.entries_read
 
@@ -453,16 +451,6 @@ class Compaction:
             ordinals.append(found)
             yield part
 
-    def _fates(self, batch: MessageBatch, ordinals: Array) -> Array:
-        """Return what becomes of each message, one of the kernel's fates."""
-        fates = np.empty(len(batch.slots), np.uint8)
-        if self.rules.everything:
-            out = batch.slots["flags"] & slot_kernel.COMPACTED_OUT != 0
-            fates[:] = np.where(out, slot_kernel.OUT_BEFORE, slot_kernel.RETAINED)
-        else:
-            slot_kernel.judge(batch.slots, batch.firsts, ordinals, self._bits, self.rules.retain_keyless, fates)
-        return fates
-
     def _kept(self, batch: MessageBatch, fates: Array, ordinals: Array) -> Iterator[bytes | EntryColumns]:
         """Yield what remains of a batch in order: runs of unchanged entries, and batches written anew."""
         kept = fates == slot_kernel.RETAINED
@@ -480,7 +468,12 @@ class Compaction:
                 if not self._rewriter.is_as_wanted(batch, index, mine):
                     yield from self._whole(batch, whole)
                     whole = []
-                    yield self._rebatched(batch, index, mine)
+                    payload = self._rewriter.rebatched(batch, index, mine)
+                    self.result.entries_kept += 1
+                    self.result.bytes_kept += len(payload)
+                    self.result.message_bytes_kept += self._rewriter.stored_bytes
+                    self.result.is_changed = True
+                    yield payload
                     continue
             whole.append(index)
         yield from self._whole(batch, whole)
@@ -494,14 +487,6 @@ class Compaction:
         self.result.bytes_kept += int(columns.sizes.sum())
         self.result.message_bytes_kept += int((rows["end"] - rows["meta_end"]).sum())
         yield columns
-
-    def _rebatched(self, batch: MessageBatch, index: int, kept: Array) -> bytes:
-        payload = self._rewriter.rebatched(batch, index, kept)
-        self.result.entries_kept += 1
-        self.result.bytes_kept += len(payload)
-        self.result.message_bytes_kept += self._rewriter.stored_bytes
-        self.result.is_changed = True
-        return payload
 
     def _keeps_chunk(self, batch: MessageBatch, index: int, ordinal: int) -> bool:
         """Whether the message of a chunk stays; ``ordinal``: of the message that ends there or comes next.

@@ -95,15 +95,8 @@ class _Head:
         self.total_bytes = 4 + size - self._skip
         self.bytes_read = 0
         self._data = memoryview(b"")
-        self._check_record(self._read(min(4 + size, self._skip + _HEAD_BYTES)), (size, ledger_id, entry_id))
-
-    def _read(self, length: int) -> memoryview:
-        raw = memoryview(self._reader.read_head(*self._entry, self._place, length))
-        self.bytes_read += length
-        self._data = raw[self._skip :]
-        return raw
-
-    def _check_record(self, raw: memoryview, expected: tuple[int, int, int]) -> None:
+        raw = self._read(min(4 + size, self._skip + _HEAD_BYTES))
+        expected = (size, ledger_id, entry_id)
         found = _RECORD.unpack_from(raw) if len(raw) >= _RECORD.size else None
         if found != expected or self.total_bytes < 0:
             name = self._reader.files.name(self._place[0])
@@ -112,6 +105,12 @@ class _Head:
                 hint="the file changed since import; run: pulsar-admin store check --deep",
                 where=self.where,
             )
+
+    def _read(self, length: int) -> memoryview:
+        raw = memoryview(self._reader.read_head(*self._entry, self._place, length))
+        self.bytes_read += length
+        self._data = raw[self._skip :]
+        return raw
 
     def take(self, at: int, length: int) -> memoryview:
         """Return ``length`` bytes at ``at``; raises EntryCorrupt if the entry ends before."""

@@ -68,10 +68,19 @@ class EntryFacts(Struct):
         found = EntryFacts(0, 0, (), None, None)
         for batch in batches:
             counts.append(np.diff(batch.firsts).astype(np.uint32))
-            always.append(_always(batch, retain_keyless))
+            rows = batch.rows
+            is_wanted: Array = np.isin(rows["kind"], WHOLE)
+            if retain_keyless:
+                keyless = batch.slots["key_length"] < 0
+                is_wanted[np.repeat(np.arange(len(rows)), np.diff(batch.firsts))[keyless]] = True
+            always.append(is_wanted)
             ledgers.append(batch.stored_ledgers)
             entries.append(batch.stored_entries)
-            found.chunk_ends += _chunk_ends(batch, found.messages)
+            ends = (rows["kind"] == kernel.CHUNK) & (rows["chunk_id"] == rows["chunks"] - 1)
+            found.chunk_ends += [
+                (uuid_of(batch, index), found.messages + int(batch.firsts[index]))
+                for index in np.flatnonzero(ends).tolist()
+            ]
             found.survey.add(survey(batch))
             found.entries += len(batch.rows)
             found.messages += len(batch.slots)
@@ -108,20 +117,6 @@ def uuid_of(batch: MessageBatch, index: int) -> bytes:
     """Return the uuid that the chunks of one message share."""
     row = batch.rows[index]
     return bytes(batch.data.data[row["uuid_start"] : row["uuid_start"] + row["uuid_length"]])
-
-
-def _always(batch: MessageBatch, retain_keyless: bool) -> Array:
-    always: Array = np.isin(batch.rows["kind"], WHOLE)
-    if retain_keyless:
-        keyless = batch.slots["key_length"] < 0
-        always[np.repeat(np.arange(len(batch.rows)), np.diff(batch.firsts))[keyless]] = True
-    return always
-
-
-def _chunk_ends(batch: MessageBatch, first: int) -> list[tuple[bytes, int]]:
-    rows = batch.rows
-    ends = (rows["kind"] == kernel.CHUNK) & (rows["chunk_id"] == rows["chunks"] - 1)
-    return [(uuid_of(batch, index), first + int(batch.firsts[index])) for index in np.flatnonzero(ends).tolist()]
 
 
 def _unless(column: Array, empty: bool) -> Array | None:

@@ -12,7 +12,7 @@ from itertools import chain, islice, pairwise
 from msgspec import Struct
 
 from pulsar_admin.store.codec.message import EntryHeader, is_batch, is_encrypted
-from pulsar_admin.store.compaction.heads import EntryHead, TopicEnd, find_topic_end, read_compacted_head
+from pulsar_admin.store.compaction.heads import EntryHead, find_topic_end, read_compacted_head
 from pulsar_admin.store.compaction.view import CompactedView, compacted_where, open_view, read_compacted_entry
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
 from pulsar_admin.store.model.reader import EntryReader
@@ -70,32 +70,26 @@ def find_last_id(
     end = find_topic_end(reader, topic, None if view is None else view.horizon)
     passed = tuple(Rejected(entry.position, entry.reason) for entry in end.passed_over)
     if end.head is not None:
-        return _of_topic(reader, end, view, passed, verify)
+        head = end.head
+        assert head is not None
+        place, metadata = head.position, head.metadata
+        if verify:
+            reader.read(place.ledger_id, place.entry_id)
+        index = metadata.num_messages_in_batch - 1 if is_batch(metadata) else -1
+        return LastId(
+            Position(place.ledger_id, place.entry_id, index),
+            metadata.publish_time,
+            TOPIC_END,
+            None if view is None else view.horizon,
+            batch_size=index + 1,
+            payload_bytes=head.payload_bytes,
+            bytes_read=head.bytes_read,
+            verified="digest" if verify else "structure",
+            rejected=passed,
+        )
     if view is None:
         return LastId(NO_POSITION, 0, NOTHING, rejected=passed)
     return _of_compacted_ledger(reader, view, passed, verify)
-
-
-def _of_topic(
-    reader: EntryReader, end: TopicEnd, view: CompactedView | None, passed: tuple[Rejected, ...], verify: bool
-) -> LastId:
-    head = end.head
-    assert head is not None
-    place, metadata = head.position, head.metadata
-    if verify:
-        reader.read(place.ledger_id, place.entry_id)
-    index = metadata.num_messages_in_batch - 1 if is_batch(metadata) else -1
-    return LastId(
-        Position(place.ledger_id, place.entry_id, index),
-        metadata.publish_time,
-        TOPIC_END,
-        None if view is None else view.horizon,
-        batch_size=index + 1,
-        payload_bytes=head.payload_bytes,
-        bytes_read=head.bytes_read,
-        verified="digest" if verify else "structure",
-        rejected=passed,
-    )
 
 
 def _of_compacted_ledger(
@@ -153,7 +147,16 @@ def judge_entry(reader: EntryReader, view: CompactedView, entry_id: int, head: E
     if not is_batch(metadata) or count <= 1:
         return Judged(-1, SINGLE)
     if indexes:
-        return Judged(indexes[-1], BY_INDEXES, _unlisted(place, count, indexes))
+        # At most LISTED_MAX messages that the indexes do not list: a batch may claim billions.
+        gaps = (range(low + 1, high) for low, high in pairwise((-1, *indexes, count)))
+        return Judged(
+            indexes[-1],
+            BY_INDEXES,
+            tuple(
+                Rejected(Position(place.ledger_id, place.entry_id, index), "compacted_batch_indexes does not list it")
+                for index in islice(chain.from_iterable(gaps), LISTED_MAX)
+            ),
+        )
     if is_encrypted(metadata):
         return Judged(count - 1, ENCRYPTED)
     return _judge_payload(read_compacted_entry(reader, view, entry_id).header, place, where)
@@ -174,15 +177,6 @@ def check_indexes(indexes: Sequence[int], count: int, where: str) -> Sequence[in
             )
         before = index
     return indexes
-
-
-def _unlisted(place: Position, count: int, indexes: Sequence[int]) -> tuple[Rejected, ...]:
-    """Return the messages of a batch that the indexes do not list, at most ``LISTED_MAX``: a batch may claim billions."""
-    gaps = (range(low + 1, high) for low, high in pairwise((-1, *indexes, count)))
-    return tuple(
-        Rejected(Position(place.ledger_id, place.entry_id, index), "compacted_batch_indexes does not list it")
-        for index in islice(chain.from_iterable(gaps), LISTED_MAX)
-    )
 
 
 def _judge_payload(header: EntryHeader, place: Position, where: str) -> Judged:

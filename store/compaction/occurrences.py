@@ -91,25 +91,19 @@ def explain_key(
     kept = MessageSource(reader, view, (), transactions, skip_damaged=True, as_is=True, rule=rule)
     in_view = {found.position: found for batch in kept.batches() for found in _messages(batch, key.encode())}
     first = topic.first_position
-    trimmed = [found for found in in_view.values() if found.position.entry < first]
-    found = [*trimmed, *_of_log(log, history, advance)]
+    found = [one for one in in_view.values() if one.position.entry < first]  # the topic itself is trimmed there
+    for batch in log.batches():
+        history.sealed += int((batch.rows["kind"] == kernel.ENCRYPTED_BATCH).sum())
+        history.undecodable += int((batch.rows["kind"] == kernel.STRANGE).sum())
+        here = [*_messages(batch, key.encode()), *_uncommitted(batch, key)]
+        found += sorted(here, key=lambda one: one.position)
+        advance(len(batch.rows))
     for one in found:
         one.in_view = one.position in in_view
     history.damaged = [*kept.damaged, *log.damaged]
     history.lost = kept.lost + log.lost
     history.occurrences = list(_judged(found, floor))
     return history
-
-
-def _of_log(log: MessageSource, history: KeyHistory, advance: Callable[[int], None]) -> Iterator[_Found]:
-    for batch in log.batches():
-        history.sealed += int((batch.rows["kind"] == kernel.ENCRYPTED_BATCH).sum())
-        history.undecodable += int((batch.rows["kind"] == kernel.STRANGE).sum())
-        yield from sorted(
-            [*_messages(batch, history.key.encode()), *_uncommitted(batch, history.key)],
-            key=lambda one: one.position,
-        )
-        advance(len(batch.rows))
 
 
 def _messages(batch: MessageBatch, key: bytes) -> Iterator[_Found]:

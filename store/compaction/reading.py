@@ -68,7 +68,11 @@ def behind_view(
 ) -> tuple[int, int]:
     """Return the ranks (half-open) that a reader gets after a view whose newest readable entry was at ``last``."""
     floor = None if view is None else max(view.horizon, last or view.horizon)
-    return rank_behind(topic, floor), _readable_end(reader, topic, floor)
+    try:
+        end = find_topic_end(reader, topic, floor).head
+    except (EntryCorrupt, EntryNotFound):  # all entries then: reading them reports it
+        return rank_behind(topic, floor), topic.number_of_entries
+    return rank_behind(topic, floor), 0 if end is None else topic.rank(end.position) + 1
 
 
 def last_of_view(reader: EntryReader, view: CompactedView) -> Position | None:
@@ -98,15 +102,6 @@ def views_bytes(reader: EntryReader, names: Iterable[TopicName]) -> int:
             topic = read_topic(reader.txn, name)
             total += view_extent(reader.txn, topic, find_compacted_view(reader, topic)).bytes
     return total
-
-
-def _readable_end(reader: EntryReader, topic: Topic, floor: Position | None) -> int:
-    """Return the rank after the last entry that readers get; all entries if the end cannot be read, which reading reports."""
-    try:
-        end = find_topic_end(reader, topic, floor).head
-    except (EntryCorrupt, EntryNotFound):
-        return topic.number_of_entries
-    return 0 if end is None else topic.rank(end.position) + 1
 
 
 class FoundInView(Answer, frozen=True):

@@ -87,7 +87,19 @@ class FindKeys(Struct, frozen=True):
                 batch = PlacesReader(files, False, None).read_places(places)
                 facts = self._facts(batch, places, keys)
                 is_due = number == len(piece.batches) - 1 or keys.held >= _KEYS_A_ROW
-                yield _row(number, facts, keys if is_due else None)
+                columns = keys.take() if is_due else (np.empty(0, np.uint64),) * 3
+                found = EntryFacts(0, 0, (), None, None) if facts is None else facts
+                numbers = [number, facts is not None, found.messages, *astuple(found.survey)]
+                yield packed_row(
+                    _SCHEMA,
+                    np.array(numbers, np.int64).tobytes(),
+                    np.array(found.runs, np.int64).tobytes(),
+                    b"" if found.counts is None else found.counts.tobytes(),
+                    b"" if found.always is None else found.always.tobytes(),
+                    np.array([(place, len(uuid)) for uuid, place in found.chunk_ends], np.int64).tobytes(),
+                    b"".join(uuid for uuid, _ in found.chunk_ends),
+                    *(column.tobytes() for column in columns),
+                )
 
     def _facts(self, entries: EntryBatch, places: Places, keys: LatestKeys) -> EntryFacts | None:
         if doubtful(entries, places).any():
@@ -98,22 +110,6 @@ class FindKeys(Struct, frozen=True):
                 return None
             drop_uncommitted(rows, self.committed)
         return EntryFacts.of(keys.adding(explode(entries, rows, compacted=False)), self.retain_keyless)
-
-
-def _row(number: int, facts: EntryFacts | None, keys: LatestKeys | None) -> pa.RecordBatch:
-    found = EntryFacts(0, 0, (), None, None) if facts is None else facts
-    columns = (np.empty(0, np.uint64),) * 3 if keys is None else keys.take()
-    numbers = [number, facts is not None, found.messages, *astuple(found.survey)]
-    return packed_row(
-        _SCHEMA,
-        np.array(numbers, np.int64).tobytes(),
-        np.array(found.runs, np.int64).tobytes(),
-        b"" if found.counts is None else found.counts.tobytes(),
-        b"" if found.always is None else found.always.tobytes(),
-        np.array([(place, len(uuid)) for uuid, place in found.chunk_ends], np.int64).tobytes(),
-        b"".join(uuid for uuid, _ in found.chunk_ends),
-        *(column.tobytes() for column in columns),
-    )
 
 
 # -- on the driver ----------------------------------------------------------------------------------------------------

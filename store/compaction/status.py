@@ -170,23 +170,21 @@ def _find_form(reader: EntryReader, view: CompactedView) -> str | None:
     try:
         for entry_id in range(view.last_entry_id, max(view.last_entry_id - _LOOKED_AT_ENTRIES, -1), -1):
             metadata = read_compacted_head(reader, view, entry_id).metadata
-            if is_batch(metadata) and not is_encrypted(metadata):
-                return _form_of(reader, view, entry_id) if metadata.compacted_batch_indexes else LEGACY
+            if not is_batch(metadata) or is_encrypted(metadata):
+                continue
+            count, listed = metadata.num_messages_in_batch, metadata.compacted_batch_indexes
+            if not listed:
+                return LEGACY
+            # Its payload tells whether placeholders stand for removed messages.
+            plain: bytes | memoryview = read_compacted_entry(reader, view, entry_id).header.payload
+            where = compacted_where(view, entry_id)
+            if metadata.compression != NONE:
+                plain = decompress(metadata.compression, plain, metadata.uncompressed_size, where=where)
+            held = sum(1 for _ in iter_batch(plain, count, where, listed, placeholders=True))
+            return INDEXED if held == count else REDUCED
     except ENTRY_ERRORS:
         pass  # reading the entry reports it
     return None
-
-
-def _form_of(reader: EntryReader, view: CompactedView, entry_id: int) -> str:
-    """Return the form of a batch that lists its indexes: its payload tells whether placeholders stand for removed messages."""
-    header = read_compacted_entry(reader, view, entry_id).header
-    metadata, where = header.metadata, compacted_where(view, entry_id)
-    plain: bytes | memoryview = header.payload
-    if metadata.compression != NONE:
-        plain = decompress(metadata.compression, plain, metadata.uncompressed_size, where=where)
-    count, listed = metadata.num_messages_in_batch, metadata.compacted_batch_indexes
-    held = sum(1 for _ in iter_batch(plain, count, where, listed, placeholders=True))
-    return INDEXED if held == count else REDUCED
 
 
 def _compacted_to(reader: EntryReader, topic: Topic, ledger: Ledger, horizon: Position) -> tuple[Position | None, str]:

@@ -90,17 +90,13 @@ def verify_view(
 def _batches_before(kept: MessageSource, first: Position) -> Iterator[MessageBatch]:
     """Yield the compacted entries from before ``first``, which the topic itself no longer has."""
     for batch in kept.batches():
-        count = int(_is_before(batch, first).sum())
+        ledgers, entries = batch.rows["ledger_id"], batch.rows["entry_id"]
+        before: Array = (ledgers < first.ledger_id) | ((ledgers == first.ledger_id) & (entries < first.entry_id))
+        count = int(before.sum())
         if count:
             yield batch.head(count)
         if count < len(batch.rows):
             return
-
-
-def _is_before(batch: MessageBatch, first: Position) -> Array:
-    ledgers, entries = batch.rows["ledger_id"], batch.rows["entry_id"]
-    before: Array = (ledgers < first.ledger_id) | ((ledgers == first.ledger_id) & (entries < first.entry_id))
-    return before
 
 
 class _Entry(Struct, frozen=True):
@@ -169,7 +165,12 @@ class _Comparison:
         """Compare the compacted ledger (``kept``) with the topic (``log``); ``first``: the topic's first entry."""
         for batch in _batches_before(kept, first):
             self._found.trimmed_before = first
-            self._judge_trimmed(batch)
+            # Compacted messages whose own entries are trimmed: no later message may have their keys.
+            fates = self._fates(batch)
+            entries = np.repeat(np.arange(len(batch.rows)), np.diff(batch.firsts))
+            for number in np.flatnonzero((fates == slot_kernel.SUPERSEDED) | (fates == slot_kernel.NULLED)).tolist():
+                index = int(entries[number])
+                self._unwanted(_Entry.of(batch, index), number - int(batch.firsts[index]), int(fates[number]))
         self._kept = self._iter_kept(kept)
         self._next = next(self._kept, None)
         while self._next is not None and self._next.position < first:
@@ -189,7 +190,16 @@ class _Comparison:
             self._found.entries += len(batch.rows)
             self._found.messages += int((batch.slots["flags"] & slot_kernel.COMPACTED_OUT == 0).sum())
             self._found.nulls_kept += int((batch.slots["flags"] & slot_kernel.RULE_MATTERS != 0).sum())
-            self._count_forms(batch)
+            rows, forms = batch.rows, self._found.forms
+            is_listed, is_whole = rows["indexes"] > 0, np.diff(batch.firsts) == rows["messages"]
+            for form, chosen in (
+                (LEGACY, ~is_listed),
+                (INDEXED, is_listed & is_whole),
+                (REDUCED, is_listed & ~is_whole),
+            ):
+                count = int((chosen & (rows["kind"] == kernel.BATCH)).sum())
+                if count:
+                    forms[form] = forms.get(form, 0) + count
             for index in range(len(batch.rows)):
                 place = batch.position(index)
                 if place <= before:
@@ -202,14 +212,6 @@ class _Comparison:
                 elif entry.row["indexes"]:
                     self._check_indexes(entry)
                 yield entry
-
-    def _count_forms(self, batch: MessageBatch) -> None:
-        rows, forms = batch.rows, self._found.forms
-        is_listed, is_whole = rows["indexes"] > 0, np.diff(batch.firsts) == rows["messages"]
-        for form, chosen in ((LEGACY, ~is_listed), (INDEXED, is_listed & is_whole), (REDUCED, is_listed & ~is_whole)):
-            count = int((chosen & (rows["kind"] == kernel.BATCH)).sum())
-            if count:
-                forms[form] = forms.get(form, 0) + count
 
     def _check_indexes(self, entry: _Entry) -> None:
         """Field 31: ascending, in range, and equal to the payload's placeholders if it has any."""
@@ -236,14 +238,6 @@ class _Comparison:
         slot_kernel.judge(batch.slots, batch.firsts, self._ordinal + batch.firsts[:-1], self._bits, False, fates)
         self._ordinal += len(batch.slots)
         return fates
-
-    def _judge_trimmed(self, batch: MessageBatch) -> None:
-        """Compacted messages whose own entries are trimmed: no later message may have their keys."""
-        fates = self._fates(batch)
-        entries = np.repeat(np.arange(len(batch.rows)), np.diff(batch.firsts))
-        for number in np.flatnonzero((fates == slot_kernel.SUPERSEDED) | (fates == slot_kernel.NULLED)).tolist():
-            index = int(entries[number])
-            self._unwanted(_Entry.of(batch, index), number - int(batch.firsts[index]), int(fates[number]))
 
     def _compare(self, batch: MessageBatch) -> None:
         """Compare one batch of the topic with the compacted entries of the same positions."""
@@ -293,7 +287,11 @@ class _Comparison:
         if kind == kernel.UNCOMMITTED:
             self._found.add(FOREIGN, place, f"entry {place}: of a transaction that was not committed")
         elif kind in (kernel.STRANGE, kernel.ENCRYPTED_BATCH, kernel.SINGLE, kernel.CHUNK, kernel.MARKER):
-            if not _is_same(kept, original):
+            # A broker's compactor is a client, which gets broker metadata only with
+            # ``exposingBrokerEntryMetadataToClientEnabled``.
+            mine = bytes(kept.batch.stored(kept.index))
+            theirs, index = original.batch, original.index
+            if mine not in (bytes(theirs.stored(index)), bytes(theirs.received(index))):
                 self._found.add(DIFFERS, place, f"entry {place}: not the bytes of the topic's entry")
             if len(fates) and fates[0] != slot_kernel.RETAINED:
                 self._unwanted(original, 0, int(fates[0]))
@@ -342,16 +340,6 @@ class _Comparison:
             self._found.add(DELETED, message, f"message {message}: a null value of key {key!r} is there")
         elif fate == slot_kernel.SUPERSEDED:
             self._found.add(STALE, message, f"message {message}: key {key!r} was changed or deleted later")
-
-
-def _is_same(kept: _Entry, original: _Entry) -> bool:
-    """Whether an entry was kept whole: with its broker metadata, or as a client gets it.
-
-    A broker's compactor is a client, which gets them with ``exposingBrokerEntryMetadataToClientEnabled`` only.
-    """
-    mine = bytes(kept.batch.stored(kept.index))
-    theirs, index = original.batch, original.index
-    return mine in (bytes(theirs.stored(index)), bytes(theirs.received(index)))
 
 
 def _why_strange(kept: _Entry) -> str:
