@@ -131,15 +131,12 @@ class _Copying:
         self._theirs = theirs
         self._txn = txn
         self._request = request
-        self._topics = [self._read(name) for name in self._names()]
-        self._warnings: dict[str, None] = {}
-
-    def _names(self) -> dict[TopicName, None]:
-        """Return the topics to copy, partitions of a partitioned one, each once."""
-        request = self._request
         if request.to is not None and len(request.names) != 1:
             raise InvalidValue("--to names one topic", hint="copy one topic at a time, or leave --to away")
-        return dict.fromkeys(one for given in request.names for one in expand_topic(self._theirs.txn, given))
+        # Of a partitioned topic its partitions, each once.
+        names = dict.fromkeys(name for given in request.names for name in expand_topic(theirs.txn, given))
+        self._topics = [self._read(name) for name in names]
+        self._warnings: dict[str, None] = {}
 
     def _read(self, name: TopicName) -> CopiedTopic:
         to = self._request.to
@@ -178,16 +175,11 @@ class _Copying:
     # -- what is written ----------------------------------------------------------------------------------------------
 
     def ledgers(self) -> list[_Ledger]:
-        """Return the ledgers to write, in the order of their ids to be."""
-        return [*self._topic_ledgers(), *self._schema_ledgers()]
-
-    def _topic_ledgers(self) -> Iterator[_Ledger]:
+        """Return the ledgers to write, topics' before schemas', in the order of their ids to be."""
+        ledgers: list[_Ledger] = []
         for one in self._topics:
             spec = LedgerSpec(topic_claims(one.target))
-            for ledger in _kept(one.topic):
-                yield _Ledger(ledger.ledger_id, ledger.entries, spec)
-
-    def _schema_ledgers(self) -> Iterator[_Ledger]:
+            ledgers += (_Ledger(ledger.ledger_id, ledger.entries, spec) for ledger in _kept(one.topic))
         for base, target in self._bases().items():
             locator = self._locator(base, target)
             spec = LedgerSpec(schema_claims(target))
@@ -195,7 +187,9 @@ class _Copying:
                 metadata = find_metadata(self._theirs.txn, ledger_id)
                 last = -1 if metadata is None else metadata.last_entry_id
                 times = find_times(self._theirs.txn, ledger_id)
-                yield _Ledger(ledger_id, max(last + 1, 0 if times is None else times.sums.entries), spec)
+                entries = max(last + 1, 0 if times is None else times.sums.entries)
+                ledgers.append(_Ledger(ledger_id, entries, spec))
+        return ledgers
 
     def _locator(self, base: TopicName, target: TopicName) -> SchemaLocator | None:
         """Return where the schema of BASE lies; None where there is none, or TARGET has one."""

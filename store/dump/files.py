@@ -137,7 +137,11 @@ class DumpDirectory:
         """Write BATCH, sooner or later."""
         for day, found in split_by_day(batch, self._clock):
             rows = found.drop_columns(self._hidden) if self._hidden else found
-            part = self._part(topic, day)
+            part = self._parts.pop((topic, day), None)
+            if part is None:
+                directory = self._unfinished / topic_directory(topic) / f"day={day_name(day)}"
+                part = _Part(topic, directory)
+            self._parts[topic, day] = part  # the last used one is the last in order
             if rows.nbytes >= LARGE_BYTES:
                 self._flush(part)
             part.waiting.append(rows)
@@ -147,14 +151,6 @@ class DumpDirectory:
                 self._flush(part)
         while sum(part.waiting_bytes for part in self._parts.values()) > PENDING_BYTES:
             self._flush(max(self._parts.values(), key=lambda part: part.waiting_bytes))
-
-    def _part(self, topic: str, day: int) -> _Part:
-        part = self._parts.pop((topic, day), None)
-        if part is None:
-            directory = self._unfinished / topic_directory(topic) / f"day={day_name(day)}"
-            part = _Part(topic, directory)
-        self._parts[topic, day] = part  # the last used one is the last in order
-        return part
 
     def _flush(self, part: _Part) -> None:
         if not part.waiting:

@@ -135,7 +135,22 @@ def find_entry(
     else:
         found, scanned = _search(reader, topic, question, progress)
         answer, exact = _found(reader, topic, question, found, scanned), found.position
-    return _explained(reader, topic, question, answer, exact) if explain else answer
+    if not explain:
+        return answer
+    from pulsar_admin.store.search.explain import explain as explain_time
+
+    # Event times are not indexed: the proof then speaks of the broker's own clock.
+    clock = check_clock("auto" if question.clock == EVENT else question.clock)
+    proof = explain_time(reader, topic, question.time_ms, clock, exact, question.broker)
+    return replace(
+        answer,
+        probes=answer.probes or proof.broker.probes,
+        broker=proof.broker,
+        ledgers=proof.ledgers,
+        ledgers_left_out=proof.left_out,
+        neighbours=proof.neighbours,
+        block=proof.block,
+    )
 
 
 def _found(
@@ -146,8 +161,14 @@ def _found(
     if question.rule == BEFORE:
         before = topic.last_confirmed if position is None else topic.previous(position.entry)
         position, entry_time_ms = before if before.entry_id >= 0 else None, None
-    elif position is not None and question.batch_index:
-        position = _in_batch(reader, position)
+    elif position is not None and question.batch_index and position.batch_index < 0:
+        from pulsar_admin.store.codec.message import decode_message_entry, is_batch
+
+        # The first message of a batch: all of its messages have the entry's publish and broker time.
+        header = decode_message_entry(reader.read(position.ledger_id, position.entry_id).payload, f"entry {position}")
+        if is_batch(header.metadata):
+            position = Position(position.ledger_id, position.entry_id, 0)
+    is_broken = bool(found.unreadable) or any(doubt.lost for doubt in doubts)
     return FoundEntry(
         str(topic.name),
         question.time_ms,
@@ -155,7 +176,7 @@ def _found(
         question.rule,
         None,
         position,
-        _is_exact(found, doubts),
+        False if is_broken else None if doubts else True,
         entry_time_ms,
         found.entries_read,
         found.ledgers_pruned,
@@ -177,12 +198,6 @@ def _doubts(
 
     held = {} if scanned is None else scanned.held
     return find_doubts(reader.txn, topic, found.position, question.time_ms, question.clock, held)
-
-
-def _is_exact(found: Found, doubts: tuple[Doubt, ...]) -> bool | None:
-    if found.unreadable or any(doubt.lost for doubt in doubts):
-        return False
-    return None if doubts else True
 
 
 def gaps_before(found: FoundEntry) -> list[str]:
@@ -260,35 +275,21 @@ def _doubts_of_end(reader: EntryReader, topic: Topic) -> tuple[Doubt, ...]:
     return () if doubt is None or doubt.unseen_from is None else (doubt,)
 
 
-def _explained(
-    reader: EntryReader, topic: Topic, question: TimeQuestion, answer: FoundEntry, exact: Position | None
-) -> FoundEntry:
-    """Return ANSWER with why it is that, or EXACT for an exact rule, and the answer of the broker."""
-    from pulsar_admin.store.search.explain import explain
-
-    # Event times are not indexed: the proof then speaks of the broker's own clock.
-    clock = check_clock("auto" if question.clock == EVENT else question.clock)
-    proof = explain(reader, topic, question.time_ms, clock, exact, question.broker)
-    return replace(
-        answer,
-        probes=answer.probes or proof.broker.probes,
-        broker=proof.broker,
-        ledgers=proof.ledgers,
-        ledgers_left_out=proof.left_out,
-        neighbours=proof.neighbours,
-        block=proof.block,
-    )
-
-
 def _search(
     reader: EntryReader, topic: Topic, question: TimeQuestion, progress: OpenProgress
 ) -> tuple[Found, ScanFound | None]:
     if question.clock == EVENT:
         return _find_event(reader, topic, question.time_ms), None
-    found = find_first_at_or_after(reader, topic, question.time_ms, check_clock(question.clock))
+    clock = check_clock(question.clock)
+    found = find_first_at_or_after(reader, topic, question.time_ms, clock)
     if reader.engine is None or not found.ledgers_without_index:
         return found, None
-    scanned = _scan_too(reader, found, question, progress)
+    from pulsar_admin.store.search.unindexed import find_unindexed
+
+    # The entries of ledgers without an index are looked for in the files themselves.
+    with progress(catalogued_bytes(reader.txn)) as advance:
+        unknown = found.ledgers_without_index
+        scanned = find_unindexed(reader.engine, reader.txn, advance, unknown, question.time_ms, clock)
     if scanned.position is None or (found.position is not None and found.position < scanned.position):
         return found, scanned
     return found._replace(position=scanned.position, entry_time_ms=scanned.time_ms), scanned
@@ -303,23 +304,3 @@ def _find_event(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
     from pulsar_admin.store.dump.reading import find_event_time
 
     return find_event_time(reader, topic, time_ms)
-
-
-def _scan_too(reader: EntryReader, found: Found, question: TimeQuestion, progress: OpenProgress) -> ScanFound:
-    """Look for the entries of ledgers without an index in the files themselves."""
-    from pulsar_admin.store.search.unindexed import find_unindexed
-
-    assert reader.engine is not None
-    with progress(catalogued_bytes(reader.txn)) as advance:
-        clock = check_clock(question.clock)
-        return find_unindexed(reader.engine, reader.txn, advance, found.ledgers_without_index, question.time_ms, clock)
-
-
-def _in_batch(reader: EntryReader, position: Position) -> Position:
-    """Name the first message of a batch: all of its messages have the entry's publish and broker time."""
-    from pulsar_admin.store.codec.message import decode_message_entry, is_batch
-
-    if position.batch_index >= 0:
-        return position
-    header = decode_message_entry(reader.read(position.ledger_id, position.entry_id).payload, f"entry {position}")
-    return Position(position.ledger_id, position.entry_id, 0) if is_batch(header.metadata) else position

@@ -31,7 +31,7 @@ from pulsar_admin.store.scan.typed_values import KnownColumns
 from pulsar_admin.store.wording import Answer, counted
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.dump.files import DumpDirectory, Format
+    from pulsar_admin.store.dump.files import Format
 
 Advance = Callable[[int], None]  # told how many more entries are done
 
@@ -199,17 +199,11 @@ def dump_directory(
             for batch in iter_batches(reader, topic, options, dumped, advance):
                 directory.add(str(topic.name), batch)
                 del batch
-    return _report(path, form, options, len(topics), dumped, directory), dumped.problems
-
-
-def _report(
-    path: Path, form: Format, options: DumpOptions, topics: int, dumped: Dumped, directory: DumpDirectory
-) -> DumpReport:
-    return DumpReport(
+    report = DumpReport(
         directory=str(path),
         format=form,
         level=options.level,
-        topics=topics,
+        topics=len(topics),
         entries=dumped.entries,
         rows=dumped.rows,
         files=directory.files,
@@ -217,6 +211,7 @@ def _report(
         missing_entries=dumped.missing,
         problems=len(dumped.problems),
     )
+    return report, dumped.problems
 
 
 class DumpSize(Answer, frozen=True):

@@ -108,7 +108,17 @@ def _topics(
                 f"the dump holds several topics, {options.topic} is one", hint="leave --topic away: each keeps its name"
             )
         topic = LoadedTopic(parse_topic(name) if options.topic is None else options.topic)
-        _check_target(txn, topic.name)
+        partitions = partition_count(txn, topic.name)
+        if partitions:
+            raise Refused(
+                f"{topic.name} has {counted(partitions, 'partition')} and no entries of its own",
+                hint=f"name one of them, for example --topic {topic.name.partition(0)}",
+            )
+        node = find_node(txn, topic.name.path)
+        if node is not None and decode_managed_ledger(node.value, topic.name.path).terminated is not None:
+            raise Refused(
+                f"{topic.name} is terminated: nothing is added to it", hint="load into another topic with --topic"
+            )
         found.append(topic)
         yield topic, stream
 
@@ -119,18 +129,6 @@ def _check_any(found: list[LoadedTopic]) -> None:
             "the dump holds no entries",
             hint="make one with: pulsar-admin topics dump TOPIC --level entries --directory DIR",
         )
-
-
-def _check_target(txn: Txn, name: TopicName) -> None:
-    partitions = partition_count(txn, name)
-    if partitions:
-        raise Refused(
-            f"{name} has {counted(partitions, 'partition')} and no entries of its own",
-            hint=f"name one of them, for example --topic {name.partition(0)}",
-        )
-    node = find_node(txn, name.path)
-    if node is not None and decode_managed_ledger(node.value, name.path).terminated is not None:
-        raise Refused(f"{name} is terminated: nothing is added to it", hint="load into another topic with --topic")
 
 
 def _count(topic: LoadedTopic, run: EntryRows) -> None:

@@ -116,7 +116,10 @@ def _limited(
             chosen = choose(batch)
             chosen = chosen if left is None else chosen.slice(0, left)
             if "valueError" in chosen.schema.names:
-                problems += _undecoded(topic.name, chosen)
+                failed = chosen.filter(pc.is_valid(chosen.column("valueError")))
+                for row in failed.select(["ledgerId", "entryId", "batchIndex", "valueError"]).to_pylist():
+                    position = Position(row["ledgerId"], row["entryId"], row["batchIndex"])
+                    problems.append(EntryCorrupt(f"the value of {position} of {topic.name}: {row['valueError']}"))
             if len(chosen):
                 yield chosen
             left = None if left is None else left - len(chosen)
@@ -170,15 +173,6 @@ def _of_batch(batch: pa.RecordBatch, position: Position) -> pa.Array:
         pc.equal(batch.column("ledgerId"), position.ledger_id), pc.equal(batch.column("entryId"), position.entry_id)
     )
     return pc.and_(same, pc.greater_equal(batch.column("batchIndex"), 0))
-
-
-def _undecoded(topic: TopicName, batch: pa.RecordBatch) -> Iterator[StoreError]:
-    failed = batch.filter(pc.is_valid(batch.column("valueError"))).select(
-        ["ledgerId", "entryId", "batchIndex", "valueError"]
-    )
-    for row in failed.to_pylist():
-        position = Position(row["ledgerId"], row["entryId"], row["batchIndex"])
-        yield EntryCorrupt(f"the value of {position} of {topic}: {row['valueError']}")
 
 
 def iter_rows(topic: TopicName, batch: pa.RecordBatch) -> Iterator[MessageRow]:

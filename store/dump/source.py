@@ -186,21 +186,16 @@ def _complete_files(path: Path) -> dict[Path, int]:
             hint="write the dump again; a single file can be loaded by name",
             path=str(path),
         )
-    rows = _manifest_rows(path, manifest)
-    if set(rows) != set(found):
-        odd = sorted(set(rows) ^ set(found))[0]
-        state = "is missing" if odd in rows else "is not in its manifest"
-        raise _damaged(str(path), f"it is not whole: {odd} {state}")
-    return {file: rows[file] for file in found}
-
-
-def _manifest_rows(path: Path, manifest: Path) -> dict[Path, int]:
     try:
         fields = json_object(manifest.read_bytes())
         rows = {path / text(row["path"], "path"): integer(row["rows"], "rows") for row in fields["files"]}
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(str(manifest), reason_of(error)) from error
-    return rows
+    if set(rows) != set(found):
+        odd = sorted(set(rows) ^ set(found))[0]
+        state = "is missing" if odd in rows else "is not in its manifest"
+        raise _damaged(str(path), f"it is not whole: {odd} {state}")
+    return {file: rows[file] for file in found}
 
 
 def _iter_files(files: dict[Path, int], rows: int) -> Iterator[EntryRows]:

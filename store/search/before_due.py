@@ -6,7 +6,6 @@ Upstream counts a message's age from when it was appended, never from when it is
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
@@ -16,9 +15,6 @@ from pulsar_admin.store.model.cursors import Cursor, Intervals, parts_of, pendin
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
-
-if TYPE_CHECKING:
-    from pulsar_admin.store.scan.places import EntryBatch
 
 FIRST = 5
 """How many are named."""
@@ -62,7 +58,8 @@ def _read(reader: EntryReader, topic: Topic, intervals: Intervals, chosen: Calla
     first: list[Delayed] = []
     for batch in scan.batches():
         due = batch.rows["deliver_at_ms"]
-        found = np.flatnonzero((due > 0) & chosen(due, _born(batch)))
+        born: Array = np.where(batch.rows["broker_ms"] > 0, batch.rows["broker_ms"], batch.rows["publish_ms"])
+        found = np.flatnonzero((due > 0) & chosen(due, born))
         count += len(found)
         earliest = found[np.argsort(due[found], kind="stable")[:FIRST]]
         first += [
@@ -71,8 +68,3 @@ def _read(reader: EntryReader, topic: Topic, intervals: Intervals, chosen: Calla
         ]
         first = sorted(first, key=lambda one: (one.due_ms, one.position))[:FIRST]
     return TooEarly(count, tuple(first), scan.missing + len(scan.unreadable))
-
-
-def _born(batch: EntryBatch) -> Array:
-    born: Array = np.where(batch.rows["broker_ms"] > 0, batch.rows["broker_ms"], batch.rows["publish_ms"])
-    return born

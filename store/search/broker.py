@@ -128,18 +128,17 @@ class BrokerSearch(Struct):
             if self.broker.version == "4.2":
                 newest = self._find_message(now_ms - limit_ms)
             else:
-                newest = self._find_expired(cursor, mark_delete, lambda at: at is not None and now_ms > at + limit_ms)
+                start_rank = self.topic.place(mark_delete)
+                size = self.topic.number_of_entries - start_rank
+                newest = (
+                    self._find_newest((start_rank, size), lambda at: at is not None and now_ms > at + limit_ms, cursor)
+                    if size > 0
+                    else None
+                )
         except SEARCH_FAILS:
             newest = None
         mark_delete = max(mark_delete, newest) if newest is not None else mark_delete
         return mark_delete if mark_delete > cursor.mark_delete else None
-
-    def _find_expired(
-        self, cursor: Cursor, mark_delete: Position, condition: Callable[[int | None], bool]
-    ) -> Position | None:
-        start_rank = self.topic.place(mark_delete)
-        size = self.topic.number_of_entries - start_rank
-        return self._find_newest((start_rank, size), condition, cursor) if size > 0 else None
 
     def _find_message(self, time_ms: int) -> Position | None:
         """``PersistentMessageFinder.findMessages``: the newest entry that it takes to be earlier than ``time_ms``."""
@@ -305,10 +304,9 @@ class BrokerSearch(Struct):
         last_ms = last.header.metadata.publish_time
         if time_ms == last_ms:
             return last.position
-        return None if time_ms > last_ms else self._bisect_compacted(view, time_ms)
-
-    def _bisect_compacted(self, view: CompactedView, time_ms: int) -> Position | None:
-        """Return the first compacted entry published at or after ``time_ms`` as upstream's bisection finds it, or None."""
+        if time_ms > last_ms:
+            return None
+        # Upstream's bisection: publish times of a compacted ledger need not ascend.
         low, high, found = 0, view.last_entry_id, None
         while low <= high:
             middle = (low + high) // 2

@@ -156,18 +156,14 @@ def _iter_heads(reader: EntryReader, block: Block) -> Iterator[memoryview]:
         file_id, offset, size = block.place(index)
         wanted = min(4 + size, skip + _HEAD_BYTES)
         if file_id != chunk_file or not base <= offset <= base + len(chunk) - wanted:
-            length = _run_bytes(block, index, wanted)
+            # Up to the end of the block where that is near, else one head.
+            last_file, last_offset, last_size = block.place(len(block) - 1)
+            length = last_offset + 4 + last_size - offset
+            if last_file != file_id or not wanted <= length <= _READ_AHEAD_BYTES:
+                length = wanted
             base, chunk, chunk_file = offset, memoryview(reader.files.read(file_id, offset, length)), file_id
         start = offset - base
         yield chunk[start + skip : start + wanted]
-
-
-def _run_bytes(block: Block, index: int, wanted: int) -> int:
-    """Return how many bytes to read at a wanted entry: up to the end of the block if it is near, else one head."""
-    file_id, offset, _ = block.place(index)
-    last_file, last_offset, last_size = block.place(len(block) - 1)
-    length = last_offset + 4 + last_size - offset
-    return length if last_file == file_id and wanted <= length <= _READ_AHEAD_BYTES else wanted
 
 
 def _time_of_head(reader: EntryReader, block: Block, index: int, head: memoryview, clock: Clock) -> int | None:

@@ -123,7 +123,8 @@ def iter_forecast(
     pending = pending_intervals(topic, cursor.state)
     done = pending[0][0] if pending else 0
     from_ms: int | None = None
-    for to_ms in _boundaries(question):
+    end_ms = question.now_ms + question.horizon_ms
+    for to_ms in (*range(question.now_ms, end_ms, question.interval_ms), end_ms):
         search = PendingSearch(reader, topic, cursor.state, question.clock)
         through = expire_by_time(search, cursor, to_ms - question.ttl_ms, question.rule, question.broker)
         end = done
@@ -134,12 +135,6 @@ def iter_forecast(
         from_ms, done = to_ms, end
     rest = _clip(pending, done, topic.number_of_entries)
     yield ForecastRow(from_ms, None, extent_of(reader.txn, topic, rest), topic.last_confirmed)
-
-
-def _boundaries(question: ForecastQuestion) -> Iterator[int]:
-    end_ms = question.now_ms + question.horizon_ms
-    yield from range(question.now_ms, end_ms, question.interval_ms)
-    yield end_ms
 
 
 def _clip(intervals: Intervals, start: int, end: int) -> Intervals:

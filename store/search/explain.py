@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
@@ -110,11 +110,16 @@ def explain(
 ) -> Explanation:
     """Return why the found entry is the first at or after ``time_ms`` on a clock, and the broker's answer."""
     verdicts = _ledger_verdicts(reader, topic, time_ms, clock, found)
-    shown = _shown(verdicts)
+    # Shown one by one are those around the answer, and some of those that lack entries.
+    end = next((place for place, verdict in enumerate(verdicts) if verdict.verdict == HOLDS), len(verdicts))
+    near = range(max(end - _NEAR, 0), min(end + _NEAR + 1, len(verdicts)))
+    broken = (place for place, verdict in enumerate(verdicts) if verdict.lost or verdict.unseen)
+    shown = sorted({*near, *islice(broken, _NEAR)})
+    block = find_block(reader.txn, found.ledger_id, found.entry_id) if found is not None else None
     return Explanation(
         tuple(verdicts[place] for place in shown),
         _left_out(verdict for place, verdict in enumerate(verdicts) if place not in shown),
-        _block_of(reader, found),
+        None if block is None else BlockRead(Position(block.ledger_id, block.entry_id(0)), len(block)),
         _neighbours(reader, topic, clock, found),
         _broker_answer(reader, topic, time_ms, clock, found, broker),
     )
@@ -148,14 +153,6 @@ def _ledger_verdicts(
     return verdicts
 
 
-def _shown(verdicts: Sequence[LedgerAnswer]) -> Sequence[int]:
-    """Return the places of those that are shown one by one, in order."""
-    end = next((place for place, verdict in enumerate(verdicts) if verdict.verdict == HOLDS), len(verdicts))
-    near = range(max(end - _NEAR, 0), min(end + _NEAR + 1, len(verdicts)))
-    broken = (place for place, verdict in enumerate(verdicts) if verdict.lost or verdict.unseen)
-    return sorted({*near, *islice(broken, _NEAR)})
-
-
 def _left_out(verdicts: Iterable[LedgerAnswer]) -> tuple[LedgersLeftOut, ...]:
     found: dict[str, LedgersLeftOut] = {}
     for one in verdicts:
@@ -174,11 +171,6 @@ def _unseen(reader: EntryReader, topic: Topic, ledger: TopicLedger, time_ms: int
     if stated is not None and is_stated_earlier(reader.txn, topic, ledger, time_ms, clock):
         return f"pruned: not here, its {stated.source} states that it ends at {format_time_ms(stated.end_ms)}"
     return "not imported: no file has its entries"
-
-
-def _block_of(reader: EntryReader, position: Position | None) -> BlockRead | None:
-    block = find_block(reader.txn, position.ledger_id, position.entry_id) if position is not None else None
-    return None if block is None else BlockRead(Position(block.ledger_id, block.entry_id(0)), len(block))
 
 
 def _neighbours(reader: EntryReader, topic: Topic, clock: Clock, answer: Position | None) -> tuple[Neighbour, ...]:

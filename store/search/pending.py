@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 
 from msgspec import Struct, field
 
@@ -119,20 +120,14 @@ def read_future_dated(search: PendingSearch, now_ms: int) -> FutureDated:
     found = FutureDated()
     for dated in search.iter_late(now_ms + 1):
         if found.entries < PRODUCERS_SAMPLE:
-            producer = _producer(search.reader, dated.position)
-            found.producers |= set() if producer is None else {producer}
+            position = dated.position
+            with suppress(EntryCorrupt):
+                payload = search.reader.read(position.ledger_id, position.entry_id).payload
+                metadata = decode_message_entry(payload, f"entry {position}").metadata
+                found.producers.add(str(metadata.producer_name))
         if found.first is None:
             found.first, found.first_ms = dated.position, dated.time_ms
         found.latest_ms = max(found.latest_ms, dated.time_ms)
         found.entries += 1
         found.messages += dated.messages
     return found
-
-
-def _producer(reader: EntryReader, position: Position) -> str | None:
-    """Return who sent the entry, None when its bytes are damaged."""
-    try:
-        payload = reader.read(position.ledger_id, position.entry_id).payload
-        return str(decode_message_entry(payload, f"entry {position}").metadata.producer_name)
-    except EntryCorrupt:
-        return None

@@ -128,11 +128,21 @@ class _Tally:
         self._count("entries", producers)
         self._count("messages", producers, rows["messages"])
         self._count("timed", producers[stamped])
-        self._add_offsets(producers[stamped], (publish - broker)[stamped])
+        stamped_producers = producers[stamped]
+        offsets = (publish - broker)[stamped]
+        np.minimum.at(self._lowest, stamped_producers, offsets)
+        np.maximum.at(self._highest, stamped_producers, offsets)
+        self._offsets.add(stamped_producers, offsets)
+        self._count("future", stamped_producers[offsets > self._options.tolerance_ms])
+        self._count("late", stamped_producers[offsets < -self._options.tolerance_ms])
         times = {"publish": publish, "broker": broker, "auto": np.where(stamped, broker, publish)}[self._options.clock]
         on_clock = stamped if self._options.clock == "broker" else np.ones(len(rows), bool)
         self._add_inversions(producers[on_clock], times[on_clock])
-        self._add_to_window(producers[~stamped], publish[~stamped])
+        unstamped_ms = publish[~stamped]
+        self._window.append((producers[~stamped], unstamped_ms))
+        self._window_entries += len(unstamped_ms)
+        if self._window_entries >= WINDOW_ENTRIES:
+            self._judge_window()
 
     def _number(self, batch: EntryBatch) -> Array:
         """Return the number of each entry's producer; new ones get the next."""
@@ -160,13 +170,6 @@ class _Tally:
         else:
             np.add.at(self._sums[name], producers, amounts)
 
-    def _add_offsets(self, producers: Array, offsets: Array) -> None:
-        np.minimum.at(self._lowest, producers, offsets)
-        np.maximum.at(self._highest, producers, offsets)
-        self._offsets.add(producers, offsets)
-        self._count("future", producers[offsets > self._options.tolerance_ms])
-        self._count("late", producers[offsets < -self._options.tolerance_ms])
-
     def _add_inversions(self, producers: Array, times: Array) -> None:
         if not len(times):
             return
@@ -178,12 +181,6 @@ class _Tally:
         )  # never where nothing came before: its latest is the least number
         np.maximum.at(self._sums["backwards"], producers[backwards], latest[backwards] - times[backwards])
         self._last, self._latest = int(times[-1]), int(latest[-1])
-
-    def _add_to_window(self, producers: Array, times: Array) -> None:
-        self._window.append((producers, times))
-        self._window_entries += len(times)
-        if self._window_entries >= WINDOW_ENTRIES:
-            self._judge_window()
 
     def _judge_window(self) -> None:
         """Count the entries without a broker's stamp that are too early or too late for their place in the topic."""

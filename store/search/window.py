@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 from msgspec.structs import replace
 
@@ -99,18 +100,11 @@ def iter_window(
     if window.is_timed:
         positions = _iter_timed(reader, topic, window, problems)
     else:
-        positions = _iter_until(topic.iter_positions(first), window.last)
+        positions = takewhile(lambda position: position <= window.last.entry, topic.iter_positions(first))
     for message in messages.iter_messages(positions):
         if window.holds(message):
             reader.advance(0 if window.is_timed else len(message.payload))
             yield message
-
-
-def _iter_until(positions: Iterator[Position], last: Position) -> Iterator[Position]:
-    for position in positions:
-        if position > last.entry:
-            return
-        yield position
 
 
 def _iter_timed(reader: EntryReader, topic: Topic, window: Window, problems: list[StoreError]) -> Iterator[Position]:
@@ -120,10 +114,23 @@ def _iter_timed(reader: EntryReader, topic: Topic, window: Window, problems: lis
         times = find_times(reader.txn, ledger.ledger_id)
         missing = ledger.entries - (times.sums.entries if times else 0)
         if missing > 0:
-            problems.append(_missing(ledger, missing))
+            problems.append(
+                EntryNotFound(
+                    f"ledger {ledger.ledger_id}: {missing:,} of {counted(ledger.entries, 'entry')} {plural(missing, 'is', 'are')} "
+                    "in no imported file; some may be in the window",
+                    hint=f"see: pulsar-admin ledgers info {ledger.ledger_id}",
+                    ledgerId=ledger.ledger_id,
+                )
+            )
         if times is not None:
             blocks = _iter_blocks(reader.txn, ledger, times, window)
-            yield from _in_window(ledger, _iter_times(reader, blocks, check_clock(window.clock)), window, first.entry)
+            entry_times = _iter_times(reader, blocks, check_clock(window.clock))
+            start_ms, end_ms = window.times
+            for entry_id, entry_ms in entry_times:
+                if entry_ms is not None and start_ms <= entry_ms < end_ms and entry_id < ledger.entries:
+                    position = Position(ledger.ledger_id, entry_id)
+                    if first.entry <= position <= window.last.entry:
+                        yield position
 
 
 def _iter_times(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> Iterator[tuple[int, int | None]]:
@@ -137,26 +144,6 @@ def _iter_times(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> I
             assert reader.failed is not None
             note_failure(reader.failed, Places.of(block, 0, len(block)), error)
         reader.advance(sum(block.sizes()))
-
-
-def _missing(ledger: TopicLedger, missing: int) -> EntryNotFound:
-    return EntryNotFound(
-        f"ledger {ledger.ledger_id}: {missing:,} of {counted(ledger.entries, 'entry')} {plural(missing, 'is', 'are')} "
-        "in no imported file; some may be in the window",
-        hint=f"see: pulsar-admin ledgers info {ledger.ledger_id}",
-        ledgerId=ledger.ledger_id,
-    )
-
-
-def _in_window(
-    ledger: TopicLedger, entry_times: Iterator[tuple[int, int | None]], window: Window, first: Position
-) -> Iterator[Position]:
-    start_ms, end_ms = window.times
-    for entry_id, entry_ms in entry_times:
-        if entry_ms is not None and start_ms <= entry_ms < end_ms and entry_id < ledger.entries:
-            position = Position(ledger.ledger_id, entry_id)
-            if first <= position <= window.last.entry:
-                yield position
 
 
 def _iter_blocks(txn: Txn, ledger: TopicLedger, times: LedgerTimes, window: Window) -> Iterator[Block]:
