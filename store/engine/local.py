@@ -57,7 +57,12 @@ class LocalEngine(Struct):
         """Yield (slice, its result) as slices end; FINISHED is told each slice that ended, well or not."""
         jobs = min(self.most_jobs, len(pieces))
         if jobs <= 1:
-            yield from self._run_here(operation, pieces, finished)
+            for piece in pieces:
+                packed = pack_slice(operation, piece)
+                if packed.result is None:
+                    packed = pack_slice(operation, piece)
+                yield from self._settle(operation, piece, packed)
+                finished(piece)
         else:
             yield from self._run_in_processes(operation, pieces, finished, jobs)
 
@@ -75,14 +80,6 @@ class LocalEngine(Struct):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _run_here(self, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
-        for piece in pieces:
-            packed = pack_slice(operation, piece)
-            if packed.result is None:
-                packed = pack_slice(operation, piece)
-            yield from self._settle(operation, piece, packed)
-            finished(piece)
 
     def _settle(self, operation: Operation, piece: FileRange, packed: Packed) -> Results:
         if packed.result is None:
@@ -111,16 +108,13 @@ class LocalEngine(Struct):
             self._busy.append(team[-1])
         for worker in team * AHEAD:
             if waiting and worker in team and worker.can_take(waiting[0]):
-                self._give(worker, operation, waiting, team)
-
-    def _give(self, worker: Worker, operation: Operation, waiting: deque[Task], team: list[Worker]) -> None:
-        try:
-            worker.give(operation, waiting[0])
-        except OSError:  # it died; of what it has, its pipe tells
-            if not worker.tasks:
-                self._lose(worker, team, waiting)
-        else:
-            waiting.popleft()
+                try:
+                    worker.give(operation, waiting[0])
+                except OSError:  # it died; of what it has, its pipe tells
+                    if not worker.tasks:
+                        self._lose(worker, team, waiting)
+                else:
+                    waiting.popleft()
 
     def _hear(self, team: list[Worker], waiting: deque[Task]) -> Iterator[tuple[Task, Packed]]:
         """Yield what TEAM ended, with the answers, except what is tried again."""

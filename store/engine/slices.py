@@ -58,16 +58,13 @@ def plan_slices(files: Iterable[tuple[str, int, int]], cut: Cut = _USUAL) -> lis
     listed = list(files)
     total = sum(size for _, _, size in listed)
     target = cut.slice_bytes if not cut.slices else max(LEAST_SLICE_BYTES, -(-total // cut.slices))
-    return [piece for path, file_id, size in listed for piece in _cut(path, file_id, size, target)]
-
-
-def _cut(path: str, file_id: int, size: int, target: int) -> Iterator[FileRange]:
-    kind = kind_of(path)
-    pieces = 1 if kind == FileKind.JOURNAL else max(1, round(size / target))
-    edges = [size * index // pieces for index in range(pieces + 1)]
-    for start, end in pairwise(edges):
-        if end > start:
-            yield FileRange(path, kind, file_id, start, end, start > 0)
+    pieces: list[FileRange] = []
+    for path, file_id, size in listed:
+        kind = kind_of(path)
+        count = 1 if kind == FileKind.JOURNAL else max(1, round(size / target))
+        edges = pairwise(size * index // count for index in range(count + 1))
+        pieces += (FileRange(path, kind, file_id, start, end, start > 0) for start, end in edges if end > start)
+    return pieces
 
 
 def local_files(paths: Iterable[str]) -> Iterator[tuple[str, int, int]]:

@@ -171,23 +171,23 @@ class SparkEngine(Struct):
         most_bytes = WAITING_BYTES  # in the answer of a job
         try:
             while waiting or running:
-                limit = self._jobs_in_flight(most_bytes)
+                # Two slices for each core, as executors come and go, while answers as large as the largest so far fit.
+                wanted = min(core_count(self.session) * 2 // JOB_SLICES, WAITING_BYTES // max(most_bytes, 1), _JOBS_MAX)
+                limit = max(wanted, JOBS_IN_FLIGHT)
                 while waiting and len(running) < limit:
                     running.add(pool.submit(self._run_job, operation, waiting.popleft()))
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 sizes = [sum(len(packed.result or b"") for _, packed in job.result()) for job in done]
                 most_bytes = max(sizes if most_bytes == WAITING_BYTES else [most_bytes, *sizes])
                 for job in done:
-                    yield from _taken(job.result())
+                    # Each is freed when the next is asked for.
+                    answers = job.result()
+                    while answers:
+                        yield answers.pop(0)
         finally:
             if running:
                 self.session.interruptAll()
             pool.shutdown(wait=False, cancel_futures=True)
-
-    def _jobs_in_flight(self, most_bytes: int) -> int:
-        """Return how many jobs run at once: two slices for each core as executors come and go, while answers of MOST_BYTES fit."""
-        wanted = min(core_count(self.session) * 2 // JOB_SLICES, WAITING_BYTES // max(most_bytes, 1), _JOBS_MAX)
-        return max(wanted, JOBS_IN_FLIGHT)
 
     def _run_job(self, operation: Operation, group: Sequence[FileRange]) -> Answers:
         """Return an answer for every slice of GROUP; a job whose workers died is one without a result for each."""
@@ -216,9 +216,3 @@ class SparkEngine(Struct):
                 failure = lacking_packages(self.session) or failure
             raise failure from error
         return [(group[index], packed) for batch in answers for index, packed in rows_of(batch)]
-
-
-def _taken(answers: Answers) -> Iterator[tuple[FileRange, Packed]]:
-    """Yield ANSWERS, each freed when the next is asked for; the list is empty then."""
-    while answers:
-        yield answers.pop(0)

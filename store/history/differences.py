@@ -13,7 +13,15 @@ from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.history.events import is_passing, iter_claims
 from pulsar_admin.store.history.words import describe, entries_between, subject_of
 from pulsar_admin.store.model.nodes import cursor_of_path
-from pulsar_admin.store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
+from pulsar_admin.store.names import (
+    MANAGED_LEDGERS,
+    NamespaceName,
+    Position,
+    TopicName,
+    decode_name,
+    parse_topic,
+    topic_of_path,
+)
 from pulsar_admin.store.sources.zookeeper import Tree
 from pulsar_admin.store.wording import Answer, counted, one_line
 
@@ -149,28 +157,27 @@ def _belongs_to(found: Difference) -> tuple[int, str, str]:
     if kind in ("tenant", "namespace"):
         return ("tenant", "namespace").index(kind), kind, name
     if subject_of(path).startswith(("schema of ", "partitioned topic ")):
-        topic = _topic_of(path)
-        return (2, "topic", str(topic)) if topic is not None else (3, "path", path)
+        parts = path.split("/")
+        tenant, namespace = parts[2:4] if parts[1] == "schemas" else parts[3:5]
+        return 2, "topic", str(TopicName(NamespaceName(tenant, namespace), decode_name(parts[-1])))
     if subject_of(path).startswith("bundles of "):
         return 1, "namespace", subject_of(path).removeprefix("bundles of ")
     return 3, "path", path
 
 
-def _topic_of(path: str) -> TopicName | None:
-    """Return the topic of a schema or of a partitioned topic's record."""
-    from pulsar_admin.store.names import NamespaceName, decode_name
-
-    parts = path.split("/")
-    local = decode_name(parts[-1])
-    tenant, namespace = parts[2:4] if parts[1] == "schemas" else parts[3:5]
-    return TopicName(NamespaceName(tenant, namespace), local)
-
-
 def _changed(kind: str, name: str, nodes: list[Difference], sides: tuple[Side, Side]) -> Changed:
     path = parse_topic(name).path if kind == "topic" else ""
-    main = [found for found in nodes if not _is_part(found.path)]
+    main = [one for one in nodes if ledger_id_of_path(one.path) is None and cursor_of_path(one.path) is None]
     own = next((found for found in nodes if found.path == path), None)
-    ledgers = _ledgers(path, sides)
+    # Of both lists of the topic.
+    known: dict[int, LedgerInfo] = {}
+    for side in sides if path else ():
+        try:
+            listed = decode_managed_ledger(side.value(path) or b"", path).ledgers
+        except StoreError:
+            continue
+        known |= {one.ledger_id: one for one in listed if one.entries or one.ledger_id not in known}
+    ledgers = [known[ledger_id] for ledger_id in sorted(known)]
     cursors = {found: cursor_of_path(found.path) for found in nodes}
     subscriptions = {
         cursor[1]: _cursor_words(found, ledgers, sides) for found, cursor in cursors.items() if cursor is not None
@@ -180,10 +187,6 @@ def _changed(kind: str, name: str, nodes: list[Difference], sides: tuple[Side, S
     words = [_words(found, kind) for found in main]
     parts = [found for found in nodes if ledger_id_of_path(found.path) is not None]
     return Changed(kind, name, change, (*filter(None, words), *_part_words(parts)), subscriptions, tuple(nodes))
-
-
-def _is_part(path: str) -> bool:
-    return ledger_id_of_path(path) is not None or cursor_of_path(path) is not None
 
 
 def _words(found: Difference, kind: str) -> str:
@@ -203,18 +206,6 @@ def _part_words(parts: list[Difference]) -> Iterator[str]:
         if ids:
             shown = ", ".join(map(str, ids)) if len(ids) <= 6 else f"{ids[0]} to {ids[-1]}"
             yield f"{counted(len(ids), 'ledger')} {change} in BookKeeper: {shown}"
-
-
-def _ledgers(path: str, sides: tuple[Side, Side]) -> list[LedgerInfo]:
-    """Return the ledgers of both lists of the topic at PATH."""
-    found: dict[int, LedgerInfo] = {}
-    for side in sides if path else ():
-        try:
-            listed = decode_managed_ledger(side.value(path) or b"", path).ledgers
-        except StoreError:
-            continue
-        found |= {one.ledger_id: one for one in listed if one.entries or one.ledger_id not in found}
-    return [found[ledger_id] for ledger_id in sorted(found)]
 
 
 def _cursor_words(found: Difference, ledgers: list[LedgerInfo], sides: tuple[Side, Side]) -> str:

@@ -109,14 +109,16 @@ class TopicQuestion(Question):
     def __init__(self, name: TopicName | NamespaceName) -> None:
         super().__init__()
         self._ledgers: set[str] = set()
-        self._needles = _spellings(name)
+        self._needles: tuple[bytes, ...]  # how a ledger's metadata may spell the name
         self._prefixes: tuple[str, ...]
         self._claims: tuple[str, ...]
         if isinstance(name, TopicName):
+            self._needles = (encode_name(name.local_name).encode(), name.local_name.encode())
             self._paths = {name.path, name.partitioned_path, name.schema_path}
             self._prefixes = (name.path + "/", f"{name.path}-partition-")
             self._claims = (f"{name.managed_ledger_name}\0", f"{name.managed_ledger_name}-partition-")
         else:
+            self._needles = (str(name).encode(),)
             below = (f"/admin/partitioned-topics/{name}/", f"/schemas/{name}/")
             self._paths = {name.policies_path, f"/admin/local-policies/{name}"}
             self._prefixes = (name.managed_ledgers_path + "/", *below)
@@ -139,13 +141,6 @@ class TopicQuestion(Question):
             return False
         self._ledgers.add(path)
         return True
-
-
-def _spellings(name: TopicName | NamespaceName) -> tuple[bytes, ...]:
-    """Return how a ledger's metadata may spell NAME."""
-    if isinstance(name, NamespaceName):
-        return (str(name).encode(),)
-    return (encode_name(name.local_name).encode(), name.local_name.encode())
 
 
 def iter_claims(path: str, value: bytes | None) -> Iterator[str]:
@@ -238,7 +233,8 @@ def iter_events(
         if span.is_over(item.zxid, item.time_ms):
             return
         if item.session is not None and item.kind == "create" and item.path.startswith(_REGISTRIES):
-            _register(sessions, item.session, item.path)
+            prefix, noun = next(known for known in _REGISTERED if item.path.startswith(known[0]))
+            sessions[item.session] = noun + item.path.removeprefix(prefix)
         if not question.wants(item.path):
             continue
         event = Event(item, values.pop(item.path, None), sessions.get(item.session or 0, ""))
@@ -247,10 +243,3 @@ def iter_events(
             values[item.path] = item.value
         if taken and span.has_begun(item.zxid, item.time_ms):
             yield event
-
-
-def _register(sessions: dict[int, str], session: int, path: str) -> None:
-    for prefix, noun in _REGISTERED:
-        if path.startswith(prefix):
-            sessions[session] = noun + path.removeprefix(prefix)
-            return

@@ -70,14 +70,8 @@ def describe(path: str, old: bytes | None, new: bytes | None) -> str:
             return f"{_shown(before)} → {_shown(now)}"
         if old == new:
             return "written again with the same value"
-    found = list(_words_of(now)(before, now))
-    return "; ".join(found) or "the same, in other bytes"
-
-
-def _words_of(
-    now: object,
-) -> Callable[[Any, Any], Iterator[str]]:  # Any: what ``decode_structure`` returned for the path
-    return next((words for kind, words in _WORDS if isinstance(now, kind)), _value_words)
+    words_of = next((words for kind, words in _WORDS if isinstance(now, kind)), _value_words)
+    return "; ".join(words_of(before, now)) or "the same, in other bytes"
 
 
 def _deleted(path: str, old: bytes | None) -> Iterator[str]:

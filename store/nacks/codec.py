@@ -97,15 +97,12 @@ def decode_tracker(data: bytes | memoryview) -> NackColumns:
     body = view[HEADER_SIZE_BYTES:]
     if len(body) != groups * _ROW_SIZE_BYTES + bitmaps_size:
         raise _corrupt("its length is not what the header says", HEADER_SIZE_BYTES, found=len(body))
-    if _checksum(body) != body_checksum:
+    found = 0
+    for start in range(0, len(body), _CHECKSUM_STEP):  # the library takes bytes only: copy a little at a time
+        found = google_crc32c.extend(found, bytes(body[start : start + _CHECKSUM_STEP]))
+    if found != body_checksum:
         raise _corrupt("the checksum is wrong", HEADER_SIZE_BYTES, expected=body_checksum)
-    columns = _columns(body, groups, bits, partition_index, entries)
-    _verify(columns)
-    return columns
-
-
-def _columns(body: memoryview, groups: int, bits: int, partition_index: int, entries: int) -> NackColumns:
-    return NackColumns(
+    columns = NackColumns(
         precision_bits=bits,
         partition_index=partition_index,
         entry_count=entries,
@@ -114,13 +111,8 @@ def _columns(body: memoryview, groups: int, bits: int, partition_index: int, ent
         lengths=np.frombuffer(body, dtype="<u4", count=groups, offset=16 * groups),
         bitmaps=np.frombuffer(body, dtype=np.uint8, offset=20 * groups),
     )
-
-
-def _checksum(body: memoryview) -> int:
-    checksum = 0
-    for start in range(0, len(body), _CHECKSUM_STEP):  # the library takes bytes only: copy a little at a time
-        checksum = google_crc32c.extend(checksum, bytes(body[start : start + _CHECKSUM_STEP]))
-    return checksum
+    _verify(columns)
+    return columns
 
 
 def _verify(columns: NackColumns) -> None:

@@ -132,10 +132,17 @@ def read_topic_nacks(txn: Txn, topic: Topic, cursor: Cursor | None) -> TopicNack
         )
     ledgers, entries, times = _columns(txn, topic, holes) if holes else all_columns
     count = sum(end - start for start, end in holes)
+    # Of all but the outermost entries: clocks that are far off say nothing about a rate.
+    import numpy as np
+
+    ordered = np.sort(all_columns[2])
+    cut = int(len(ordered) * _TAIL)
+    kept = ordered[cut : len(ordered) - cut]
+    span_ms = int(kept[-1] - kept[0])
     return TopicNacks(
         entries=topic.number_of_entries,
         messages=extent_of(txn, topic, whole).messages,
-        entries_per_second=_rate(all_columns[2]),
+        entries_per_second=(len(kept) - 1) * 1000 / span_ms if span_ms > 0 else None,
         entries_per_ledger=max(ledger.entries for ledger in topic.ledgers),
         holes=count,
         nacked_share=_share(topic, cursor, holes, count),
@@ -153,17 +160,6 @@ def _share(topic: Topic, cursor: Cursor | None, holes: Intervals, count: int) ->
     start = topic.place(mark)
     end = max(topic.place(upper) for _, upper in cursor.state.ranges)
     return count / max(end - start, 1)
-
-
-def _rate(times_ms: Int64s) -> float | None:
-    """Return entries a second over all but the outermost entries."""
-    import numpy as np
-
-    ordered = np.sort(times_ms)
-    cut = int(len(ordered) * _TAIL)
-    kept = ordered[cut : len(ordered) - cut]
-    span_ms = int(kept[-1] - kept[0])
-    return (len(kept) - 1) * 1000 / span_ms if span_ms > 0 else None
 
 
 def _columns(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> tuple[Int64s, Int64s, Int64s]:

@@ -225,7 +225,11 @@ def merge_blocks(blocks: Sequence[Block]) -> list[Block]:
         shared = np.flatnonzero(repeated[:-1] | repeated[1:])
         keys: Int64s = np.cumsum(~repeated[:-1], dtype=np.int64)[shared]
         raw = _gather(bitmaps, offsets[shared], lengths[shared])
-        new_lengths, united = _unite(keys, lengths[shared], raw)
+        # One bitmap for each key: the union of those that carry it.
+        starts, entry_ids = decode_groups(lengths[shared], raw)
+        owners = np.repeat(keys, np.diff(starts))
+        _, _, starts, entry_ids = group_rows(owners, np.zeros_like(owners), entry_ids, 0)
+        new_lengths, united = encode_groups(starts, entry_ids)
         kept = np.flatnonzero(~repeated[:-1])
         buckets, ledgers, lengths, offsets = buckets[kept], ledgers[kept], lengths[kept], offsets[kept]
         targets = np.unique(keys) - 1
@@ -244,14 +248,6 @@ def _in_order(blocks: Sequence[Block]) -> bool:
         (int(left.buckets[-1]), int(left.ledgers[-1])) < (int(right.buckets[0]), int(right.ledgers[0]))
         for left, right in itertools.pairwise(blocks)
     )
-
-
-def _unite(keys: Int64s, lengths: Uint32s, bitmaps: Bytes) -> tuple[Uint32s, Bytes]:
-    """Return one bitmap per key: the union of those that carry it. KEYS do not decrease."""
-    starts, entry_ids = decode_groups(lengths, bitmaps)
-    owners = np.repeat(keys, np.diff(starts))
-    _, _, starts, entry_ids = group_rows(owners, np.zeros_like(owners), entry_ids, 0)
-    return encode_groups(starts, entry_ids)
 
 
 def _gather(bitmaps: Bytes, offsets: Int64s, lengths: Uint32s) -> Bytes:

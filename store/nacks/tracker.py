@@ -138,7 +138,12 @@ class NegativeAcksTracker:
     def add(self, position: Position, delay_ms: int, *, now_ms: int) -> int:
         """Track one entry and return its bucket (epoch ms); raises InvalidValue and then changes nothing."""
         bucket = trim_lower_bits(due_time(delay_ms, now_ms), self.precision_bits)
-        _check_position(position)
+        if not (0 <= position.ledger_id <= LONG_MAX and 0 <= position.entry_id <= LONG_MAX):
+            raise InvalidValue(
+                f"position {position} is not an entry",
+                hint="ledger and entry ids are 0 to 2^63 - 1",
+                value=str(position),
+            )
         self._put(bucket, position.ledger_id, position.entry_id)
         return bucket
 
@@ -160,7 +165,12 @@ class NegativeAcksTracker:
                 self._put(bucket, ledger, entry)
             return
         if len(ledgers) < _LOOSE_ROWS and _is_scattered(buckets, ledgers):
-            self._keep_loose(buckets, ledgers, entries)
+            self._entry_count = None
+            self._loose.append((buckets.copy(), ledgers.copy(), entries.copy()))  # the caller's columns may change
+            self._loose_rows += len(buckets)
+            self._loose_first = min(self._loose_first, int(buckets.min()))
+            if self._loose_rows >= _LOOSE_ROWS:
+                self._seal_loose()
             return
         self._append(encode_blocks(*group_rows(buckets, ledgers, entries, self.precision_bits)))
 
@@ -274,14 +284,6 @@ class NegativeAcksTracker:
         if self._tail_groups >= _TAIL_GROUPS:
             self._append(_seal(self._pop_tail(LONG_MAX)))
 
-    def _keep_loose(self, buckets: Int64s, ledgers: Int64s, entries: Int64s) -> None:
-        self._entry_count = None
-        self._loose.append((buckets.copy(), ledgers.copy(), entries.copy()))  # the caller's columns may change
-        self._loose_rows += len(buckets)
-        self._loose_first = min(self._loose_first, int(buckets.min()))
-        if self._loose_rows >= _LOOSE_ROWS:
-            self._seal_loose()
-
     def _seal_loose(self) -> None:
         if self._loose:
             buckets, ledgers, entries = (np.concatenate(column) for column in zip(*self._loose, strict=True))
@@ -322,13 +324,6 @@ class NegativeAcksTracker:
             for ledger, bitmap in sorted(ledgers.items())
         ]
         return merge_blocks([*blocks, *_seal(live)]) if live or len(segments) > 1 else blocks
-
-
-def _check_position(position: Position) -> None:
-    if not (0 <= position.ledger_id <= LONG_MAX and 0 <= position.entry_id <= LONG_MAX):
-        raise InvalidValue(
-            f"position {position} is not an entry", hint="ledger and entry ids are 0 to 2^63 - 1", value=str(position)
-        )
 
 
 def _is_scattered(buckets: Int64s, ledgers: Int64s) -> bool:

@@ -130,11 +130,9 @@ class BrokerSearch(Struct):
             else:
                 start_rank = self.topic.place(mark_delete)
                 size = self.topic.number_of_entries - start_rank
-                newest = (
-                    self._find_newest((start_rank, size), lambda at: at is not None and now_ms > at + limit_ms, cursor)
-                    if size > 0
-                    else None
-                )
+                newest = None
+                if size > 0:
+                    newest = self._find_newest((start_rank, size), self._earlier_than(now_ms - limit_ms), cursor)
         except SEARCH_FAILS:
             newest = None
         mark_delete = max(mark_delete, newest) if newest is not None else mark_delete
