@@ -23,7 +23,7 @@ from pulsar_admin.config import completion_instruction, limit_library_threads, p
 from pulsar_admin.errors import PipeClosed, failure_of
 from pulsar_admin.global_options import COMMON, UPSTREAMS, TakesGlobals, check_left
 from pulsar_admin.options import Command, app_of, current_app
-from pulsar_admin.typable import begin
+from pulsar_admin.typable import begin, end
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -179,7 +179,7 @@ def run(argv: Sequence[str] | None = None, *, program: str = PROGRAMS[0]) -> int
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the one place where every error gets its number
         return _report(error, program, arguments)
     finally:
-        begin(PROGRAMS[0])
+        end()
     return code
 
 

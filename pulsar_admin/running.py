@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
@@ -21,7 +21,6 @@ from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import own_items
 
 if TYPE_CHECKING:
-    from inspect import Parameter
     from pathlib import Path
 
     from pulsar_admin.api.session import Moment, Scanning, Time
@@ -289,9 +288,6 @@ class Running(Results):
     def warnings(self) -> Iterator[Callable[[str], None]]:
         """Warn at once."""
         yield self.warn
-
-    def say_in_python(self, error: StoreError, parameters: Mapping[str, Parameter]) -> None:
-        """A command's hints name its options."""
 
     def warn_of_broken(self, txn: Txn, names: Iterable[TopicName]) -> None:
         """Report the broken ledgers of the topics, each topic once; the exit code becomes 1."""

@@ -28,6 +28,7 @@ _COMMAND = rf"(?<![\w./-])pulsar-admin (?=((?:--[a-z-]+ (?:{_QUOTED}|\S+) )*)([a
 _END = r"[;,):`](?:\s|$)| \("
 """Where a command ends in a sentence."""
 _program: ContextVar[str] = ContextVar("program", default=PROGRAM)
+_runs: ContextVar[bool] = ContextVar("runs", default=False)
 _words: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("words", default=())
 """Options and values, as the command line gave them; a command in a text gets those that it does not have."""
 
@@ -36,6 +37,18 @@ def begin(program: str) -> None:
     """A command line of ``program`` begins, which has said nothing yet."""
     _program.set(program)
     _words.set(())
+    _runs.set(True)
+
+
+def end() -> None:
+    """The command line is over: whoever asks now is a program of Python."""
+    begin(PROGRAM)
+    _runs.set(False)
+
+
+def runs() -> bool:
+    """Whether a command line runs, whose options hints name."""
+    return _runs.get()
 
 
 def carry(given: Mapping[str, Any]) -> None:  # Any: raw option values from click

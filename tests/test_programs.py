@@ -74,7 +74,7 @@ def test_fifty_resets_and_back(tmp_path: Path) -> None:
     with pa.open_store(path, writable=True, now=NOW_MS) as store:
         for name in names:
             store.apply(store.topic("plain").create_subscription(name, start="latest"))
-    file.write_text("\n".join(["topic,subscription,position", *(f"plain,{name},29:20" for name in names), ""]))
+    file.write_text("\n".join(["topic,subscription,to", *(f"plain,{name},29:20" for name in names), ""]))
     printed = run("many_resets", path, file).splitlines()
     assert printed == ["50 cursors would move", "change 51 moved 50", "undone: True"]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.plan import Plan, Planner, plan_of
@@ -388,6 +390,24 @@ def reset_request(
     return resetting.ResetRequest(
         session.clock_ms, rule, clock, _broker(broker_version, max_clock_skew, session.clock_ms), force
     )
+
+
+_LINE_KEYS = {"to": "messageId", "shift_by": "shiftBy", "like": "toSubscription"}
+
+
+def reset_line(session: Session, row: str | Mapping[str, object]) -> str:
+    """Return ``row`` of ``Store.reset_cursors`` as a line of JSON; raises InvalidValue."""
+    if not isinstance(row, Mapping):
+        return given_text("line", row)
+    found: dict[str, object] = {_LINE_KEYS.get(name, name): value for name, value in row.items()}
+    if isinstance(place := found.get("messageId"), Position):
+        found["messageId"] = str(position_of(place))
+    if isinstance(moment := found.get("time"), (datetime, timedelta)):
+        found["time"] = int(session.time_ms(moment, changes=True))
+    try:
+        return json.dumps(found)
+    except TypeError as error:
+        raise InvalidValue(f"{row!r} says no reset: {error}") from error
 
 
 def resets_plan(session: Session, reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> Plan:

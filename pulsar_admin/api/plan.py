@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.api.session import Checked, Given, Moment, Session, checked
 from pulsar_admin.later import later
-from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
+from pulsar_admin.store.errors import InvalidValue, Refused
 from pulsar_admin.store.names import (
     LONG_MAX,
     NamespaceName,
@@ -125,6 +125,7 @@ class Plan(Struct, frozen=True):
         """What ``undo`` cannot bring back, in words; empty: nothing."""
         return self._plan.loses
 
+    @checked
     def preview(self) -> ChangeReport:
         """Return what applying would do."""
         from pulsar_admin.api.reports import report_of
@@ -307,12 +308,8 @@ def _noting(method: Callable[..., Plan]) -> Callable[..., Plan]:
         values = tuple(map(_kept, values))
         options = {name: _kept(value) for name, value in options.items()}
         moment = self._session.moment
-        try:
-            with self._session.at(moment):
-                plan = method(self, *values, **options)
-        except StoreError as error:
-            self._session.say_in_python(error, inspect.signature(method).parameters)
-            raise
+        with self._session.at(moment):
+            plan = method(self, *values, **options)
         if plan._request is not None:  # a method that calls another one
             return plan
         return replace(plan, _request=Request(type(self), self._made_of, method.__name__, values, options, moment))

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ from operator import index
 from os import fsencode
 from pathlib import Path
 from threading import Lock
-from types import FunctionType
+from types import FunctionType, GeneratorType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -53,10 +53,9 @@ from pulsar_admin.store.names import (
     parse_position,
 )
 from pulsar_admin.store.pace import PACE
+from pulsar_admin.typable import runs
 
 if TYPE_CHECKING:
-    from inspect import Parameter
-
     from pyspark.sql import SparkSession
 
     from pulsar_admin.confirm import Plan as Previewed
@@ -242,11 +241,13 @@ _KINDS: Mapping[str, Callable[[str, Any], Any]] = {  # Any: what callers give
     "SparkSession": given_spark,
 }
 """What checks a parameter, by what its annotation says; of None, too, unless it says that."""
+Item = TypeVar("Item")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def checked(function: Function) -> Function:
-    """Return FUNCTION that takes what its parameters say and raises InvalidValue for what is of another kind.
+    """Return FUNCTION that takes what its parameters say and raises InvalidValue for what is of another kind; its errors, also those of
+    what it yields, say in Python's words what to do.
 
     A parameter of one of the words of a ``Literal`` of its module takes these alone; what only some values of a kind are for is checked
     by whoever uses them.
@@ -256,14 +257,32 @@ def checked(function: Function) -> Function:
     @wraps(function)
     def call(*values: Any, **options: Any) -> Any:  # Any: the function's own
         places, rest = code.co_varnames[: code.co_argcount], values[code.co_argcount :]
-        given = [_kept_of(scope, said.get(name), name, one) for name, one in zip(places, values, strict=False)]
-        if rest and code.co_flags & CO_VARARGS:
-            name = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
-            rest = tuple(_kept_of(scope, said.get(name), name, one) for one in rest)
-        options = {name: _kept_of(scope, said.get(name), name, one) for name, one in options.items()}
-        return function(*given, *rest, **options)
+        with _python_words(said):
+            given = [_kept_of(scope, said.get(name), name, one) for name, one in zip(places, values, strict=False)]
+            if rest and code.co_flags & CO_VARARGS:
+                name = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
+                rest = tuple(_kept_of(scope, said.get(name), name, one) for one in rest)
+            options = {name: _kept_of(scope, said.get(name), name, one) for name, one in options.items()}
+            found = function(*given, *rest, **options)
+        return _iterated(found, said) if isinstance(found, GeneratorType) else found
 
     return cast(Function, call)
+
+
+@contextmanager
+def _python_words(said: Mapping[str, str]) -> Iterator[None]:
+    """Say in the hint of an error that is raised meanwhile what a program of Python writes; ``said``: the annotations of its function."""
+    try:
+        yield
+    except StoreError as error:
+        if not runs():
+            error.change_hint(hint_in_python(error.hint, said))
+        raise
+
+
+def _iterated(found: Generator[Item, None, None], said: Mapping[str, str]) -> Generator[Item, None, None]:
+    with _python_words(said):
+        yield from found
 
 
 def _kept_of(scope: Mapping[str, Any], said: str | None, what: str, value: Any) -> Any:  # Any: what callers give
@@ -305,7 +324,6 @@ Time = datetime | timedelta | str | int
 ``3h`` or a timedelta; epoch milliseconds as an int."""
 Place = Position | str
 """A position: a ``Position``, or ``LEDGER:ENTRY``, ``LEDGER:ENTRY:BATCH``, ``earliest``, ``latest``."""
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 Given = TypeVarTuple("Given")
 _AT: ContextVar[Moment | None] = ContextVar("moment", default=None)
@@ -441,9 +459,6 @@ class Host(Protocol):
     def confirm(self, plan: Previewed) -> None:
         """Go on to apply a plan; a command shows it instead, or asks first."""
 
-    def say_in_python(self, error: StoreError, parameters: Mapping[str, Parameter]) -> None:
-        """Name the parameters of the method that raised an error in its hint, in place of the command line's options."""
-
     def each(
         self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
     ) -> Iterator[Result]:
@@ -510,11 +525,7 @@ class Program:
             _AT.reset(token)
 
     def time_ms(self, value: Time, *, changes: bool = False) -> int:
-        try:
-            found = time_ms_of(value, self.clock_ms if changes else self.now_ms)
-        except InvalidValue as error:
-            self.say_in_python(error, {})
-            raise
+        found = time_ms_of(value, self.clock_ms if changes else self.now_ms)
         return found if changes and self._given_ms is None else int(found)
 
     # -- the open store -----------------------------------------------------------------------------------------------
@@ -613,9 +624,6 @@ class Program:
     def confirm(self, plan: Previewed) -> None:
         """Whoever calls has looked at the plan."""
 
-    def say_in_python(self, error: StoreError, parameters: Mapping[str, Parameter]) -> None:
-        error.change_hint(hint_in_python(error.hint, parameters))
-
     def each(
         self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
     ) -> Iterator[Result]:
@@ -651,7 +659,7 @@ class Session:
         self.check_writable, self.close = host.check_writable, host.close
         self.fail, self.tell, self.confirm, self.warnings = host.fail, host.tell, host.confirm, host.warnings
         self.warn_of_broken, self.warn_of_broken_ledgers = host.warn_of_broken, host.warn_of_broken_ledgers
-        self.say_in_python, self.each = host.say_in_python, host.each
+        self.each = host.each
 
     @property
     def path(self) -> Path:
@@ -905,23 +913,54 @@ def warn_partial(problems: Iterable[StoreError | str]) -> None:
         warnings.warn(text, PartialData, stacklevel=_callers_level())
 
 
-def hint_in_python(hint: str, parameters: Mapping[str, Parameter]) -> str:
-    """Return HINT with ``force=True`` for ``--force`` and ``to=NAME`` for ``--to NAME`` where PARAMETERS have such a name; commands in it
-    stay. A zone, which no method takes, is that of a datetime."""
+_ELSEWHERE = {
+    "end-time": "until",
+    "exclude-reset-position": "exclude",
+    "no-index": "index=False",
+    "start-time": "since",
+    "store": "path",
+    "tick-duration": "tick",
+    "time-partition-granularity": "granularity",
+}
+"""Options of the command line: the parameter that is called otherwise."""
+_WHEN_OPENED = {"jobs": "jobs", "now": "now", "private-key": "private_keys", "spark": "spark"}
+"""Options that are parameters of ``open_store``."""
+_VALUES = frozenset({"broker", "entries", "indexed", "now", "reduced"})
+"""Words of hints that are the value of the option before them; others go on with the sentence."""
+
+
+def hint_in_python(hint: str, said: Mapping[str, str]) -> str:
+    """Return ``hint``, which names options of the command line, for a program that called a function with the annotations ``said``.
+
+    ``force=True`` stands for ``--force`` and ``to=NAME`` for ``--to NAME`` where it has such a parameter, ``open_store(now=NAME)`` for what
+    is said there; commands stay as they are. What has no word of Python's is said to be of the command line. A zone, which no method takes,
+    is that of a datetime.
+    """
     if "--" not in hint:
         return hint
+    is_python = True
 
-    def said(found: re.Match[str]) -> str:
-        name, value = (found["option"] or "").replace("-", "_"), found["value"] or ""
-        if name not in parameters:
+    def option(found: re.Match[str]) -> str:
+        nonlocal is_python
+        if found["option"] is None:
             return found.group()
-        if parameters[name].annotation == "bool":
-            return f"{name}=True{value}"
-        value = value.strip()
-        return f"{name}={value!r}" if value.islower() else f"{name}={value}"
+        word, rest = (found["value"] or "").strip(), ""
+        if word.isalpha() and word.islower() and word not in _VALUES:
+            word, rest = "", f" {word}"
+        value = word if word.isdecimal() or (word.replace("_", "").isalpha() and word.isupper()) else repr(word)
+        name = _ELSEWHERE.get(found["option"], found["option"].replace("-", "_"))
+        if name.partition("=")[0] not in said:
+            is_python = is_python and found["option"] in _WHEN_OPENED
+            name = _WHEN_OPENED.get(found["option"], name)
+            return f"open_store({name}={value if word else '…'}){rest}"
+        if said.get(name) == "bool":
+            return f"{name}=True{rest}"
+        return f"{name}={value}" if word else f"{name}{rest}"
 
-    hint = hint.replace("add --tz Europe/Berlin (your zone)", "give a datetime with a zone").replace(" with --tz", "")
-    return re.sub(r"pulsar-admin [^;,]*|--(?P<option>[a-z]+(?:-[a-z]+)*)(?P<value> \w+)?", said, hint)
+    words = hint.replace("add --tz Europe/Berlin (your zone)", "give a datetime with a zone").replace(" with --tz", "")
+    words = words.replace(" with -p", "")
+    words = re.sub(r"pulsar-admin [^;,]*|--(?P<option>[a-z]+(?:-[a-z]+)*)(?P<value> \w([\w:.+-]*\w)?)?", option, words)
+    return words if is_python else f"on the command line: {hint}"
 
 
 def _callers_level() -> int:

@@ -31,7 +31,6 @@ from pulsar_admin.api.session import (
     given_path,
     given_places,
     given_rate,
-    given_text,
     given_texts,
     session_of,
     warn_partial,
@@ -590,7 +589,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
     def reset_cursors(
         self,
-        lines: Iterable[str],
+        lines: Iterable[str | Mapping[str, object]],
         subscription: str | None = None,
         *,
         source: str = "the lines",
@@ -600,17 +599,18 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         max_clock_skew: Duration = "1m",
         force: bool = False,
     ) -> Plan:
-        """Plan the resets that LINES ask for, all or none, one JSON object a line: ``topic``, ``subscription`` (default: SUBSCRIPTION) and
-        one of ``messageId``, ``time``, ``shiftBy``, ``toSubscription``; ``exclude``.
+        """Plan the resets that LINES ask for, all or none: ``{"topic": …, "subscription": …, "to": …}``, or in place of ``to`` one of
+        ``time``, ``shift_by``, ``like``, and ``exclude``, as in ``Cursor.reset``. Default of the subscription: SUBSCRIPTION.
 
-        SOURCE: what errors call LINES. The rest is as in ``Cursors.reset``, which says what this raises.
+        A line may be the JSON text of such an object, as the command line reads it: ``messageId``, ``time``, ``shiftBy``,
+        ``toSubscription``. SOURCE: what errors call LINES. The rest is as in ``Cursors.reset``, which says what this raises.
         """
-        from pulsar_admin.api.cursors import reset_request, resets_plan
+        from pulsar_admin.api.cursors import reset_line, reset_request, resets_plan
         from pulsar_admin.store.changes.resets import iter_reset_rows, resets_of_rows
 
         request = reset_request(self._session, rule, clock, broker_version, max_clock_skew, force=force)
         with self._session.reader() as reader:
-            texts = (given_text("line", line) for line in given_items("lines", lines))
+            texts = (reset_line(self._session, line) for line in given_items("lines", lines))
             rows = iter_reset_rows(texts, source, subscription, partial(self._session.time_ms, changes=True))
             return resets_plan(self._session, reader, resets_of_rows(reader, rows), request)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 
@@ -155,6 +155,35 @@ def test_lines_move_cursors_as_each_alone(path: Path) -> None:
         ):
             with pytest.raises(pa.InvalidValue, match=says):
                 store.reset_cursors(wrong)
+
+
+def test_rows_of_resets_have_the_names_of_reset(path: Path) -> None:
+    """Of any kind that ``reset`` takes; a saved plan of them is made again."""
+    moment = datetime(2026, 11, 20, tzinfo=UTC)
+    rows: list[dict[str, object]] = [
+        {"topic": PLAIN, "subscription": "half", "to": pa.Position(9, 3)},
+        {"topic": PLAIN, "subscription": "never", "to": "9:5"},
+        {"topic": PLAIN, "subscription": "holes", "like": "half"},
+        {"topic": PLAIN, "subscription": "expire-me", "shift_by": 3},
+        {"topic": "acme/iot/skewed", "time": moment, "exclude": True},
+    ]
+    with pa.open_store(path, writable=True, now=NOW_MS) as store:
+        plain = store.topic(PLAIN)
+        singles = [
+            plain.cursor("half").reset(to="9:3"),
+            plain.cursor("never").reset(to="9:5"),
+            plain.cursor("holes").reset(like="half"),
+            plain.cursor("expire-me").reset(shift_by=3),
+            store.topic("acme/iot/skewed").cursor("reset-me").reset(time=moment, exclude=True),
+        ]
+        plan = store.reset_cursors(rows, "reset-me")
+        expected = [part.after for single in singles for part in single.preview().parts]
+        assert [part.after for part in plan.preview().parts] == expected
+        plan.save(path.parent / "plan")
+        assert store.apply(store.load_plan(path.parent / "plan")).number == 1
+        for wrong, says in (({"topic": PLAIN, "too": "9:3"}, "unknown key 'too'"), ({"to": {1, 2}}, "says no reset")):
+            with pytest.raises(pa.InvalidValue, match=says):
+                store.reset_cursors([wrong], "half")
 
 
 def test_the_cursors_of_several_topics_are_one_change(path: Path, cli: Cli) -> None:

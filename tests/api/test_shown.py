@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -165,11 +164,61 @@ def test_hints_are_in_pythons_words(store: pa.Store) -> None:
     assert "--" not in str(zoneless.value.__notes__)
 
 
-def test_commands_in_hints_and_options_of_no_parameter_stay() -> None:
+SAID = {
+    "force": "bool",
+    "index": "bool",
+    "bits": "int",
+    "rule": "ResetRule",
+    "to": "str",
+    "chroot": "str",
+    "path": "Path",
+}
 
-    def takes(force: bool, to: str, rule: str, bits: int) -> None: ...
 
-    hint = "see: pulsar-admin doctor --force x; or --force it, --to NAME, --rule broker, --bits 3, --memory more"
-    assert hint_in_python(hint, signature(takes).parameters) == (
-        "see: pulsar-admin doctor --force x; or force=True it, to=NAME, rule='broker', bits=3, --memory more"
-    )
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        ("see: pulsar-admin doctor --force x; or --force it", "see: pulsar-admin doctor --force x; or force=True it"),
+        ("add --to NAME, --rule broker or --bits 3", "add to=NAME, rule='broker' or bits=3"),
+        ("leave --chroot away, or name another --to, of it", "leave chroot away, or name another to, of it"),
+        ("name a new directory with --store", "name a new directory with path"),
+        ("run it without --no-index", "run it without index=False"),
+        (
+            "say it with --now 2026-11-21T10:00:00.5Z, or with --now now",
+            "say it with open_store(now='2026-11-21T10:00:00.5Z'), or with open_store(now='now')",
+        ),
+        ("give --private-key the key of a consumer", "give open_store(private_keys=…) the key of a consumer"),
+        ("add --force, or give --memory more", "on the command line: add --force, or give --memory more"),
+    ],
+)
+def test_a_hint_names_parameters_and_else_the_command_line(hint: str, words: str) -> None:
+    assert hint_in_python(hint, SAID) == words
+
+
+def test_hints_of_all_calls_are_in_pythons_words(store: pa.Store, path: Path, cli: Cli) -> None:
+    """Functions, methods, plans and what is yielded; a command that runs in the same process names its options."""
+    topic, now = store.topic("plain"), "2027-03-01T00:00:00Z"
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: pa.open_store(path / "none"), "or name another with path"),
+        (lambda: pa.create_store(path), "name a new directory with path"),
+        (lambda: store.delete_namespace("acme/iot"), "force=True deletes them as well"),
+        (
+            lambda: topic.cursor("half").expire(before="2020-01-01T00:00:00Z"),
+            "another open_store(now=…), or a position; in",
+        ),
+        (lambda: store.forget_ledgers(9), "add force=True to forget it anyway"),
+        (
+            lambda: store.copy("plain", source=imported("small", "mutated")).preview(),
+            "on the command line: name another topic",
+        ),
+        (lambda: topic.find(now.removesuffix("Z")), "or give a datetime with a zone"),
+    ]
+    for call, words in calls:
+        with pytest.raises(pa.StoreError) as raised:
+            call()
+        assert words in raised.value.hint, raised.value.hint
+        assert raised.value.__notes__ == [raised.value.hint]
+    assert "name another with --store" in cli("--store", path / "none", "topics", "list", "acme/iot").stderr
+    with pytest.raises(pa.StoreNotFound) as again:
+        pa.open_store(path / "none")
+    assert "name another with path" in again.value.hint

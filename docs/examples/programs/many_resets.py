@@ -1,22 +1,13 @@
 """Reset every subscription of a CSV file as one change, look at it, and undo it: python many_resets.py STORE FILE
 
-The file has the columns topic, subscription and position.
+The file has the columns topic, subscription and to, a position.
 """
 
 import csv
-import json
 import sys
 from pathlib import Path
 
 import pulsar_admin as pa
-
-
-def plan_resets(store: pa.Store, rows: list[dict[str, str]]) -> pa.Plan:
-    lines = (
-        json.dumps({"topic": row["topic"], "subscription": row["subscription"], "messageId": row["position"]})
-        for row in rows
-    )
-    return store.reset_cursors(lines)
 
 
 def places(store: pa.Store, rows: list[dict[str, str]]) -> list[pa.Position]:
@@ -27,7 +18,7 @@ def main(path: str, file: str) -> None:
     rows = list(csv.DictReader(Path(file).read_text().splitlines()))
     with pa.open_store(path, writable=True) as store:
         before = places(store, rows)
-        plan = plan_resets(store, rows)
+        plan = store.reset_cursors(rows)
         preview: pa.ChangeReport = plan.preview()
         print(len(preview.parts), "cursors would move")
         change = store.apply(plan)
