@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from msgspec.structs import replace
+
 from pulsar_admin.store.db.bookies import Bookie, decode_bookie, encode_bookie
+from pulsar_admin.store.errors import InvalidValue, Refused
+from pulsar_admin.store.sources.bookieconf import read_bookie_conf
 from pulsar_admin.store.sources.bookies import files_of, group_directories
+from pulsar_admin.store.sources.given_bookies import GivenBookie, find_bookie, parse_bookie
 
 COOKIE = '4\nbookieHost: "{}"\njournalDir: "/j"\nledgerDirs: "2\\t/l0\\t/l1"\n'
 
@@ -47,3 +53,84 @@ def test_rows_of_store_json(tmp_path: Path) -> None:
     bookie = Bookie("bk1", (tmp_path / "l0", tmp_path / "l1"), (tmp_path / "j",), ())
     assert decode_bookie(encode_bookie(bookie)) == bookie
     assert decode_bookie("/data/bookkeeper/current").directories == (Path("/data/bookkeeper/current"),)
+
+
+DIRECTORIES = "ledgerDirectories = /l0, /l1,\njournalDirectories=/j0\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("", {}),
+        ("advertisedAddress = h \n", {"fallback_id": "h:3181"}),
+        ("advertisedAddress=h\nbookiePort=1\nbookieId= b \n", {"fallback_id": "h:1", "bookie_id": "b"}),
+        ("bookiePort=1\n", {}),
+        ("journalDirectory=/other\nindexDirectories=/i\n", {"index_dirs": (Path("/i"),)}),
+        ("metadataServiceUri=zk+hierarchical://h:2181/ledgers/\n", {"metadata_root": "/ledgers"}),
+        ("metadataServiceUri=metadata-store:zk:h:1,g:1/a/b\nzkServers=h:1/p\n", {"metadata_root": "/a/b"}),
+        ("metadataServiceUri=metadata-store:etcd://h:1\nzkServers=h:1/p/\n", {"metadata_root": "/p/ledgers"}),
+        ("zkServers=h:1,g:1\n", {}),
+        ("zkServers=h:1\nzkLedgersRootPath=/x/\n", {"metadata_root": "/x"}),
+        ("zkServers=h:1/p\nzkLedgersRootPath=/x\n", {"metadata_root": "/p/x"}),
+    ],
+)
+def test_what_a_configuration_says(more: str, said: dict[str, object], tmp_path: Path) -> None:
+    conf = tmp_path / "bk.conf"
+    conf.write_text(DIRECTORIES + more)
+    usual = GivenBookie(str(conf), "", (), (Path("/l0"), Path("/l1")), (Path("/j0"),))
+    assert read_bookie_conf(conf) == replace(usual, **said)
+    moved = read_bookie_conf(conf, Path("/copy"))
+    assert (moved.ledger_dirs, moved.journal_dirs) == ((Path("/copy/l0"), Path("/copy/l1")), (Path("/copy/j0"),))
+
+
+def test_a_configuration_names_directories_of_both_kinds(tmp_path: Path) -> None:
+    conf = tmp_path / "bk.conf"
+    conf.write_text("ledgerDirectories=/l\njournalDirectory=/j\n")
+    assert read_bookie_conf(conf).journal_dirs == (Path("/j"),)
+    for text, missing in (
+        ("journalDirectory=/j", "ledgerDirectories"),
+        ("ledgerDirectories=/l", "journalDirectories or"),
+    ):
+        conf.write_text(text)
+        with pytest.raises(InvalidValue, match=f"sets no {missing}"):
+            read_bookie_conf(conf)
+
+
+def test_what_a_bookie_is_given_as() -> None:
+    for text, bookie_id, directories in (("a=/x,/y", "a", "/x /y"), ("/x", "", "/x"), ("/a=b,c", "", "/a=b c")):
+        assert parse_bookie(text) == GivenBookie(text, bookie_id, tuple(map(Path, directories.split())))
+    for text in ("", ",", "a=", "a=,", "=/x", "=x"):
+        with pytest.raises(InvalidValue, match="names no bookie"):
+            parse_bookie(text)
+
+
+def test_directories_have_what_they_are_said_to_be_for(tmp_path: Path) -> None:
+    log, journal = _directory(tmp_path / "l", "bk1", "0.log"), _directory(tmp_path / "j", "bk1", "a.txn")
+    both = _directory(tmp_path / "b", "bk1", "1.log", "b.txn")
+    for ledgers, journals, wrong in (
+        ((log,), (journal,), ""),
+        ((log, both), (both,), ""),
+        ((log,), (both,), ""),
+        ((log, journal), (both,), "ledger directory; it holds 1 journal"),
+        ((both,), (log,), "journal directory; it holds 1 entry log"),
+    ):
+        given = GivenBookie("conf", "", (), ledgers, journals)
+        if not wrong:
+            assert find_bookie(given).ledger_dirs == ledgers
+            continue
+        with pytest.raises(InvalidValue, match=wrong):
+            find_bookie(given)
+    more = [_directory(tmp_path / name, "bk1", "2.log") for name in ("m", "n")]
+    assert find_bookie(GivenBookie("x", "bk1", (log, more[0]))).bookie_id == "bk1"
+    for given, wrong in (
+        (GivenBookie("x", "bk2", (log,)), "said to be bookie bk2, but the cookie"),
+        (GivenBookie("x", "bk1", (log, *more)), "3 ledger directories given for bookie bk1"),
+        (GivenBookie("x", "", (log, _directory(tmp_path / "o", "bk2", "3.log"))), "are not of one bookie"),
+    ):
+        with pytest.raises(Refused, match=wrong):
+            find_bookie(given)
+    (log / "VERSION").unlink()
+    with pytest.raises(InvalidValue, match="no directory has a cookie"):
+        find_bookie(GivenBookie("conf", "", (), (log,)))
+    assert find_bookie(GivenBookie("conf", "", (), (log,), fallback_id="h:1")).bookie_id == "h:1"
+    assert find_bookie(GivenBookie("conf", "own", (), (log,), fallback_id="h:1")).bookie_id == "own"
