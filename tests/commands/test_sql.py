@@ -16,32 +16,8 @@ import pytest
 
 from tests.conftest import Cli
 from tests.stores import imported
-from tests.worlds import oracle
 
-_OTHERWISE = ("public/default/chunked", "acme/secure/")  # a consumer gets chunks joined, and has keys
 AVRO = '"public/default/avro"'
-
-
-def test_messages_are_those_that_the_broker_delivered(cli: Cli) -> None:
-    """A consumer gets chunks joined and nothing of open or aborted transactions; in the table each entry stands for itself."""
-    text = """select topic, transaction, ledger_id, entry_id, batch_index, epoch_ms(publish_time) published, coalesce(key, '') key,
-    size, producer from messages"""
-    found: dict[str, list[list[object]]] = {}
-    in_transactions = set()
-    for row in cli("--store", imported("small", "clean"), "sql", text, "-o", "json").json:
-        topic = row.pop("topic").removeprefix("persistent://")
-        in_transactions |= {topic} if row.pop("transaction") else set()
-        found.setdefault(topic, []).append([*row.values()])
-    compared = 0
-    for topic, said in oracle("small")["topics"].items():
-        delivered = [[*row[:4], row[5], row[7], row[10]] for row in said["messages"]]
-        if topic in in_transactions:
-            assert all(row in found[topic] for row in delivered), topic
-        elif not topic.startswith(_OTHERWISE):
-            assert sorted(found.get(topic, [])) == sorted(delivered), topic
-        compared += len(delivered)
-    assert compared > 2000
-    assert in_transactions
 
 
 def test_values_are_columns(cli: Cli) -> None:

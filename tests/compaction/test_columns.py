@@ -12,7 +12,6 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import Position
 from tests import shapes
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
-from tests.compaction.test_recorded import READABLE, _recorded
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store
@@ -123,16 +122,6 @@ def test_every_kind_of_entry(cli: Cli, made: Path) -> None:
     assert rows == expected
     assert found.exit_code == 1
     assert "7 problems in all" in found.stderr
-
-
-@pytest.mark.usefixtures("columns")
-@pytest.mark.parametrize(("world", "topic"), READABLE)
-def test_columns_are_the_recorded_reader(cli: Cli, world: str, topic: str) -> None:
-    rows = cli("--store", imported(world, "clean"), "compaction", "read", topic, "-o", "jsonl").json_lines
-    names = ("ledgerId", "entryId", "batchIndex", "publishTime", "key", "size", "sha1")
-    assert [[row[name] or "" if name == "key" else row[name] for name in names] for row in rows] == _recorded(
-        world, topic
-    )
 
 
 def test_a_large_view_is_not_read_one_by_one(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

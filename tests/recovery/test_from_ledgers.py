@@ -22,7 +22,7 @@ from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.recovery.from_ledgers import HOLDING
 from tests.conftest import Cli
 from tests.stores import copied, imported, lose_nodes
-from tests.worlds import CLUSTER, asked_topics
+from tests.worlds import CLUSTER
 
 OWN = {"__compaction", "__pending_ack_state", "transaction.subscription"}
 LOST = ("/managed-ledgers", "/schemas", "/admin")
@@ -150,20 +150,6 @@ def test_with_an_earlier_state_everything_comes_back(name: str, tmp_path: Path, 
             assert {name: (one.state, one.info.cursor_properties) for name, one in old.items()} == {
                 name: (one.state, one.info.cursor_properties) for name, one in new.items()
             }
-
-
-def test_the_broker_listed_the_same_ledgers(tmp_path: Path, cli: Cli) -> None:
-    """Of each topic what the live broker answered to internal-stats."""
-    store = recovered("small", "clean", tmp_path, cli)
-    for topic, answers in asked_topics("small").items():
-        said = answers["internal_stats"]
-        with open_store(store) as again, open_reader(again) as now:
-            found = read_topic(now.txn, parse_topic(topic))
-            assert found.number_of_entries == said["numberOfEntries"]
-            assert found.total_size_bytes == said["totalSize"]
-            theirs = [(one["ledgerId"], one["entries"]) for one in said["ledgers"] if one["entries"]]
-            ours = [(one.ledger_id, one.entries) for one in found.ledgers if one.entries]
-            assert ours[: len(theirs) - 1] == theirs[:-1]
 
 
 def test_what_is_there_stays(tmp_path: Path, cli: Cli) -> None:
