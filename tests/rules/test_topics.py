@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin.store.codec.policies import BacklogQuota
 from pulsar_admin.store.model.topics import read_topic
-from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.policies.in_force import QuotaInForce
+from pulsar_admin.store.policies.quotas import iter_quota_states
 from tests.conftest import Cli
+from tests.synthetic import Made, MadeTopic, make_store
 from tests.why.planted import SUB, TOPIC, Planted, ask, opened, plant, put
 
 
@@ -33,3 +37,36 @@ def test_a_cursor_that_cannot_be_read_may_need_every_ledger(tmp_path: Path, cli:
     assert [row["where"] for row in cli(*asked).json] == [f"persistent://{TOPIC} {SUB}"]
     put(store, parse_topic(TOPIC).cursor_path("other"), b"\xff")
     assert cli(*asked).json == []
+
+
+CLOSED = (1_700_000_100_000, 1_700_000_200_000)  # of the ledgers 10 and 11, of two entries each; 12 is written
+
+
+@pytest.mark.parametrize(
+    ("marks", "seconds", "now", "expected"),
+    [
+        ({"s": (10, -1)}, 5, CLOSED[0] + 5000, ("s", 5000, 5000, CLOSED[0], False)),
+        ({"s": (10, -1)}, 5, CLOSED[0] + 5001, ("s", 5001, 5000, CLOSED[0], True)),
+        ({"s": (10, 0)}, 1, CLOSED[0] + 10**6, ("s", 10**6, 1000, CLOSED[0], True)),
+        ({"s": (10, 1)}, 5, CLOSED[1] + 5001, ("s", 5001, 5000, CLOSED[1], True)),  # the next entry is 11:0
+        ({"s": (11, 1)}, 5, CLOSED[1] + 5001, ("s", 0, 5000, None, False)),
+        ({"s": (12, -1)}, 5, CLOSED[1] + 5001, ("s", 0, 5000, None, False)),
+        ({"b": (11, -1), "a": (11, -1), "c": (12, 0)}, 5, CLOSED[1], ("a", 0, 5000, CLOSED[1], False)),
+        ({"s": (10, -1)}, 0, CLOSED[1], None),
+        ({"s": (10, -1)}, -1, CLOSED[1], None),
+        ({}, 5, CLOSED[1], None),
+    ],
+)
+def test_an_age_quota_goes_by_when_the_ledger_of_the_first_message_was_closed(
+    marks: dict[str, tuple[int, int]], seconds: int, now: int, expected: tuple[object, ...] | None, tmp_path: Path
+) -> None:
+    """``PersistentTopic.estimatedTimeBasedBacklogQuotaCheck`` (4.0.8): beyond the limit, of the slowest cursor."""
+    ledgers = [[Made(CLOSED[0]), Made(CLOSED[0])], [Made(CLOSED[1]), Made(CLOSED[1])], [Made(CLOSED[1])]]
+    store = make_store(tmp_path / "s", {"a/b/t": MadeTopic(ledgers, closed_ms=CLOSED)})
+    quotas = {"message_age": QuotaInForce(BacklogQuota(-1, seconds, "producer_exception"), "namespace")}
+    with opened(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("a/b/t"))
+        found = list(iter_quota_states(topic, {name: Position(*at) for name, at in marks.items()}, quotas, now))
+    states = [(one.slowest, one.used, one.limit, one.closed_ms, one.is_reached) for one in found]
+    assert states == ([] if expected is None else [expected])
+    assert not any(one.is_size or one.evicts for one in found)
