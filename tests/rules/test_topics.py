@@ -70,3 +70,20 @@ def test_an_age_quota_goes_by_when_the_ledger_of_the_first_message_was_closed(
     states = [(one.slowest, one.used, one.limit, one.closed_ms, one.is_reached) for one in found]
     assert states == ([] if expected is None else [expected])
     assert not any(one.is_size or one.evicts for one in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "expected"),
+    [("t", -1, []), ("t", 0, [(0, True)]), ("t", 10**9, [(10**9, False)]), ("__change_events", 0, [])],
+)
+def test_a_size_quota_of_0_is_one_and_a_system_topic_has_none(
+    name: str, limit: int, expected: list[tuple[int, bool]], tmp_path: Path
+) -> None:
+    store = make_store(tmp_path / "s", {f"a/b/{name}": MadeTopic([[Made(CLOSED[0])]])})
+    quota = BacklogQuota(limit, -1, "consumer_backlog_eviction")
+    with opened(store) as reader:
+        topic = read_topic(reader.txn, parse_topic(f"a/b/{name}"))
+        quotas = {"destination_storage": QuotaInForce(quota, "topic"), "none": QuotaInForce(quota, "topic")}
+        found = list(iter_quota_states(topic, {"s": Position(10, 0)}, quotas, CLOSED[1]))
+    assert [(one.limit, one.is_reached) for one in found] == expected
+    assert all(one.is_size and one.evicts and one.closed_ms is None and one.used == 0 for one in found)
