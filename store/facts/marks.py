@@ -9,11 +9,12 @@ from contextlib import suppress
 from msgspec import Struct
 
 from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.owners import has_owners
 from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.facts.unlisted import UnlistedLedgers
+from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
 from pulsar_admin.store.model.coverage import read_confirmed
-from pulsar_admin.store.model.ledgers import find_ledger
+from pulsar_admin.store.model.ledgers import find_ledger, find_times
 
 MARKS = "/ledgers/underreplication/ledgers/"
 """Of ``ZkLedgerUnderreplicationManager`` (BookKeeper 4.17): below it a node ``urL0000000009`` for a ledger, in four levels of its id."""
@@ -22,7 +23,8 @@ _REPLICA = re.compile(r'^\s*replica:\s*"([^"]*)"', re.MULTILINE)
 
 
 class Mark(Struct, frozen=True):
-    """The mark of a ledger. ``bookies``: which it says lack entries; ``is_gone``: the ledger was deleted; else whether it ``is_complete``.
+    """The mark of a ledger. ``bookies``: which it says lack entries; ``is_gone``: the ledger was deleted, or never was; else whether it
+    ``is_complete``.
 
     Neither: entries lack copies, or nobody knows.
     """
@@ -47,10 +49,16 @@ def iter_marks(txn: Txn) -> Iterator[Mark]:
         if name.isascii() and name.isdigit():
             ledger_id, is_gone, is_complete = int(name), False, False
             with suppress(StoreError):  # the checks tell of what cannot be read
-                is_gone = unlisted.is_freed(ledger_id)
+                is_gone = unlisted.is_freed(ledger_id) or _is_nowhere(unlisted, txn, ledger_id)
                 is_complete = not is_gone and _is_complete(txn, ledger_id)
             bookies = tuple(_REPLICA.findall(node.value.decode(errors="replace")))
             yield Mark(ledger_id, node.path, bookies, is_gone, is_complete)
+
+
+def _is_nowhere(unlisted: UnlistedLedgers, txn: Txn, ledger_id: int) -> bool:
+    """Whether a ledger has no node, no owner and no entry in any file: a mark that was made by hand, or by another cluster's auditor."""
+    is_newer = unlisted.is_absent(ledger_id) and unlisted.why(ledger_id) is Unlisted.NEWER
+    return is_newer and unlisted.is_whole and not has_owners(txn, ledger_id) and find_times(txn, ledger_id) is None
 
 
 def _is_complete(txn: Txn, ledger_id: int) -> bool:

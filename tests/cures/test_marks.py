@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.cures.curing import check_cured, check_told, diagnoses, put_values, told
-from tests.stores import copied
+from tests.stores import copied, lose_nodes
 from tests.worlds import CLUSTER
 
 MARKS = "/ledgers/underreplication/ledgers"
@@ -34,9 +36,9 @@ def marks(*ledgers: int) -> Mapping[str, bytes]:
     return above | dict.fromkeys(paths, b'replica: "gone:3181"\nctime: 1700000000000\n')
 
 
-def complete_ledger(store: Path) -> int:
+def complete_ledger(store: Path, place: int = 0) -> int:
     with open_store(store) as opened, opened.read() as txn:
-        return read_topic(txn, PLAIN).ids[0]
+        return read_topic(txn, PLAIN).ids[place]
 
 
 def deleted_ledger(cli: Cli, store: Path) -> int:
@@ -47,14 +49,14 @@ def deleted_ledger(cli: Cli, store: Path) -> int:
 
 @pytest.mark.usefixtures("damages_stores")
 def test_marks_without_a_reason(whole_cli: Cli, tmp_path: Path) -> None:
-    """bookkeeper#3316, pulsar#1886, on three bookies: both marks go in one change, with the nodes above that get empty."""
+    """bookkeeper#3316, pulsar#1886, on three bookies: the marks go in one change, with the nodes above that get empty."""
     store = copied(CLUSTER, "clean", tmp_path)
-    ledgers = sorted([complete_ledger(store), deleted_ledger(whole_cli, store)])
+    ledgers = sorted([complete_ledger(store), deleted_ledger(whole_cli, store), NEVER])
     put_values(store, {MARKS: b""})
     before = diagnoses(whole_cli, store)
     put_values(store, marks(*ledgers))
-    (row,) = check_told(whole_cli, store, before, [("marks-stale", f"ledgers {ledgers[0]} and {ledgers[1]}")])
-    assert (row["severity"], row["evidence"]["gone"], row["evidence"]["complete"]) == ("note", 1, 1)
+    (row,) = check_told(whole_cli, store, before, [("marks-stale", f"ledgers {ledgers[0]}, {ledgers[1]} and {NEVER}")])
+    assert (row["severity"], row["evidence"]["gone"], row["evidence"]["complete"]) == ("note", 2, 1)
     rows = rows_of(store)
     check_cured(whole_cli, store, row, told(before), marks(*ledgers))
     assert MARKS.encode() in rows_of(store, "tree")["tree"]
@@ -63,17 +65,20 @@ def test_marks_without_a_reason(whole_cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("damages_stores")
 def test_a_mark_with_a_reason_stays(whole_cli: Cli, tmp_path: Path) -> None:
-    """Of a ledger whose id was never given, and of one whose copies are on bookies that are not here, nobody knows that it may go."""
+    """Of a ledger that older metadata does not know and bookies have, nobody knows that its mark may go."""
     store = copied(CLUSTER, "clean", tmp_path)
-    stale = deleted_ledger(whole_cli, store)
-    put_values(store, {MARKS: b"", **marks(stale, NEVER)})
+    newer, stale = complete_ledger(store, -1), deleted_ledger(whole_cli, store)
+    lose_nodes(store, ledger_path(newer))
+    with open_store(store, writable=True) as opened:
+        opened.write(lambda txn: put_next_ledger_id(txn, newer))
+    put_values(store, {MARKS: b"", **marks(stale, newer)})
     run = ("--store", store, "ledgers", "unmark")
-    refused = whole_cli(*run, NEVER, "-o", "json")
+    refused = whole_cli(*run, newer, "-o", "json")
     assert (refused.exit_code, refused.error["code"]) == (3, "refused")
     assert whole_cli(*run, 1_999_999_999, "-o", "json").error["code"] == "not-found"
     assert whole_cli(*run).exit_code == 0
     listed = whole_cli("--store", store, "bookkeeper", "listunderreplicated").stdout.split()
-    assert str(NEVER) in listed
+    assert str(newer) in listed
     assert str(stale) not in listed
-    assert whole_cli(*run, NEVER, "--force").exit_code == 0
+    assert whole_cli(*run, newer, "--force").exit_code == 0
     assert "count: 0" in whole_cli("--store", store, "bookkeeper", "listunderreplicated").stdout
