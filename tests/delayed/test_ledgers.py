@@ -61,3 +61,5 @@ def test_leaked_ledgers_are_told_apart(cli: Cli, path: Path) -> None:
     leaked = [row for row in rows(cli, path, "ledgers", "orphans") if row not in orphans]
     assert {row["ledgerId"] for row in leaked} == before
     assert {row["reason"] for row in leaked} == {"leaked-index"}
+    told = [row for row in rows(cli, path, "doctor") if row["code"] == "leaked-index"]
+    assert [row["evidence"]["ledgers"] for row in told] == [len(before)]

@@ -231,6 +231,26 @@ def test_logs_that_show_a_deletion_tell_a_leak_from_a_lost_topic(cli: Cli, tmp_p
     assert "topic-vanished" not in {row["code"] for row in diagnoses(cli, store)}
 
 
+@pytest.mark.usefixtures("damages_stores")
+def test_a_ledger_of_a_schema_that_is_not_here_is_of_others(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    rows = cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
+    other = next(row["ledgerId"] for row in rows if row["reason"] == "unreferenced")
+
+    def claim(txn: Txn) -> None:
+        node, metadata = find_node(txn, ledger_path(other)), find_metadata(txn, other)
+        assert node is not None
+        assert metadata is not None
+        custom = {"application": b"pulsar", "component": b"schema", "pulsar/schemaId": b"elsewhere/ns/t"}
+        put_nodes(txn, [node._replace(value=encode_ledger_metadata(replace(metadata, custom=custom)))])
+
+    with open_store(store, writable=True) as opened:
+        opened.write(claim)
+    found = {row["code"]: row for row in diagnoses(cli, store)}
+    assert found["ledgers-of-others"]["evidence"]["ledgerIds"] == [other]
+    assert "/schemas/elsewhere/ns/t" in found["ledgers-of-others"]["message"]
+
+
 def ledgers_of(cli: Cli, store: Path, name: str) -> list[int]:
     rows = cli("--store", store, "ledgers", "list", "--topic", name, "-o", "jsonl").json_lines
     owner = {"kind": "managed-ledger", "topic": f"persistent://{name}", "cursor": ""}
