@@ -1,4 +1,5 @@
-"""The classes behind ``import pulsar_admin``: objects that ask and change a store; no Click, no output, no exit below them.
+"""The classes behind ``import pulsar_admin``: objects that ask and change a store, without Click, output or exit
+codes.
 
-They hold a name and the open store, nothing read: each call reads one snapshot of its own.
+They hold a name and the open store, but no data: each call reads one snapshot of its own.
 """

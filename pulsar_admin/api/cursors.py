@@ -1,4 +1,6 @@
-"""Cursors: of a subscription in one topic, where it stands, what is left and why; in several, as one: plans move all or none."""
+"""Cursors: the position and backlog of a subscription in one topic; in several topics as one, where a plan moves
+all or none.
+"""
 
 from __future__ import annotations
 
@@ -92,9 +94,10 @@ class Cursors(Planner):
         return total
 
     def histories(self, *, zookeeper: Sequence[str] = ()) -> Iterator[tuple[str, AckState]]:
-        """Yield the topic's name and each state of acknowledgements that is left, the oldest of a topic first: see ``Cursor.history``.
+        """Yield the topic's name and each past state of its acknowledgements, a topic's oldest first: see
+        ``Cursor.history``.
 
-        ZOOKEEPER: more servers' files, ``dataDir[,dataLogDir]``.
+        ``zookeeper`` names the files of more servers, ``dataDir[,dataLogDir]``.
         """
         with self._session.reader() as reader:
             topics = list(self._session.read_topics(reader, self._selection))
@@ -136,16 +139,21 @@ class Cursors(Planner):
         max_clock_skew: Duration = "1m",
         force: bool = False,
     ) -> Plan:
-        """Plan moving it so that the first entry given again is at a position (TO), at or after a TIME, SHIFT_BY entries further
-        (below 0: back), or where the subscription LIKE is; or to where it stood AS_OF a time or a state of ``history`` (its ``name``).
+        """Plan resetting the cursors to a position, a time, a distance, another subscription, or an earlier state.
 
-        That brings acknowledgements back; where a time may mean several states, IF_UNSURE refuses, or redelivers what any of them had
-        left, or skips what any had acknowledged (``oldest``, ``newest``: older words for these two). ZOOKEEPER names more servers'
-        files, ``dataDir[,dataLogDir]``. Else individual acknowledgements are cleared. EXCLUDE: start behind
-        the position. RULE ``broker``: what a live broker does, MAX_CLOCK_SKEW (of its settings; below 0: it skips no ledger) included;
-        ``exact`` takes the first entry at or after the time on CLOCK, and only positions that exist. Raises InvalidValue unless exactly
-        one of the five is given, LedgerNotFound, EntryNotFound, NothingMatches (a topic has no entries; nothing is at or after TIME, so
-        that it would skip everything: FORCE does; or nothing is known of AS_OF), Refused (unsure).
+        Give exactly one of: ``to``, the position of the first entry to deliver again; ``time``, the first entry at or
+        after it; ``shift_by``, that many entries further (negative: back); ``like``, the state of another
+        subscription; ``as_of``, the state at a time or one of ``history`` (its ``name``). ``exclude`` starts after the
+        position. All but ``as_of`` clear individual acknowledgements; ``as_of`` restores them: where a time may mean
+        several states, ``if_unsure`` refuses, redelivers what any of them had left, or skips what any had acknowledged
+        (``oldest`` and ``newest`` are older words for these two). ``zookeeper`` names the files of more servers,
+        ``dataDir[,dataLogDir]``.
+
+        With ``rule`` ``broker`` the result is that of a live broker, ``max_clock_skew`` of its settings included
+        (negative: it skips no ledger); ``exact`` takes the first entry at or after the time on ``clock``, and only
+        existing positions. Raises InvalidValue, LedgerNotFound, EntryNotFound, Refused (unsure), and NothingMatches: a
+        topic has no entries, nothing is known of ``as_of``, or no entry is at or after ``time``, so that everything
+        would be skipped (which ``force`` allows).
         """
         if sum(given is not None for given in (to, time, shift_by, like, as_of)) != 1:
             raise InvalidValue("give exactly one of to, time, shift_by, like and as_of")
@@ -167,7 +175,7 @@ class Cursors(Planner):
             return resets_plan(self._session, reader, found, request)
 
     def skip(self, count: int, *, force: bool = False) -> Plan:
-        """Plan skipping the next COUNT entries of each topic or partition; acknowledged ones do not count, a batch is one."""
+        """Plan skipping the next ``count`` unacknowledged entries of each topic or partition; a batch counts as one."""
         if count < 0:
             raise InvalidValue(f"skip {count}: a number of entries is 0 or more")
         return self._plan("topics skip", lambda topic, state: cursor_moves.skipped(topic, state, count), force=force)
@@ -189,12 +197,13 @@ class Cursors(Planner):
         max_clock_skew: Duration = "1m",
         force: bool = False,
     ) -> Plan:
-        """Plan dropping what is older than BEFORE, everything up to a position (TO; EXCLUDE: it stays), or what the TTL in force drops.
+        """Plan dropping the backlog older than ``before``, up to a position (``to``; with ``exclude`` it stays), or
+        by the TTL in force.
 
-        RULE ``all-before`` drops nothing that is younger than the limit; ``broker`` does as a live broker, see ``reset``. The preview warns
-        of delayed messages that go before they are due. Raises InvalidValue, LedgerNotFound, EntryNotFound, and NothingMatches: there is
-        no TTL, a topic has no entries, or nothing is older than BEFORE, or BEFORE is counted from now and the whole copy is older; the
-        latter two not with FORCE.
+        With ``rule`` ``all-before`` nothing younger than the limit is dropped; ``broker`` does as a live broker, see
+        ``reset``. The preview warns of delayed messages that are dropped before they are due. Raises InvalidValue,
+        LedgerNotFound, EntryNotFound, and NothingMatches: no TTL, a topic without entries, nothing older than
+        ``before``, or a whole copy older than a ``before`` counted from now; ``force`` allows the latter two.
         """
         from pulsar_admin.store.delayed.expiries import plan_expiries
 
@@ -225,11 +234,12 @@ class Cursors(Planner):
         broker_version: BrokerVersion = "4.0",
         max_clock_skew: Duration = "1m",
     ) -> tuple[Forecast, ...]:
-        """Return what TTL (default: the one in force) drops from each cursor from now on, AHEAD so far: ``rows``, one an INTERVAL
-        (default: a 24th of it). Cursors without a TTL are left out.
+        """Return which entries a TTL (default: the one in force) will drop from each cursor from now until
+        ``ahead``.
 
-        Times in ms: the first row is overdue already (``from_ms`` None), the last is left after it (``to_ms`` None). Raises InvalidValue,
-        NothingMatches (no TTL at all), TopicNotFound, SubscriptionNotFound.
+        ``rows`` has one row an ``interval`` (default: a 24th of ``ahead``), times in ms: the first row is overdue
+        already (``from_ms`` None), the last is left afterwards (``to_ms`` None). Cursors without a TTL are left out.
+        Raises InvalidValue, NothingMatches (no TTL at all), TopicNotFound, SubscriptionNotFound.
         """
         from pulsar_admin.store.delayed.expiries import forecast_expiries
 
@@ -249,7 +259,9 @@ class Cursors(Planner):
     def create(
         self, *, start: Place = LATEST, replicated: bool = False, properties: Mapping[str, str] | None = None
     ) -> Plan:
-        """Plan making the subscription at START in all of the topics; raises AlreadyExists, LedgerNotFound, EntryNotFound, InvalidValue."""
+        """Plan creating the subscription at ``start`` in all topics; raises AlreadyExists, LedgerNotFound,
+        EntryNotFound, InvalidValue.
+        """
         first = position_of(start)
         self._check_named()
         with self._session.reader() as reader:
@@ -324,9 +336,9 @@ class Cursors(Planner):
     def _cursors(
         self, reader: EntryReader, *, by_time: bool = False, is_replaced: bool = False, verb: str = "move"
     ) -> list[tuple[TopicModel, CursorModel]]:
-        """Return the cursors meant, where IS_REPLACED those that cannot be read, too.
+        """Return the selected cursors, with ``is_replaced`` also unreadable ones.
 
-        Raises NothingMatches where they are to move BY_TIME and the one topic asked about has no entries.
+        Raises NothingMatches for a move by time in a single topic without entries.
         """
         if not self._means_all:
             found = list(self._session.iter_cursors(reader, self._selection, self._name, is_replaced=is_replaced))
@@ -411,7 +423,7 @@ def reset_line(session: Session, row: str | Mapping[str, object]) -> str:
 
 
 def resets_plan(session: Session, reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> Plan:
-    """Return the plan of RESETS; warns where entries are not on the clock that decides. Raises as ``plan_resets``."""
+    """Return the plan of resets; warns if entries have no time on the deciding clock. Raises as ``plan_resets``."""
     from pulsar_admin.store.search.by_time import texts_of_clock
 
     def warned() -> Iterator[Reset]:
@@ -424,13 +436,13 @@ def resets_plan(session: Session, reader: EntryReader, resets: Iterable[Reset], 
 
 
 class CursorPlace(Answer, frozen=True):
-    """Where the cursor of one topic or partition stands.
+    """A cursor's position in one topic or partition.
 
-    ``mark_delete``: everything through it is acknowledged. ``individually_deleted``: (lower, upper] ranges acknowledged after it.
-    ``batch_acks``: entry → words of the bit set of its messages that are not yet acknowledged. ``source``: which bytes say so:
-    ``metadata``, ``cursor-ledger``, or ``metadata-fallback`` where the cursor ledger is gone. ``backlog_entries`` counts what is
-    left, ``backlog_size_bytes`` is the broker's estimate of it. ``stored_mark_delete``: what is stored, where that is ahead of the topic,
-    so that a broker starts at ``mark_delete``, its end.
+    ``mark_delete``: everything up to it is acknowledged. ``individually_deleted``: (lower, upper] ranges acknowledged
+    after it. ``batch_acks``: entry → bit-set words of its unacknowledged messages. ``source`` of the position:
+    ``metadata``, ``cursor-ledger``, or ``metadata-fallback`` if the cursor ledger is lost. ``backlog_entries`` counts
+    unacknowledged entries, ``backlog_size_bytes`` is the broker's estimate. ``stored_mark_delete``: the stored
+    position if it is after the topic's end, where a broker starts instead (``mark_delete``).
     """
 
     topic: str
@@ -477,7 +489,8 @@ class Cursor(Cursors):
         )
 
     def analyze(self, start: Place | None = None) -> BacklogAnalysis:
-        """Return what is left with upstream's names: entries, messages, first and last of them as text; START: counted from there on.
+        """Return the backlog with upstream's names: entries, messages, first and last entry as text; counted from
+        ``start``.
 
         Raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound.
         """
@@ -537,9 +550,10 @@ class Cursor(Cursors):
             return cursor_info_text(read_node(reader.txn, path).value, path)
 
     def set_mark_delete(self, position: Place, *, force: bool = False) -> Plan:
-        """Plan the mark-delete at POSITION, in the metadata; later entries that are acknowledged stay so.
+        """Plan the mark-delete at ``position``, in the metadata; later acknowledged entries stay acknowledged.
 
-        Raises as ``state``, and LedgerNotFound, EntryNotFound, InvalidValue, and unless FORCE Refused for a cursor of the broker's own.
+        Raises as ``state``, and LedgerNotFound, EntryNotFound, InvalidValue, and unless ``force`` Refused for a cursor
+        of the broker's own.
         """
         from pulsar_admin.store.changes.log_writer import plan_mark_delete
 

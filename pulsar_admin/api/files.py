@@ -74,11 +74,12 @@ def history(
     until: Time | None = None,
     chroot: str | None = None,
 ) -> Iterator[MetadataChange]:
-    """Yield the changes of WHAT (a path, topic, tenant/namespace or ledger id; None: everything), oldest first, as they are read.
+    """Yield metadata changes from ZooKeeper's files, oldest first, as they are read.
 
-    ZOOKEEPER: the files of servers of one ensemble, each ``dataDir`` or ``dataDir,dataLogDir``; CHROOT: the path that the cluster takes
-    for its root, where there are several. SINCE and UNTIL are times, or zxids such as
-    "0x4a1". What is missing or damaged is a PartialData warning at the end. Raises SourceNotFound, InvalidValue, MetadataCorrupt.
+    ``zookeeper`` names the files of servers of one ensemble, each ``dataDir`` or ``dataDir,dataLogDir``; ``chroot`` is
+    the cluster's root path if the ensemble has several. ``what`` is a path, topic, tenant/namespace or ledger id
+    (None: everything). ``since`` and ``until`` are times, or zxids such as "0x4a1". Missing or damaged files give a
+    PartialData warning at the end. Raises SourceNotFound, InvalidValue, MetadataCorrupt.
     """
     from pulsar_admin.store.history.events import Event, Span, parse_question
     from pulsar_admin.store.history.servers import find_servers
@@ -99,7 +100,7 @@ def history(
 def iter_history(
     session: Session, servers: Sequence[ServerFiles], question: Question, span: Span
 ) -> Iterator[Event | Gap | Flaw]:
-    """Yield the changes that QUESTION asks for within SPAN, and what SERVERS lack."""
+    """Yield the changes within ``span`` that match the question, and what the servers' files lack."""
     from pulsar_admin.store.history.events import iter_events
     from pulsar_admin.store.history.versions import log_bytes
 
@@ -116,10 +117,12 @@ def diff(
     passing: bool = False,
     chroot: str | None = None,
 ) -> tuple[Changed, ...]:
-    """Return what is another UNTIL a moment (None: now) than at SINCE, by topic, in words and ``nodes``, as ``Store.diff`` does.
+    """Return what differs between two moments (``until`` None: now), by topic, in words and ``nodes``, as
+    ``Store.diff`` does.
 
-    ZOOKEEPER, CHROOT, and moments: as of ``history``. Subscriptions are compared as far as the metadata has their positions. What is
-    missing is a PartialData warning. Raises SourceNotFound, NothingMatches, InvalidValue, MetadataCorrupt.
+    ``zookeeper``, ``chroot`` and moments are those of ``history``. Subscriptions are compared as far as the metadata
+    has their positions. Missing files give a PartialData warning. Raises SourceNotFound, NothingMatches, InvalidValue,
+    MetadataCorrupt.
     """
     from pulsar_admin.store.history.servers import find_servers
 
@@ -136,7 +139,7 @@ def diff(
 def diff_of(
     session: Session, servers: Sequence[ServerFiles], since: Moment, until: Moment | None, *, passing: bool
 ) -> tuple[Changed, ...]:
-    """Return what ``diff`` returns of SERVERS."""
+    """Return the differences that ``diff`` returns, from servers' files."""
     from pulsar_admin.store.history.stores import compare_moments
 
     problems: list[str] = []
@@ -148,10 +151,11 @@ def diff_of(
 class ReclaimOptions(TypedDict, total=False):
     """Keywords of ``reclaim``.
 
-    CLIENT: the TOML file that says how to log in to an ensemble. Logs with a live share below BELOW_PERCENT, default 50, are compacted.
-    CHROOT and LEDGERS_ROOT: which cluster of a ZooKeeper, as of ``import_cluster``. SCRATCH: a directory of another disk, for logs while
-    there is no room. FORCE: also by metadata that may be older than the disks. ACCEPT_UNKNOWN_TREE: paths of metadata trees of another
-    program or version that reference no ledger of these disks.
+    ``client`` is the TOML file with the login to an ensemble. Logs with a live share below ``below_percent`` (default
+    50) are compacted. ``chroot`` and ``ledgers_root`` choose the cluster of a ZooKeeper, see ``import_cluster``.
+    ``scratch`` is a directory on another disk, for logs while space is short. ``force`` accepts metadata that may be
+    older than the disks. ``accept_unknown_tree`` names metadata trees of another program or version that reference no
+    ledger of these disks.
     """
 
     client: Path | str | None
@@ -187,12 +191,14 @@ def reclaim(
 def reclaim(
     bookie: str | GivenBookie, *, metadata: Store | Path | str, dry_run: bool = False, **options: Unpack[ReclaimOptions]
 ) -> ReclaimPlan | ReclaimResult:
-    """Free the disks of BOOKIE, which does not run: delete entry logs of ledgers that METADATA does not list, compact others.
+    """Free the disks of a stopped bookie: delete entry logs of ledgers that the metadata does not list, compact
+    others.
 
-    BOOKIE, and METADATA unless it is an open store: as of ``import_cluster``. OPTIONS: see ``ReclaimOptions``. DRY_RUN: return the plan,
-    with ``frees_bytes``, ``loses``, and what becomes of each of ``logs``. What could not be done is in ``passed_over`` and ``left`` of the
-    result, and a PartialData warning; another call goes on. Raises InvalidValue, Refused (doubtful metadata), SourceNotFound, SourceBusy
-    (it runs), NotFound, Unsupported (no DbLedgerStorage), StalePlan, MetadataCorrupt, IndexCorrupt, NotWritable, DiskFull.
+    ``bookie``, and ``metadata`` unless it is an open store, are those of ``import_cluster``; options are described at
+    ``ReclaimOptions``. ``dry_run`` returns the plan: ``frees_bytes``, ``loses``, and what happens to each of ``logs``.
+    What could not be done is in ``passed_over`` and ``left`` of the result, and a PartialData warning; calling once
+    more continues. Raises InvalidValue, Refused (doubtful metadata), SourceNotFound, SourceBusy (the bookie runs),
+    NotFound, Unsupported (no DbLedgerStorage), StalePlan, MetadataCorrupt, IndexCorrupt, NotWritable, DiskFull.
     """
     from pulsar_admin.api.store import Store
 
@@ -207,7 +213,7 @@ def reclaim(
 def reclaim_plan(
     session: Session, bookie: str | GivenBookie, place: Path | str | None, options: ReclaimOptions
 ) -> ReclaimPlan:
-    """Plan it by the metadata at PLACE, None: of the session's store."""
+    """Plan reclaiming by the metadata at ``place``, None: of the session's store."""
     from pulsar_admin.store.disks.reclaim import check_scratch, plan_reclaim
     from pulsar_admin.store.disks.trust import nodes_of, read_stored, stored_nodes
     from pulsar_admin.store.recovery.preflight import read_source
@@ -234,7 +240,7 @@ def reclaim_plan(
 
 
 def reclaimed(session: Session, plan: ReclaimPlan, options: ReclaimOptions) -> ReclaimResult:
-    """Do what PLAN says once the session agrees."""
+    """Execute a plan after the session's confirmation."""
     from pulsar_admin.store.disks.reclaim import apply_reclaim
 
     session.confirm(plan)
@@ -249,7 +255,7 @@ def _scratch(options: ReclaimOptions) -> Path | None:
 
 @checked
 def log_files(path: Path | str) -> tuple[LogSummary, ...]:
-    """Return what the name and header of the log PATH say, or of all logs and journals of a bookie's directory.
+    """Return what the name and header of a log say, or of all logs and journals of a bookie's directory.
 
     Raises SourceNotFound, SourceChanged, EntryLogCorrupt.
     """
@@ -260,9 +266,11 @@ def log_files(path: Path | str) -> tuple[LogSummary, ...]:
 def log_records(
     path: Path | str, *, verify: bool = True, jobs: int = 1, spark: SparkSession | None = None
 ) -> Iterator[LogRecord]:
-    """Yield the records of one log or journal in file order, damaged bytes included; ``state`` is ``ok`` or what is wrong.
+    """Yield the records of one log or journal in file order, damaged bytes included; ``state`` is ``ok`` or the
+    problem.
 
-    VERIFY: their digests. JOBS and SPARK: as of ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt, InvalidValue.
+    ``verify`` checks digests. ``jobs`` and ``spark`` are those of ``open_store``. Raises SourceNotFound,
+    SourceChanged, EntryLogCorrupt, InvalidValue.
     """
 
     return records_of(session_of(jobs=jobs, spark=spark), Path(path), verify=verify)
@@ -270,23 +278,25 @@ def log_records(
 
 @checked
 def verify_logs(path: Path | str, *, jobs: int = 1, spark: SparkSession | None = None) -> tuple[LogVerdict, ...]:
-    """Read the log PATH, or those of a bookie's directory and its ``.idx`` files, whole; return records, ``problems``, ``details`` of each.
+    """Read whole logs, or those of a bookie's directory with their ``.idx`` files; return records, ``problems`` and
+    ``details`` of each.
 
-    JOBS and SPARK: as of ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt, InvalidValue.
+    ``jobs`` and ``spark`` are those of ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt,
+    InvalidValue.
     """
 
     return tuple(verdicts_of(session_of(jobs=jobs, spark=spark), Path(path)))
 
 
 def records_of(session: Session, path: Path, *, verify: bool) -> Iterator[LogRecord]:
-    """Yield the records of the logs at PATH for SESSION."""
+    """Yield the records of the logs at a path."""
     for file in log_paths(path):
         with session.engine([], _size_of(file)) as engine:
             yield from iter_log_records(file, verify=verify, engine=engine)
 
 
 def verdicts_of(session: Session, path: Path) -> Iterator[LogVerdict]:
-    """Yield what is wrong with each of the logs at PATH, and with indexes beside them, for SESSION."""
+    """Yield the problems of each of the logs at a path, and of indexes beside them."""
     files = log_paths(path)
     total = sum(map(_size_of, files))
     with session.engine([], total) as engine, session.progress(total, "bytes", "verify") as advance:

@@ -1,4 +1,4 @@
-"""Ledgers of BookKeeper, what a store says of losses before and after them, and plans that bring back what is lost."""
+"""Ledgers of BookKeeper, losses of a store before and after they happen, and plans that restore what is lost."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ RecoveryLevel = Literal["A", "B", "C"]
 
 
 class Recoveries(Planner):
-    """The part of ``Store`` that is about what is lost, or would be."""
+    """The part of ``Store`` about actual and impending losses."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -61,19 +61,22 @@ class Recoveries(Planner):
     def preflight(
         self, *, empty: bool = False, brokers: bool = False, broker_conf: Path | str | None = None
     ) -> Preflight:
-        """Return what its bookies, as their disks are now, would delete if they started on the store's metadata: ``bookies``, ``topics``.
+        """Return what the store's bookies, as their disks are now, would delete on starting with its metadata:
+        ``bookies``, ``topics``.
 
-        EMPTY: on an empty metadata store. BROKERS: also what brokers would delete that load every topic, set up as BROKER_CONF says,
-        broker.conf. What cannot be read is a PartialData warning. Raises Refused (it has no bookies), SourceNotFound, MetadataCorrupt.
+        ``empty`` assumes an empty metadata store. ``brokers`` adds what brokers with this ``broker_conf`` would delete
+        after loading every topic. Unreadable parts give a PartialData warning. Raises Refused (no bookies),
+        SourceNotFound, MetadataCorrupt.
         """
         _check_topics(empty, brokers or broker_conf is not None)
         return forecast_of(self._session, parts_of_store(self._session, empty=empty), brokers, broker_conf)
 
     def diff(self, other: Recoveries, *, passing: bool = False) -> tuple[Changed, ...]:
-        """Return what is another in the metadata of the store OTHER, by topic, in words (``what``, ``subscriptions``) and ``nodes``.
+        """Return what differs in the metadata of another store, by topic, in words (``what``, ``subscriptions``)
+        and ``nodes``.
 
-        Subscriptions are compared where they really stand. PASSING: also load reports, bundle ownership and numbers handed out. Raises
-        MetadataCorrupt.
+        Subscriptions are compared by their actual positions. ``passing`` includes load reports, bundle ownership and
+        assigned numbers. Raises MetadataCorrupt.
         """
         from pulsar_admin.store.history.stores import compare_stores
 
@@ -90,12 +93,13 @@ class Recoveries(Planner):
         names: Path | str | None = None,
         accept_unknown_tree: Sequence[str] = (),
     ) -> Plan:
-        """Plan making lost metadata again from what bookies and ledgers still say, at LEVEL (default: what the store shows).
+        """Plan rebuilding lost metadata from bookies and ledgers, at a level (default: the one that the store's
+        state suggests).
 
-        CLUSTER: its name, where that is lost; EARLIER: an open store of an earlier state; NAMES: the file of names of level C, which is
-        written now where it is not there yet, else read. ACCEPT_UNKNOWN_TREE: paths of metadata trees of another program or version that
-        reference none of the ledgers; Refused for each that is there and not named. Raises Refused, Unsupported, MetadataCorrupt,
-        InvalidValue.
+        ``cluster`` is its name, if lost; ``earlier`` an open store of an earlier state; ``names`` the file of names of
+        level C, which is read if it exists, else written. ``accept_unknown_tree`` names metadata trees of another
+        program or version that reference none of the ledgers; each one not named is Refused. Raises Refused,
+        Unsupported, MetadataCorrupt, InvalidValue.
         """
         from pulsar_admin.store.recovery.evidence import unlisted_bytes
         from pulsar_admin.store.recovery.from_ledgers import Sources
@@ -126,12 +130,13 @@ class Recoveries(Planner):
         copy: bool = False,
         hold: str = "restored",
     ) -> Plan:
-        """Plan bringing back deleted TOPICS and all deleted topics of NAMESPACES, or what was trimmed of topics that are there.
+        """Plan restoring deleted topics, all deleted topics of namespaces, or the trimmed part of existing topics.
 
-        ZOOKEEPER: more servers' files, ``dataDir[,dataLogDir]``; BY_EVIDENCE: what entries say in place of a history. TRIMMED: of deleted
-        topics also what was trimmed before; WITH_GAPS: ledgers keep their end though entries before it are lost; COPY: into new ledgers;
-        HOLD: the subscription that keeps what no other one does, "" for none. Raises TopicNotFound, NamespaceNotFound, AlreadyExists,
-        Refused, SourceNotFound.
+        ``zookeeper`` names the files of more servers, ``dataDir[,dataLogDir]``; ``by_evidence`` uses entries in place
+        of a history. ``trimmed`` also restores what was trimmed before a topic was deleted; ``with_gaps`` keeps the
+        end of ledgers that lost earlier entries; ``copy`` writes new ledgers; ``hold`` is the subscription that
+        retains what no other one does, "" for none. Raises TopicNotFound, NamespaceNotFound, AlreadyExists, Refused,
+        SourceNotFound.
         """
         from pulsar_admin.store.recovery.restore import Undelete, check_vanished, find_deleted, keep_of, plan_undelete
 
@@ -171,7 +176,9 @@ class Recoveries(Planner):
         copy: bool = False,
         hold: str = "restored",
     ) -> Plan:
-        """Plan bringing TOPIC back as it was AT a time, as ``TOPIC-restored``, TO, or IN_PLACE; the rest is as of ``undelete``."""
+        """Plan restoring a topic's state at a time as ``TOPIC-restored``, as ``to``, or ``in_place``; other options
+        as ``undelete``.
+        """
         from pulsar_admin.store.changes.resets import check_now_is_meant
         from pulsar_admin.store.history.servers import find_servers
         from pulsar_admin.store.recovery.deleted_nodes import read_past
@@ -188,10 +195,11 @@ class Recoveries(Planner):
             return plan_of(plan_restore_at(reader, wanted, past, servers, self._session.clock_ms), reader.txn)
 
     def forget_ledgers(self, *ledgers: int, force: bool = False, accept_unknown_tree: Sequence[str] = ()) -> Plan:
-        """Plan that nothing references LEDGERS any more: topics, cursors, compacted views and schemas go on without them.
+        """Plan removing every reference to ledgers, so that topics, cursors, compacted views and schemas continue
+        without them.
 
-        ACCEPT_UNKNOWN_TREE: as of ``recover``. Raises LedgerNotFound, and Refused where nothing references one or, without FORCE, nothing
-        of it is lost.
+        ``accept_unknown_tree`` is that of ``recover``. Raises LedgerNotFound, and Refused for an unreferenced ledger
+        or, without ``force``, a complete one.
         """
         given, accepted = given_ledgers(ledgers), accept_unknown_tree
         with self._session.reader() as reader:
@@ -200,16 +208,19 @@ class Recoveries(Planner):
             )
 
     def unmark_ledgers(self, *ledgers: int, force: bool = False) -> Plan:
-        """Plan that LEDGERS, or none: all that are gone or complete, are marked as under-replicated no more.
+        """Plan removing under-replication marks from ledgers, without any named from all that are deleted or
+        complete.
 
-        Raises NotFound for a ledger without a mark, and without FORCE Refused for one that lacks copies or that nobody can judge.
+        Raises NotFound for a ledger without a mark, and without ``force`` Refused for one that lacks copies or cannot
+        be judged.
         """
         given = given_ledgers(ledgers) if ledgers else ()
         with self._session.read() as txn:
             return plan_of(mending.plan_unmark(txn, given, force=force), txn)
 
     def restore_ledgers(self, *ledgers: int) -> Plan:
-        """Plan the lost metadata of LEDGERS made again from their entries, the bookies that hold them, and what references them.
+        """Plan rebuilding the lost metadata of ledgers from their entries, the bookies that hold them, and their
+        references.
 
         Raises LedgerNotFound, Refused.
         """
@@ -218,20 +229,24 @@ class Recoveries(Planner):
         return self._planned(plan_restore, given_ledgers(ledgers))
 
     def extend_ledgers(self, *ledgers: int) -> Plan:
-        """Plan that closed LEDGERS, or all, end after the last entry that was acknowledged; raises LedgerNotFound, Refused."""
+        """Plan extending closed ledgers, or all, to the last acknowledged entry; raises LedgerNotFound, Refused."""
         return self._planned(lost_ledgers.plan_extend, given_ledgers(ledgers))
 
     def repoint_ledgers(self, *ledgers: int) -> Plan:
-        """Plan that LEDGERS, or all that need it, name the bookies that are here and have their entries.
+        """Plan changing the ensembles of ledgers, or of all that need it, to the imported bookies that hold their
+        entries.
 
-        One that nobody can close, as its bookies are gone, is closed at its last entry. Raises LedgerNotFound, Refused.
+        A ledger that cannot be closed because its bookies are gone is closed at its last entry. Raises LedgerNotFound,
+        Refused.
         """
         return self._planned(lost_ledgers.plan_repoint, given_ledgers(ledgers))
 
     def undelete_ledgers(self, *ledgers: int, zookeeper: Sequence[str] = (), with_gaps: bool = False) -> Plan:
-        """Plan the last metadata of LEDGERS that a broker deleted, or of all that have entries here, so that bookies keep these.
+        """Plan restoring the last metadata of ledgers that a broker deleted, or of all that have entries, so that
+        bookies keep these.
 
-        No topic lists them. ZOOKEEPER, WITH_GAPS: as of ``undelete``. Raises LedgerNotFound, Refused, SourceNotFound.
+        No topic lists the ledgers. ``zookeeper`` and ``with_gaps`` are those of ``undelete``. Raises LedgerNotFound,
+        Refused, SourceNotFound.
         """
         from pulsar_admin.store.recovery.deleted_nodes import is_ledger
 
@@ -244,9 +259,10 @@ class Recoveries(Planner):
             )
 
     def delete_ledgers(self, *ledgers: int, force: bool = False, accept_unknown_tree: Sequence[str] = ()) -> Plan:
-        """Plan deleting the metadata of LEDGERS that nothing references: bookies free their entries.
+        """Plan deleting the metadata of unreferenced ledgers, so that bookies free their entries.
 
-        ACCEPT_UNKNOWN_TREE: as of ``recover``. Raises LedgerNotFound, and Refused where something references one or, without FORCE, might.
+        ``accept_unknown_tree`` is that of ``recover``. Raises LedgerNotFound, and Refused for a ledger that is
+        referenced or, without ``force``, may be.
         """
         given, accepted = given_ledgers(ledgers), accept_unknown_tree
         with self._session.reader() as reader:
@@ -264,9 +280,11 @@ def preflight(
     chroot: str | None = None,
     ledgers_root: str | None = None,
 ) -> Preflight:
-    """Return what BOOKIES would delete if they started on METADATA, None: on an empty metadata store; see ``Store.preflight``.
+    """Return what bookies would delete on starting with this metadata (None: an empty metadata store); see
+    ``Store.preflight``.
 
-    METADATA, BOOKIES, CLIENT, CHROOT and LEDGERS_ROOT: as of ``import_cluster``. Raises what that raises before it reads.
+    ``metadata``, ``bookies``, ``client``, ``chroot`` and ``ledgers_root`` are those of ``import_cluster``. Raises as
+    ``import_cluster`` does before it reads.
     """
     _check_topics(metadata is None, brokers or broker_conf is not None)
     return forecast_of(
@@ -280,7 +298,7 @@ def _check_topics(empty: bool, asked: object) -> None:
 
 
 def parts_of_store(session: Session, *, empty: bool = False) -> ClusterParts:
-    """Return what a forecast is made on: the store's metadata, or an EMPTY one, and its bookies."""
+    """Return the parts for a forecast: the store's metadata, or with ``empty`` none, and its bookies."""
 
     with session.opened() as store, session.read() as txn:
         return preflights.read_store_parts(store, txn, empty=empty)
@@ -292,13 +310,13 @@ def parts_given(
     client: Path | str | None = None,
     wanted: Wanted | None = None,
 ) -> ClusterParts:
-    """Return METADATA, None: an empty one, and BOOKIES as parts that a forecast is made on."""
+    """Return the parts for a forecast from metadata (None: an empty one) and bookies."""
 
     return preflights.read_parts(*given_parts(metadata, bookies, client, wanted))
 
 
 def forecast_of(session: Session, parts: ClusterParts, brokers: bool, broker_conf: Path | str | None) -> Preflight:
-    """Return what PARTS would delete; without bookies, what brokers would."""
+    """Return what bookies would delete; without bookies, what brokers would."""
 
     found = preflights.read_preflight(parts.known, parts.bookies)
     with session.warnings() as warn:
@@ -322,7 +340,7 @@ def forecast_of(session: Session, parts: ClusterParts, brokers: bool, broker_con
 
 
 def _read_past(reader: EntryReader, zookeeper: Sequence[str], keep: Keep, *, by_evidence: bool = False) -> Past:
-    """Return what the store's ZooKeeper files and those at ZOOKEEPER, or BY_EVIDENCE the entries, tell of earlier metadata."""
+    """Return earlier metadata from the store's and the given ZooKeeper files, or with ``by_evidence`` from entries."""
     if given_flag("by_evidence", by_evidence):
         from pulsar_admin.store.recovery.missing_topics import read_past_by_evidence
 
@@ -334,7 +352,7 @@ def _read_past(reader: EntryReader, zookeeper: Sequence[str], keep: Keep, *, by_
 
 
 class Ledger(Planner):
-    """A ledger, whether the metadata lists it or only entry logs hold entries of it. All methods raise LedgerNotFound."""
+    """A ledger, listed in the metadata or only known from entries in logs. All methods raise LedgerNotFound."""
 
     def __init__(self, session: Session, ledger_id: int) -> None:
         self._session = session
@@ -346,7 +364,7 @@ class Ledger(Planner):
         return self._ledger_id
 
     def info(self) -> LedgerFacts:
-        """Return state, end, sizes in bytes, metadata, what the index holds, files, who references it, and what is missing.
+        """Return state, end, sizes in bytes, metadata, indexed entries, files, references, and missing entries.
 
         Raises MetadataCorrupt.
         """
@@ -361,10 +379,10 @@ class Ledger(Planner):
         return self._session.ask(read_stated_owners, self._ledger_id)
 
     def entries(self, first: int = 0, last: int | None = None) -> Iterator[EntryRow]:
-        """Yield the entries FIRST to LAST, each read and its digest verified: where it lies, its times and sizes.
+        """Yield the entries ``first`` to ``last``, each read and its digest verified: location, times and sizes.
 
-        ``state`` is ``ok``, ``missing`` (no file holds it), or what is wrong with it. Raises LedgerNotFound, EntryNotFound (FIRST is after
-        the last entry), InvalidValue (FIRST is after LAST).
+        ``state`` is ``ok``, ``missing`` (in no file), or the problem. Raises LedgerNotFound, EntryNotFound (``first``
+        is after the last entry), InvalidValue (``first`` is after ``last``).
         """
         from pulsar_admin.store.reports.verify import iter_entry_rows
 
@@ -384,14 +402,17 @@ class Ledger(Planner):
             return bytes(reader.read(self._ledger_id, number).payload)
 
     def verify(self) -> LedgerVerdict:
-        """Read every entry and return what is wrong: ``problems`` counts, ``damaged`` names, ``missing`` has ranges of ids."""
+        """Read every entry and return the problems: ``problems`` counts, ``damaged`` names, ``missing`` has ranges
+        of ids.
+        """
         (verdict,) = verdicts_of(self._session, (self._ledger_id,))
         return verdict
 
     def forget(self, *, force: bool = False) -> Plan:
-        """Plan that nothing references it any more: topics, cursors, compacted views and schemas go on without it.
+        """Plan removing every reference to the ledger, so that topics, cursors, compacted views and schemas
+        continue without it.
 
-        Raises Refused where nothing references it or, without FORCE, nothing of it is lost.
+        Raises Refused for an unreferenced ledger or, without ``force``, a complete one.
         """
         return Recoveries(self._session).forget_ledgers(self._ledger_id, force=force)
 
@@ -400,14 +421,15 @@ class Ledger(Planner):
         return Recoveries(self._session).restore_ledgers(self._ledger_id)
 
     def delete(self, *, force: bool = False) -> Plan:
-        """Plan deleting its metadata, where nothing references it: bookies free its entries. Raises Refused where something does, or,
-        without FORCE, might.
+        """Plan deleting the metadata of an unreferenced ledger, so that bookies free its entries.
+
+        Raises Refused for a ledger that is referenced or, without ``force``, may be.
         """
         return Recoveries(self._session).delete_ledgers(self._ledger_id, force=force)
 
 
 def verdicts_of(session: Session, ledgers: Sequence[int]) -> Iterator[LedgerVerdict]:
-    """Yield what is wrong with each of LEDGERS, or (where none is named) with all; raises LedgerNotFound, MetadataCorrupt."""
+    """Yield the problems of ledgers, or of all if none is named; raises LedgerNotFound, MetadataCorrupt."""
     from pulsar_admin.store.facts.orphans import iter_all_ledger_ids
     from pulsar_admin.store.reports.ledgers import indexed_bytes
     from pulsar_admin.store.reports.verify import verify_ledger

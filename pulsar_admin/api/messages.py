@@ -130,7 +130,7 @@ class Batches:
 
 
 def first_rows(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """Yield the first LIMIT rows of BATCHES; nothing after them is read."""
+    """Yield the first ``limit`` rows; nothing after them is read."""
     left = limit
     if not left:
         return
@@ -153,10 +153,11 @@ ON_DEMAND = ("topic", "payload", "marker_type", "schema_version", "value", "valu
 
 
 class MessageQuery(Struct, frozen=True):
-    """Which messages, and which of their columns. ``limit``: of all topics together, or of EACH. ``subscription``: only its backlog.
+    """A selection of messages and columns. ``limit`` counts over all topics, or with ``each`` per topic.
 
-    ``match``: what is looked for; records have ``before`` messages before each, and ``after`` after it.
-    ``compacted``: of compacted views, those with one of ``keys`` (none: all). ``entry``: the first message of one entry of each topic.
+    ``subscription`` selects its backlog only. ``match`` is the search; each match comes with the ``before`` messages
+    before it and the ``after`` messages after it. ``compacted`` reads compacted views, only ``keys`` if given.
+    ``entry`` is the first message of one entry of each topic.
     """
 
     window: Window = Window()
@@ -189,7 +190,7 @@ class MessageQuery(Struct, frozen=True):
 
     @property
     def options(self) -> DumpOptions:
-        """What is read of the entries."""
+        """The options for reading entries."""
         value = not _VALUES.isdisjoint(self.columns)
         needed = {camel_case(name) for name in self.columns if name != "topic"}
         needed |= {"key"} if self.window.key is not None or self.keys or not needed else set()
@@ -211,7 +212,7 @@ class MessageQuery(Struct, frozen=True):
     def open(
         self, reader: EntryReader, name: TopicName, options: DumpOptions, limit: int | None, problems: list[StoreError]
     ) -> TopicMessages:
-        """Return the messages of the topic NAME; raises TopicNotFound, SubscriptionNotFound."""
+        """Return a topic's messages; raises TopicNotFound, SubscriptionNotFound."""
         topic = read_topic(reader.txn, name)
         if self.entry is not None:
             return EntryMessage(reader, topic, options, self.entry(topic), problems)
@@ -294,12 +295,13 @@ class MessageRecord:
 
 
 class Messages(Batches):
-    """Messages of a topic, as a method of it chose them; nothing is read before it is iterated over, and then a batch at a time.
+    """Messages of a topic, as one of its methods selected them; they are read during iteration, a batch at a time.
 
-    Columns are those of ``schema``: ids and sizes integers, times ``timestamp[us, UTC]`` (null where there is none), ``key`` and
-    ``producer`` strings, ``properties`` a map, ``payload``, ``sha1`` and ``ordering_key`` bytes. ``value`` has the type of the topic's
-    schema, a record the fields of all of its versions; JSON text where topics have different schemas. Each iteration reads a
-    snapshot of its own. What could not be read is left out, in ``problems`` of the last iteration, and a PartialData warning.
+    Columns are those of ``schema``: ids and sizes integers, times ``timestamp[us, UTC]`` (null if absent), ``key`` and
+    ``producer`` strings, ``properties`` a map, ``payload``, ``sha1`` and ``ordering_key`` bytes. ``value`` has the
+    type of the topic's schema, a record the fields of all its versions; JSON text if topics have different schemas.
+    Each iteration reads a snapshot of its own. Unreadable messages are left out, listed in ``problems`` of the last
+    iteration, and give a PartialData warning.
     """
 
     def __init__(self, session: Session, names: Choose, query: MessageQuery, where: str = "") -> None:
@@ -314,8 +316,10 @@ class Messages(Batches):
         return bracketed(f"messages of {', '.join((self._where, *words))}: {listed(self._query.columns, 5)}")
 
     def rows(self) -> Iterator[dict[str, Any]]:  # Any: each column's own type
-        """Yield the rows as dictionaries: times as datetimes in UTC, None where there is none, bytes as bytes, values as their schema has
-        them, records as dictionaries. A few messages without values come without pyarrow.
+        """Yield rows as dictionaries: times as datetimes in UTC (None if absent), bytes as bytes, values by their
+        schema, records as dictionaries.
+
+        A few messages without values are read without pyarrow.
         """
 
         def rows(reader: EntryReader, problems: list[StoreError]) -> Generator[dict[str, Any], None, None]:
@@ -336,9 +340,11 @@ class Messages(Batches):
         return map(MessageRecord, self.rows())
 
     def json_rows(self) -> Iterator[MessageRow]:
-        """Yield them as objects with the fields that ``topics read -o json`` shows: times in ms, bytes in base64, values as JSON has them.
+        """Yield objects with the fields that ``topics read -o json`` shows: times in ms, bytes in base64, values as
+        in JSON.
 
-        Of columns only ``payload``, ``value`` and ``marker_type`` matter: what is not named is None. A few messages come without pyarrow.
+        Of the columns only ``payload``, ``value`` and ``marker_type`` matter; not requested ones are None. A few
+        messages are read without pyarrow.
         """
 
         def rows(reader: EntryReader, problems: list[StoreError]) -> Generator[MessageRow, None, None]:
@@ -408,7 +414,7 @@ class Messages(Batches):
 
 
 class BacklogMessages(TopicMessages):
-    """The messages that SUBSCRIPTION has left of a topic; raises SubscriptionNotFound."""
+    """The backlog of a subscription in a topic; raises SubscriptionNotFound."""
 
     def __init__(
         self,
@@ -452,7 +458,7 @@ def messages_of(session: Session, names: Choose, query: MessageQuery, where: str
 
 
 def chosen_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Return COLUMNS, or those that are there without asking; raises InvalidValue for a text, which is a sequence, too."""
+    """Return the columns, by default the usual ones; raises InvalidValue for a text, which is a sequence too."""
     return COLUMNS if columns is None else given_texts("columns", columns)
 
 
@@ -461,11 +467,12 @@ Most = int | None
 
 
 class WantedMessages(TypedDict, total=False):
-    """Keywords of ``search``; everything given must hold.
+    """Keywords of ``search``; a message must satisfy all.
 
-    KEYS: one of them; PROPERTIES: name → value, None for any. TEXTS (one of them) and REGEX (RE2) are looked for in the payload, with
-    IN_VALUE in the decoded value, too, with IGNORE_CASE in any case. JSON_PATHS: each holds in the decoded value, as
-    ``$.order.id=42``. Times, positions, LIMIT, COLUMNS and UNCOMMITTED are those of ``Topic.messages``.
+    ``keys``: one of them; ``properties``: name → value, None for any. ``texts`` (one of them) and ``regex`` (RE2) are
+    searched in the payload, with ``in_value`` also in the decoded value, with ``ignore_case`` in any case.
+    ``json_paths``: all must hold in the decoded value, as ``$.order.id=42``. Times, positions, ``limit``, ``columns``
+    and ``uncommitted`` are those of ``Topic.messages``.
     """
 
     keys: Collection[str]
@@ -489,7 +496,7 @@ class WantedMessages(TypedDict, total=False):
 
 
 def search_of(session: Session, names: Choose, wanted: WantedMessages, where: str = "topics") -> Messages:
-    """Return the messages of the topics NAMES that are WANTED; raises InvalidValue, also for an unknown keyword."""
+    """Return the messages of topics that match the search; raises InvalidValue, also for an unknown keyword."""
     check_keywords(wanted, WantedMessages)
     bounds = wanted.get("since"), wanted.get("until"), wanted.get("start"), wanted.get("end")
     window = session.window(*bounds, clock=wanted.get("clock", "auto"))
@@ -531,7 +538,7 @@ _TEXTS = {"topic", "producer", "value", "value_error"}
 
 
 def _cell(row: MessageRow, name: str) -> Any:  # Any: each column's own type
-    """Return the column NAME of ROW as ``_shown`` has it."""
+    """Return a column's value in a row, as ``_shown`` has it."""
     value = getattr(row, name)
     if name in _TIMES:
         return moment(value) if value is not None and value > 0 else None
@@ -548,7 +555,7 @@ _SAID_BY_ABSENCE = {"encrypted": False, "null_value": False, "chunks": 1}
 
 
 def _schema_of(columns: Sequence[str], value: pa.DataType | None) -> pa.Schema:
-    """Return the schema of COLUMNS; VALUE: the type of values, None: JSON text."""
+    """Return the schema of columns; ``value`` is the type of values, None: JSON text."""
     import pyarrow as pa
 
     return pa.schema([(name, value if name == "value" and value is not None else _type_of(name)) for name in columns])
@@ -566,7 +573,7 @@ def _type_of(name: str) -> pa.DataType:
 
 
 def _shown(batch: pa.RecordBatch, topic: TopicName, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the messages in BATCH, of TOPIC, with the columns of SCHEMA."""
+    """Return a batch of a topic's messages with the columns of ``schema``."""
     import pyarrow as pa
 
     from pulsar_admin.store.scan.typed_values import timestamps
@@ -582,7 +589,7 @@ def _shown(batch: pa.RecordBatch, topic: TopicName, schema: pa.Schema) -> pa.Rec
 
 
 def _waiting(batch: pa.RecordBatch, topic: Topic, intervals: Intervals) -> pa.RecordBatch:
-    """Return the rows of BATCH whose entries lie in INTERVALS of ranks."""
+    """Return the rows of a batch whose entries lie in ``intervals`` of ranks."""
     import pyarrow as pa
 
     from pulsar_admin.store.db.delayed_entries import DelayedRows
@@ -593,9 +600,9 @@ def _waiting(batch: pa.RecordBatch, topic: Topic, intervals: Intervals) -> pa.Re
 
 
 def usual_times(session: Session, names: Iterable[TopicName], clock: str) -> tuple[int, int] | None:
-    """Return the first and the last usual time of the topics NAMES together; None where none has an entry with a time.
+    """Return the first and last usual time of topics together; None if no entry has one.
 
-    One that cannot be read has none: who counts it meets the error.
+    An unreadable topic has none: the later counting reports the error.
     """
     from pulsar_admin.store.reports.timeline import usual_range
 
@@ -612,7 +619,7 @@ def usual_times(session: Session, names: Iterable[TopicName], clock: str) -> tup
 
 
 def timeline_of(session: Session, name: TopicName, options: TimelineOptions) -> Timeline:
-    """Return how much of the topic NAME arrived when; raises TopicNotFound, LimitExceeded."""
+    """Return how much of a topic arrived when; raises TopicNotFound, LimitExceeded."""
     from pulsar_admin.store.reports.timeline import read_timeline
 
     with session.scan() as reader:
@@ -625,7 +632,7 @@ def timeline_of(session: Session, name: TopicName, options: TimelineOptions) -> 
 def timeline_table(
     session: Session, name: TopicName, clock: str, width_ms: int | None, start_ms: int | None, end_ms: int | None
 ) -> pa.Table:
-    """Return the timeline of the topic NAME as columns, its width chosen where WIDTH_MS is None."""
+    """Return a topic's timeline as columns; ``width_ms`` None: chosen from the data."""
     import pyarrow as pa
 
     from pulsar_admin.store.reports.timeline import TimelineOptions, choose_bucket_ms
@@ -644,13 +651,13 @@ def timeline_table(
 
 
 def missing_texts(name: TopicName, missing: int) -> list[str]:
-    """Return what to say of MISSING entries of the topic NAME; nothing where there are none."""
+    """Return the warning about a topic's missing entries, empty if none are."""
 
     return [f"{name}: {counted(missing, 'entry is', 'entries are')} in no imported file"] if missing else []
 
 
 def damaged_texts(name: TopicName, damaged: int) -> list[str]:
-    """Return what to say of DAMAGED entries of the topic NAME; nothing where there are none."""
+    """Return the warning about a topic's damaged entries, empty if none are."""
 
     return [f"{name}: {counted(damaged, 'entry is', 'entries are')} damaged and skipped"] if damaged else []
 
@@ -661,7 +668,9 @@ class Columns(Checked):
     _session: Session
 
     def spark(self, session: SparkSession) -> SparkTables:
-        """Return the store's messages and entries as data frames of a Spark SESSION, which reads the entry logs themselves."""
+        """Return the store's messages and entries as data frames of a Spark session, which reads the entry logs
+        itself.
+        """
         return SparkTables(self._session, session)
 
     def table(self, name: str) -> Batches:
@@ -680,7 +689,7 @@ class Columns(Checked):
 
 
 def table_of(session: Session, name: str) -> Batches:
-    """Return the table NAME; raises InvalidValue."""
+    """Return a table; raises InvalidValue."""
     from pulsar_admin.store.tables.rows import SMALL_TABLES, find_cluster_name, iter_table
     from pulsar_admin.store.tables.schemas import TABLES
 
@@ -713,7 +722,7 @@ def rows_of(session: Session, statement: str) -> Batches:
 
 @contextmanager
 def _opened(reader: EntryReader, problems: list[StoreError]) -> Iterator[Database]:
-    """Open what asks the tables of a snapshot; what they could not read is added to PROBLEMS."""
+    """Open a database over a snapshot's tables; unreadable data is added to ``problems``."""
     from pulsar_admin.store.tables.catalog import StoreTables
     from pulsar_admin.store.tables.rows import find_cluster_name
     from pulsar_admin.store.tables.sql import Database
@@ -734,10 +743,11 @@ _ENTRY_IDS = ("ledger_id", "entry_id")
 
 @checked
 def register(spark: SparkSession) -> None:
-    """Make the data source ``pulsar_entries`` known to SPARK, a session of any kind, whose executors get our packages if they have none.
+    """Register the data source ``pulsar_entries`` with a Spark session of any kind; executors without our packages
+    get them.
 
-    Filters are pushed down to it from then on. Raises MissingComponent, which names what the Python of the executors lacks; Refused for
-    a session that was stopped.
+    From then on filters are pushed down to it. Raises MissingComponent, which names what the executors' Python lacks;
+    Refused for a stopped session.
     """
     from pulsar_admin.store.engine.spark import probe_worker
     from pulsar_admin.store.engine.spark_session import has_executors, is_stopped, ship_code
@@ -778,9 +788,11 @@ class SparkTables(Checked):
         since: Time | None = None,
         until: Time | None = None,
     ) -> DataFrame:
-        """Return one row per message; SINCE and UNTIL choose entries by broker time where they carry one, else by publish time.
+        """Return one row per message; ``since`` and ``until`` select entries by broker time, by publish time if
+        they have none.
 
-        COLUMNS: only these; PAYLOAD: also payloads; VALUE: also values, as JSON text or typed by the newest schema.
+        ``columns`` restricts the columns; ``payload`` adds payloads; ``value`` adds values, as JSON text or typed by
+        the newest schema.
         """
         options = {"level": "messages", "payload": str(payload).lower(), "value": value, **self._window(since, until)}
         return self._load(topics, columns, _MESSAGE_IDS, options)
@@ -815,11 +827,13 @@ Format = Literal["parquet", "jsonl"]
 
 
 class DumpWanted(TypedDict, total=False):
-    """Keywords of ``dump``: topics that match PATTERN, messages, or (LEVEL) entries as exact bytes for ``load``.
+    """Keywords of ``dump``: topics that match ``pattern``; messages, or by ``level`` entries as exact bytes for
+    ``load``.
 
-    Times SINCE (included) and UNTIL (excluded) on CLOCK, positions START and END (both included). PAYLOAD, VALUE and REDACT concern
-    messages; so does COLUMNS: under the names and types that another tool gives them, decoded values among them, as bytes with
-    PAYLOAD. STRIPPED: entries without broker metadata, as a client receives them.
+    Times from ``since`` (included) to ``until`` (excluded) on ``clock``, positions from ``start`` to ``end`` (both
+    included). ``payload``, ``value`` and ``redact`` concern messages; so does ``columns``, which takes names and types
+    of another tool, decoded values included, as bytes with ``payload``. ``stripped`` writes entries without broker
+    metadata, as a client receives them.
     """
 
     pattern: str | None
@@ -839,7 +853,7 @@ class DumpWanted(TypedDict, total=False):
 class Dumps(Checked):
     """The part of ``Store`` that writes topics as files and lines; all of it raises InvalidValue, TopicNotFound.
 
-    What cannot be read is left out with a PartialData warning, and so are broken ledgers.
+    Unreadable data and broken ledgers are left out, with a PartialData warning.
     """
 
     _session: Session
@@ -847,9 +861,10 @@ class Dumps(Checked):
     def dump(
         self, directory: Path | str, *topics: str, form: Format = "parquet", **wanted: Unpack[DumpWanted]
     ) -> DumpReport:
-        """Write messages, or entries, of TOPICS (default: all) into files of the new DIRECTORY; ``DumpWanted`` has what to choose by.
+        """Write messages or entries of topics (default: all) into files of a new directory; ``DumpWanted`` has the
+        selection.
 
-        Files are parted by topic and by day on the clock. Raises AlreadyExists, DiskFull.
+        Files are split by topic and by day on the clock. Raises AlreadyExists, DiskFull.
         """
         from pulsar_admin.store.dump.job import dump_directory
 

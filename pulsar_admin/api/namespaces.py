@@ -120,14 +120,16 @@ class Resources(Planner):
     def create_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
     ) -> Plan:
-        """Plan making a tenant that may use ALLOWED_CLUSTERS, default: all; raises AlreadyExists, InvalidValue, Refused."""
+        """Plan creating a tenant with its allowed clusters (default: all); raises AlreadyExists, InvalidValue,
+        Refused.
+        """
         roles, clusters = admin_roles, allowed_clusters
         return self._planned_rows(resource_changes.plan_create_tenant, name, roles, clusters)
 
     def update_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
     ) -> Plan:
-        """Plan other ADMIN_ROLES and ALLOWED_CLUSTERS of a tenant, without them those that it has.
+        """Plan changing the admin roles and allowed clusters of a tenant; None keeps the present ones.
 
         Raises TenantNotFound, InvalidValue, Refused.
         """
@@ -135,7 +137,9 @@ class Resources(Planner):
         return self._planned_rows(resource_changes.plan_update_tenant, name, roles, clusters)
 
     def delete_tenant(self, name: str, *, force: bool = False) -> Plan:
-        """Plan deleting a tenant, with FORCE also its namespaces and their topics; raises TenantNotFound, Refused."""
+        """Plan deleting a tenant, with ``force`` also its namespaces and their topics; raises TenantNotFound,
+        Refused.
+        """
         from pulsar_admin.store.changes.ending import plan_delete_tenant
 
         return self._planned(lambda reader, now_ms: plan_delete_tenant(reader, name, now_ms, force=force))
@@ -151,11 +155,13 @@ class Resources(Planner):
         return self._session.ask(current_cluster)
 
     def cluster(self, name: str) -> Cluster:
-        """Return the cluster NAME; whether it is there is seen when it is used: ResourceNotFound."""
+        """Return a cluster; its existence is checked on use (ResourceNotFound)."""
         return Cluster(self._session, name)
 
     def create_cluster(self, name: str, settings: Json, *, file: Path | str | None = None) -> Plan:
-        """Plan a cluster of SETTINGS, see ``Cluster.settings``, and what FILE says beside; raises InvalidValue, AlreadyExists."""
+        """Plan creating a cluster from settings, see ``Cluster.settings``, and those in a file; raises
+        InvalidValue, AlreadyExists.
+        """
         return self._planned_rows(resource_changes.plan_create_cluster, name, given_settings(settings, file))
 
     # -- bookies ------------------------------------------------------------------------------------------------------
@@ -181,13 +187,13 @@ class Resources(Planner):
         return record_of(BookieRack, BOOKIE_RACK.show(found), f"the rack of {bookie}")
 
     def set_bookie_rack(self, bookie: str, rack: str, *, group: str = "default", hostname: str | None = None) -> Plan:
-        """Plan that BOOKIE, ``host:port``, is in RACK, and of a GROUP; raises InvalidValue."""
+        """Plan setting the rack and group of a bookie, ``host:port``; raises InvalidValue."""
         host = hostname
         place = {"rack": rack, "hostname": host}
         return self._planned_rows(resource_changes.plan_set_rack, bookie, group, place)
 
     def delete_bookie_rack(self, bookie: str) -> Plan:
-        """Plan that BOOKIE is in no rack; raises ResourceNotFound."""
+        """Plan removing a bookie from its rack; raises ResourceNotFound."""
         return self._planned_rows(resource_changes.plan_delete_rack, bookie)
 
     # -- brokers ------------------------------------------------------------------------------------------------------
@@ -201,11 +207,13 @@ class Resources(Planner):
         return tuple(DYNAMIC_SETTINGS)
 
     def set_dynamic_setting(self, name: str, value: str) -> Plan:
-        """Plan setting NAME to VALUE for all brokers; raises Refused (it is none of Pulsar 4.0.8), InvalidValue."""
+        """Plan setting a dynamic setting of all brokers; raises Refused (not a setting of Pulsar 4.0.8),
+        InvalidValue.
+        """
         return self._planned_rows(resource_changes.plan_set_setting, name, value)
 
     def delete_dynamic_setting(self, name: str) -> Plan:
-        """Plan that brokers' configuration files say NAME again; raises Refused."""
+        """Plan deleting a dynamic setting, so that brokers' configuration files apply again; raises Refused."""
         return self._planned_rows(resource_changes.plan_delete_setting, name)
 
     # -- resource groups and quotas -----------------------------------------------------------------------------------
@@ -245,7 +253,7 @@ class Resources(Planner):
         return self._planned_rows(resource_changes.plan_delete_group, name)
 
     def bundle_quota(self, namespace: str | None = None, bundle: str | None = None) -> BundleQuota:
-        """Return the quota in force for a BUNDLE, ``0xLOW_0xHIGH``, of a NAMESPACE, without them the default one.
+        """Return the quota in force for a namespace's bundle, ``0xLOW_0xHIGH``; without them the default quota.
 
         Raises InvalidValue, NamespaceNotFound.
         """
@@ -263,9 +271,10 @@ class Resources(Planner):
         memory_mb: float,
         dynamic: bool = False,
     ) -> Plan:
-        """Plan the quota of a bundle, or the default one: MESSAGES and bytes (BANDWIDTH) a second, each (in, out), and MEMORY_MB.
+        """Plan the quota of a bundle, or the default one: messages and bytes (``bandwidth``) a second, each (in,
+        out), and ``memory_mb``.
 
-        DYNAMIC: a broker may calculate it anew. Raises InvalidValue, NamespaceNotFound.
+        With ``dynamic`` a broker may recalculate it. Raises InvalidValue, NamespaceNotFound.
         """
         keys = ("msgRateIn", "msgRateOut", "bandwidthIn", "bandwidthOut", "memory")
         amounts = [*_pair("messages", messages), *_pair("bandwidth", bandwidth), memory_mb]
@@ -302,8 +311,11 @@ Json = Mapping[str, Any]  # Any: JSON values, by upstream's keys
 
 
 class Cluster(Planner):
-    """A cluster, from ``Store.cluster``. What is read has upstream's fields and defaults; every question raises MetadataCorrupt,
-    and ResourceNotFound where there is no such cluster. Changes are plans."""
+    """A cluster, from ``Store.cluster``.
+
+    Answers have upstream's fields and defaults; every question raises MetadataCorrupt, and ResourceNotFound if the
+    cluster does not exist. Changes are plans.
+    """
 
     def __init__(self, session: Session, name: str) -> None:
         self._session = session
@@ -315,16 +327,18 @@ class Cluster(Planner):
         return self._name
 
     def settings(self) -> ClusterSettings:
-        """Return its URLs and what clients of it need: ``service_url``, ``broker_service_url`` …"""
+        """Return its URLs and client settings: ``service_url``, ``broker_service_url`` …"""
         found = self._session.ask(read_cluster, self._name)
         return record_of(ClusterSettings, CLUSTER.show(found), f"cluster {self._name}")
 
     def update(self, settings: Json, *, file: Path | str | None = None) -> Plan:
-        """Plan SETTINGS, and what FILE says beside, in place of all that it has, its peers too; raises InvalidValue."""
+        """Plan replacing all settings of the cluster, its peers too, by the given ones and those in a file; raises
+        InvalidValue.
+        """
         return self._planned_rows(resource_changes.plan_update_cluster, self._name, given_settings(settings, file))
 
     def delete(self, *, everything: bool = False) -> Plan:
-        """Plan deleting it, with EVERYTHING also every tenant, namespace and topic; raises Refused."""
+        """Plan deleting the cluster, with ``everything`` also every tenant, namespace and topic; raises Refused."""
         from pulsar_admin.store.changes.ending import plan_delete_all
 
         if everything:
@@ -340,7 +354,7 @@ class Cluster(Planner):
             return found
 
     def set_peers(self, peers: Sequence[str]) -> Plan:
-        """Plan its PEERS; raises Refused for one that is not there."""
+        """Plan setting the cluster's peers; raises Refused for an unknown cluster."""
         return self._planned_rows(resource_changes.plan_peers, self._name, peers)
 
     def migration(self) -> Migration:
@@ -349,7 +363,10 @@ class Cluster(Planner):
         return record_of(Migration, MIGRATION.show(found), f"the migration of {self._name}")
 
     def set_migration(self, *, migrated: bool, urls: Mapping[str, str | None]) -> Plan:
-        """Plan whether it is MIGRATED, and to where: URLS by the keys of ``settings``. It need not be there. Raises InvalidValue."""
+        """Plan setting whether and where to the cluster is migrated; URLs by the keys of ``settings``.
+
+        The cluster need not exist. Raises InvalidValue.
+        """
         given = given_properties(
             "urls", {key: url for key, url in given_mapping("urls", urls).items() if url is not None}
         )
@@ -371,7 +388,7 @@ class Cluster(Planner):
         return record_of(FailureDomain, DOMAIN.show(found), f"failure domain {name}")
 
     def create_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
-        """Plan a failure domain of BROKERS, in place of one with its name; raises Refused for a broker of another."""
+        """Plan setting the brokers of a failure domain; raises Refused for a broker of another domain."""
         return self._plan_domain("clusters create-failure-domain", name, brokers)
 
     def update_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
@@ -390,7 +407,7 @@ class Cluster(Planner):
     # -- namespaces ---------------------------------------------------------------------------------------------------
 
     def namespaces(self, tenant: str) -> tuple[str, ...]:
-        """Return the namespaces of TENANT with the cluster in their names, as before Pulsar 2.0.
+        """Return a tenant's namespaces with the cluster in their names, as before Pulsar 2.0.
 
         Raises ResourceNotFound, TenantNotFound.
         """
@@ -399,7 +416,7 @@ class Cluster(Planner):
             return tuple(str(name) for name in list_namespaces(txn, tenant) if name.cluster == self._name)
 
     def anti_affinity_namespaces(self, tenant: str, group: str) -> tuple[str, ...]:
-        """Return the namespaces of TENANT that are in the anti-affinity GROUP; raises ResourceNotFound, TenantNotFound."""
+        """Return a tenant's namespaces in an anti-affinity group; raises ResourceNotFound, TenantNotFound."""
         wanted = group
         with self._session.read() as txn:
             check_cluster(txn, self._name)
@@ -425,7 +442,7 @@ class Cluster(Planner):
         return record_of(IsolationPolicy, ISOLATION_POLICY.show(found), f"isolation policy {name}")
 
     def broker_isolation(self, broker: str) -> BrokerIsolation:
-        """Return what isolation policies say of BROKER, whether there is such a one or not."""
+        """Return what isolation policies say about a broker, which need not exist."""
         found = self._session.ask(broker_isolation, self._name, broker)
         return record_of(BrokerIsolation, found, f"an isolation policy of {self._name}")
 
@@ -440,9 +457,11 @@ class Cluster(Planner):
         failover_type: str = "min_available",
         unload_scope: str | None = None,
     ) -> Plan:
-        """Plan that NAMESPACES are served by PRIMARY brokers, and by SECONDARY where few of these run; all are regular expressions.
+        """Plan that ``primary`` brokers serve the namespaces, and ``secondary`` ones if few primary run; all are
+        regular expressions.
 
-        FAILOVER: ``min_limit`` and ``usage_threshold``, as texts; UNLOAD_SCOPE: what brokers unload for it. Raises InvalidValue.
+        ``failover`` has ``min_limit`` and ``usage_threshold`` as texts; ``unload_scope`` is what brokers unload for
+        the change. Raises InvalidValue.
         """
         lists = {"namespaces": namespaces, "primary": primary, "secondary": secondary}
         policy = resource_changes.isolation_of(
@@ -456,7 +475,9 @@ class Cluster(Planner):
 
 
 def given_settings(settings: Json, file: Path | str | None) -> dict[str, Any]:  # Any: JSON values
-    """Return SETTINGS of a cluster over what FILE, JSON or lines of ``key: value``, says; raises InvalidValue."""
+    """Return a cluster's settings merged over those in a file (JSON or lines of ``key: value``); raises
+    InvalidValue.
+    """
 
     found = {} if file is None else resource_changes.read_cluster_file(given_path("file", file))
     for key, value in given_mapping("settings", settings).items():
@@ -500,9 +521,10 @@ class Namespace(PolicyPlans):
     def topics(
         self, *, system: bool = False, bundle: str | None = None, domain: Domain = "persistent"
     ) -> tuple[str, ...]:
-        """Return the names of its topics, partitions one by one; SYSTEM adds system topics. BUNDLE, ``0xLOW_0xHIGH``: those in it.
+        """Return the names of the namespace's topics, partitions one by one.
 
-        Of the DOMAIN ``non-persistent`` none: nothing of such a topic is on disk. Raises InvalidValue.
+        ``system`` adds system topics; ``bundle``, ``0xLOW_0xHIGH``, selects those in it. The ``domain``
+        ``non-persistent`` has none: such topics are not on disk. Raises InvalidValue.
         """
         with self._session.read() as txn:
             check_namespace(txn, self._name)
@@ -512,15 +534,15 @@ class Namespace(PolicyPlans):
             )
 
     def partitioned_topics(self, *, system: bool = False) -> tuple[str, ...]:
-        """Return the names of its partitioned topics, without partition numbers; SYSTEM adds system topics."""
+        """Return the names of its partitioned topics, without partition numbers; ``system`` adds system topics."""
         with self._session.read() as txn:
             check_namespace(txn, self._name)
             return tuple(str(name) for name in iter_partitioned(txn, self._name) if system or not name.is_system)
 
     def bundle_range(self, topic: str) -> str:
-        """Return the bundle, ``0xLOW_0xHIGH``, that the name of TOPIC hashes into; the topic need not be there.
+        """Return the bundle, ``0xLOW_0xHIGH``, into which a topic's name hashes; the topic need not exist.
 
-        Raises InvalidValue (it is of another namespace), NamespaceNotFound, MetadataCorrupt.
+        Raises InvalidValue (topic of another namespace), NamespaceNotFound, MetadataCorrupt.
         """
         name = parse_topic(topic)
         if name.namespace != self._name:
@@ -542,7 +564,7 @@ class Namespace(PolicyPlans):
             return policy_changes.DelayedPolicy(delivery, policy_changes.find_rules(txn, self._name))
 
     def policy(self, name: str) -> Any:  # Any: JSON
-        """Return the policy NAME (``max-producers``: as commands call it) as stored, None: unset. Raises InvalidValue."""
+        """Return a policy (``max-producers``, named as in commands) as stored, None: unset. Raises InvalidValue."""
         from pulsar_admin.store.policies.values import namespace_value
 
         with self._session.read() as txn:
@@ -552,10 +574,10 @@ class Namespace(PolicyPlans):
     # -- plans of cursors ---------------------------------------------------------------------------------------------
 
     def clear_backlog(self, subscription: str | None = None, *, bundle: str | None = None) -> Plan:
-        """Plan skipping what the subscriptions of all its topics, or of those in BUNDLE, or the one SUBSCRIPTION, have left.
+        """Plan skipping the backlog of a subscription, or of all, in the namespace's topics or those in a bundle.
 
-        System topics and a broker's own cursors stay. What cannot be read is left out with a PartialData warning. Raises
-        SubscriptionNotFound (there is none), Refused (SUBSCRIPTION is the broker's own), InvalidValue.
+        System topics and a broker's own cursors stay. Unreadable topics are left out with a PartialData warning.
+        Raises SubscriptionNotFound (no topic has one), Refused (``subscription`` is the broker's own), InvalidValue.
         """
         from pulsar_admin.store.changes.cursors import CursorMove, cleared, plan_moves
 
@@ -565,7 +587,9 @@ class Namespace(PolicyPlans):
             return plan_of(plan_moves(reader, "namespaces clear-backlog", moves, self._session.clock_ms), reader.txn)
 
     def unsubscribe(self, subscription: str, *, bundle: str | None = None) -> Plan:
-        """Plan removing SUBSCRIPTION from every topic that has it, or of those in BUNDLE; raises as ``clear_backlog``."""
+        """Plan removing a subscription from every topic that has it, or from those in a bundle; raises as
+        ``clear_backlog``.
+        """
         from pulsar_admin.store.changes.subscriptions import plan_unsubscribe
 
         return self._planned(
@@ -587,7 +611,7 @@ class Namespace(PolicyPlans):
         return list(self._session.each(found, lambda one: one))
 
     def _within(self, bundle: str | None) -> Callable[[object], bool]:
-        """Return what says whether a topic is in BUNDLE, None: in any; raises InvalidValue."""
+        """Return a test whether a topic is in a bundle (None: in any); raises InvalidValue."""
         if bundle is None:
             return lambda name: True
         found = parse_bundle(self._name, given_text("bundle", bundle))
@@ -596,10 +620,11 @@ class Namespace(PolicyPlans):
     # -- plans of policies --------------------------------------------------------------------------------------------
 
     def enable_delayed(self, granularity: Width = "5m", tick: Width | None = None, *, split: bool = False) -> Plan:
-        """Plan delaying messages, with an index partitioned by GRANULARITY of due time and ticks of TICK (default: 1s, or what fits).
+        """Plan enabling delayed delivery, with an index partitioned by ``granularity`` of due time.
 
-        SPLIT cuts the partitions of indexes anew where the granularity shrinks. Raises InvalidValue, and without it Refused then. A
-        PartialData warning says where the tick that fits is longer than 1s.
+        ``tick`` is by default 1s, or the shortest that fits; a PartialData warning names one longer than 1s. ``split``
+        re-partitions existing indexes for a smaller granularity. Raises InvalidValue, and without ``split`` Refused
+        for a smaller granularity.
         """
         from pulsar_admin.store.db.delayed import iter_wide
         from pulsar_admin.store.db.delayed_rules import DEFAULT_RULES, SLOTS_MAX, IndexRules, default_tick_ms
@@ -639,10 +664,10 @@ class Namespace(PolicyPlans):
         algorithm: str = "range_equally_divide",
         boundaries: Iterable[int] = (),
     ) -> Plan:
-        """Plan splitting BUNDLE, or that of BUNDLE_TYPE ``LARGEST``, the one with most topics.
+        """Plan splitting a bundle, or with ``bundle_type`` ``LARGEST`` the one with most topics.
 
-        ALGORITHM: also ``topic_count_equally_divide``, and ``specified_positions_divide`` at BOUNDARIES, hashes. Raises InvalidValue,
-        NeedsBroker (what only load decides).
+        ``algorithm`` may also be ``topic_count_equally_divide``, or ``specified_positions_divide`` at the hashes
+        ``boundaries``. Raises InvalidValue, NeedsBroker (for choices that depend on load).
         """
         text, kind = (
             None if one is None else given_text(what, one)
@@ -658,7 +683,9 @@ class Namespace(PolicyPlans):
         return self._planned_rows(make)
 
     def topic_hashes(self, bundle: str, topics: Sequence[str] = ()) -> BundleTopics:
-        """Return the hashes of its topics in BUNDLE, of all or of TOPICS, with their partitions; raises TopicNotFound, InvalidValue."""
+        """Return the hashes of topics (default: all) in a bundle, partitions one by one; raises TopicNotFound,
+        InvalidValue.
+        """
         wanted = topics
         with self._session.read() as txn:
             for topic in map(parse_topic, wanted):
@@ -682,17 +709,17 @@ class Namespace(PolicyPlans):
         return self._session.ask(read_policies, self._name).get("properties") or {}
 
     def set_property(self, key: str, value: str) -> Plan:
-        """Plan setting the property KEY to VALUE."""
+        """Plan setting a property."""
         given = {key: value}
         return self._plan_properties("set-property", lambda found: {**found, **given})
 
     def set_properties(self, properties: Mapping[str, str]) -> Plan:
-        """Plan setting PROPERTIES and keeping the others."""
+        """Plan setting properties and keeping the others."""
         given = properties
         return self._plan_properties("set-properties", lambda found: {**found, **given})
 
     def remove_property(self, key: str) -> Plan:
-        """Plan removing the property KEY."""
+        """Plan removing a property."""
         gone = key
         return self._plan_properties(
             "remove-property", lambda found: {name: one for name, one in found.items() if name != gone}
@@ -713,12 +740,12 @@ class Namespace(PolicyPlans):
         return resource_changes.read_permissions(self._session.ask(read_policies, self._name))
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
-        """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
+        """Plan replacing a role's permissions by ``actions`` (``produce``, ``consume`` …); raises InvalidValue."""
         grant = resource_changes.Grant(role, resource_changes.check_actions(actions))
         return self._planned_rows(resource_changes.plan_permission, "namespaces grant-permission", self._name, grant)
 
     def revoke_permission(self, role: str) -> Plan:
-        """Plan revoking the permissions of ROLE on it."""
+        """Plan revoking a role's permissions on the namespace."""
         grant = resource_changes.Grant(role)
         return self._planned_rows(resource_changes.plan_permission, "namespaces revoke-permission", self._name, grant)
 
@@ -727,12 +754,12 @@ class Namespace(PolicyPlans):
         return resource_changes.read_subscription_permissions(self._session.ask(read_policies, self._name))
 
     def grant_subscription_permission(self, subscription: str, roles: Sequence[str]) -> Plan:
-        """Plan that ROLES alone may use subscriptions with this name."""
+        """Plan that only ``roles`` may use subscriptions with this name."""
         name, given = subscription, roles
         return self._planned_rows(resource_changes.plan_grant_subscription, self._name, name, given)
 
     def revoke_subscription_permission(self, subscription: str, role: str) -> Plan:
-        """Plan taking a subscription from ROLE; raises ResourceNotFound where nobody has it."""
+        """Plan revoking a role's right to a subscription; raises ResourceNotFound if no role has it."""
         given = subscription, role
         return self._planned_rows(resource_changes.plan_revoke_subscription, self._name, *given)
 
@@ -745,7 +772,7 @@ class Namespace(PolicyPlans):
         return hash_order(self._session.ask(read_policies, self._name).get("allowed_clusters") or ())
 
     def set_allowed_clusters(self, clusters: Sequence[str]) -> Plan:
-        """Plan the CLUSTERS that it may replicate to; raises Refused."""
+        """Plan setting the clusters that the namespace may replicate to; raises Refused."""
         return self._planned_rows(resource_changes.plan_allowed_clusters, self._name, clusters)
 
     def anti_affinity_group(self) -> str | None:
@@ -755,7 +782,7 @@ class Namespace(PolicyPlans):
             return found
 
     def set_anti_affinity_group(self, group: str) -> Plan:
-        """Plan that it is in GROUP."""
+        """Plan setting the namespace's anti-affinity group."""
         return self._plan_local("set-anti-affinity-group", "namespaceAntiAffinityGroup", group)
 
     def delete_anti_affinity_group(self) -> Plan:
@@ -770,7 +797,9 @@ class Namespace(PolicyPlans):
             return found
 
     def set_bookie_affinity_group(self, primary: str, secondary: str | None = None) -> Plan:
-        """Plan that bookies of PRIMARY groups, separated by commas, keep its data, and of SECONDARY ones where these are too few."""
+        """Plan storing the namespace's data on bookies of the ``primary`` groups (comma-separated), or
+        ``secondary`` if too few.
+        """
         groups = {"bookkeeperAffinityGroupPrimary": primary, "bookkeeperAffinityGroupSecondary": secondary}
         given = {
             key: given_text("group", one) for key, one in groups.items() if one is not None or key.endswith("Primary")
@@ -782,14 +811,14 @@ class Namespace(PolicyPlans):
         return self._plan_bookies("delete-bookie-affinity-group", None)
 
     def set_migrated(self, migrated: bool) -> Plan:
-        """Plan whether it is MIGRATED to the target of its cluster."""
+        """Plan setting whether the namespace is migrated to the target of its cluster."""
         return self._plan_local("update-migration-state", "migrated", migrated)
 
     def _plan_bookies(self, command: str, groups: Json | None) -> Plan:
         return self._plan_local(command, "bookieAffinityGroup", groups, error=_NOT_FOUND)
 
     def _plan_local(self, command: str, key: str, value: object, *, error: str | None = None) -> Plan:
-        """Plan VALUE of KEY, of a namespace with policies where ERROR says what is wrong with any other."""
+        """Plan setting a key of the local policies; without policies the namespace raises with the text ``error``."""
 
         def make(txn: Txn, now_ms: int) -> StorePlan:
             if error is not None:

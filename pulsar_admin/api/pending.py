@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 
 class DelayedBacklogs(Checked):
-    """What SUBSCRIPTION waits for in several topics; None: every subscription but the broker's own.
+    """Delayed messages of a subscription in several topics; None: of every subscription but the broker's own.
 
     All methods raise TopicNotFound, SubscriptionNotFound, IndexCorrupt, DiskFull (large backlogs are sorted on disk).
     """
@@ -81,7 +81,9 @@ class DelayedBacklogs(Checked):
         self._subscription = subscription
 
     def cursors(self, reader: EntryReader, *, unsubscribed: bool = False) -> Iterator[tuple[Topic, Cursor]]:
-        """Yield the cursors meant; with UNSUBSCRIBED, of a topic without any what a subscription created at its beginning would be."""
+        """Yield the selected cursors; with ``unsubscribed``, a topic without any gives one as if created at its
+        beginning.
+        """
         from pulsar_admin.store.delayed.backlog import cursor_of_nobody
 
         session, subscription, named = self._session, self._subscription, bool(self._selection.topics)
@@ -120,10 +122,10 @@ class DelayedBacklogs(Checked):
                 yield delivery.waiting
 
     def build(self, *, rebuild: bool = False, dry_run: bool = False) -> Iterator[BuildResult]:
-        """Build the index of each of them, or bring it up to date, in a transaction each; DRY_RUN: write nothing.
+        """Build or update the indexes, each in a transaction of its own; ``dry_run`` writes nothing.
 
-        The entries of many are read together; REBUILD makes indexes anew, whatever there is. No change of the audit log: they are
-        derived. Raises NotWritable, Unsupported.
+        The entries of many are read together; ``rebuild`` discards existing indexes. Indexes are derived and not in
+        the audit log. Raises NotWritable, Unsupported.
         """
         from pulsar_admin.store.delayed.build import WantedIndex, iter_turns
 
@@ -143,7 +145,7 @@ class DelayedBacklogs(Checked):
 
 
 class _Build(Struct, frozen=True):
-    """How to build indexes. ALONE: one subscription is meant, whose error ends the work."""
+    """How to build indexes; with ``alone`` a single subscription is meant, whose error ends the work."""
 
     session: Session
     rebuild: bool
@@ -151,7 +153,9 @@ class _Build(Struct, frozen=True):
     alone: bool
 
     def turn(self, store: StoreFile, engine: Engine | None, turn: Sequence[WantedIndex]) -> Iterator[BuildResult]:
-        """Read what the subscriptions of TURN lack, all together; then write each in a transaction of its own."""
+        """Read the missing entries of several subscriptions together, then write each index in a transaction of its
+        own.
+        """
         from pulsar_admin.store.delayed.build import apply_draft, draft_index, finish_draft, read_drafts, result_of
         from pulsar_admin.store.delayed.runs import open_runs
 
@@ -192,10 +196,10 @@ class Delayed(Named):
         self._subscription = None if subscription is None else given_text("subscription", subscription)
 
     def due(self, until: Time | None = None) -> pa.Table:
-        """Return what a broker would dispatch up to UNTIL (default: now), in its order, one row per message.
+        """Return what a broker would dispatch until ``until`` (default: now), in its order, one row per message.
 
-        Columns: ``ledger_id``, ``entry_id``; ``deliver_at``, the tick in which it is dispatched; ``due_time``, which the message itself
-        asks for, null where its entry is lost; both ``timestamp[us, UTC]``.
+        Columns: ``ledger_id``, ``entry_id``; ``deliver_at``, the tick in which it is dispatched; ``due_time``, which
+        the message itself asks for, null if its entry is lost; both ``timestamp[us, UTC]``.
         """
         import pyarrow as pa
 
@@ -245,9 +249,10 @@ class Delayed(Named):
             return summarize(reader, topic, cursor, delivery, self._session.now_ms)
 
     def replay(self, until: Time, *, since: Time | None = None) -> Iterator[Replayed]:
-        """Yield what a time wheel dispatches up to UNTIL, a slot at a time: ``dispatch.tick_ms`` and, as arrays, ``dispatch.rows``.
+        """Yield what a time wheel dispatches until ``until``, a slot at a time: ``dispatch.tick_ms`` and, as
+        arrays, ``dispatch.rows``.
 
-        SINCE leaves out what is due before it. In memory are two partitions of time. The pace is the caller's.
+        Messages due before ``since`` are left out. Two partitions of time are in memory. The caller sets the pace.
         """
         from pulsar_admin.store.delayed.waiting import iter_replay
 
@@ -266,9 +271,10 @@ class Delayed(Named):
             return verify_cursor(reader, topic, read_cursor(reader.txn, reader, topic, name))
 
     def build(self, *, rebuild: bool = False) -> BuildResult:
-        """Build the index of the subscription, or bring it up to date; REBUILD makes it anew, whatever there is.
+        """Build or update the subscription's index; ``rebuild`` discards an existing one.
 
-        No change of the audit log: it is derived. Raises NotWritable, InvalidValue (no subscription), Unsupported, DiskFull.
+        Indexes are derived and not in the audit log. Raises NotWritable, InvalidValue (no subscription), Unsupported,
+        DiskFull.
         """
         with self._session.read() as txn:
             name = read_topic(txn, self._name).name
@@ -329,7 +335,8 @@ class KeptNacks(Planner):
             return tuple(sorted(found, key=lambda stats: (stats.topic, stats.subscription)))
 
     def due(self, *, popped: int | None = None) -> tuple[DueNack, ...]:
-        """Return what is due now, in order of time, or what the change with the number POPPED removed, whosever it was.
+        """Return the due nacks ordered by time, or with ``popped`` those that this change number removed, of any
+        subscription.
 
         Raises ChangeNotFound, NothingMatches (it popped nothing).
         """
@@ -340,7 +347,7 @@ class KeptNacks(Planner):
         )
 
     def due_groups(self, *, popped: int | None = None) -> Iterator[KeptGroup]:
-        """Yield the same, what is of one ledger and time together: ``entry_ids`` is a bitmap of pyroaring."""
+        """Yield the nacks of ``due`` grouped by ledger and time: ``entry_ids`` is a bitmap of pyroaring."""
         with self._session.read() as txn:
             if popped is None:
                 yield from self._due(txn)
@@ -351,7 +358,9 @@ class KeptNacks(Planner):
                 yield from popped_groups(read_change(txn, popped))
 
     def pop(self) -> Plan:
-        """Plan removing what is due now; the change keeps it: ``Store.undo`` puts it back. Look at ``due`` first."""
+        """Plan removing the due nacks; the change keeps them, so that ``Store.undo`` restores them. Look at ``due``
+        first.
+        """
         from pulsar_admin.store.changes.nacks import plan_pop
 
         return self._planned_rows(lambda txn, now_ms: plan_pop(txn, self._due(txn), now_ms))
@@ -402,10 +411,11 @@ class Nacks(KeptNacks):
         precision_bits: int | None = None,
         force: bool = False,
     ) -> Plan:
-        """Plan tracking the entries at POSITIONS (batch indexes are dropped), due DELAY after now, and earlier by less than 2^bits ms.
+        """Plan tracking entries as nacked, due ``delay`` after now, rounded down to 2^bits ms (batch indexes are
+        dropped).
 
-        One of a pair has a delay of its own. FORCE: also what the store does not know. Raises SubscriptionNotFound, EntryNotFound,
-        InvalidValue, Refused (another precision while some wait).
+        An item may be a pair of position and its own delay. ``force`` accepts entries that the store does not know.
+        Raises SubscriptionNotFound, EntryNotFound, InvalidValue, Refused (another precision while some are pending).
         """
         from pulsar_admin.store.nacks.holes import NackedEntries
 
@@ -428,9 +438,10 @@ class Nacks(KeptNacks):
         precision_bits: int | None = None,
         force: bool = False,
     ) -> Plan:
-        """Plan the same for LINES: ``LEDGER:ENTRY``, or JSON as of ``topics read`` and ``nacks due``, perhaps with a ``delay`` of its own.
+        """Plan the same from lines: ``LEDGER:ENTRY``, or JSON as of ``topics read`` and ``nacks due``, perhaps with
+        a ``delay``.
 
-        SOURCE: what errors call LINES. Raises as ``add``.
+        ``source`` names the lines in errors. Raises as ``add``.
         """
         texts = (given_text("line", line) for line in given_items("lines", lines))
         rows = iter_position_rows(texts, source, self._name)
@@ -477,9 +488,9 @@ class NackSizes(Answer, frozen=True):
 
     @checked
     def recommended_bits(self, precision: Delay | None = None, *, memory_bytes: int = 64 << 20) -> int:
-        """Return the bits to take: the most that are early by no more than PRECISION.
+        """Return the recommended precision bits: the most that deliver early by no more than ``precision``.
 
-        None: the least, from the clients' default up, with which Java's client stays within MEMORY_BYTES.
+        None: the fewest, from the clients' default up, that keep Java's client within ``memory_bytes``.
         """
         most = self.precisions[-1].precision_bits
         if precision is not None:
@@ -499,10 +510,10 @@ def nack_sizes(
     entries_per_ledger: int | None = None,
     acknowledged_every: int = 0,
 ) -> NackSizes:
-    """Return what RATE messages a second that are nacked for DELAY cost, in batches of BATCH_SIZE, 1 by default.
+    """Return the cost of ``rate`` messages a second nacked for ``delay``, in batches of ``batch_size`` (default 1).
 
-    MEASURED, from ``Topic.measured_nacks``, gives what is None, and where nacks lie. Each ACKNOWLEDGED_EVERY-th entry is left out, 0:
-    none. Raises InvalidValue.
+    ``measured``, from ``Topic.measured_nacks``, replaces values of None, and says where nacks lie. Every
+    ``acknowledged_every``-th entry is not nacked, 0: none. Raises InvalidValue.
     """
     from pulsar_admin.store.nacks.holes import TopicNacks  # here: loads need no store
     from pulsar_admin.store.nacks.sizes import ENTRIES_PER_LEDGER, NackLoad, size_sample, size_table
@@ -537,20 +548,24 @@ class Transactions(Planner):
             return reports.coordinators(txn)
 
     def stats(self, coordinator: int | None = None) -> Mapping[str, CoordinatorStats]:
-        """Return what each coordinator's log says, by its number, or one COORDINATOR's: how many are open, the newest number."""
+        """Return each coordinator's log, or one's, by coordinator number: open transactions, newest number."""
         with self._session.reader() as reader:
             numbers = _coordinators(reader, coordinator)
             return {str(number): reports.coordinator_stats(read_coordinator(reader, number)) for number in numbers}
 
     def internal_stats(self, coordinator: int, *, metadata: bool = False) -> LogStats:
-        """Return the ledgers and cursors of the log of COORDINATOR; METADATA: see ``Topic.internal_stats``."""
+        """Return the ledgers and cursors of a coordinator's log; ``metadata`` is that of ``Topic.internal_stats``."""
         number, wanted = coordinator, metadata
         with self._session.reader() as reader:
             read_coordinator(reader, number)
             return reports.log_stats(reader, log_topic(number), metadata=wanted)
 
     def transaction(self, most: int, least: int) -> TransactionMetadata:
-        """Return an open transaction, LEAST of the coordinator MOST: its topics and subscriptions; NotFound: it is not open."""
+        """Return the topics and subscriptions of an open transaction, by coordinator (``most``) and number
+        (``least``).
+
+        Raises NotFound if it is not open.
+        """
         txn_id = _txn_id(most, least)
         with self._session.reader() as reader:
             return reports.transaction_metadata(reader, read_transaction(reader, txn_id))
@@ -558,13 +573,15 @@ class Transactions(Planner):
     def open(
         self, *, coordinator: int | None = None, timeout_above: Delay | None = None
     ) -> Mapping[str, TransactionMetadata]:
-        """Return by their ids the open transactions, of one COORDINATOR or all, whose timeout, not their age, is TIMEOUT_ABOVE that."""
+        """Return open transactions by id, of one coordinator or all, whose timeout (not age) is above
+        ``timeout_above``.
+        """
         timeout_ms = -1 if timeout_above is None else delay_ms(timeout_above)
         with self._session.reader() as reader:
             return reports.slow_transactions(reader, _coordinators(reader, coordinator), timeout_ms)
 
     def scale(self, coordinators: int) -> Plan:
-        """Plan that there are so many COORDINATORS, more than now; raises InvalidValue, Refused."""
+        """Plan increasing the number of transaction coordinators; raises InvalidValue, Refused."""
         from pulsar_admin.store.changes.topics import plan_coordinators
 
         return self._planned(plan_coordinators, whole_number("coordinators", coordinators, INT_MIN, INT_MAX))
@@ -583,13 +600,17 @@ class TopicTransactions(Named):
             return reports.buffer_stats(reader, self._name)
 
     def transaction(self, most: int, least: int) -> InBuffer:
-        """Return where the transaction LEAST of the coordinator MOST starts, if it is open, and whether it was aborted."""
+        """Return an open transaction's start, and whether it was aborted, by coordinator (``most``) and number
+        (``least``).
+        """
         txn_id = _txn_id(most, least)
         with self._session.reader() as reader:
             return reports.in_buffer(read_buffer(reader, self._name), txn_id)
 
     def snapshot_stats(self, *, metadata: bool = False) -> LogStats:
-        """Return the ledgers and cursors of the namespace's topic of snapshots; METADATA: see ``Topic.internal_stats``."""
+        """Return the ledgers and cursors of the namespace's snapshot topic; ``metadata`` is that of
+        ``Topic.internal_stats``.
+        """
         wanted = metadata
         with self._session.reader() as reader:
             read_topic(reader.txn, self._name)
@@ -614,13 +635,15 @@ class CursorTransactions(Named):
             return reports.pending_ack_stats(reader, self._name, self._subscription)
 
     def transaction(self, most: int, least: int) -> InPendingAcks:
-        """Return the position that the transaction LEAST of the coordinator MOST acknowledged cumulatively, if it did."""
+        """Return the position that a transaction acknowledged cumulatively, by coordinator (``most``) and number
+        (``least``).
+        """
         txn_id = _txn_id(most, least)
         with self._reader() as reader:
             return reports.in_pending_ack(reader, self._name, self._subscription, txn_id)
 
     def internal_stats(self, *, metadata: bool = False) -> LogStats:
-        """Return the ledgers and cursors of the log; METADATA: see ``Topic.internal_stats``."""
+        """Return the ledgers and cursors of the log; ``metadata`` is that of ``Topic.internal_stats``."""
         wanted = metadata
         with self._reader() as reader:
             return reports.log_stats(reader, self._name.pending_ack(self._subscription), metadata=wanted)

@@ -134,9 +134,9 @@ class Plan(Struct, frozen=True):
 
     @checked
     def save(self, path: Path | str) -> None:
-        """Write the plan into the new file PATH, for ``Store.load_plan`` and ``pulsar-admin apply``.
+        """Write the plan into a new file, for ``Store.load_plan`` and ``pulsar-admin apply``.
 
-        Raises AlreadyExists, and Refused for a plan of a stream, which nothing can read again.
+        Raises AlreadyExists, and Refused for a plan from a stream, which cannot be read twice.
         """
         save_plan(self, shown_by(self), Path(path))
 
@@ -145,24 +145,24 @@ class Plan(Struct, frozen=True):
 
 
 def plan_of(plan: StorePlan | WritingPlan, txn: Txn) -> Plan:
-    """Return PLAN, made on TXN, as callers see it."""
+    """Return a store's plan as the object that callers get."""
 
     return Plan(plan, store_plans.state_of(txn))
 
 
 def steps_of(plan: Plan) -> StorePlan | WritingPlan:
-    """Return what PLAN writes."""
+    """Return the steps of a plan."""
     return plan._plan
 
 
 def shown_by(plan: Plan) -> tuple[Report, ...]:
-    """Return what applying PLAN would report, a report a change."""
+    """Return the reports that applying a plan would give, one for each change."""
     found = plan._plan.preview()
     return found if isinstance(found, tuple) else (found,)
 
 
 def check_planned_on(plan: Plan, store: StoreFile) -> None:
-    """Raise StalePlan unless STORE is the one that PLAN, which has no steps yet, was made on, in that state."""
+    """Raise StalePlan unless a plan without steps was made on this store in its present state."""
 
     store_plans.check_state(store, plan._plan.txn_id, plan._state)
 
@@ -171,7 +171,7 @@ def check_planned_on(plan: Plan, store: StoreFile) -> None:
 
 
 def save_plan(plan: Plan, reports: tuple[Report, ...], path: Path) -> None:
-    """Write PLAN, which shows REPORTS, into the new file PATH; raises as ``Plan.save``."""
+    """Write a plan and its reports into a new file; raises as ``Plan.save``."""
     from pulsar_admin.store.files import write_new_file
 
     try:
@@ -182,7 +182,7 @@ def save_plan(plan: Plan, reports: tuple[Report, ...], path: Path) -> None:
 
 
 def file_of(plan: Plan, reports: tuple[Report, ...]) -> PlanFile:
-    """Return what a file keeps of PLAN, which shows REPORTS; raises ValueError for an open stream."""
+    """Return a plan's file content; raises ValueError for an open stream."""
 
     assert plan._request is not None  # each method that plans notes its call
     return store_plans.plan_file(plan._plan, plan._state, reports, plan._request.as_json())
@@ -192,7 +192,7 @@ def file_of(plan: Plan, reports: tuple[Report, ...]) -> PlanFile:
 
 
 def encode(value: Any) -> Any:  # Any: JSON, and what it stands for
-    """Return the JSON of VALUE, which a method was given; raises ValueError for what no file can keep."""
+    """Return an argument as JSON; raises ValueError if a file cannot keep it."""
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, int):
@@ -208,7 +208,7 @@ def encode(value: Any) -> Any:  # Any: JSON, and what it stands for
 
 
 def decode(value: Any) -> Any:  # Any: as above
-    """Return what VALUE, JSON of ``encode``, stands for; raises ValueError and TypeError."""
+    """Return the argument that ``encode`` wrote as JSON; raises ValueError and TypeError."""
     if isinstance(value, list):
         return [decode(one) for one in value]
     if isinstance(value, float):
@@ -279,12 +279,12 @@ class Planner(Named):
                 setattr(cls, name, _noting(method))
 
     def _planned(self, make: Callable[[EntryReader, *Given, int], StorePlan | WritingPlan], *given: *Given) -> Plan:
-        """Return what MAKE plans on one snapshot with what is GIVEN, and now, in epoch milliseconds."""
+        """Return the plan that ``make`` makes on one snapshot at the current time."""
         with self._session.reader() as reader:
             return plan_of(make(reader, *given, self._session.clock_ms), reader.txn)
 
     def _planned_rows(self, make: Callable[[Txn, *Given, int], StorePlan | WritingPlan], *given: *Given) -> Plan:
-        """Return what MAKE, which reads no entries, plans: see ``_planned``."""
+        """Return the plan that ``make``, which reads no entries, makes: see ``_planned``."""
         with self._session.read() as txn:
             return plan_of(make(txn, *given, self._session.clock_ms), txn)
 
@@ -318,13 +318,13 @@ def _noting(method: Callable[..., Plan]) -> Callable[..., Plan]:
 
 
 def _kept(value: object) -> object:
-    """Return VALUE as something that can be looked at again; a stream, which nothing keeps, stays what it is."""
+    """Return a value that can be read twice; an open stream is returned unchanged."""
     return tuple(value) if isinstance(value, Iterator) and not hasattr(value, "readline") else value
 
 
 def call_again(session: Session, request: Mapping[str, Any], *, as_then: bool) -> Plan:  # Any: JSON
-    """Return what the call REQUEST, the JSON of one, plans on SESSION, AS_THEN or as by the clock of now; raises InvalidValue for one that
-    no plan is made by.
+    """Return the plan of a call stored as JSON, at the clock's time or with ``as_then``; raises InvalidValue for a
+    call that makes no plan.
     """
     from pulsar_admin.store.codec.strict_values import integer
 
@@ -352,7 +352,7 @@ def call_again(session: Session, request: Mapping[str, Any], *, as_then: bool) -
 
 
 def _check_kinds(cls: type, session: Session, made_of: tuple[Any, ...]) -> None:  # Any: as a file has them
-    """Raise TypeError or ValueError unless a CLS can be made of MADE_OF: of topics, namespaces and selections, as its parameters say."""
+    """Raise TypeError or ValueError unless ``cls`` can be created from these topics, namespaces and selections."""
     make = inspect.signature(cls.__init__)  # type: ignore[misc]  # of the class itself
     kinds = {kind.__name__: kind for kind in (str, *(kind for kind, _, _ in KINDS))}
     for name, value in make.bind(None, session, *made_of).arguments.items():
@@ -369,7 +369,7 @@ def _tuple(value: object) -> tuple[Any, ...]:  # Any: as above
 
 
 def read_again(session: Session, path: Path) -> Plan:
-    """Return the plan of the file PATH, made again on SESSION; raises NotFound, InvalidValue, and StalePlan where it is another one now."""
+    """Return the plan in a file, made anew; raises NotFound, InvalidValue, and StalePlan if it differs now."""
 
     kept = store_plans.read_plan(path)
     with session.opened() as store:

@@ -69,7 +69,7 @@ class Change(Struct, frozen=True):
 
 
 def report_of(report: Report, store: Path | None = None) -> ChangeReport:
-    """Return REPORT as callers see it: of a change, its undo command names the STORE, since in Python none is meant without a name."""
+    """Return a change's report whose undo command names the store, because Python has no default store."""
     place = "" if store is None else str(store.absolute())
     return ChangeReport(
         report.number, report.dry_run, report.parts, report.plan_warnings, report.untouched, report.command, place
@@ -77,5 +77,5 @@ def report_of(report: Report, store: Path | None = None) -> ChangeReport:
 
 
 def change_of(row: ChangeRow, undone: Mapping[int, int]) -> Change:
-    """Return ROW of the audit log as callers see it; UNDONE: number → that of the change that undid it."""
+    """Return a row of the audit log; ``undone`` maps a change's number to that of the change that undid it."""
     return Change(row.change, row.time_ms, row.command, row.undoes, undone.get(row.change), row)

@@ -1,6 +1,6 @@
-"""Who asks, of which store: its "now", what scans run on, warnings; and how what callers give is understood.
+"""The session: its store, its "now", its scan engine, its warnings; and the checks of callers' arguments.
 
-Python checks no types: what is of a wrong kind would end deep inside, or be written as it is.
+Python checks no types: a value of the wrong type would fail deep inside, or be written unchanged.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ Clock = Literal["auto", "publish", "broker", "event"]
 
 
 def given_text(what: str, value: object) -> str:
-    """Return VALUE; raises InvalidValue unless it is a text."""
+    """Return a text; raises InvalidValue for anything else."""
     if not isinstance(value, str):
         raise InvalidValue(f"{what} {value!r} is not a text", value=value)
     try:
@@ -91,7 +91,7 @@ def given_text(what: str, value: object) -> str:
 
 
 def given_texts(what: str, values: Iterable[str]) -> tuple[str, ...]:
-    """Return VALUES; raises InvalidValue unless they are texts; one text alone would be taken for its letters."""
+    """Return texts; raises InvalidValue for anything else, also for one text, which would be taken for its letters."""
     return tuple(given_text(what, one) for one in given_items(what, values))
 
 
@@ -106,7 +106,7 @@ def wanted_of(chroot: str | None, ledgers_root: str | None) -> Wanted:
 
 
 def given_items(what: str, values: Iterable[Kind]) -> Iterable[Kind]:
-    """Return VALUES; raises InvalidValue for what cannot be iterated over, and for one text or mapping."""
+    """Return items; raises InvalidValue if they cannot be iterated over, and for one text or mapping."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         wrong = "is a text" if isinstance(values, str) else "is not a list"
         raise InvalidValue(f"{what} {values!r} {wrong}", hint=f"write a list: {what}=[{values!r}]", value=values)
@@ -114,7 +114,7 @@ def given_items(what: str, values: Iterable[Kind]) -> Iterable[Kind]:
 
 
 def given_places(what: str, values: Iterable[Path | str]) -> tuple[str, ...]:
-    """Return the texts of the paths VALUES; raises InvalidValue unless they are a list of paths."""
+    """Return paths as texts; raises InvalidValue unless they are a list of paths."""
     places = tuple(given_items(what, values))
     for one in places:
         given_path(what, one)
@@ -122,20 +122,20 @@ def given_places(what: str, values: Iterable[Path | str]) -> tuple[str, ...]:
 
 
 def given_mapping(what: str, value: Any) -> Mapping[Any, Any]:  # Any: what callers give
-    """Return VALUE; raises InvalidValue unless it is a mapping."""
+    """Return a mapping; raises InvalidValue for anything else."""
     if not isinstance(value, Mapping):
         raise InvalidValue(f"{what} {value!r} is not a mapping", hint='write {"name": "value"}', value=value)
     return value
 
 
 def given_properties(what: str, values: Mapping[str, str]) -> dict[str, str]:
-    """Return VALUES; raises InvalidValue unless it is a mapping from text to text."""
+    """Return a mapping from text to text; raises InvalidValue for anything else."""
     given = given_mapping(what, values)
     return {given_text("property", key): given_text(f"property {key}", one) for key, one in given.items()}
 
 
 def given_path(what: str, value: Path | str) -> Path:
-    """Return VALUE; raises InvalidValue unless it is a path or its text."""
+    """Return a path or its text as a path; raises InvalidValue for anything else."""
     try:
         encoded = fsencode(value)
     except (TypeError, UnicodeEncodeError) as error:
@@ -146,19 +146,19 @@ def given_path(what: str, value: Path | str) -> Path:
 
 
 def given_flag(what: str, value: object) -> bool:
-    """Return VALUE; raises InvalidValue unless it is True or False: any text is true."""
+    """Return True or False; raises InvalidValue for anything else, as any text would be true."""
     if not isinstance(value, bool):
         raise InvalidValue(f"{what} {value!r} is not True or False", value=value)
     return value
 
 
 def given_rate(max_rate: int | None) -> int | None:
-    """Return MAX_RATE, bytes a second, None: no bound; raises InvalidValue."""
+    """Return a rate in bytes a second, None: unlimited; raises InvalidValue."""
     return None if max_rate is None else whole_number("max_rate", max_rate, 1)
 
 
 def whole_number(what: str, value: object, least: int | None = None, most: int | None = None) -> int:
-    """Return VALUE; raises InvalidValue unless it is an int or one of numpy's, LEAST to MOST where they are given; text is not."""
+    """Return an int (or numpy's) from ``least`` to ``most``; raises InvalidValue for anything else, also text."""
     if not isinstance(value, SupportsIndex) or isinstance(value, bool):
         raise InvalidValue(f"{what} {value!r}: a whole number is wanted, such as 5", value=value)
     number = index(value)
@@ -168,7 +168,7 @@ def whole_number(what: str, value: object, least: int | None = None, most: int |
 
 
 def duration_ms(value: Duration) -> int:
-    """Return VALUE in ms; raises InvalidValue."""
+    """Return a duration in ms; raises InvalidValue."""
     from pulsar_admin.store.timespec import parse_duration_ms
 
     if isinstance(value, str):
@@ -179,7 +179,7 @@ def duration_ms(value: Duration) -> int:
 
 
 def delay_ms(value: Delay) -> int:
-    """Return VALUE in ms; raises InvalidValue, also for one that is negative."""
+    """Return a duration in ms; raises InvalidValue, also for a negative one."""
     found = duration_ms(value) if isinstance(value, (str, timedelta)) else whole_number("delay", value)
     if found < 0:
         raise InvalidValue(f"delay {value!r} is negative")
@@ -187,7 +187,7 @@ def delay_ms(value: Delay) -> int:
 
 
 def given_number(what: str, value: object) -> float:
-    """Return VALUE; raises InvalidValue unless it is a finite number of Python's or numpy's; text is not."""
+    """Return a finite number of Python's or numpy's; raises InvalidValue for anything else, also text."""
     wrong = InvalidValue(f"{what} {value!r}: a number is wanted, such as 0.5", value=value)
     if not isinstance(value, (int, float, SupportsIndex)) or isinstance(value, bool):
         raise wrong
@@ -201,14 +201,14 @@ def given_number(what: str, value: object) -> float:
 
 
 def given_ledgers(ledgers: Iterable[int]) -> tuple[int, ...]:
-    """Return the ids LEDGERS; raises InvalidValue for what cannot be one."""
+    """Return ledger ids; raises InvalidValue for anything else."""
     return tuple(whole_number("ledger", one, 0, LONG_MAX) for one in ledgers)
 
 
 def given_spark(
     what: str, value: Any
 ) -> Any:  # Any: what callers give; importing pyspark to look takes longer than most answers
-    """Return VALUE; raises InvalidValue unless it is a session of Spark or of Spark Connect."""
+    """Return a session of Spark or of Spark Connect; raises InvalidValue for anything else."""
     if not any((one.__name__, one.__module__[:8]) == ("SparkSession", "pyspark.") for one in type(value).__mro__):
         raise InvalidValue(
             f"{what} {value!r} is not a Spark session", hint="give SparkSession.builder.getOrCreate()", value=value
@@ -217,7 +217,7 @@ def given_spark(
 
 
 def given_object(what: str, value: Any, kind: type[Kind]) -> Kind:  # Any: what callers give
-    """Return VALUE; raises InvalidValue unless it is of KIND."""
+    """Return an object of type ``kind``; raises InvalidValue for anything else."""
     if not isinstance(value, kind):
         raise InvalidValue(f"{what} {value!r} is not a {kind.__name__}", value=value)
     return value
@@ -286,7 +286,7 @@ def _iterated(found: Generator[Item, None, None], said: Mapping[str, str]) -> Ge
 
 
 def _kept_of(scope: Mapping[str, Any], said: str | None, what: str, value: Any) -> Any:  # Any: what callers give
-    """Return VALUE of the parameter WHAT, which is SAID to be of a kind; raises InvalidValue."""
+    """Return an argument checked against its annotation; raises InvalidValue."""
     if said is None or (value is None and said.endswith(" | None")):
         return value
     said = said.removesuffix(" | None")
@@ -298,7 +298,7 @@ def _kept_of(scope: Mapping[str, Any], said: str | None, what: str, value: Any) 
 
 
 def check_keywords(given: Mapping[str, Any], kind: type) -> None:  # Any: what callers give
-    """Raise InvalidValue for a keyword that KIND, a TypedDict, does not have, and for what is not of the kind that it says."""
+    """Raise InvalidValue for a keyword that the TypedDict ``kind`` does not have, or of another type."""
     unknown = sorted(set(given) - set(kind.__annotations__))
     if unknown:
         raise InvalidValue(
@@ -349,7 +349,7 @@ class PartialData(UserWarning):
 
 
 def check_engine(jobs: int, spark: SparkSession | None) -> None:
-    """Raise InvalidValue unless JOBS is a number of processes, 0 for one a core, and 1 beside SPARK, which is a session."""
+    """Raise InvalidValue unless ``jobs`` is a number of processes (0: one a core), and 1 beside a Spark session."""
     if whole_number("jobs", jobs) < 0 or (spark is not None and jobs != 1):
         raise InvalidValue(f"jobs={jobs}: give 0 (one process a core) or more, and not with spark")
     if spark is not None:
@@ -358,9 +358,9 @@ def check_engine(jobs: int, spark: SparkSession | None) -> None:
 
 @contextmanager
 def open_engine(jobs: int, spark: SparkSession | None, problems: list[StoreError]) -> Iterator[Engine | None]:
-    """Open what scans of many entries run on: SPARK's executors, JOBS processes (0: one a core), or None: this process.
+    """Open what scans many entries: Spark's executors, ``jobs`` processes (0: one a core), or None: this process.
 
-    What it could not read is in PROBLEMS at the end, and each of them is warned of. Raises InvalidValue, MissingComponent.
+    Unreadable data is in ``problems`` at the end, with a warning each. Raises InvalidValue, MissingComponent.
     """
     check_engine(jobs, spark)
     with ExitStack() as stack:
@@ -760,7 +760,7 @@ class Session:
             self.asked = before
 
     def ask(self, read: Callable[[Txn, *Given], Result], *given: *Given) -> Result:
-        """Return what READ finds in one snapshot of the store's rows with what is GIVEN; an iteration would outlive it."""
+        """Return the result of ``read`` on one snapshot of the store's rows; not for iterators, which would outlive it."""
         with self.read() as txn:
             return read(txn, *given)
 
@@ -796,7 +796,9 @@ class Session:
     def read_cursors(
         self, reader: EntryReader, topic: Topic, names: Iterable[str], *, named: bool, is_replaced: bool = False
     ) -> Iterator[Cursor]:
-        """Yield the cursors NAMES of TOPIC, which was NAMED or is one of many: see ``each``; IS_REPLACED: damaged ones, too."""
+        """Yield a topic's cursors; ``named`` says whether the topic was named (see ``each``); ``is_replaced``
+        includes damaged ones.
+        """
         from pulsar_admin.store.model.cursors import read_cursor, read_damaged_cursor
 
         read = read_damaged_cursor if is_replaced else read_cursor
@@ -805,10 +807,10 @@ class Session:
     def iter_cursors(
         self, reader: EntryReader, selection: TopicSelection, subscription: str, *, is_replaced: bool = False
     ) -> Iterator[tuple[Topic, Cursor]]:
-        """Yield the cursor SUBSCRIPTION of every topic meant, partitions of a partitioned one each.
+        """Yield the cursor of a subscription in every selected topic, partitions one by one.
 
-        A topic named must have it; of all topics, or those of a pattern, those that have it are taken. Raises TopicNotFound and
-        SubscriptionNotFound, the latter also when no topic has it.
+        A named topic must have the subscription; of all topics, or a pattern's, only those that have it are taken.
+        Raises TopicNotFound, and SubscriptionNotFound, also if no topic has it.
         """
         from pulsar_admin.store.model.cursors import iter_cursor_names
 
@@ -843,7 +845,7 @@ _YEAR_MS = 31_556_952_000
 
 
 def time_ms_of(value: Time, now_ms: int) -> int:
-    """Return VALUE in epoch milliseconds; raises InvalidValue, also for a datetime without a zone."""
+    """Return a time in epoch milliseconds; raises InvalidValue, also for a datetime without a zone."""
     from pulsar_admin.store.timespec import MAX_TIME_MS, FromNow, parse_time_or_ago
 
     if isinstance(value, str):
@@ -879,7 +881,7 @@ def time_ms_of(value: Time, now_ms: int) -> int:
 
 
 def moment_of(value: Time | MetadataMoment) -> MetadataMoment:
-    """Return VALUE as a moment of a cluster's metadata; a text may be a zxid."""
+    """Return a moment of a cluster's metadata; a text may be a zxid."""
     from pulsar_admin.store.history.as_of import Moment as MetadataMoment
     from pulsar_admin.store.history.as_of import parse_moment
 
@@ -894,7 +896,7 @@ def moment_of(value: Time | MetadataMoment) -> MetadataMoment:
 
 
 def position_of(value: Place) -> Position:
-    """Return VALUE as a position; raises InvalidValue."""
+    """Return a position; raises InvalidValue."""
     if not isinstance(value, (str, Position)):
         raise InvalidValue(f"{value!r} is not a position", hint='write "LEDGER:ENTRY", or take a Position', value=value)
     if isinstance(value, str):

@@ -1,6 +1,6 @@
-"""The store: opening it, what it holds, what is wrong with it, and making and undoing changes.
+"""The store: opening, questions, findings, and applying and undoing changes.
 
-What only some methods need is imported in them: commands ask here, too.
+Modules that few methods need are imported in them: commands ask here too.
 """
 
 from __future__ import annotations
@@ -104,13 +104,15 @@ def open_store(
     spark: SparkSession | None = None,
     private_keys: Sequence[Path | str] = (),
 ) -> Store:
-    """Open the store at PATH, to read it, or WRITABLE to apply changes too, which keeps other writers out until it is closed.
+    """Open the store at ``path`` for reading, or ``writable`` to apply changes, which excludes other writers until
+    it is closed.
 
-    NOW fixes "now" for relative times and ages (else the clock of each call). Scans of many entries run in this process, in
-    JOBS processes (0: one a core), or on the executors of SPARK, which must see the same paths. Encrypted
-    payloads are opened with PRIVATE_KEYS, PEM files or directories of them, in this process alone. Close it, or use it in ``with``.
-    A store imported with ``index=False`` answers ``export_tables`` alone, all else raises Refused.
-    Raises StoreNotFound, Refused (an import that did not end), StoreBusy (writable, and another process writes), IndexCorrupt.
+    ``now`` fixes "now" for relative times and ages (default: the clock at each call). Many entries are scanned in this
+    process, in ``jobs`` processes (0: one a core), or on the executors of ``spark``, which must see the same paths.
+    ``private_keys``, PEM files or directories of them, open encrypted payloads, in this process only. Close the store,
+    or use it in ``with``. A store imported with ``index=False`` only answers ``export_tables``, all else raises
+    Refused. Raises StoreNotFound, Refused (an unfinished import), StoreBusy (writable, while another process writes),
+    IndexCorrupt.
     """
     check_engine(jobs, spark)
     keys: PrivateKeys | None = None
@@ -179,7 +181,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return tuple(name for one in chosen for name in iter_topic_texts(txn, one, system=system))
 
     def topic(self, name: str) -> Topic:
-        """Return the topic NAME: ``persistent://t/ns/topic``, ``t/ns/topic``, or ``topic`` of public/default.
+        """Return a topic: ``persistent://t/ns/topic``, ``t/ns/topic``, or ``topic`` of public/default.
 
         Raises TopicNotFound, InvalidValue.
         """
@@ -189,16 +191,17 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return Topic(self._session, parsed)
 
     def cursors(self, name: str | None, *topics: str, pattern: str | None = None) -> Cursors:
-        """Return the cursors of the subscription NAME in TOPICS, moved as one; default: all that have it, or those of PATTERN, a glob.
+        """Return the cursors of a subscription in topics, moved as one; default: all topics that have it, or those
+        of a glob ``pattern``.
 
-        None: of every subscription, but the broker's own. Raises InvalidValue.
+        ``name`` None: of every subscription but the broker's own. Raises InvalidValue.
         """
         from pulsar_admin.api.cursors import Cursors
 
         return Cursors(self._session, parse_topics(topics, pattern), name)
 
     def nacks(self, name: str | None, *topics: str) -> KeptNacks:
-        """Return the negative acks kept for the subscription NAME, None: for every one, of TOPICS, default: of all.
+        """Return the stored negative acks of a subscription (None: of all) in topics (default: all).
 
         Raises InvalidValue.
         """
@@ -213,7 +216,9 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return Transactions(self._session)
 
     def topic_policies(self, *topics: str, pattern: str | None = None) -> TopicPolicies:
-        """Return the policies of TOPICS, changed as one; default: of all topics, or of those of PATTERN, a glob. Raises InvalidValue."""
+        """Return the policies of topics, changed as one; default: of all topics, or of those of a glob ``pattern``.
+        Raises InvalidValue.
+        """
         return TopicPolicies(self._session, parse_topics(topics, pattern))
 
     def namespaces(self, tenant: str | None = None) -> tuple[str, ...]:
@@ -226,7 +231,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return tuple(map(str, list_namespaces(txn, tenant)))
 
     def namespace(self, name: str) -> Namespace:
-        """Return the namespace NAME, ``tenant/namespace``; raises NamespaceNotFound, InvalidValue."""
+        """Return a namespace, ``tenant/namespace``; raises NamespaceNotFound, InvalidValue."""
         parsed = parse_namespace(name)
         with self._session.read() as txn:
             check_namespace(txn, parsed)
@@ -240,9 +245,11 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return tuple(iter_all_ledger_ids(txn))
 
     def ledger_rows(self, word: str = "") -> Iterator[LedgerRow]:
-        """Yield what is known of every ledger whose owner's name contains WORD: state, entries, bytes, publish times in ms, owners.
+        """Yield facts of each ledger whose owner's name contains ``word``: state, entries, bytes, publish times in
+        ms, owners.
 
-        One that cannot be read is left out with a PartialData warning. Raises NothingMatches where no owner's name contains WORD.
+        Unreadable ledgers are left out with a PartialData warning. Raises NothingMatches if no owner's name contains
+        ``word``.
         """
         from pulsar_admin.store.reports.ledgers import iter_ledger_rows
 
@@ -258,10 +265,11 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return tuple(iter_orphans(reader.txn, find_vanished(reader).foreign))
 
     def missing(self, *ledgers: int) -> tuple[Missing, ...]:
-        """Return what is lost, of LEDGERS or of all: referenced ledgers that are not there, ``ranges`` of entry ids that no file holds.
+        """Return losses of ledgers, or of all: referenced ledgers that do not exist, ``ranges`` of entry ids that
+        no file holds.
 
-        Entries of files that are gone since the import do not count yet: a PartialData warning names those. Raises IndexCorrupt,
-        LedgerNotFound (one of LEDGERS).
+        Entries of files that disappeared since the import do not count yet: a PartialData warning names them. Raises
+        IndexCorrupt, LedgerNotFound (a named ledger).
         """
         from pulsar_admin.store.reports.ledgers import iter_missing, read_missing
         from pulsar_admin.store.transfer.cataloguing import find_gone
@@ -277,7 +285,9 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return tuple(row for row in (rows if ledgers else iter_missing(txn)) if row is not None)
 
     def verify_ledgers(self, *ledgers: int) -> Iterator[LedgerVerdict]:
-        """Yield what is wrong with each of LEDGERS, or of all, every entry read: see ``Ledger.verify``; raises LedgerNotFound."""
+        """Yield the problems of ledgers, or of all, after reading every entry: see ``Ledger.verify``; raises
+        LedgerNotFound.
+        """
         return verdicts_of(self._session, given_ledgers(ledgers))
 
     def underreplicated(self) -> tuple[UnderReplicated, ...]:
@@ -299,18 +309,18 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return Ledger(self._session, ledger_id)
 
     def nodes(self, path: str = "/") -> tuple[str, ...]:
-        """Return the names directly below PATH in the metadata, as in Pulsar's metadata store; raises PathNotFound."""
+        """Return the names directly below a path, as in Pulsar's metadata store; raises PathNotFound."""
         with self._session.read() as txn:
             return list_children(txn, path)
 
     def node(self, path: str) -> Node:
-        """Return the metadata node at PATH: ``value``, its exact bytes, and ``stat``; raises PathNotFound."""
+        """Return a metadata node: ``value``, its exact bytes, and ``stat``; raises PathNotFound."""
         return self._session.ask(read_node, path)
 
     def decoded(self, path: str) -> Mapping[str, Any]:  # Any: JSON
-        """Return the metadata node at PATH as JSON: its stat, times in ms, ``structure`` and ``value``.
+        """Return a metadata node as JSON: its stat, times in ms, ``structure`` and ``value``.
 
-        Of a cursor also ``truth``: where it really stands. Raises PathNotFound, MetadataCorrupt.
+        For a cursor also ``truth``, its actual position. Raises PathNotFound, MetadataCorrupt.
         """
         return decoded_node(self._session, path)
 
@@ -324,9 +334,11 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return read_summary(store, reader)
 
     def overview(self, *, top: int = 5, check: bool | None = None) -> Overview:
-        """Return the whole store in numbers: age of the copy, namespaces, the TOP topics and backlogs, what keeps disks full.
+        """Return the whole store in numbers: age of the copy, namespaces, the ``top`` topics and backlogs, what
+        occupies disks.
 
-        CHECK: whether ``findings`` counts what ``doctor`` finds, else None; by default where the store is not large. Raises IndexCorrupt.
+        ``check`` says whether ``findings`` counts the findings of ``doctor`` (else None); default: unless the store is
+        large. Raises IndexCorrupt.
         """
         from pulsar_admin.store.doctor.overview import read_checked_overview
 
@@ -339,10 +351,11 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
     def metrics(
         self, *, top: int = 1000, pattern: str | None = None, delayed: bool = False, check: bool | None = None
     ) -> tuple[Metric, ...]:
-        """Return what ``pulsar-admin metrics`` writes: gauges with name, help and samples. CHECK: as in ``overview``.
+        """Return the gauges of ``pulsar-admin metrics``, with name, help and samples. ``check`` is that of
+        ``overview``.
 
-        TOP bounds the rows of each metric with a topic, of topics that match PATTERN; DELAYED reads the headers of their backlogs. Raises
-        TopicNotFound where none matches.
+        ``top`` limits the rows of each metric with a topic, among topics that match ``pattern``; ``delayed`` reads the
+        headers of their backlogs. Raises TopicNotFound if none matches.
         """
         from pulsar_admin.store.doctor.overview import read_checked_metrics
         from pulsar_admin.store.reports.metrics import Chosen
@@ -358,7 +371,8 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             )
 
     def usage(self) -> Usage:
-        """Return who fills the disks, in bytes: ``owners`` (topics), ``files`` (and what is dead in each), ``disks``.
+        """Return who occupies the disks, in bytes: ``owners`` (topics), ``files`` (with the dead bytes of each),
+        ``disks``.
 
         Raises IndexCorrupt.
         """
@@ -368,10 +382,11 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return read_usage(store, txn)
 
     def why_bytes(self, *topics: str, top: int | None = None) -> WhyBytes:
-        """Return why every byte of the files stays, or of TOPICS: ``totals`` by reason, and ``held``, the TOP largest (None: all).
+        """Return why bytes are retained, of all files or of topics: ``totals`` by reason, and ``held``, the ``top``
+        largest (None: all).
 
-        Each has ``reason`` (``code``, ``sentence``, ``evidence``, ``command``), ``bytes``, ``percent``, ``topic`` and ``subscription``.
-        Raises InvalidValue, TopicNotFound, IndexCorrupt.
+        Each has ``reason`` (``code``, ``sentence``, ``evidence``, ``command``), ``bytes``, ``percent``, ``topic`` and
+        ``subscription``. Raises InvalidValue, TopicNotFound, IndexCorrupt.
         """
         from pulsar_admin.store.why.disk import why_bytes
 
@@ -381,9 +396,10 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return why_bytes(store, reader, self._session.now_ms, names if topics else None, most)
 
     def check(self, *, deep: bool = False, max_rate: int | None = None) -> tuple[Finding, ...]:
-        """Return what is wrong (``is_problem``) or worth knowing: files, index, audit log, metadata against ledgers.
+        """Return problems (``is_problem``) and notes about files, index, audit log, and metadata against ledgers.
 
-        DEEP reads every byte, at most MAX_RATE of them a second, in this process alone. Nothing is repaired. Raises InvalidValue.
+        ``deep`` reads every byte, at most ``max_rate`` of them a second, in this process only. Nothing is repaired.
+        Raises InvalidValue.
         """
         with PACE.limited(given_rate(max_rate)):
             return tuple(iter_check(self._session, deep=deep))
@@ -391,9 +407,11 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
     def doctor(
         self, *, deep: bool = False, each: int = 10, codes: Sequence[str] = (), severities: Sequence[str] = ()
     ) -> tuple[Finding, ...]:
-        """Return what is wrong, the worst first: ``severity``, ``evidence``, what is at stake, what a ``broker`` does, what ``mend``s it.
+        """Return findings, the worst first: ``severity``, ``evidence``, what is at stake, what a ``broker`` does,
+        and how to ``mend`` it.
 
-        DEEP reads every byte; EACH: how many of a code, the rest is summed up; CODES and SEVERITIES: these only. Raises InvalidValue.
+        ``deep`` reads every byte; ``each`` limits the findings of a code, the rest is summed up; ``codes`` and
+        ``severities`` filter. Raises InvalidValue.
         """
         return tuple(iter_doctor(self._session, deep=deep, each=each, codes=codes, severities=severities))
 
@@ -406,17 +424,19 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         codes: Sequence[str] = (),
         severities: Sequence[str] = (),
     ) -> FindingComparison:
-        """Return what ``doctor`` finds that is new, worse, gone or not seen since an earlier copy: ``changes``; ``unchanged``: how many.
+        """Return which findings of ``doctor`` are new, worse, gone or not seen since an earlier copy (``changes``;
+        ``unchanged`` counts).
 
-        SINCE: another store, as of its own time, or a file that ``doctor -o json`` wrote. All else as for ``doctor``. Raises InvalidValue,
-        StoreNotFound, IndexCorrupt.
+        ``since`` is another store, at its own time, or a file that ``doctor -o json`` wrote. Other options as
+        ``doctor``. Raises InvalidValue, StoreNotFound, IndexCorrupt.
         """
         return compare_findings(self._session, since, deep=deep, each=each, codes=codes, severities=severities)
 
     def compare_index(self, *, verify: bool = True) -> RebuildResult:
-        """Make the location and time index again from the files and count the rows that differ (``changed_rows``).
+        """Rebuild the location and time index from the files in memory and count the rows that differ
+        (``changed_rows``).
 
-        The store stays as it is. VERIFY: digests. Raises SourceChanged, DiskFull.
+        The store stays unchanged. ``verify`` checks digests. Raises SourceChanged, DiskFull.
         """
         from pulsar_admin.store.index.rebuild import compare_index
 
@@ -450,9 +470,10 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return replace(result, changed_rows=result.changed_rows + owners)
 
     def search(self, *topics: str, **wanted: Unpack[WantedMessages]) -> Messages:
-        """Return the messages of TOPICS (default: all) that are all of what is WANTED, as ``Topic.search``.
+        """Return the messages of topics (default: all) that match everything wanted, as ``Topic.search``.
 
-        The column ``topic`` says whose each is, where no columns are named. Raises InvalidValue, and read TopicNotFound.
+        Unless columns are named, the column ``topic`` says to which topic each belongs. Raises InvalidValue, and when
+        read TopicNotFound.
         """
         wanted.setdefault("columns", ("topic", *COLUMNS))
         return search_of(self._session, lambda txn: select_topics(txn, parse_topics(topics)), wanted)
@@ -460,10 +481,10 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
     # -- making and undoing changes ------------------------------------------------------------------------------------
 
     def apply(self, plan: Plan) -> ChangeReport:
-        """Make the change of PLAN in one transaction, with its line in the audit log, and return what it did.
+        """Apply a plan in one transaction, with a row in the audit log, and return its report.
 
-        A plan that changes nothing writes nothing: the report's number is None. Raises StalePlan when the store changed since the
-        plan was made, NotWritable when it was opened for reading.
+        A plan that changes nothing writes nothing: the report's number is None. Raises StalePlan if the store changed
+        since planning, NotWritable if it was opened for reading.
         """
         from pulsar_admin.api.reports import report_of
 
@@ -487,11 +508,12 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         interceptors: str | None = None,
         keep_ledger_ids: bool = False,
     ) -> Plan:
-        """Plan adding the entries of DUMP (``dump`` with level entries) to the end of their topics, or of TOPIC, which are made.
+        """Plan appending the entries of a dump (``dump`` with level entries) to their topics, or to ``topic``;
+        missing ones are created.
 
-        DUMP may be a stream of JSON lines, which can be read once: to look at the plan, or to apply it.
-        Entries keep their bytes, unless INTERCEPTORS (``timestamp,index``) put broker metadata in front as a broker with these would.
-        Raises NotFound, InvalidValue, Corrupt, Refused; applying it also DiskFull.
+        ``dump`` may be a stream of JSON lines, which can be read once: to look at the plan, or to apply it. Entries
+        keep their bytes, unless ``interceptors`` (``timestamp,index``) add broker metadata as a broker with these
+        would. Raises NotFound, InvalidValue, Corrupt, Refused; applying it also DiskFull.
         """
         from pulsar_admin.store.codec.interceptors import parse_interceptors
         from pulsar_admin.store.dump.load import COMMAND, LoadOptions, apply_load, preview_load
@@ -519,10 +541,11 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return plan_of(store_plans.WritingPlan(COMMAND, txn.id, shown, made, digest=source.digest), txn)
 
     def copy(self, *topics: str, source: Path | str, to: str | None = None) -> Plan:
-        """Plan copying TOPICS whole from the store SOURCE, one of them under the name TO: with subscriptions, partitions and schema.
+        """Plan copying whole topics from another store, a single one under the name ``to``: with subscriptions,
+        partitions and schema.
 
-        What is not copied is in the report's warnings. Raises TopicNotFound, StoreNotFound, AlreadyExists, Refused, InvalidValue; applying
-        it also DiskFull.
+        The report's warnings name what is not copied. Raises TopicNotFound, StoreNotFound, AlreadyExists, Refused,
+        InvalidValue; applying it also DiskFull.
         """
         from pulsar_admin.store.dump.copying import CopyRequest, plan_copy
 
@@ -532,7 +555,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return plan_of(plan_copy(store, request), txn)
 
     def create_namespace(self, name: str, *, clusters: Sequence[str] = (), bundles: int = 0) -> Plan:
-        """Plan making a namespace of CLUSTERS, default: the store's, with so many BUNDLES, 0: four.
+        """Plan creating a namespace, by default of the store's cluster, with this number of bundles (0: four).
 
         Raises NamespaceNotFound (no such tenant), AlreadyExists, InvalidValue, Refused.
         """
@@ -543,7 +566,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         )
 
     def delete_namespace(self, name: str, *, force: bool = False) -> Plan:
-        """Plan deleting a namespace, with FORCE also its topics; raises NamespaceNotFound, Refused."""
+        """Plan deleting a namespace, with ``force`` also its topics; raises NamespaceNotFound, Refused."""
         from pulsar_admin.store.changes.ending import plan_delete_namespace
 
         found = parse_namespace(name)
@@ -552,7 +575,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
     def create_topic(
         self, name: str, *, partitions: int | None = None, properties: Mapping[str, str] | None = None
     ) -> Plan:
-        """Plan making a topic, which has no ledger until a broker loads it, with PARTITIONS those, too; None: it has none.
+        """Plan creating a topic, with ``partitions`` a partitioned one; it has no ledger until a broker loads it.
 
         Raises AlreadyExists, NamespaceNotFound, InvalidValue.
         """
@@ -563,7 +586,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return self._planned_rows(topic_changes.plan_topic, command, topic, partitions, given)
 
     def create_shadow_topic(self, name: str, source: str, *, properties: Mapping[str, str] | None = None) -> Plan:
-        """Plan making a topic that shows the entries of SOURCE and has subscriptions of its own (PIP-180).
+        """Plan creating a topic that shows the entries of ``source`` and has subscriptions of its own (PIP-180).
 
         Raises TopicNotFound, AlreadyExists, NamespaceNotFound, InvalidValue.
         """
@@ -571,9 +594,11 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return self._planned_rows(topic_changes.plan_shadow, topic, of, properties or {})
 
     def delete_topics(self, *topics: str, partitioned: bool = False, force: bool = False) -> Plan:
-        """Plan deleting TOPICS, or PARTITIONED ones with their partitions: subscriptions, ledgers, schemas and policies go, too.
+        """Plan deleting topics, or ``partitioned`` ones with their partitions, and their subscriptions, ledgers,
+        schemas and policies.
 
-        FORCE: also where parts of the metadata cannot be read. Raises TopicNotFound, Refused, MetadataCorrupt, InvalidValue.
+        ``force`` ignores unreadable parts of the metadata. Raises TopicNotFound, Refused, MetadataCorrupt,
+        InvalidValue.
         """
         from pulsar_admin.store.changes.ending import check_deletable, plan_delete_topics
 
@@ -615,10 +640,11 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return resets_plan(self._session, reader, resets_of_rows(reader, rows), request)
 
     def annotate(self, *topics: str, pattern: str | None = None, form: Form = "properties") -> Plan:
-        """Plan writing first and last publish time (PIP-345) of closed ledgers of TOPICS (default: all) into their metadata.
+        """Plan writing first and last publish time (PIP-345) of closed ledgers into their metadata, of topics
+        (default: all).
 
-        PATTERN: of topics that match this glob. Later searches know the times without the entries. Raises InvalidValue, TopicNotFound,
-        MetadataCorrupt, IndexCorrupt.
+        ``pattern`` is a glob of topics. Later searches know the times without reading entries. Raises InvalidValue,
+        TopicNotFound, MetadataCorrupt, IndexCorrupt.
         """
         from pulsar_admin.store.model.publish_times import Form
 
@@ -628,15 +654,15 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return plan_of(topic_changes.plan_annotate(txn, names, form, self._session.clock_ms), txn)
 
     def plan_undo(self, number: int) -> Plan:
-        """Plan bringing back the exact bytes from before the change NUMBER; raises ChangeNotFound, UndoConflict, Refused."""
+        """Plan restoring the exact bytes from before a change; raises ChangeNotFound, UndoConflict, Refused."""
         return self._planned(lambda reader, now_ms: store_plans.plan_undo(reader.txn, number))
 
     def undo(self, number: int) -> ChangeReport:
-        """Undo the change NUMBER, as a change that can be undone itself; raises as ``plan_undo`` and ``apply``."""
+        """Undo a change, as a change that can be undone itself; raises as ``plan_undo`` and ``apply``."""
         return self.apply(self.plan_undo(number))
 
     def load_plan(self, path: Path | str) -> Plan:
-        """Return the plan in the file PATH, made again; raises NotFound, InvalidValue, and StalePlan where it is another one now."""
+        """Return the plan in a file, made anew; raises NotFound, InvalidValue, and StalePlan if it differs now."""
         return read_again(self._session, Path(path))
 
     def changes(self) -> tuple[Change, ...]:
@@ -644,7 +670,9 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return tuple(self.change_log())
 
     def change_log(self, *numbers: int) -> Iterator[Change]:
-        """Yield the audit log, oldest first, or the changes NUMBERS: raises ChangeNotFound, IndexCorrupt of a damaged record."""
+        """Yield the audit log, oldest first, or the numbered changes; raises ChangeNotFound, IndexCorrupt for a
+        damaged record.
+        """
         from pulsar_admin.api.reports import change_of
 
         with self._session.read() as txn:
@@ -706,7 +734,7 @@ def compare_findings(
 
 
 def _findings_of(path: Path, session: Session, options: DoctorOptions, engine: Engine | None) -> list[Finding]:
-    """Return what is wrong with the store at PATH, as of its own time, or where nothing tells that, as of that of SESSION."""
+    """Return the findings of the store at a path, at its own time, or if that is unknown at the session's."""
     from pulsar_admin.store.db.storeinfo import check_pages
     from pulsar_admin.store.doctor import diagnose
     from pulsar_admin.store.model.copy_age import find_as_of
@@ -763,7 +791,7 @@ def decoded_node(session: Session, path: str) -> dict[str, Any]:  # Any: JSON
 
 
 def readable_node(path: str, value: bytes | None) -> dict[str, Any] | None:  # Any: JSON
-    """Return what VALUE of the node at PATH is, decoded, with secrets hidden; in hexadecimal where it cannot be read; None for none."""
+    """Return a node's value decoded, with secrets hidden; in hexadecimal if it cannot be decoded; None for no value."""
     from pulsar_admin.store.model.nodes import decode_structure
     from pulsar_admin.store.model.redaction import hide_secrets_in
 
@@ -777,7 +805,7 @@ def readable_node(path: str, value: bytes | None) -> dict[str, Any] | None:  # A
 
 
 def _readable(value: object) -> object:
-    """Return VALUE as JSON with names for upstream's numbers, text for custom metadata, and short ranges."""
+    """Return a value as JSON with names for upstream's numbers, text for custom metadata, and short ranges."""
     from pulsar_admin.store.codec.cursor import CursorInfo
     from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
     from pulsar_admin.store.model.cursors import range_text

@@ -103,10 +103,10 @@ class PolicyPlans(Planner, ABC):
 
     @abstractmethod
     def _plan_policy(self, job: PolicyJob) -> Plan:
-        """Return the plan of JOB here."""
+        """Return the plan of a policy job."""
 
     def set_policy(self, name: str, value: Any) -> Plan:  # Any: JSON
-        """Plan setting the policy NAME to VALUE, JSON as upstream stores it; raises InvalidValue for what upstream refuses."""
+        """Plan setting a policy to JSON as upstream stores it; raises InvalidValue for what upstream refuses."""
         return self._plan_policy(policy_changes.PolicyJob(f"{self._group} set-{name}", policy_named(name), value))
 
     def remove_policy(self, name: str) -> Plan:
@@ -118,9 +118,9 @@ class PolicyPlans(Planner, ABC):
         return self.remove_policy("message-ttl") if ttl is None else self._set("message-ttl", {"ttl": duration_ms(ttl)})
 
     def set_retention(self, *, time: Duration | None, size: int | str | None) -> Plan:
-        """Plan retaining what every subscription has consumed for TIME and up to SIZE (bytes, or ``10G``); None: without limit.
+        """Plan retaining consumed messages for a time and up to a size (bytes, or ``10G``); None: unlimited.
 
-        Kept in whole minutes and MB, rounded down. Raises InvalidValue.
+        Stored in whole minutes and MB, rounded down. Raises InvalidValue.
         """
         return self._set("retention", {"time": -1 if time is None else duration_ms(time), "size": _size_bytes(size)})
 
@@ -136,7 +136,9 @@ class PolicyPlans(Planner, ABC):
         time: Duration | None = None,
         kind: QuotaKind = "destination_storage",
     ) -> Plan:
-        """Plan setting the backlog quota KIND: what happens beyond SIZE (bytes, or ``10G``) or TIME; None: none. Raises InvalidValue."""
+        """Plan setting a backlog quota: the action beyond ``size`` (bytes, or ``10G``) or ``time``; None: no limit.
+        Raises InvalidValue.
+        """
         limits = {
             "limit": None if size is None else _size_bytes(size),
             "limit_time": None if time is None else duration_ms(time),
@@ -144,11 +146,11 @@ class PolicyPlans(Planner, ABC):
         return self._set("backlog-quota", {**limits, "policy": policy, "type_": kind})
 
     def remove_backlog_quota(self, kind: QuotaKind = "destination_storage") -> Plan:
-        """Plan removing the backlog quota KIND."""
+        """Plan removing a backlog quota."""
         return self.plan_policy(f"{self._group} remove-backlog-quota", "backlog-quota", {"type_": kind})
 
     def set_delayed_delivery(self, *, active: bool, tick: Duration = "1s", max_delay: Duration = "0") -> Plan:
-        """Plan setting the policy of delayed messages; MAX_DELAY 0 is none. Raises InvalidValue."""
+        """Plan setting the policy of delayed messages; a ``max_delay`` of 0 is unlimited. Raises InvalidValue."""
         times = {"time": duration_ms(tick), "max_delay": duration_ms(max_delay)}
         return self._set("delayed-delivery", {"enable": active, "disable": not active, **times})
 
@@ -160,9 +162,10 @@ class PolicyPlans(Planner, ABC):
         return self.remove_policy("delayed-delivery")
 
     def plan_policy(self, command: str, name: str, options: Options) -> Plan:
-        """Plan what the command line's COMMAND (``topics set-retention``) does to the policy NAME with OPTIONS.
+        """Plan what a command (``topics set-retention``) does to a policy.
 
-        They are upstream's by their longest names in snake case, times in ms and sizes in bytes. Raises InvalidValue.
+        Options are upstream's by their longest names in snake case, times in ms and sizes in bytes. Raises
+        InvalidValue.
         """
         policy_named(name)
         _check_options(command, options)
@@ -194,7 +197,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 
 
 def _check_options(command: str, options: Options) -> None:
-    """Raise InvalidValue for what are no options of COMMAND, or not of their kind."""
+    """Raise InvalidValue for options that the command does not have, or of another type."""
     from pulsar_admin.upstream_list import name_of, upstream_commands
 
     row = upstream_commands().get(command)
@@ -212,7 +215,7 @@ def _check_options(command: str, options: Options) -> None:
 
 
 def policy_named(name: str) -> Policy:
-    """Return the policy NAME; raises InvalidValue for one that is not there."""
+    """Return a policy; raises InvalidValue for an unknown name."""
     from pulsar_admin.store.policies.table import policies_by_name
 
     found = policies_by_name().get(given_text("policy", name))
@@ -251,9 +254,10 @@ class TopicPolicies(PolicyPlans):
         self._selection = selection
 
     def values(self, name: str, **options: Any) -> tuple[PolicyValue, ...]:
-        """Return what the topics have of the policy NAME: their own, or (``applied=True``) what is in force.
+        """Return a policy's values in the topics: their own, or (``applied=True``) those in force.
 
-        ``subscription``: of this one alone; ``global_=True``: own policies that all clusters share. Raises InvalidValue.
+        ``subscription`` selects those of one subscription; ``global_=True`` those shared by all clusters. Raises
+        InvalidValue.
         """
         policy = policy_named(name)
         with self._session.read() as txn:
@@ -339,14 +343,14 @@ class Topic(PolicyPlans):
         explain: bool = False,
         broker_version: BrokerVersion = "4.0",
     ) -> FoundEntry:
-        """Return the first entry at or after TIME in topic order, exact on clocks that run backwards.
+        """Return the first entry at or after ``time`` in topic order, exact even on clocks that run backwards.
 
-        RULE ``all-before``: the last entry before it, with nothing younger in front; ``broker``: what a live broker of
-        BROKER_VERSION answers. BATCH_INDEX names the message in its batch. EXPLAIN adds the proof, and the broker's answer.
-        ``exact`` of the answer: False where a lost entry could be an earlier one, None where that is not known; for BROKER, whether a
-        broker is certain to give this answer.
-        Raises InvalidValue, TopicNotFound (also for a partitioned topic: ask its partitions), and for BROKER LedgerNotFound,
-        EntryNotFound or EntryCorrupt where a broker fails, NotSeen where what it answers is not known.
+        ``rule`` ``all-before`` returns the last entry before the time with nothing younger before it; ``broker`` the
+        answer of a live broker of ``broker_version``. ``batch_index`` names the message in its batch. ``explain`` adds
+        the proof, and the broker's answer. ``exact`` of the answer is False if a lost entry could be an earlier one,
+        None if that is unknown; for ``broker``, whether a broker is certain to answer this. Raises InvalidValue,
+        TopicNotFound (also for a partitioned topic: ask its partitions), and for ``broker`` LedgerNotFound,
+        EntryNotFound or EntryCorrupt where a broker fails, NotSeen if its answer is unknown.
         """
         from pulsar_admin.store.dump.finding import TimeQuestion
         from pulsar_admin.store.search.broker_setup import BrokerSetup
@@ -356,10 +360,11 @@ class Topic(PolicyPlans):
         return find_by_time(self._session, self._name, question, explain=explain)
 
     def find_by_index(self, index: int) -> IndexFound:
-        """Return the entry that covers the message INDEX, which brokers with AppendIndexMetadataInterceptor count from 0 (PIP-70).
+        """Return the entry that covers a message index, which brokers with AppendIndexMetadataInterceptor count
+        from 0 (PIP-70).
 
-        ``position``: with its index in a batch, None where no entry covers INDEX, and ``next_index`` is the least after it;
-        ``indexed``: whether any entry has an index at all. Raises TopicNotFound, MetadataCorrupt, InvalidValue.
+        ``position``, with its index in a batch, is None if no entry covers ``index``; ``next_index`` is the least one
+        after it; ``indexed`` says whether any entry has an index. Raises TopicNotFound, MetadataCorrupt, InvalidValue.
         """
         from pulsar_admin.store.search.by_index import find_by_index
 
@@ -370,9 +375,10 @@ class Topic(PolicyPlans):
         return found
 
     def nth_position(self, number: int, *, from_end: bool = False) -> Position:
-        """Return the position of the entry NUMBER (from 1), markers counted, from the beginning or FROM_END.
+        """Return the position of an entry by its number (from 1), markers included, from the beginning or
+        ``from_end``.
 
-        Raises TopicNotFound, NothingMatches (it has fewer), InvalidValue.
+        Raises TopicNotFound, NothingMatches (too few entries), InvalidValue.
         """
         from pulsar_admin.store.model.messages import nth_position
 
@@ -381,11 +387,13 @@ class Topic(PolicyPlans):
             return nth_position(read_topic(txn, self._name), count, from_end=from_end)
 
     def skew(self, *, tolerance: Duration = "1s", clock: Literal["publish", "broker"] = "publish") -> TopicSkew:
-        """Return whose clock is wrong: counts of the topic, ``blame``, and of each producer in ``producers``, the most wrong one first.
+        """Return whose clock is wrong: counts of the topic, ``blame``, and of each of ``producers``, the most wrong
+        one first.
 
-        Offsets are publish minus broker time in ms, None without broker times; ``future`` and ``late`` count entries off by more
-        than TOLERANCE, ``inversions`` entries before the previous one on CLOCK. ``pandas.DataFrame(skew.producers)`` has
-        them as columns. Reads the header of every entry. Raises TopicNotFound, InvalidValue.
+        Offsets are publish minus broker time in ms, None without broker times; ``future`` and ``late`` count entries
+        off by more than ``tolerance``, ``inversions`` entries before the previous one on ``clock``.
+        ``pandas.DataFrame(skew.producers)`` has them as columns. Reads the header of every entry. Raises
+        TopicNotFound, InvalidValue.
         """
         from pulsar_admin.api.messages import damaged_texts, missing_texts
         from pulsar_admin.store.db.clocks import check_clock
@@ -406,10 +414,12 @@ class Topic(PolicyPlans):
         until: Time | None = None,
         clock: Literal["auto", "publish", "broker"] = "auto",
     ) -> pa.Table:
-        """Return how much arrived when, one row a bucket that has entries: ``start`` (timestamp), ``entries``, ``messages``, ``bytes``.
+        """Return how much arrived when, one row for each bucket with entries: ``start`` (timestamp), ``entries``,
+        ``messages``, ``bytes``.
 
-        BUCKET is its width (None: chosen from the data), ``start`` a multiple of it since 1970 UTC. Times SINCE (included) and
-        UNTIL (excluded) on CLOCK. Raises TopicNotFound, InvalidValue, LimitExceeded (too many buckets).
+        ``bucket`` is the width (None: chosen from the data), ``start`` a multiple of it since 1970 UTC. Times from
+        ``since`` (included) to ``until`` (excluded) on ``clock``. Raises TopicNotFound, InvalidValue, LimitExceeded
+        (too many buckets).
         """
         from pulsar_admin.api.messages import timeline_table
 
@@ -434,11 +444,12 @@ class Topic(PolicyPlans):
         uncommitted: bool = False,
         markers: bool = False,
     ) -> Messages:
-        """Return messages, to be read when they are iterated over: batches taken apart, chunks joined, payloads decompressed.
+        """Return messages, read during iteration: batches split, chunks joined, payloads decompressed.
 
-        Times SINCE (included) and UNTIL (excluded) on CLOCK, positions START and END (both included), one KEY, at most LIMIT.
-        COLUMNS: see ``Messages``; what is not named is not decoded. SUBSCRIPTION: only its backlog.
-        UNCOMMITTED: also messages of open and aborted transactions; MARKERS: also a broker's own entries. Raises InvalidValue.
+        Times from ``since`` (included) to ``until`` (excluded) on ``clock``, positions from ``start`` to ``end`` (both
+        included), one ``key``, at most ``limit``. ``columns`` are described at ``Messages``; other columns are not
+        decoded. ``subscription`` selects its backlog only. ``uncommitted`` includes messages of open and aborted
+        transactions; ``markers`` a broker's own entries. Raises InvalidValue.
         """
         from pulsar_admin.api.messages import MessageQuery, chosen_columns, messages_of
 
@@ -449,19 +460,22 @@ class Topic(PolicyPlans):
         return messages_of(self._session, lambda txn: expand_topic(txn, self._name), query, self.name)
 
     def search(self, **wanted: Unpack[WantedMessages]) -> Messages:
-        """Return the messages that are all of what is WANTED, as ``messages`` does; ``WantedMessages`` has what can be asked for.
+        """Return the messages that match everything wanted, as ``messages`` does; ``WantedMessages`` lists the
+        criteria.
 
-        What is encrypted, or cannot be decoded, and may be wanted is in ``problems``. Raises InvalidValue.
+        Encrypted or undecodable messages that may match are in ``problems``. Raises InvalidValue.
         """
         from pulsar_admin.api.messages import search_of
 
         return search_of(self._session, lambda txn: expand_topic(txn, self._name), wanted, self.name)
 
     def stats(self, *, earliest_time: bool = False, backlog_size: bool = True, newer_keys: bool = False) -> TopicStats:
-        """Return sizes, backlogs and subscriptions with upstream's names (``backlog_size``, ``subscriptions[name].msg_backlog`` …).
+        """Return sizes, backlogs and subscriptions with upstream's names (``backlog_size``,
+        ``subscriptions[name].msg_backlog`` …).
 
-        EARLIEST_TIME: also the publish time of the oldest entry of each backlog; without BACKLOG_SIZE that of each subscription is −1;
-        NEWER_KEYS: also what brokers from 4.1 on say. Sizes are bytes. Raises TopicNotFound, MetadataCorrupt.
+        Sizes are bytes. ``earliest_time`` adds the publish time of each backlog's oldest entry; without
+        ``backlog_size`` that of each subscription is −1; ``newer_keys`` adds the keys of brokers from 4.1 on. Raises
+        TopicNotFound, MetadataCorrupt.
         """
         from pulsar_admin.store.reports.stats import StatsOptions, read_topic_stats
 
@@ -495,7 +509,8 @@ class Topic(PolicyPlans):
     def partitioned_stats(
         self, *, per_partition: bool = False, earliest_time: bool = False, backlog_size: bool = True
     ) -> PartitionedTopicStats:
-        """Return the stats of a partitioned topic, summed over its partitions, with PER_PARTITION theirs too; see ``stats``.
+        """Return the stats of a partitioned topic, summed over its partitions, with ``per_partition`` theirs too;
+        see ``stats``.
 
         Raises TopicNotFound, MetadataCorrupt.
         """
@@ -512,8 +527,8 @@ class Topic(PolicyPlans):
     def internal_stats(self, *, metadata: bool = False, publish_times: bool = True) -> InternalStats:
         """Return ledgers, cursors, schema and compacted ledgers with upstream's names, positions as text.
 
-        METADATA: also each ledger's metadata in BookKeeper; PUBLISH_TIMES: its first and last publish time. Raises TopicNotFound,
-        MetadataCorrupt.
+        ``metadata`` adds each ledger's metadata in BookKeeper; ``publish_times`` its first and last publish time.
+        Raises TopicNotFound, MetadataCorrupt.
         """
         from pulsar_admin.store.reports.internal_stats import read_internal_stats
 
@@ -544,10 +559,11 @@ class Topic(PolicyPlans):
         return found
 
     def describe(self, *, quick: bool = False) -> TopicDescription:
-        """Return size, times, policies and where they are set, schema, compaction, facts of every subscription, and ledgers.
+        """Return size, times, policies with their origins, schema, compaction, facts of every subscription, and
+        ledgers.
 
-        Subscriptions come with backlog, oldest unacknowledged entry, ack holes, delayed messages and TTL; QUICK reads no entries.
-        Raises TopicNotFound (also for a partitioned topic: ask its partitions), MetadataCorrupt.
+        Subscriptions have backlog, oldest unacknowledged entry, holes, delayed messages and TTL; ``quick`` reads no
+        entries. Raises TopicNotFound (also for a partitioned topic: ask its partitions), MetadataCorrupt.
         """
         from pulsar_admin.store.reports.describe import describe_topic
         from pulsar_admin.store.reports.subscriptions import Asked
@@ -560,9 +576,10 @@ class Topic(PolicyPlans):
         return found
 
     def internal_info(self, *, publish_times: bool = True) -> InternalInfo:
-        """Return the stored metadata of the topic and its cursors with upstream's names; a cursor may really stand elsewhere.
+        """Return the stored metadata of the topic and its cursors with upstream's names; a cursor's actual position
+        may differ.
 
-        PUBLISH_TIMES: also the first and last publish time of each ledger. Raises TopicNotFound, MetadataCorrupt.
+        ``publish_times`` adds the first and last publish time of each ledger. Raises TopicNotFound, MetadataCorrupt.
         """
         from pulsar_admin.store.reports.internal_info import read_internal_info
 
@@ -573,7 +590,7 @@ class Topic(PolicyPlans):
         return found
 
     def backlog_size(self, position: Place = EARLIEST) -> int:
-        """Return the bytes after POSITION, estimated as the broker does. Raises TopicNotFound, MetadataCorrupt."""
+        """Return the bytes after a position, estimated as the broker does. Raises TopicNotFound, MetadataCorrupt."""
         from pulsar_admin.store.model.cursors import backlog_size_bytes
 
         place = position_of(position)
@@ -586,7 +603,9 @@ class Topic(PolicyPlans):
         return read_versions(self._session, self._name)
 
     def schema(self, version: int | None = None) -> SchemaVersion:
-        """Return a VERSION of its schema, None: the newest; raises NothingMatches where there is none, and as ``schemas``."""
+        """Return a version of the topic's schema, None: the newest; raises NothingMatches if it does not exist, and
+        as ``schemas``.
+        """
         wanted = version
         found = [one for one in self.schemas() if wanted in (None, one.version)]
         if not found:
@@ -620,15 +639,19 @@ class Topic(PolicyPlans):
         return self._session.ask(read_in_force, self._name)
 
     def delayed(self, subscription: str | None = None) -> Delayed:
-        """Return the delayed messages that SUBSCRIPTION waits for; None: that one created at the topic's beginning would."""
+        """Return the delayed messages of a subscription; None: of one that would be created at the topic's
+        beginning.
+        """
         from pulsar_admin.api.pending import Delayed
 
         return Delayed(self._session, self._name, subscription)
 
     def measured_nacks(self, subscription: str | None = None) -> TopicNacks:
-        """Return its entries a second, and where the acknowledgement holes of SUBSCRIPTION are, for ``nack_sizes``, from the index.
+        """Return the topic's entries a second, and where a subscription's acknowledgement holes are, for
+        ``nack_sizes``, from the index.
 
-        Raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound, InvalidValue (no times).
+        Raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound, InvalidValue (no
+        times).
         """
         from pulsar_admin.store.model.cursors import read_cursor
         from pulsar_admin.store.nacks.holes import read_topic_nacks
@@ -650,7 +673,7 @@ class Topic(PolicyPlans):
         return Compaction(self._session, self._name)
 
     def policy(self, name: str) -> Any:  # Any: JSON
-        """Return the topic's own policy NAME (``max-producers``: as commands call it), None: unset. Raises InvalidValue."""
+        """Return the topic's own policy (``max-producers``, named as in commands), None: unset. Raises InvalidValue."""
         return self._session.ask(policy_values.own_value, self._name, policy_named(name), {})
 
     # -- cursors ------------------------------------------------------------------------------------------------------
@@ -684,9 +707,10 @@ class Topic(PolicyPlans):
         return found
 
     def cursor(self, name: str) -> Cursor:
-        """Return the cursor of the subscription ``name``, of a partitioned topic those of all partitions together.
+        """Return the cursor of a subscription, of a partitioned topic those of all partitions together.
 
-        Raises SubscriptionNotFound where no partition has it; what is left of a deleted one: ``Store.cursors(…).histories()``.
+        Raises SubscriptionNotFound if no partition has it; ``Store.cursors(…).histories()`` has the rest of a deleted
+        one.
         """
         from pulsar_admin.api.cursors import Cursor
         from pulsar_admin.store.model.cursors import check_subscription
@@ -698,7 +722,7 @@ class Topic(PolicyPlans):
     def create_subscription(
         self, name: str, *, start: Place = LATEST, replicated: bool = False, properties: Mapping[str, str] | None = None
     ) -> Plan:
-        """Plan making a subscription that starts at START, on all partitions.
+        """Plan creating a subscription that starts at ``start``, on all partitions.
 
         Raises AlreadyExists, LedgerNotFound, EntryNotFound, InvalidValue, Refused.
         """
@@ -709,9 +733,10 @@ class Topic(PolicyPlans):
     # -- plans; of a partitioned topic most change the partitions, too -------------------------------------------------
 
     def terminate(self, *, partitioned: bool = False) -> Plan:
-        """Plan that no message can be added any more, to a PARTITIONED topic to any of its partitions; Refused: it has no ledger yet.
+        """Plan terminating the topic, or a ``partitioned`` one with all partitions; raises Refused for a topic
+        without a ledger.
 
-        ``after`` of the plan's parts has where they end, ``terminatedPosition``.
+        ``after`` of the plan's parts has the end, ``terminatedPosition``.
         """
         with self._session.reader() as reader:
             if not partitioned:
@@ -740,7 +765,7 @@ class Topic(PolicyPlans):
         )
 
     def set_partitions(self, partitions: int) -> Plan:
-        """Plan giving a partitioned topic more PARTITIONS, with the subscriptions of the first one at their end.
+        """Plan increasing the number of partitions; new ones get the subscriptions of the first one at their end.
 
         Keys map to other partitions from then on. Raises InvalidValue, Refused (fewer, or not partitioned).
         """
@@ -763,9 +788,9 @@ class Topic(PolicyPlans):
             return managed_ledger_text(read_node(txn, self._name.path).value, self._name.path)
 
     def forget_ledgers(self, *ledgers: int) -> Plan:
-        """Plan the list of its ledgers without LEDGERS, which stay with BookKeeper; raises LedgerNotFound.
+        """Plan removing ledgers from the topic's list; they stay in BookKeeper. Raises LedgerNotFound.
 
-        Cursors hop over them; ``store.delete_ledgers`` deletes ledgers.
+        Cursors skip them; ``store.delete_ledgers`` deletes ledgers.
         """
         from pulsar_admin.store.changes.log_writer import plan_forget_ledgers
 
@@ -775,7 +800,7 @@ class Topic(PolicyPlans):
     # -- schema --------------------------------------------------------------------------------------------------------
 
     def check_schema(self, schema: Mapping[str, Any] | Path | str) -> None:  # Any: JSON
-        """Raise Refused unless SCHEMA, as of ``upload_schema``, may follow the versions that it has."""
+        """Raise Refused unless a schema, as of ``upload_schema``, is compatible with the topic's versions."""
         with self._session.reader() as reader:
             schema_changes.check_compatible(reader, self._name, given_schema(schema))
 
@@ -787,9 +812,9 @@ class Topic(PolicyPlans):
         return self._planned(schema_changes.plan_upload, self._name, given_schema(schema))
 
     def delete_schema(self, *, force: bool = False) -> Plan:
-        """Plan a version that says that the schema is deleted, with FORCE the removal of all of them.
+        """Plan a version that marks the schema as deleted, with ``force`` the removal of all versions.
 
-        Raises MetadataCorrupt, and Refused where a topic of a newer Pulsar has the same schema.
+        Raises MetadataCorrupt, and Refused if a topic of a newer Pulsar has the same schema.
         """
         everything = force
         return self._planned_rows(
@@ -803,11 +828,11 @@ class Topic(PolicyPlans):
         return self._session.ask(topic_changes.read_properties, self._name)
 
     def set_properties(self, properties: Mapping[str, str]) -> Plan:
-        """Plan setting PROPERTIES and keeping the others; raises MetadataCorrupt."""
+        """Plan setting properties and keeping the others; raises MetadataCorrupt."""
         return self._plan_properties("topics update-properties", properties, ())
 
     def remove_properties(self, *keys: str) -> Plan:
-        """Plan removing the properties KEYS; raises MetadataCorrupt."""
+        """Plan removing properties; raises MetadataCorrupt."""
         return self._plan_properties("topics remove-properties", {}, keys)
 
     def _plan_properties(self, command: str, given: Mapping[str, str], removed: Sequence[str]) -> Plan:
@@ -822,13 +847,13 @@ class Topic(PolicyPlans):
         return self._session.ask(resource_changes.read_topic_permissions, self._name)
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
-        """Plan that ROLE may do ACTIONS (``produce``, ``consume`` …) in place of what it might; raises InvalidValue."""
+        """Plan replacing a role's permissions by ``actions`` (``produce``, ``consume`` …); raises InvalidValue."""
         return self._plan_grant(
             "topics grant-permission", resource_changes.Grant(role, resource_changes.check_actions(actions))
         )
 
     def revoke_permission(self, role: str) -> Plan:
-        """Plan revoking the permissions of ROLE on the topic; those on the namespace stay."""
+        """Plan revoking a role's permissions on the topic; those on the namespace stay."""
         return self._plan_grant("topics revoke-permission", resource_changes.Grant(role))
 
     def _plan_grant(self, command: str, grant: Grant) -> Plan:
@@ -837,7 +862,9 @@ class Topic(PolicyPlans):
 
 
 class SchemaVersion(Answer, frozen=True):
-    """One version of a topic's schema. ``type`` is upstream's name of it, ``definition`` what was uploaded, such as JSON of Avro."""
+    """One version of a topic's schema: ``type`` by upstream's name, ``definition`` as uploaded, such as JSON of
+    Avro.
+    """
 
     version: int
     type: str
@@ -847,7 +874,7 @@ class SchemaVersion(Answer, frozen=True):
 
 
 def read_versions(session: Session, name: TopicName) -> tuple[SchemaVersion, ...]:
-    """Return the versions of the schema of NAME as ``Topic.schemas`` does."""
+    """Return the versions of a topic's schema as ``Topic.schemas`` does."""
     from pulsar_admin.store.model.schemas import live_versions
 
     with session.reader() as reader:
@@ -858,7 +885,7 @@ def read_versions(session: Session, name: TopicName) -> tuple[SchemaVersion, ...
 
 
 def given_schema(schema: Mapping[str, Any] | Path | str) -> NewSchema:  # Any: JSON
-    """Return SCHEMA, upstream's ``PostSchemaPayload`` or the path of a file that has one; raises InvalidValue."""
+    """Return a schema from upstream's ``PostSchemaPayload`` or the path of a file with one; raises InvalidValue."""
     from pulsar_admin.store.files import read_file
 
     if isinstance(schema, Mapping):
@@ -890,10 +917,10 @@ class Compaction(Planner):
         self._name = name
 
     def status(self, *, leaked: bool = True) -> CompactionStatus:
-        """Return the horizon, the compacted ledger, what comes after the horizon (entries, messages, bytes), and ``problems`` in words.
+        """Return the horizon, the compacted ledger, the entries, messages and bytes after the horizon, and
+        ``problems`` in words.
 
-        LEAKED: also compacted ledgers that nothing references, which are looked for among all ledgers. Raises TopicNotFound,
-        MetadataCorrupt.
+        ``leaked`` also searches all ledgers for unreferenced compacted ones. Raises TopicNotFound, MetadataCorrupt.
         """
         from pulsar_admin.store.compaction.status import read_status
 
@@ -902,10 +929,11 @@ class Compaction(Planner):
             return read_status(reader, topic, None if leaked else ())
 
     def last_id(self, *, verify: bool = False) -> LastId:
-        """Return the last message: ``position`` (ids −1 where nothing remains), ``publish_ms``, and the ``rule`` that found it.
+        """Return the last message: ``position`` (ids −1 if nothing remains), ``publish_ms``, and the ``rule`` that
+        found it.
 
-        From metadata bytes if they suffice (PIP-429); VERIFY reads the whole entry too. Raises TopicNotFound, MetadataCorrupt,
-        EntryCorrupt.
+        From metadata bytes if they suffice (PIP-429); ``verify`` reads the whole entry too. Raises TopicNotFound,
+        MetadataCorrupt, EntryCorrupt.
         """
         from pulsar_admin.store.compaction.last_id import find_last_id
 
@@ -916,10 +944,11 @@ class Compaction(Planner):
         return found
 
     def find(self, time: Time, *, rule: ViewRule = "first-at-or-after") -> FoundInView | None:
-        """Return the first entry of the compacted ledger published at or after TIME (``position`` None: nothing is).
+        """Return the first entry of the compacted ledger published at or after ``time``; ``position`` None if there
+        are only older ones.
 
-        RULE ``broker``: by bisection, which takes clocks not to run backwards. None: the topic was never compacted. Raises
-        TopicNotFound, InvalidValue, MetadataCorrupt, EntryCorrupt.
+        ``rule`` ``broker`` bisects, assuming clocks that never run backwards. None if the topic was never compacted.
+        Raises TopicNotFound, InvalidValue, MetadataCorrupt, EntryCorrupt.
         """
         from pulsar_admin.store.compaction.view import open_view
 
@@ -933,10 +962,11 @@ class Compaction(Planner):
         return found
 
     def verify(self) -> Verification | None:
-        """Compare the compacted ledger with the entries that it was made from; None: the topic was never compacted.
+        """Compare the compacted ledger with the entries that it was made from; None if the topic was never
+        compacted.
 
-        ``total`` counts what is wrong, ``findings`` has kind, position and message of the first of it; ``status().problems`` has
-        what metadata shows. Raises TopicNotFound, MetadataCorrupt, EntryCorrupt.
+        ``total`` counts differences, ``findings`` has kind, position and message of the first ones;
+        ``status().problems`` has those that metadata shows. Raises TopicNotFound, MetadataCorrupt, EntryCorrupt.
         """
         from pulsar_admin.store.compaction.keys import keys_for
         from pulsar_admin.store.compaction.verify import verify_view
@@ -952,7 +982,8 @@ class Compaction(Planner):
                 return verify_view(reader, topic, view, limit_keys=limit_keys, advance=advance)
 
     def explain(self, key: str, *, rule: Rule = "4.2") -> KeyHistory:
-        """Return the messages with KEY (``occurrences``): where they are, whether the compacted ledger holds them, and why or why not.
+        """Return the messages with a key (``occurrences``): positions, whether the compacted ledger holds them, and
+        the reason.
 
         Raises TopicNotFound, MetadataCorrupt.
         """
@@ -977,11 +1008,13 @@ class Compaction(Planner):
         from_start: bool = False,
         skip_damaged: bool = False,
     ) -> Plan:
-        """Plan keeping the latest message of every key in a new compacted ledger; its preview reads all and writes nothing.
+        """Plan keeping the latest message of every key in a new compacted ledger; its preview reads everything and
+        writes nothing.
 
-        FORM and RULE: of batches and of null values, docs/howto/compaction.md compares them. ENCRYPTED batches are kept, or each is one
-        message with the entry's key, ``by-key``. FROM_START reads the topic from its first entry, SKIP_DAMAGED leaves out what cannot be
-        read. Raises InvalidValue; previewed or applied TopicNotFound, MetadataCorrupt, EntryCorrupt, and applied DiskFull.
+        ``form`` and ``rule`` concern batches and null values, docs/howto/compaction.md compares them. ``encrypted``
+        batches are kept, or with ``by-key`` each is one message with the entry's key. ``from_start`` reads the topic
+        from its first entry, ``skip_damaged`` leaves out unreadable entries. Raises InvalidValue; previewed or applied
+        TopicNotFound, MetadataCorrupt, EntryCorrupt, and applied DiskFull.
         """
         return Compactions(self._session, (self._name,)).plan(
             "compaction run",
@@ -998,7 +1031,7 @@ class Compaction(Planner):
         return Compactions(self._session, (self._name,)).plan("compaction upgrade", everything=True)
 
     def attach(self, ledger_id: int) -> Plan:
-        """Plan that the topic has its compacted view in ledger LEDGER_ID again, which it names no more, as after a broker's truncate.
+        """Plan attaching a ledger as the compacted view of a topic that lost it, as after a broker's truncate.
 
         Raises TopicNotFound, LedgerNotFound, MetadataCorrupt, EntryCorrupt, Refused.
         """
@@ -1010,9 +1043,9 @@ class Compaction(Planner):
     def messages(
         self, *, keys: Collection[str] | None = None, columns: Sequence[str] | None = None, limit: Most = None
     ) -> Messages:
-        """Return the messages of the view, to be read when they are iterated over: what compaction kept, then what comes after it.
+        """Return the messages of the view, read during iteration: those that compaction kept, then those after it.
 
-        Only those with KEYS, at most LIMIT; COLUMNS as of ``Topic.messages``. Raises InvalidValue.
+        Only those with ``keys``, at most ``limit``; ``columns`` as ``Topic.messages``. Raises InvalidValue.
         """
         from pulsar_admin.api.messages import MessageQuery, chosen_columns, messages_of
 
@@ -1023,7 +1056,7 @@ class Compaction(Planner):
 
 
 class Compactions(Planner):
-    """Compactions of the topics NAMES, a change each."""
+    """Compactions of topics, one change each."""
 
     def __init__(self, session: Session, names: Sequence[TopicName]) -> None:
         self._session = session
@@ -1041,7 +1074,7 @@ class Compactions(Planner):
         skip_damaged: bool = False,
         everything: bool = False,
     ) -> Plan:
-        """Plan what COMMAND does: see ``CompactionJob``. Raises InvalidValue."""
+        """Plan a compaction command: see ``CompactionJob``. Raises InvalidValue."""
         from pulsar_admin.store.changes.plan import WritingPlan
         from pulsar_admin.store.compaction.forms import CompactionJob
 

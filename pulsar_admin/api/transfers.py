@@ -89,12 +89,14 @@ def import_standalone(
     ledgers_root: str | None = None,
     max_rate: int | None = None,
 ) -> ImportResult:
-    """Read a standalone Pulsar's data directory SOURCE into a new store at PATH; SOURCE is only read, also while Pulsar runs.
+    """Import a standalone Pulsar's data directory into a new store; the source is only read, even while Pulsar
+    runs.
 
-    VERIFY: the digest of every entry. MAX_RATE: how many bytes a second are read at most, by this process alone. JOBS and SPARK as of
-    ``open_store``; AT, INDEX, CHROOT and LEDGERS_ROOT as of ``import_cluster``. An import that was stopped goes on when it is called
-    again. The result counts nodes, files, bytes, records, entries and ``problems``; ``warnings`` are PartialData warnings, too. Raises
-    SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable.
+    ``verify`` checks every entry's digest. ``max_rate`` limits reading to that many bytes a second, in this process
+    only. ``jobs`` and ``spark`` are those of ``open_store``; ``at``, ``index``, ``chroot`` and ``ledgers_root`` those
+    of ``import_cluster``. Calling once more continues an interrupted import. The result counts nodes, files, bytes,
+    records, entries and ``problems``; ``warnings`` are PartialData warnings too. Raises SourceNotFound, AlreadyExists,
+    StoreBusy, MetadataCorrupt, DiskFull, NotWritable.
     """
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
@@ -123,15 +125,16 @@ def import_cluster(
     ledgers_root: str | None = None,
     max_rate: int | None = None,
 ) -> ImportResult:
-    """Read the parts of a cluster that are at hand into a new store at PATH; ``Store.add_parts`` brings others later.
+    """Import the available parts of a cluster into a new store; ``Store.add_parts`` adds others later.
 
-    METADATA: a directory of ZooKeeper or RocksDB, or ``HOST:PORT,…/CHROOT`` of a running ensemble; CLIENT: the TOML file that says how
-    to log in there. CHROOT: the path in ZooKeeper that the cluster takes for its root, where there are several clusters; LEDGERS_ROOT:
-    the whole path of BookKeeper's root where it is not ``ledgers`` below. BOOKIES: ``ID=DIR,DIR`` or ``DIR,DIR`` each, with all its
-    directories, or what ``read_bookie_conf`` returns. AT: the metadata as of a time, or a zxid such as "0x4a1", of ZooKeeper's files.
-    INDEX False: no entry is read, and the store answers ``export_tables`` alone. ``absent_bookies`` of the result are those that the
-    metadata names. The rest is as of ``import_standalone``. Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's
-    disks, too.
+    ``metadata`` is a directory of ZooKeeper or RocksDB, or ``HOST:PORT,…/CHROOT`` of a running ensemble; ``client``
+    the TOML file with the login. ``chroot`` is the cluster's root path in a ZooKeeper with several clusters;
+    ``ledgers_root`` the whole path of BookKeeper's root unless it is ``ledgers`` below. ``bookies`` are ``ID=DIR,DIR``
+    or ``DIR,DIR`` each, with all directories, or results of ``read_bookie_conf``. ``at`` selects the metadata of a
+    time, or of a zxid such as "0x4a1", from ZooKeeper's files. With ``index`` False no entry is read, and the store
+    only answers ``export_tables``. ``absent_bookies`` of the result are those that the metadata names. Other options
+    are those of ``import_standalone``. Also raises InvalidValue, Refused, Unsupported for disks that cannot belong to
+    one cluster.
     """
     place, session = Path(path), session_of(now=now, jobs=jobs, spark=spark)
     layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
@@ -141,17 +144,19 @@ def import_cluster(
 
 @checked
 def import_tables(place: Path | str, path: Path | str, *, cluster: str | None = None) -> TablesImported:
-    """Make a store at PATH of tables that ``store export tables`` wrote to PLACE, a directory or URL: of CLUSTER, or the only one there.
+    """Create a store from tables that ``store export tables`` wrote to a directory or URL: of ``cluster``, or the
+    only one.
 
-    Needed are the tables nodes, rows, bodies and entries of one export; messages are read where the logs lie. ``incomplete`` of the
-    result: why the metadata of the tables was not whole. Raises SourceNotFound, NotFound, InvalidValue, Unsupported (a table is missing,
-    or of an earlier version), SourceChanged, Corrupt, AlreadyExists, DiskFull, NotWritable.
+    It needs the tables nodes, rows, bodies and entries of one export; messages are read from the logs' original place.
+    ``incomplete`` of the result says why the metadata of the tables was incomplete. Raises SourceNotFound, NotFound,
+    InvalidValue, Unsupported (a table is missing, or of an earlier version), SourceChanged, Corrupt, AlreadyExists,
+    DiskFull, NotWritable.
     """
     return load_tables(session_of(), str(place), Path(path), cluster)
 
 
 def load_tables(session: Session, place: str, path: Path, cluster: str | None) -> TablesImported:
-    """Make the store for SESSION; the rest is as of ``import_tables``."""
+    """Create the store for a session; options are those of ``import_tables``."""
     from pulsar_admin.store.tables.importing import find_tables
     from pulsar_admin.store.tables.importing import import_tables as load
 
@@ -171,7 +176,7 @@ def import_parts(
     index: bool = True,
     at: Time | Moment | None = None,
 ) -> ImportResult:
-    """Import LAYOUT for SESSION; the rest is as of ``import_cluster``."""
+    """Import a layout for a session; options are those of ``import_cluster``."""
     from pulsar_admin.store.db.files import FileMode
     from pulsar_admin.store.sources.roots import roots_text
 
@@ -191,7 +196,9 @@ def import_parts(
 
 
 def layout_then(session: Session, layout: Layout, at: Time | Moment | None) -> Layout:
-    """Return LAYOUT with its metadata as of AT, None: as it is; raises Refused for what keeps no history, NothingMatches."""
+    """Return a layout with its metadata at a time, None: unchanged; raises Refused if it has no history,
+    NothingMatches.
+    """
     if at is None:
         return layout
     from pulsar_admin.store.history.as_of import past_metadata
@@ -220,7 +227,9 @@ def given_parts(
     client: Path | str | None,
     wanted: Wanted | None = None,
 ) -> tuple[Source | None, list[GivenBookie]]:
-    """Return what is named of a cluster; raises InvalidValue where nothing is. The bookies' configurations add to what is WANTED."""
+    """Return the named parts of a cluster; raises InvalidValue if none is named. Bookies' configurations are added
+    to ``wanted``.
+    """
     given = [*map(given_bookie, given_items("bookies", bookies))]
     if metadata is None and not given:
         raise InvalidValue("no part of a cluster is named", hint="name metadata, bookies or both")
@@ -233,7 +242,9 @@ def source_of(
     wanted: Wanted | None = None,
     bookies: Iterable[GivenBookie] = (),
 ) -> Source | None:
-    """Return the METADATA that are named, None for none; raises SourceNotFound. BOOKIES may say which cluster of a ZooKeeper it is."""
+    """Return the named metadata, None for none; raises SourceNotFound. ``bookies`` may say which cluster of a
+    ZooKeeper it is.
+    """
     from pulsar_admin.store.sources.roots import Wanted
 
     if metadata is None:
@@ -259,7 +270,8 @@ def given_bookie(bookie: str | given_bookies.GivenBookie) -> given_bookies.Given
 
 @checked
 def read_bookie_conf(file: Path | str, root: Path | str | None = None) -> GivenBookie:
-    """Return the bookie that FILE, its bookkeeper.conf, configures; ROOT: where its disks were copied to, with their paths below it.
+    """Return the bookie that a bookkeeper.conf configures; its disks may be copied below ``root``, with their
+    paths.
 
     Raises SourceNotFound, InvalidValue.
     """
@@ -270,9 +282,10 @@ def read_bookie_conf(file: Path | str, root: Path | str | None = None) -> GivenB
 
 @checked
 def fetch_bookie(text: str, into: Path | str | None) -> str:
-    """Return TEXT, ``[ID=]PART,PART``, with local directories below INTO for the parts that are URLs or archives.
+    """Return ``[ID=]PART,PART`` with URLs and archives replaced by local directories below ``into``.
 
-    Raises InvalidValue when there are such and no INTO, SourceNotFound, MissingComponent, EntryLogCorrupt, NotWritable, DiskFull.
+    Raises InvalidValue if there are such and no ``into``, SourceNotFound, MissingComponent, EntryLogCorrupt,
+    NotWritable, DiskFull.
     """
     from pulsar_admin.store.transfer.fetching import fetch_bookie
 
@@ -296,7 +309,7 @@ def preview_parts(session: Session, layout: Layout, path: Path, at: Time | Momen
 
 @checked
 def create_store(path: Path | str) -> None:
-    """Make an empty store at PATH, which must not exist, or be empty; raises AlreadyExists, NotWritable, DiskFull."""
+    """Create an empty store; ``path`` must not exist, or be empty. Raises AlreadyExists, NotWritable, DiskFull."""
     from pulsar_admin.store.db.environment import create_store as create
 
     place = Path(path)
@@ -344,7 +357,7 @@ class BundleImported(Answer, frozen=True):
 
 
 def bundle_of(session: Session, file: Path, names: Path) -> BundleReport:
-    """Write the bundle of the store to FILE, with pseudonyms that NAMES maps back."""
+    """Write the store's bundle to a file, with pseudonyms that the file ``names`` maps back."""
     from pulsar_admin.store.transfer.bundle import write_bundle
 
     with session.opened() as store:
@@ -356,7 +369,7 @@ def bundle_of(session: Session, file: Path, names: Path) -> BundleReport:
 
 @checked
 def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None) -> BundleImported:
-    """Make a store at PATH of the incident bundle FILE; it answers what needs only metadata and the index.
+    """Create a store from an incident bundle; it answers what needs only metadata and the index.
 
     Raises SourceNotFound, AlreadyExists, MetadataCorrupt, Unsupported, DiskFull, NotWritable.
     """
@@ -364,7 +377,7 @@ def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None
 
 
 def store_of_bundle(session: Session, file: Path, path: Path) -> BundleImported:
-    """Make a store at PATH of the bundle FILE for SESSION."""
+    """Create a store from a bundle for a session."""
     from pulsar_admin.store.db.environment import open_store
     from pulsar_admin.store.transfer.bundle import import_bundle as import_file
 
@@ -395,7 +408,7 @@ def _versions() -> dict[str, str]:
 
 
 def _of_bundles(findings: Iterable[FindingCount]) -> list[FindingCount]:
-    """Return those of FINDINGS that need no bookies' files."""
+    """Return the findings that need no bookies' files."""
     from pulsar_admin.store.rules.table import RULES
 
     of_disks = {rule.code for rule in RULES if rule.of_disks}
@@ -429,10 +442,11 @@ class Transfers(Checked):
             return refreshing.preview_refresh(store)
 
     def refresh(self, *, forget: bool = False, verify: bool = True) -> RefreshResult:
-        """Bring the store up to date with the directory it was imported from: reads what is new, takes metadata over.
+        """Update the store from the directory it was imported from: read new entries, merge changed metadata.
 
-        What was changed in the store stays. FORGET: entries of files that are gone leave the index; VERIFY: digests. ``problems``
-        counts what a person has to look at. Raises NotWritable, Refused, SourceNotFound, SourceChanged, DiskFull.
+        Changes made in the store stay. ``forget`` removes entries of deleted files from the index; ``verify`` checks
+        digests. ``problems`` counts what a person has to look at. Raises NotWritable, Refused, SourceNotFound,
+        SourceChanged, DiskFull.
         """
         from pulsar_admin.store.transfer.cataloguing import survey_files
 
@@ -486,7 +500,7 @@ class Transfers(Checked):
     def _bringing(
         self, size_bytes: int, label: str
     ) -> Iterator[tuple[Engine | None, Callable[[int], None], Callable[[str], None]]]:
-        """Open what scans new files run on, what is told of each part of them, and what takes warnings."""
+        """Open the engine that scans new files, the function for progress, and the one for warnings."""
         with (
             self._session.warnings() as warn,
             self._session.engine([], size_bytes) as engine,
@@ -495,10 +509,11 @@ class Transfers(Checked):
             yield engine, advance, warn
 
     def add_offload(self, place: str, *, dry_run: bool = False) -> OffloadResult:
-        """Bring ledgers of tiered storage into the store: PLACE is a directory of objects or MapFiles, or the URL of a bucket and prefix.
+        """Import ledgers from tiered storage: a directory of objects or MapFiles, or the URL of a bucket and
+        prefix.
 
-        DRY_RUN: only say what would come. ``absent`` of the result are offloaded ledgers that are not there. Raises SourceNotFound,
-        NotFound, EntryLogCorrupt, MetadataCorrupt, Unsupported, NotWritable, DiskFull.
+        ``dry_run`` only reports what it would import. ``absent`` of the result are offloaded ledgers that were not
+        found. Raises SourceNotFound, NotFound, EntryLogCorrupt, MetadataCorrupt, Unsupported, NotWritable, DiskFull.
         """
         from pulsar_admin.store.sources.objects import open_objects
         from pulsar_admin.store.transfer.offloads import add_offload, plan_offload, preview_offload
@@ -513,10 +528,12 @@ class Transfers(Checked):
     def export(
         self, directory: Path | str, *, in_place: bool = False, annotate: Form | None = None, dry_run: bool = False
     ) -> ExportReport:
-        """Write the store's changes into a copy of the imported directory, the new DIRECTORY, or IN_PLACE into DIRECTORY itself.
+        """Write the store's changes into a new copy of the imported directory, or ``in_place`` into the directory
+        itself.
 
-        A broker starts on it. ANNOTATE: also publish times (PIP-345) of closed ledgers, as properties or fields. DRY_RUN: only plan it.
-        Returns source, target, ``nodes`` and ``ledgers`` written. Raises NotWritable, AlreadyExists, SourceBusy, StalePlan, Refused.
+        A broker starts on it. ``annotate`` adds publish times (PIP-345) of closed ledgers, as properties or fields.
+        ``dry_run`` only plans it. Returns source, target, ``nodes`` and ``ledgers`` written. Raises NotWritable,
+        AlreadyExists, SourceBusy, StalePlan, Refused.
         """
         from pulsar_admin.store.model.publish_times import Form
         from pulsar_admin.store.transfer.exports import plan_export, run_export
@@ -543,10 +560,11 @@ class Transfers(Checked):
     def export_zookeeper(
         self, address: str, *, client: Path | str | None = None, jute_maxbuffer: int = 1_048_575, dry_run: bool = False
     ) -> EnsembleExportReport:
-        """Write the store's changes into the live ensemble at ADDRESS, ``HOST:PORT,…/CHROOT``, as one transaction; DRY_RUN: only plan it.
+        """Write the store's changes into the live ensemble at ``HOST:PORT,…/CHROOT`` as one transaction;
+        ``dry_run`` only plans it.
 
-        CLIENT: the TOML file that says how to log in. Returns the nodes written and the zxid. Raises StalePlan where a node moved,
-        Refused where a broker serves a topic, SourceBusy when nobody knows whether it was taken: call it again.
+        ``client`` is the TOML file with the login. Returns the nodes written and the zxid. Raises StalePlan if a node
+        changed, Refused if a broker serves a topic, SourceBusy if the outcome is unknown: call it once more.
         """
         from pulsar_admin.store.sources.ensemble import parse_address, read_client
         from pulsar_admin.store.transfer.ensemble_export import plan_ensemble_export, run_ensemble_export
@@ -562,9 +580,10 @@ class Transfers(Checked):
         )
 
     def export_snapshot(self, directory: Path | str, *, force: bool = False) -> SnapshotExportReport:
-        """Write the store's metadata as a snapshot that a ZooKeeper server starts on into the new DIRECTORY, its dataDir.
+        """Write the store's metadata as a snapshot into a new directory, the dataDir that a ZooKeeper server starts
+        on.
 
-        FORCE: also where nodes could not be imported. Raises AlreadyExists, Refused, MetadataCorrupt.
+        ``force`` accepts nodes that could not be imported. Raises AlreadyExists, Refused, MetadataCorrupt.
         """
         from pulsar_admin.store.transfer.snapshot_export import apply_snapshot_export, plan_snapshot_export
 
@@ -583,11 +602,12 @@ class Transfers(Checked):
         bookie_id: str = "127.0.0.1:3181",
         dry_run: bool = False,
     ) -> CloneReport:
-        """Write the store's cluster, or TOPICS of it, as one standalone directory, the new DIRECTORY; DRY_RUN: only plan it.
+        """Write the store's cluster, or some topics, as one new standalone directory; ``dry_run`` only plans it.
 
-        CLUSTER: its name, where the metadata has several, or ``NAME=NEW``. It starts at the path BOOT_AT alone, default: DIRECTORY.
-        Returns what it has, what is ``missing`` by ledger, and how to ``start`` it. Raises AlreadyExists, InvalidValue, TopicNotFound,
-        Refused where several clusters could be meant, SourceChanged, StalePlan, DiskFull.
+        ``cluster`` is its name, if the metadata has several, or ``NAME=NEW``. It only starts at the path ``boot_at``,
+        by default ``directory``. Returns its contents, what is ``missing`` by ledger, and how to ``start`` it. Raises
+        AlreadyExists, InvalidValue, TopicNotFound, Refused if several clusters could be meant, SourceChanged,
+        StalePlan, DiskFull.
         """
         from pulsar_admin.store.disks.clone import CloneRequest, apply_clone, plan_clone
 
@@ -606,11 +626,13 @@ class Transfers(Checked):
             return apply_clone(store, plan, self._session.clock_ms)
 
     def salvage(self, bookie: str | GivenBookie, *, dry_run: bool = False) -> SalvageReport:
-        """Make the index of BOOKIE, which does not run, again from its logs and journals, and cut a journal that stops its start.
+        """Rebuild the index of a stopped bookie from its logs and journals, and cut a journal that prevents its
+        start.
 
-        BOOKIE: as of ``import_cluster``, with all directories; DRY_RUN: only plan it. Its metadata and the copies of what it lacks come
-        from this store. Returns what was found by directory, whether a salvage is ``needed``, and where old files are ``kept``.
-        Raises InvalidValue, Refused (of another cluster), SourceNotFound, SourceBusy, Unsupported, StalePlan, NotWritable, DiskFull.
+        ``bookie`` is that of ``import_cluster``, with all directories; ``dry_run`` only plans it. Metadata and copies
+        of missing entries come from this store. Returns what was found by directory, whether a salvage is ``needed``,
+        and where old files are ``kept``. Raises InvalidValue, Refused (of another cluster), SourceNotFound,
+        SourceBusy, Unsupported, StalePlan, NotWritable, DiskFull.
         """
         from pulsar_admin.store.disks.salvage import apply_salvage, plan_salvage
 
@@ -622,11 +644,13 @@ class Transfers(Checked):
             return apply_salvage(store, plan)
 
     def write_bundle(self, file: Path | str, *, names: Path | str | None = None) -> BundleReport:
-        """Write metadata, index and findings into the new FILE, to share with others: pseudonyms for names, no payloads or keys.
+        """Write metadata, index and findings into a new file, to share with others: pseudonyms for names, no
+        payloads or keys.
 
-        NAMES, default FILE.names.json, maps them back, and is kept; that of an earlier bundle gives the same ones again. ``import_bundle``
-        makes a store of it. Returns what is in it, and ``findings`` by code. Raises AlreadyExists, InvalidValue, DiskFull, NotWritable,
-        and StoreBusy while another bundle is made with these names.
+        ``names``, default ``file`` with ``.names.json`` appended, maps them back, and stays private; that of an
+        earlier bundle gives the same pseudonyms. ``import_bundle`` creates a store from the bundle. Returns its
+        contents, and ``findings`` by code. Raises AlreadyExists, InvalidValue, DiskFull, NotWritable, and StoreBusy
+        while another bundle is written with these names.
         """
         place = Path(file)
         if not place.name:
@@ -637,10 +661,11 @@ class Transfers(Checked):
         return bundle_of(self._session, place, beside)
 
     def export_bookies(self, bookies: Iterable[str | GivenBookie], *, dry_run: bool = False) -> BookieExportReport:
-        """Put the ledgers written here on BOOKIES that do not run, as of ``import_cluster``, as many copies as their topics' ledgers have.
+        """Write the ledgers created here to stopped bookies, as of ``import_cluster``, with as many copies as the
+        topics' ledgers have.
 
-        DRY_RUN: only plan it. Returns the ledgers, their bookies and what was written where; ``export_zookeeper`` carries the metadata.
-        Raises InvalidValue, Refused, NotFound, SourceNotFound, SourceBusy, StalePlan.
+        ``dry_run`` only plans it. Returns the ledgers, their bookies and the entries written; ``export_zookeeper``
+        transfers the metadata. Raises InvalidValue, Refused, NotFound, SourceNotFound, SourceBusy, StalePlan.
         """
         from pulsar_admin.store.transfer.bookie_export import apply_bookie_export, plan_bookie_export
 
@@ -664,13 +689,13 @@ class Transfers(Checked):
         iceberg: bool = False,
         catalog: str | None = None,
     ) -> TablesReport:
-        """Write what the store knows as tables of Parquet into DIRECTORY or a URL, by JOBS or SPARK of ``open_store``.
+        """Write the store as Parquet tables into a directory or URL, by the jobs or Spark of ``open_store``.
 
-        CLUSTER: what to call it there; ONLY: these tables; MESSAGES: that one, too, with PAYLOAD, or with
-        COLUMNS under the names of ``pulsar-spark``, values as bytes.
-        ICEBERG: commit them to Iceberg tables of CATALOG, a name or URI (default: catalog.db in DIRECTORY), for the cluster's rows.
-        What cannot be read of metadata is left out with a PartialData warning. Raises InvalidValue, Refused, StalePlan, StoreBusy,
-        SourceNotFound, SliceFailed, DiskFull, NotWritable; the tables are as before then.
+        ``cluster`` is its name in the tables; ``only`` restricts the tables; ``messages`` adds that table, with
+        ``payload``, or with ``columns`` under the names of ``pulsar-spark``, values as bytes. ``iceberg`` commits them
+        to Iceberg tables of ``catalog``, a name or URI (default: catalog.db in the directory), replacing the cluster's
+        rows. Unreadable metadata is left out with a PartialData warning. Raises InvalidValue, Refused, StalePlan,
+        StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable; the tables are unchanged then.
         """
         from pulsar_admin.store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
 
