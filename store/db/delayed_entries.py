@@ -226,7 +226,9 @@ def decode_entry_rows(payload: bytes | memoryview, where: str) -> tuple[int, Del
     ):
         raise _corrupt(where, "its header contradicts itself")
     rest = data[_HEADER.size : -_CRC.size]
-    table = _read_table(rest[:table_bytes], ledgers, where, is_deflated=deflated != 0)
+    raw = rest[:table_bytes]
+    taken = Reader(_inflated(raw, 10 * ledgers, where) if deflated else raw, where, EntryCorrupt)
+    table = np.cumsum(np.array([taken.varint() for _ in range(ledgers)], np.uint64)).astype(np.int64)
     rest = rest[table_bytes:]
     if form == ROARING:
         ticks, places, entry_ids = _read_roaring(rest, ledgers, where)
@@ -237,11 +239,6 @@ def decode_entry_rows(payload: bytes | memoryview, where: str) -> tuple[int, Del
     if len(ticks) != messages:
         raise _corrupt(where, f"its header says {messages} messages, it has {len(ticks)}")
     return tick_ms, DelayedRows((ticks + first_tick) * tick_ms, table[places], entry_ids)
-
-
-def _read_table(raw: bytes, ledgers: int, where: str, *, is_deflated: bool) -> Array:
-    taken = Reader(_inflated(raw, 10 * ledgers, where) if is_deflated else raw, where, EntryCorrupt)
-    return np.cumsum(np.array([taken.varint() for _ in range(ledgers)], np.uint64)).astype(np.int64)
 
 
 def _inflated(raw: bytes, limit: int, where: str) -> bytes:

@@ -55,18 +55,17 @@ class EntryFiles:
         raw = self.read(file_id, offset, 4 + size)
         found = int.from_bytes(raw[:4], "big", signed=True)
         if found != size:
+            if any(source.get("bundle") for source in self._store.info.sources):
+                hint = "this store is of an incident bundle, which has no bytes of entries"
+            else:
+                hint = "the file changed since import; run: pulsar-admin store check --deep"
             raise EntryLogCorrupt(
                 f"{self.name(file_id)} @ {offset:#x}: expected a record of {size} bytes, found {found}",
-                hint=self._hint(),
+                hint=hint,
                 path=self.name(file_id),
                 offset=offset,
             )
         return memoryview(raw)[4:]
-
-    def _hint(self) -> str:
-        if any(source.get("bundle") for source in self._store.info.sources):
-            return "this store is of an incident bundle, which has no bytes of entries"
-        return "the file changed since import; run: pulsar-admin store check --deep"
 
     def read(self, file_id: int, offset: int, length: int) -> bytes:
         """Return ``length`` bytes at ``offset``; raises SourceChanged if the file is gone, cut, or not the imported one."""

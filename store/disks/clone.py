@@ -11,7 +11,7 @@ ZooKeeper's own nodes; and nodes without a value, which RocksDB does not need as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -149,7 +149,17 @@ def plan_clone(store: Store, request: CloneRequest) -> ClonePlan:
             f"{request.target} exists", hint="name a directory that does not exist", path=str(request.target)
         )
     with store.read() as txn:
-        topics = _topics(txn, request.topics)
+        topics: frozenset[TopicName] | None = None
+        if request.topics:
+            chosen = select_topics(txn, TopicSelection(tuple(request.topics)))
+            # The nodes that their namespaces need, too.
+            namespaces = {topic.namespace for topic in chosen}
+            system = (
+                topic
+                for topic in iter_topics(txn)
+                if str(topic.namespace) == SYSTEM or (topic.namespace in namespaces and topic.base.local_name == EVENTS)
+            )
+            topics = frozenset(chosen) | frozenset(system)
         address = _address(txn, request)
         ledgers = tuple(_iter_ledgers(txn, topics))
         nodes = CloneNodes(address, {ledger.ledger_id for ledger in ledgers}, topics)
@@ -157,20 +167,6 @@ def plan_clone(store: Store, request: CloneRequest) -> ClonePlan:
         named = sum(1 for _ in iter_topics(txn)) if topics is None else len(topics)
         sequence = largest_ledger_id(txn) + 1 + RESERVED_GAP
         return ClonePlan(request.target, address, named, topics, ledgers, count, sequence, txn.id)
-
-
-def _topics(txn: Txn, names: Sequence[TopicName]) -> frozenset[TopicName] | None:
-    """Return the named topics and the nodes that their namespaces need; None for all."""
-    if not names:
-        return None
-    chosen = select_topics(txn, TopicSelection(tuple(names)))
-    namespaces = {topic.namespace for topic in chosen}
-    system = (
-        topic
-        for topic in iter_topics(txn)
-        if str(topic.namespace) == SYSTEM or (topic.namespace in namespaces and topic.base.local_name == EVENTS)
-    )
-    return frozenset(chosen) | frozenset(system)
 
 
 def _address(txn: Txn, request: CloneRequest) -> CloneAddress:

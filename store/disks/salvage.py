@@ -401,7 +401,16 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
     if not plan.is_needed and not any(map(switching.is_unfinished, _databases(plan))):
         return plan.report(dry_run=False)
     with ExitStack() as locks:
-        _lock(plan, locks)
+        # The locks of all indexes and databases are taken, and what an interrupted salvage left in them is finished.
+        for part in plan.storages:
+            locks.enter_context(switching.hold(part.storage.index))
+        for database in _databases(plan):
+            # A database that is gone has no lock of its own; the index directory is held for it.
+            if (database / "CURRENT").is_file():
+                locks.enter_context(lock_database(database))
+            kept = switching.clear_unfinished(database)
+            if kept is not None:
+                plan.kept.append(kept)
         # Compared under the locks: a bookie that ran since the plan may have written or deleted what the plan counts on.
         if files_of(plan.bookie) != plan.files:
             raise StalePlan(
@@ -429,19 +438,6 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
 
 def _databases(plan: SalvagePlan) -> list[Path]:
     return [database for part in plan.storages for database in part.storage.databases]
-
-
-def _lock(plan: SalvagePlan, locks: ExitStack) -> None:
-    """Take the locks of all indexes and databases, and finish what an interrupted salvage left in them."""
-    for part in plan.storages:
-        locks.enter_context(switching.hold(part.storage.index))
-    for database in _databases(plan):
-        # A database that is gone has no lock of its own; the index directory is held for it.
-        if (database / "CURRENT").is_file():
-            locks.enter_context(lock_database(database))
-        kept = switching.clear_unfinished(database)
-        if kept is not None:
-            plan.kept.append(kept)
 
 
 def _iter_bodies(txn: Txn, files: EntryFiles, plan: SalvagePlan, part: StorageSalvage) -> Iterator[bytes]:

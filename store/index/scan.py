@@ -133,7 +133,14 @@ class EngineScan(Struct, Generic[Part]):
         Where it is cut does not depend on where the scan begins, so that one that goes on has the slices of the one before.
         """
         part = self.slice
-        size = min(part.end, _size_of(part.path))
+        try:
+            size = min(part.end, os.stat(part.path).st_size)
+        except OSError as error:
+            raise SourceChanged(
+                f"{part.path} cannot be read: {error.strerror}",
+                hint="restore the file, or run: pulsar-admin store refresh",
+                path=part.path,
+            ) from error
         pieces = [piece for piece in plan_slices([(part.path, self.file_id, size)], cut) if piece.end > part.start]
         if part.kind != kind_of(part.path) and size:  # its name does not say what it is
             pieces = [FileRange(part.path, part.kind, self.file_id, part.start, size)]
@@ -176,7 +183,9 @@ class EngineScan(Struct, Generic[Part]):
             self.tail_records += state["records"]
         self.next_offset, self.torn = state["next_offset"], state["torn"]
         names = self.operation.COLUMNS
-        return [self.operation.decode([row.column(name)[0].as_buffer() for name in names]) for row in _rows_of(table)]
+        # The last row tells how the slice ended; each of the others is a part.
+        rows: list[pa.RecordBatch] = table.slice(0, len(table) - 1).to_batches(max_chunksize=1)
+        return [self.operation.decode([row.column(name)[0].as_buffer() for name in names]) for row in rows]
 
 
 class EngineLog(Generic[Part]):
@@ -230,20 +239,3 @@ class EngineLog(Generic[Part]):
 def _state_of(table: pa.Table) -> dict[str, Any]:  # Any: JSON
     state: dict[str, Any] = json.loads(table.column("state")[-1].as_py())
     return state
-
-
-def _rows_of(table: pa.Table) -> list[pa.RecordBatch]:
-    """Return the rows of a table except the last, each as a batch."""
-    rows: list[pa.RecordBatch] = table.slice(0, len(table) - 1).to_batches(max_chunksize=1)
-    return rows
-
-
-def _size_of(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError as error:
-        raise SourceChanged(
-            f"{path} cannot be read: {error.strerror}",
-            hint="restore the file, or run: pulsar-admin store refresh",
-            path=path,
-        ) from error

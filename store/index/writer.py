@@ -314,7 +314,22 @@ def _times_row(blocks: list[tuple[int, Block]], lac: int) -> bytes:
     """Return the time row of a ledger's blocks, (number, block) in ascending order."""
     first_block, (last_block, last) = blocks[0][0], blocks[-1]
     headers = [block.header for _, block in blocks]
-    total = _total(headers)
+    # Most ledgers of a cluster have only one block.
+    total = (
+        headers[0]
+        if len(headers) == 1
+        else headers[0]._replace(
+            entries=sum(h.entries for h in headers),
+            messages=sum(h.messages for h in headers),
+            payload_bytes=sum(h.payload_bytes for h in headers),
+            publish_min_ms=min(h.publish_min_ms for h in headers),
+            publish_max_ms=max(h.publish_max_ms for h in headers),
+            broker_min_ms=min(h.broker_min_ms for h in headers),
+            broker_max_ms=max(h.broker_max_ms for h in headers),
+            broker_count=sum(h.broker_count for h in headers),
+            unframed=sum(h.unframed for h in headers),
+        )
+    )
     sums = LedgerSums(
         first_block,
         total.entries,
@@ -335,23 +350,6 @@ def _times_row(blocks: list[tuple[int, Block]], lac: int) -> bytes:
     if sums.broker_count:
         columns += _running(places, [(h.auto_min_ms, h.auto_max_ms) for h in headers])
     return encode_times(sums, columns)
-
-
-def _total(headers: list[BlockHeader]) -> BlockHeader:
-    """Return the sums and time bounds of several headers, in a copy of the first; most ledgers of a cluster have only one."""
-    if len(headers) == 1:
-        return headers[0]
-    return headers[0]._replace(
-        entries=sum(h.entries for h in headers),
-        messages=sum(h.messages for h in headers),
-        payload_bytes=sum(h.payload_bytes for h in headers),
-        publish_min_ms=min(h.publish_min_ms for h in headers),
-        publish_max_ms=max(h.publish_max_ms for h in headers),
-        broker_min_ms=min(h.broker_min_ms for h in headers),
-        broker_max_ms=max(h.broker_max_ms for h in headers),
-        broker_count=sum(h.broker_count for h in headers),
-        unframed=sum(h.unframed for h in headers),
-    )
 
 
 def _running(places: list[int], bounds: list[tuple[int, int]]) -> list[bytes]:

@@ -392,17 +392,11 @@ class _CursorLedgers:
             life = life or LedgerLife()
             if item.kind == "create":
                 life = replace(life, made_ms=item.time_ms)
-            elif life.ended_ms is None and _is_closed(item):
-                life = replace(life, ended_ms=item.time_ms)
+            elif life.ended_ms is None:
+                with suppress(MetadataCorrupt, Unsupported):
+                    if decode_ledger_metadata(item.value, item.path).state is LedgerState.CLOSED:
+                        life = replace(life, ended_ms=item.time_ms)
             self._lives[ledger_id] = life
-
-
-def _is_closed(item: Version) -> bool:
-    assert item.value is not None
-    try:
-        return decode_ledger_metadata(item.value, item.path).state is LedgerState.CLOSED
-    except (MetadataCorrupt, Unsupported):
-        return False
 
 
 # -- back to a state --------------------------------------------------------------------------------------------------
@@ -464,7 +458,10 @@ def plan_as_of(
 def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: WantedState) -> CursorMove:
     states = as_of.past.states(reader, topic, cursor.name)
     if as_of.time_ms is None:
-        wanted = _named(states, cursor, as_of.name)
+        found = next((state for state in states if state.name == as_of.name), None)
+        if found is None:
+            raise EntryNotFound(f"{cursor.topic}: {cursor.name} has no state {as_of.name}", hint=_list_hint(cursor))
+        wanted = ChosenState(found.state, as_of.name, found.problem)
     else:
         wanted = state_in_force(states, topic, cursor, as_of)
     if wanted.state is None:
@@ -481,13 +478,6 @@ def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: WantedState)
         warnings=tuple(warnings),
         force=as_of.force,
     )
-
-
-def _named(states: Iterator[AckState], cursor: Cursor, name: str) -> ChosenState:
-    for state in states:
-        if state.name == name:
-            return ChosenState(state.state, name, state.problem)
-    raise EntryNotFound(f"{cursor.topic}: {cursor.name} has no state {name}", hint=_list_hint(cursor))
 
 
 def state_in_force(states: Iterator[AckState], topic: Topic, cursor: Cursor, as_of: WantedState) -> ChosenState:

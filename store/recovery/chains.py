@@ -170,17 +170,16 @@ class _LedgerSets(Struct):
 
     def join_pointed(self, one: LedgerEvidence) -> None:
         """Join the ledgers that a cursor ledger, a compacted ledger or a bucket names positions of."""
-        there = [ledger for ledger in sorted(one.points) if self._fits(ledger, one.points[ledger])]
+        there = []
+        for ledger, (low, high) in sorted(one.points.items()):
+            found = self.found.get(ledger)
+            if found is not None and found.kind in _DATA and low >= -1 and high <= found.last_entry:
+                there.append(ledger)
         if len({self.found[ledger].kind for ledger in there}) > 1:
             return
         for a, b in pairwise(there):
             said = [f"{one.kind} ledger {one.ledger_id} names {_span(ledger, one.points[ledger])}" for ledger in (a, b)]
             self.join(Join(a, b, tuple(said)))
-
-    def _fits(self, ledger_id: int, bounds: tuple[int, int]) -> bool:
-        """Whether these entries can be of the ledger."""
-        one = self.found.get(ledger_id)
-        return one is not None and one.kind in _DATA and bounds[0] >= -1 and bounds[1] <= one.last_entry
 
     def join_coordinators(self) -> None:
         """Join the logs of one transaction coordinator, which a transaction that goes on names as well."""
@@ -298,24 +297,21 @@ def _links(by_ledger: Mapping[int, LedgerEvidence], cluster: str) -> Iterator[tu
     )
     pairs: dict[tuple[int, int], list[Producer]] = defaultdict(list)
     rivals: Counter[tuple[Producer, int, bool]] = Counter()
-    for producer, before, after in _successions(runs):
-        pairs[before, after].append(producer)
-        rivals[producer, before, False] += 1
-        rivals[producer, after, True] += 1
-    judged = [_judge(by_ledger[a], by_ledger[b], producers, names, rivals) for (a, b), producers in pairs.items()]
-    yield from sorted(
-        judged, key=lambda pair: (bool(pair[1]), -len(pair[0].witnesses), pair[0].ledger_id, pair[0].next_id)
-    )
-
-
-def _successions(runs: Mapping[Producer, list[tuple[ProducerRun, int]]]) -> Iterator[tuple[Producer, int, int]]:
-    """Yield (producer, ledger, later ledger that its next message is in)."""
     for producer, mine in runs.items():
         starts: dict[int, list[int]] = defaultdict(list)
         for run, ledger_id in mine:
             starts[run.first].append(ledger_id)
-        for run, ledger_id in mine:
-            yield from ((producer, ledger_id, after) for after in starts.get(run.last + 1, ()) if after > ledger_id)
+        # The producer's next message is in a later ledger.
+        for before, after in (
+            (one, after) for run, one in mine for after in starts.get(run.last + 1, ()) if after > one
+        ):
+            pairs[before, after].append(producer)
+            rivals[producer, before, False] += 1
+            rivals[producer, after, True] += 1
+    judged = [_judge(by_ledger[a], by_ledger[b], producers, names, rivals) for (a, b), producers in pairs.items()]
+    yield from sorted(
+        judged, key=lambda pair: (bool(pair[1]), -len(pair[0].witnesses), pair[0].ledger_id, pair[0].next_id)
+    )
 
 
 def _shared(runs: Mapping[Producer, list[tuple[ProducerRun, int]]]) -> Iterator[Producer]:

@@ -7,7 +7,7 @@ puts entries on bookies (BookKeeper 4.17). ``close_ledger`` keeps what is behind
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import islice, permutations
 from typing import TYPE_CHECKING
@@ -98,7 +98,15 @@ def _ensembles(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[in
     if fits:
         return quorum, min(fits, key=len)  # the first of those with as few ensembles
     # No round robin explains it. An ensemble wherever the holders change: what was there is found, whatever else is asked for.
-    return quorum, tuple(_patchwork(holders, quorum, sorted(held)))
+    whole_cluster, segments = sorted(held), list[Segment]()
+    before: tuple[str, ...] = ()
+    for entry, one in enumerate(holders):
+        if not before or not one <= {*before}:
+            # Filled with bookies of the ensemble before: as few as possible change, as when one bookie is replaced.
+            others = (bookie for bookie in (*before, *whole_cluster) if bookie not in one)
+            before = tuple([*sorted(one), *dict.fromkeys(others)][:quorum])
+            segments.append(Segment(entry, before))
+    return quorum, tuple(segments)
 
 
 def _repeating(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[int, tuple[Segment, ...]] | None:
@@ -139,17 +147,6 @@ def _completed(holders: list[frozenset[str]], quorum: int, size: int) -> list[fr
             else:
                 out[entry] = before
     return out
-
-
-def _patchwork(holders: list[frozenset[str]], quorum: int, bookies: list[str]) -> Iterator[Segment]:
-    before: tuple[str, ...] = ()
-    for entry, one in enumerate(holders):
-        if not before or not one <= {*before}:
-            # Filled with bookies of the ensemble before: as few as possible change, as when one bookie is replaced.
-            others = (bookie for bookie in (*before, *bookies) if bookie not in one)
-            filled = [*sorted(one), *dict.fromkeys(others)][:quorum]
-            before = tuple(filled)
-            yield Segment(entry, before)
 
 
 # -- in front of the first gap ----------------------------------------------------------------------------------------

@@ -192,17 +192,14 @@ def read_master_keys(txn: Txn) -> MasterKeys:
     )
     for database in (place / "ledgers" for place in places if is_rocksdb(place / "ledgers")):
         with suppress(StoreError), open_for_reading(database, []) as rows:
-            for ledger_id, key in filter(None, (_key_of(*row) for row in rows)):
-                agree += key == none
-                if key != none:
-                    locked.add(ledger_id)
+            for key, value in rows:
+                try:
+                    ledger_id, row = decode_ledgers_row(key, value, "ledgers")
+                except MetadataCorrupt:
+                    continue
+                # Flags have a negative id, a rebuilt index empty keys.
+                if ledger_id >= 0 and any(row.master_key):
+                    agree += row.master_key == none
+                    if row.master_key != none:
+                        locked.add(ledger_id)
     return MasterKeys(agree, tuple(sorted(locked)))
-
-
-def _key_of(key: bytes, value: bytes) -> tuple[int, bytes] | None:
-    """Return ledger and master key of a row; None without one: flags have a negative id, a rebuilt index empty keys."""
-    try:
-        ledger_id, row = decode_ledgers_row(key, value, "ledgers")
-    except MetadataCorrupt:
-        return None
-    return (ledger_id, row.master_key) if ledger_id >= 0 and any(row.master_key) else None

@@ -24,7 +24,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
     decode_members,
     ledger_id_of_path,
 )
-from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
+from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.copies import has_copies, iter_copies
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_logs
@@ -238,14 +238,13 @@ def read_indexed(info: StoreInfo) -> dict[str, Array]:
 
 def find_bookies_without_rows(indexed: Indexed, ledger_id: int, metadata: LedgerMetadata) -> list[str]:
     """Return the bookies of a ledger's ensembles whose index does not have it."""
-    return [
-        bookie for bookie in ensemble_bookies(metadata) if bookie in indexed and not _has(indexed[bookie], ledger_id)
-    ]
-
-
-def _has(ledgers: Array, ledger_id: int) -> bool:
-    place = int(ledgers.searchsorted(ledger_id))
-    return place < len(ledgers) and int(ledgers[place]) == ledger_id
+    found = []
+    for bookie in ensemble_bookies(metadata):
+        if bookie in indexed:
+            place = int(indexed[bookie].searchsorted(ledger_id))
+            if place == len(indexed[bookie]) or int(indexed[bookie][place]) != ledger_id:
+                found.append(bookie)
+    return found
 
 
 def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
@@ -253,25 +252,18 @@ def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
     bookies = list(iter_imported_bookies(txn.store.info))
     if not bookies or not all(path.is_dir() for bookie in bookies for path in bookie.directories):
         return []  # the disks are not at hand any more
-    indexed = _indexed(bookies)
-    if indexed is None:
-        return []
-    journals = {log.file_id for log in iter_logs(txn) if log.kind == FileKind.JOURNAL}
-    left = (one for one in sorted(set(ledger_ids)) if one not in indexed)
-    return [one for one in left if (files := set(_files(txn, one))) and files.isdisjoint(journals)]
-
-
-def _indexed(bookies: Iterable[Bookie]) -> set[int] | None:
-    """Return the ledgers that at least one bookie's index has; None if an index is missing or cannot be read."""
     from pulsar_admin.store.recovery.disks import IndexKind, read_disks  # numpy
 
     try:
         disks = [disk for bookie in bookies for disk in read_disks(bookie)]
     except StoreError:
-        return None
+        return []
     if any(disk.storage is IndexKind.NONE or disk.problems for disk in disks):
-        return None
-    return {ledger_id for disk in disks for ledger_id in disk.ledgers.tolist()}
+        return []
+    indexed = {ledger_id for disk in disks for ledger_id in disk.ledgers.tolist()}
+    journals = {log.file_id for log in iter_logs(txn) if log.kind == FileKind.JOURNAL}
+    left = (one for one in sorted(set(ledger_ids)) if one not in indexed)
+    return [one for one in left if (files := set(_files(txn, one))) and files.isdisjoint(journals)]
 
 
 def _files(txn: Txn, ledger_id: int) -> Iterator[int]:

@@ -156,9 +156,10 @@ def read_preflight(known: Known, bookies: Sequence[Bookie]) -> Preflight:
     sums = _LostLedgers(known)
     forecasts = tuple(_Forecast(known, bookie).run(sums) for bookie in bookies)
     topics = sorted(sums.topics(), key=lambda row: (-row.bytes, row.topic))
-    loses = LedgerLoss(
-        sums.count, _sum(one.loses.entries for one in forecasts), sum(one.loses.bytes for one in forecasts)
-    )
+    entries = [one.loses.entries for one in forecasts]
+    known_entries = [one for one in entries if one is not None]
+    lost_entries = sum(known_entries) if len(known_entries) == len(entries) else None
+    loses = LedgerLoss(sums.count, lost_entries, sum(one.loses.bytes for one in forecasts))
     twice = 0
     if known.next_id is not None:
         in_metadata = np.union1d(known.ledgers, known.names.ledgers)
@@ -214,15 +215,6 @@ def check_loss(forecast: Preflight, limit: float | None) -> None:
             bookie=worst.bookie,
             percent=worst.percent,
         )
-
-
-def _sum(numbers: Iterable[int | None]) -> int | None:
-    total = 0
-    for number in numbers:
-        if number is None:
-            return None
-        total += number
-    return total
 
 
 class _Tally:

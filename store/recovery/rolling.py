@@ -11,6 +11,8 @@ it alone stood there the second.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct, field
@@ -197,7 +199,16 @@ def _roll_topic(rolled: Rolled, world: _World, name: TopicName, ids: Iterable[in
         )
         young = []
     gone = {one.ledger_id for one in topic.ledgers if _is_gone(rolled.txn, one)}
-    made = _made(rolled, topic, young)
+    listed_metadata = (find_metadata(rolled.txn, ledger_id) for ledger_id in sorted(topic.ids, reverse=True))
+    sibling = next((metadata for metadata in listed_metadata if metadata is not None), None)
+    made: list[MadeLedger] = []
+    for ledger_id in young:
+        try:
+            made.append(make_ledger(rolled.sources.reader, ledger_id, topic_claims(topic.name), sibling))
+        except Refused as error:
+            rolled.warnings.append(error.message)
+            continue
+        rolled.put(ledger_path(ledger_id), encode_ledger_metadata(made[-1].metadata))
     after = _rolled_topic(rolled, world, topic, gone, made)
     for one in after.ledgers:
         if one.ledger_id not in young:
@@ -221,21 +232,6 @@ def _is_gone(txn: Txn, ledger: TopicLedger) -> bool:
     had = metadata.state is LedgerState.CLOSED and metadata.last_entry_id >= 0
     members = {bookie for segment in metadata.segments for bookie in segment.members}
     return had and members.isdisjoint(absent_ids(txn))
-
-
-def _made(rolled: Rolled, topic: Topic, young: list[int]) -> list[MadeLedger]:
-    # Younger ledgers were created with the quorums of the newest listed one.
-    listed_metadata = (find_metadata(rolled.txn, ledger_id) for ledger_id in sorted(topic.ids, reverse=True))
-    sibling = next((metadata for metadata in listed_metadata if metadata is not None), None)
-    made: list[MadeLedger] = []
-    for ledger_id in young:
-        try:
-            made.append(make_ledger(rolled.sources.reader, ledger_id, topic_claims(topic.name), sibling))
-        except Refused as error:
-            rolled.warnings.append(error.message)
-            continue
-        rolled.put(ledger_path(ledger_id), encode_ledger_metadata(made[-1].metadata))
-    return made
 
 
 def _rolled_topic(rolled: Rolled, world: _World, topic: Topic, gone: Collection[int], made: list[MadeLedger]) -> Topic:
@@ -442,20 +438,14 @@ def read_unnamed(reader: EntryReader, topic: Topic, evidence: Iterable[LedgerEvi
     unnamed = []
     for one in sorted(evidence, key=lambda each: each.ledger_id):
         if one.kind == CURSOR and one.points and one.points.keys() <= there:
-            first, last = _first_state(reader, one.ledger_id), read_cursor_ledger(reader.txn, reader, one.ledger_id)[0]
+            first, last = None, read_cursor_ledger(reader.txn, reader, one.ledger_id)[0]
+            for entry_id in islice(iter_entry_ids(reader.txn, one.ledger_id), 1):
+                with suppress(StoreError):
+                    payload = reader.read(one.ledger_id, entry_id).payload
+                    first = decode_cursor_ledger([payload], f"cursor ledger {one.ledger_id}:{entry_id}")
             if first is not None and last is not None:
                 unnamed.append(Unnamed(one.ledger_id, first, last))
     return unnamed
-
-
-def _first_state(reader: EntryReader, ledger_id: int) -> CursorState | None:
-    for entry_id in iter_entry_ids(reader.txn, ledger_id):
-        try:
-            payload = reader.read(ledger_id, entry_id).payload
-            return decode_cursor_ledger([payload], f"cursor ledger {ledger_id}:{entry_id}")
-        except StoreError:
-            return None
-    return None
 
 
 def follow(topic: Topic, states: Mapping[str, CursorState], ledgers: Sequence[Unnamed]) -> dict[str, FollowedCursor]:

@@ -482,7 +482,15 @@ class _Reading:
         for place in self._places:
             session.answer(session.send(_AddWatch(place)))
         session.answer(client.sync_async(self._places[0]))  # the server may lag behind its leader
-        self._read_all()
+        waiting, under_way = [Read(GET_DATA, place) for place in reversed(self._places)], deque[_Asked]()
+        while waiting or under_way:
+            while waiting and len(under_way) < _WINDOW:
+                reads = tuple(waiting[-_BATCH:][::-1])
+                del waiting[-_BATCH:]
+                under_way.append(_Asked(reads, self._session.send(_MultiRead(reads))))
+            asked = under_way.popleft()
+            for read, found in zip(asked.reads, self._session.answer(asked.result), strict=True):
+                self._take(read, found, waiting)
         for _ in range(_ROUNDS):
             if not (paths := events.take()):
                 return
@@ -495,17 +503,6 @@ class _Reading:
             f"{session.address} changes faster than it can be read: {counted(len(self._moved), 'node')} moved while the others were read",
             hint="ask a server that is nearer, or one that observes only",
         )
-
-    def _read_all(self) -> None:
-        waiting, under_way = [Read(GET_DATA, place) for place in reversed(self._places)], deque[_Asked]()
-        while waiting or under_way:
-            while waiting and len(under_way) < _WINDOW:
-                reads = tuple(waiting[-_BATCH:][::-1])
-                del waiting[-_BATCH:]
-                under_way.append(_Asked(reads, self._session.send(_MultiRead(reads))))
-            asked = under_way.popleft()
-            for read, found in zip(asked.reads, self._session.answer(asked.result), strict=True):
-                self._take(read, found, waiting)
 
     def _take(self, read: Read, found: Data | list[str] | Failed, waiting: list[Read]) -> None:
         if isinstance(found, list):
@@ -529,21 +526,17 @@ class _Reading:
     def nodes(self) -> Iterator[Node]:
         """Yield the nodes, as of the end of the reading."""
         self._spool.seek(0)
-        for node in _unpacked(self._spool):
-            if node.path not in self._moved:
-                yield node
+        while head := self._spool.read(_ROW.size):
+            path_bytes, value_bytes, version, created_ms, modified_ms = _ROW.unpack(head)
+            raw_path, value = self._spool.read(path_bytes), self._spool.read(value_bytes)
+            if len(value) != value_bytes:
+                raise MetadataCorrupt("the temporary file of nodes was cut", hint="run the command again")
+            path = raw_path.decode()
+            if path not in self._moved:
+                yield Node(path, NodeStat(version, 0, created_ms, modified_ms, False), value)
         yield from (node for _, node in sorted(self._moved.items()) if node is not None)
 
 
 def node_of(path: str, data: Data) -> Node:
     """Return a node of the ensemble as a node of a store's tree."""
     return Node(path, NodeStat(data.version, 0, data.created_ms, data.modified_ms, False), data.value)
-
-
-def _unpacked(spool: IO[bytes]) -> Iterator[Node]:
-    while head := spool.read(_ROW.size):
-        path_bytes, value_bytes, version, created_ms, modified_ms = _ROW.unpack(head)
-        path, value = spool.read(path_bytes), spool.read(value_bytes)
-        if len(value) != value_bytes:
-            raise MetadataCorrupt("the temporary file of nodes was cut", hint="run the command again")
-        yield Node(path.decode(), NodeStat(version, 0, created_ms, modified_ms, False), value)

@@ -134,7 +134,15 @@ class SnapshotFile(NamedTuple):
 
     def salvage(self) -> Salvaged:
         """Return the readable part of a damaged snapshot."""
-        found = salvage_snapshot(_readable_bytes(self.path, self.extension))
+        # Decompression may fail: the bytes up to there are read.
+        parts: list[bytes] = []
+        with suppress(MetadataCorrupt, LimitExceeded):
+            if self.extension.lower() == "snappy":
+                parts += map(bytes, iter_snappy(self.path.read_bytes(), str(self.path)))
+            else:
+                with open_snapshot(self.path, self.extension) as file:
+                    parts += iter(partial(file.read, _CHUNK_BYTES), b"")
+        found = salvage_snapshot(b"".join(parts))
         return Salvaged(_inner_nodes(found.nodes, self.roots), found.newest_zxid, found.lost_bytes)
 
 
@@ -251,10 +259,12 @@ class _Overlay:
         while self._waiting and self._waiting[0].file.zxid < zxid:
             damaged = self._waiting.popleft()
             last = self._replay.order.last
+            # The first transaction of a new leader is in no log.
+            first_needed = damaged.file.zxid if damaged.file.zxid & ((1 << _EPOCH_BITS) - 1) else 0
             if damaged.file.zxid == 0 and zxid == 1:
                 self._replay.nodes |= damaged.salvaged.nodes  # ZooKeeper's own: nothing was written yet
                 self._replaced.append(damaged)
-            elif not self._replay.is_partial and last >= _first_needed(damaged.file.zxid) and (self._is_based or last):
+            elif not self._replay.is_partial and last >= first_needed and (self._is_based or last):
                 self._replaced.append(damaged)
             else:
                 self._replay.overlay(damaged.file.zxid, damaged.salvaged, damaged.error.message)
@@ -274,11 +284,6 @@ class _Overlay:
                 replay.tell_lost(f"{message}; it has seen transaction {max(newer):#x}, which no log has")
             else:
                 self._notes.append(f"{message}; it is not needed: older files reach its transaction {name:#x}")
-
-
-def _first_needed(zxid: int) -> int:
-    """Return the last transaction that logs have before a snapshot with this zxid: the first one of a new leader is in no log."""
-    return zxid if zxid & ((1 << _EPOCH_BITS) - 1) else 0
 
 
 def iter_snapshot_files(servers: Iterable[ServerFiles]) -> Iterator[SnapshotFile]:
@@ -318,18 +323,6 @@ def read_snapshot(path: Path, extension: str) -> Snapshot:
     """Return the snapshot in a file; raises MetadataCorrupt, LimitExceeded."""
     with open_snapshot(path, extension) as file:
         return decode_snapshot(file, str(path))
-
-
-def _readable_bytes(path: Path, extension: str) -> bytes:
-    """Return the bytes of a snapshot up to where decompression fails."""
-    parts: list[bytes] = []
-    with suppress(MetadataCorrupt, LimitExceeded):
-        if extension.lower() == "snappy":
-            parts += map(bytes, iter_snappy(path.read_bytes(), str(path)))
-        else:
-            with open_snapshot(path, extension) as file:
-                parts += iter(partial(file.read, _CHUNK_BYTES), b"")
-    return b"".join(parts)
 
 
 def _find_snapshots(servers: Iterable[ServerFiles], problems: list[str], until: int | None, oldest: int) -> _Snapshots:

@@ -476,18 +476,13 @@ def _read_listed(folder: Folder, parts: Sequence[TableFile], ledgers: Array) -> 
         if part.ledgers is None or part.ledgers[1] < low or part.ledgers[0] > high:
             continue
         with folder.open_input(part.path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
-            for rows in _groups_between(file, low, high):
-                found |= _named(rows, low, high)
+            at = file.schema_arrow.names.index("ledger_id")
+            for group in range(file.num_row_groups):
+                bounds = file.metadata.row_group(group).column(at).statistics
+                if bounds.max >= low and bounds.min <= high:
+                    rows = file.read_row_group(group, columns=["ledger_id", "topic", "entries"])
+                    found |= _named(rows, low, high)
     return found
-
-
-def _groups_between(file: Any, low: int, high: int) -> Iterator[pa.Table]:  # Any: pyarrow's ParquetFile
-    """Yield the row groups of a file of the table of ledgers that may have the ids from ``low`` to ``high``."""
-    at = file.schema_arrow.names.index("ledger_id")
-    for group in range(file.num_row_groups):
-        bounds = file.metadata.row_group(group).column(at).statistics
-        if bounds.max >= low and bounds.min <= high:
-            yield file.read_row_group(group, columns=["ledger_id", "topic", "entries"])
 
 
 def _named(rows: pa.Table, low: int, high: int) -> dict[int, _LedgerInTopic]:
@@ -543,7 +538,10 @@ class MessageFiles(Struct, frozen=True):
         reader = ReadMessages(ScanOptions(topics=topics), names, values=Values(self.schemas))
         paths = pa.array([origin.path for origin in records.files], pa.string())
         with closing(PlainFiles({number: origin.path for number, origin in enumerate(records.files)})) as files:
-            for part in _groups(records, _told(listed)):
+            # Messages of system topics are left out.
+            system = {name for name in {one.topic for one in listed.values()} if parse_owner(name).is_system}
+            ends = {ledger_id: one.entries for ledger_id, one in listed.items() if one.topic not in system}
+            for part in _groups(records, ends):
                 rows = records.rows[part]
                 entries = PlacesReader(files, False, None).read_places(_places(rows, records.origins[part]))
                 for batch in reader.rows([entries], "", problems):
@@ -570,12 +568,6 @@ def read_all_schemas(reader: EntryReader) -> dict[str, TopicSchemas]:
         if schemas.versions or schemas.problems:
             found[str(name)] = schemas
     return found
-
-
-def _told(listed: Mapping[int, _LedgerInTopic]) -> dict[int, int]:
-    """Return ledger id → entries of the listed ledgers that do not belong to a system topic."""
-    system = {name for name in {one.topic for one in listed.values()} if parse_owner(name).is_system}
-    return {ledger_id: one.entries for ledger_id, one in listed.items() if one.topic not in system}
 
 
 def _groups(records: _ChosenEntries, ends: Mapping[int, int]) -> Iterator[Array]:

@@ -180,7 +180,7 @@ def import_tables(
             for database, rows in groupby(_rows(read), itemgetter(0)):
                 if database != STORE:
                     store.replace_all(database, (row[1:] for row in rows))
-            files = _place_logs(store, Path(about["path"]), path, result)
+            files = _place_logs(store, Path(about["path"]), result)
             for bodies in map(_bodies, read("bodies", (*_KEYS, "record"))):
                 store.write(lambda txn, rows=bodies: txn.put_all("state", rows))  # type: ignore[misc]  # binds these
             store.replace_all("entries", pack_blocks(_entries(read, files, result)))
@@ -221,7 +221,7 @@ def _nodes(read: Read, result: TablesImported) -> Iterator[Row]:
             yield row_of(Node(path, stat, value))
 
 
-def _place_logs(store: Store, origin: Path, path: Path, result: TablesImported) -> Mapping[str, int]:
+def _place_logs(store: Store, origin: Path, result: TablesImported) -> Mapping[str, int]:
     """Make the catalogue of a new store name the files at their places in the exported store's; return their ids."""
     with store.read() as txn:
         logs = [replace(log, path=str(log.locate(origin).absolute())) for log in iter_logs(txn)]

@@ -73,25 +73,20 @@ def iter_kept(txn: Txn) -> Iterator[tuple[str, bytes, bytes]]:
 def iter_bodies(store: Store, read: Callable[[EntryReader], Iterable[object]]) -> Iterator[Body]:
     """Yield the entries that ``read`` reads while it goes through everything that metadata says, by ledger and entry."""
     with open_reader(store) as reader:  # what another transaction has read it does not read again
-        places = _noted(reader, read)
-        for ledger_id, entry_id, file_id, offset, size in places:
+        found_at = array("q")
+        entries_noted: dict[tuple[int, int], tuple[int, int, int]] = {}
+        reader.txn.memo[NOTED] = entries_noted
+        for _ in chain(read(reader), (None,)):  # what was read behind the last row counts, too
+            for entry, place in entries_noted.items():
+                found_at.extend((*entry, *place))
+            entries_noted.clear()
+        del reader.txn.memo[NOTED]
+        rows = np.unique(np.frombuffer(found_at, np.int64).reshape(-1, 5), axis=0)
+        for ledger_id, entry_id, file_id, offset, size in (row.tolist() for row in rows):
             record = reader.read_head(ledger_id, entry_id, (file_id, offset, size), 4 + size)
             log = find_log(reader.txn, file_id)
             assert log is not None  # the index named it when the entry was read
             yield ledger_id, entry_id, str(log.locate(store.path).absolute()), offset, record
-
-
-def _noted(reader: EntryReader, read: Callable[[EntryReader], Iterable[object]]) -> Iterator[list[int]]:
-    places = array("q")
-    noted: dict[tuple[int, int], tuple[int, int, int]] = {}
-    reader.txn.memo[NOTED] = noted
-    for _ in chain(read(reader), (None,)):  # what was read behind the last row counts, too
-        for entry, place in noted.items():
-            places.extend((*entry, *place))
-        noted.clear()
-    del reader.txn.memo[NOTED]
-    rows = np.unique(np.frombuffer(places, np.int64).reshape(-1, 5), axis=0)
-    return (row.tolist() for row in rows)
 
 
 Row = tuple[Any, ...]  # Any: a column's own type
@@ -120,20 +115,14 @@ def iter_table(
     held = 0
     for row in _ROWS[table](reader, fail, topics):
         pending.append((cluster, *row))
-        held += _weight(row)
+        # About how many bytes the row takes while it waits for its batch.
+        long = [value for value in row if hasattr(value, "__len__")]
+        held += _ROW_WEIGHT + sum(len(one) * (_RANGE_WEIGHT if isinstance(one, list) else 1) for one in long)
         if held >= BATCH_WEIGHT:
             yield _batch(schema, pending)
             pending, held = [], 0
     if pending:
         yield _batch(schema, pending)
-
-
-def _weight(row: Row) -> int:
-    """Return about how many bytes a row takes while it waits for its batch."""
-    long = (
-        len(value) * (_RANGE_WEIGHT if isinstance(value, list) else 1) for value in row if hasattr(value, "__len__")
-    )
-    return _ROW_WEIGHT + sum(long)
 
 
 def _batch(schema: pa.Schema, rows: list[Row]) -> pa.RecordBatch:

@@ -77,7 +77,7 @@ from pulsar_admin.store.db.files import (
     put_log,
 )
 from pulsar_admin.store.db.owners import Owner, OwnerKind, iter_owners, put_owners
-from pulsar_admin.store.db.storeinfo import StoreInfo, StoreState
+from pulsar_admin.store.db.storeinfo import StoreState
 from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes
 from pulsar_admin.store.db.unserved import UNSERVED
 from pulsar_admin.store.errors import (
@@ -169,8 +169,9 @@ def write_bundle(store: Store, path: Path, names_path: Path, header: Mapping[str
         names = read_names(names_path)
         buffer = BytesIO()
         with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as file, store.read() as txn:
-            head = {"format": FORMAT, "version": VERSION, **header, "sources": _sources(store.info, names)}
-            file.write(_line(head))
+            hidden = ({key: _source(key, value, names) for key, value in row.items()} for row in store.info.sources)
+            sources = [{"bundle": True} | row for row in hidden]
+            file.write(_line({"format": FORMAT, "version": VERSION, **header, "sources": sources}))
             for row in _iter_rows(store, txn, names, result):
                 result.rows += 1
                 file.write(_line(row))
@@ -234,10 +235,6 @@ def _state(name: str, value: bytes, names: Pseudonyms) -> bytes:
     if name not in ("bookies", "placed-ledgers"):
         return value
     return json.dumps({key: [names.whole(one) for one in ids] for key, ids in json.loads(value).items()}).encode()
-
-
-def _sources(info: StoreInfo, names: Pseudonyms) -> list[Json]:
-    return [{"bundle": True} | {key: _source(key, value, names) for key, value in row.items()} for row in info.sources]
 
 
 def _source(key: str, value: object, names: Pseudonyms) -> object:

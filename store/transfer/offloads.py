@@ -8,6 +8,7 @@ them and the topic's list says. The digests of the logs are made here. A ledger 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -72,7 +73,13 @@ def plan_offload(store: Store, place: str, objects: Objects) -> OffloadPlan:
     there = find_offloaded(objects)
     ledgers, absent, here = [], [], []
     with store.read() as txn:
-        for info in _iter_offloaded(txn):
+        offloaded: list[LedgerInfo] = []
+        for path, value in iter_values(txn, MANAGED_LEDGERS + "/"):
+            with suppress(StoreError):  # `store check` names it
+                node = managed_node(path, value)
+                if node is not None and node.cursor is None:
+                    offloaded += (info for info in decode_managed_ledger(value, path).ledgers if info.offloaded)
+        for info in offloaded:
             held = there.get((info.ledger_id, info.offload_uuid or ""))
             if _is_whole(txn, info):
                 here.append(info.ledger_id)
@@ -85,18 +92,6 @@ def plan_offload(store: Store, place: str, objects: Objects) -> OffloadPlan:
             f"no topic of {store.path} has an offloaded ledger", hint="see: pulsar-admin topics stats-internal TOPIC"
         )
     return OffloadPlan(place, objects, tuple(ledgers), tuple(absent), tuple(here))
-
-
-def _iter_offloaded(txn: Txn) -> Iterator[LedgerInfo]:
-    for path, value in iter_values(txn, MANAGED_LEDGERS + "/"):
-        try:
-            node = managed_node(path, value)
-            if node is None or node.cursor is not None:
-                continue
-            managed = decode_managed_ledger(value, path)
-        except StoreError:
-            continue  # `store check` names it
-        yield from (info for info in managed.ledgers if info.offloaded)
 
 
 def _is_whole(txn: Txn, info: LedgerInfo) -> bool:

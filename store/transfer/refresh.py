@@ -723,9 +723,13 @@ def _compare_node(txn: Txn, item: Row, ours: _Rows, tree: _NewTree) -> bytes:
     imported = now if base is None else (base or None)
     if row == imported:
         return key
-    if _is_written(key, row, ours.get(key)):
-        tree.stopped_export.append(decode_node(key, row).path)
-        return key
+    written = ours.get(key)
+    if written is not None:
+        # What an export of ours was to write has its value and version; a ZooKeeper gives a node its own times.
+        there, wanted = decode_node(key, row), decode_node(key, written)
+        if (there.stat.version, there.value) == (wanted.stat.version, wanted.value):
+            tree.stopped_export.append(there.path)
+            return key
     if base is not None and not _same_value(key, now, base):
         tree.conflicts.append(decode_node(key, row).path)
         return key
@@ -735,14 +739,6 @@ def _compare_node(txn: Txn, item: Row, ours: _Rows, tree: _NewTree) -> bytes:
     else:
         tree.updated += 1
     return key
-
-
-def _is_written(key: bytes, row: bytes, ours: bytes | None) -> bool:
-    """Whether a row is what an export of ours was to write: value and version; a ZooKeeper gives a node its own times."""
-    if ours is None:
-        return False
-    there, wanted = decode_node(key, row), decode_node(key, ours)
-    return (there.stat.version, there.value) == (wanted.stat.version, wanted.value)
 
 
 def _compare_gone(txn: Txn, key: bytes, ours: _Rows, tree: _NewTree) -> None:

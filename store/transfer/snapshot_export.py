@@ -121,12 +121,19 @@ def plan_snapshot_export(store: Store, target: Path, now_ms: int, *, force: bool
             )
         changes = tuple(exports.iter_changed_nodes(txn))
         exports.check_entries_are_there(txn, changes)
+        own = find_own_ledgers(txn)
+        next_id = max(largest_ledger_id(txn) + 1 + RESERVED_GAP, 0 if own is None else own.next_id)
+        if next_id > _INT_MAX:
+            raise Unsupported(
+                f"ledger {next_id - 1 - RESERVED_GAP} is beyond the ids of {_IDGEN}, which are below 2^31: how far those of"
+                f" {_IDGEN}-long were given is not known"
+            )
         return SnapshotPlan(
             target,
             txn.id,
             newest_epoch(store.info.sources) + 1 << _EPOCH_BITS,
             sum(1 for _ in _iter_nodes(txn, roots, outside)),
-            _next_ledger_id(txn),
+            next_id,
             now_ms,
             changes,
             problems,
@@ -153,17 +160,6 @@ def _read_outside(store: Store, *, force: bool) -> tuple[tuple[Node, ...], list[
             hint="other systems in it would lose their nodes; restore the source, or write only this cluster with --force",
             **error.context,
         ) from error
-
-
-def _next_ledger_id(txn: Txn) -> int:
-    own = find_own_ledgers(txn)
-    found = max(largest_ledger_id(txn) + 1 + RESERVED_GAP, 0 if own is None else own.next_id)
-    if found > _INT_MAX:
-        raise Unsupported(
-            f"ledger {found - 1 - RESERVED_GAP} is beyond the ids of {_IDGEN}, which are below 2^31: how far those of"
-            f" {_IDGEN}-long were given is not known"
-        )
-    return found
 
 
 def apply_snapshot_export(store: Store, plan: SnapshotPlan) -> SnapshotExportReport:
