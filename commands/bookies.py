@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, ResourceNotFound, StoreNotFound
 from pulsar_admin.upstream import mirrored
 
@@ -18,15 +18,15 @@ _SETS: Any = {"changes": True, "helps": _HELPS}  # Any: keywords of click
 
 
 @mirrored("bookies list-bookies", examples=["pulsar-admin bookies list-bookies"], errors=[StoreNotFound])
-def list_all(app: App) -> None:
+def list_all(app: App) -> Shown:
     """List the bookies that have a cookie, whether they run or not."""
-    app.answer({"bookies": [{"bookieId": bookie} for bookie in app.resources.bookies()]})
+    return Printed({"bookies": [{"bookieId": bookie} for bookie in app.resources.bookies()]})
 
 
 @mirrored("bookies racks-placement", examples=["pulsar-admin bookies racks-placement"], errors=[MetadataCorrupt])
-def racks(app: App) -> None:
+def racks(app: App) -> Shown:
     """Show the racks of all bookies by group."""
-    app.answer(app.resources.bookie_racks())
+    return Printed(app.resources.bookie_racks())
 
 
 @mirrored(
@@ -36,9 +36,9 @@ def racks(app: App) -> None:
     elsewhere=["pulsar-admin bookies get-bookie-rack -b bookie-1:3181"],
     errors=[ResourceNotFound, MetadataCorrupt],
 )
-def get(app: App, bookie: str) -> None:
+def get(app: App, bookie: str) -> Shown:
     """Show the rack of a bookie."""
-    app.answer(app.resources.bookie_rack(bookie))
+    return Printed(app.resources.bookie_rack(bookie))
 
 
 @mirrored(

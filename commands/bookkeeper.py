@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Lines, Printed, Shown
 from pulsar_admin.store.errors import (
     InvalidValue,
     LedgerNotFound,
@@ -23,13 +23,9 @@ from pulsar_admin.upstream import mirrored
 _FORMATTED = "Lines as the shell logs them, without time, thread and class."
 
 
-def _print(app: App, lines: Iterable[str]) -> None:
-    """Write LINES as they are; with ``-o`` as names."""
-    if app.settings.output is not None:
-        app.emit_lines(lines, "LINE")
-        return
-    for line in lines:
-        app.writer.write(f"{line}\n")
+def _printed(lines: Iterable[str]) -> Shown:
+    """Return lines as they are; with ``-o`` they are names."""
+    return Lines(lines, "LINE", as_text=True)
 
 
 def _ledger_id(value: int | None) -> int:
@@ -45,10 +41,10 @@ def _ledger_id(value: int | None) -> int:
     output=_FORMATTED,
     errors=[StoreNotFound, MetadataCorrupt],
 )
-def listledgers(app: App, meta: bool, bookieid: str | None) -> None:
+def listledgers(app: App, meta: bool, bookieid: str | None) -> Iterator[Shown]:
     """List the ledgers of the metadata."""
     with app.session.read() as txn:
-        _print(app, shell.ledger_lines(txn, bookieid, meta))
+        yield _printed(shell.ledger_lines(txn, bookieid, meta))
 
 
 @mirrored(
@@ -65,7 +61,7 @@ def listledgers(app: App, meta: bool, bookieid: str | None) -> None:
 )
 def ledgermetadata(
     app: App, ledgerid: int | None, dumptofile: str | None, restorefromfile: str | None, update: bool
-) -> None:
+) -> Iterator[Shown]:
     """Show the metadata of a ledger, or write it to a file."""
     if restorefromfile is not None or update:
         raise Unsupported("ledgers are not put back into the metadata here", hint="the node is in: store cat PATH")
@@ -73,7 +69,7 @@ def ledgermetadata(
         if dumptofile is not None:
             write_new_file(Path(dumptofile), shell.metadata_bytes(txn, _ledger_id(ledgerid)))
         else:
-            _print(app, shell.metadata_lines(txn, _ledger_id(ledgerid)))
+            yield _printed(shell.metadata_lines(txn, _ledger_id(ledgerid)))
 
 
 @mirrored(
@@ -83,12 +79,12 @@ def ledgermetadata(
     output="A line for each entry in an entry log: the log's number, and where in it the entry begins.",
     errors=[StoreNotFound, InvalidValue],
 )
-def ledger(app: App, ledger_id: str, meta: bool) -> None:
+def ledger(app: App, ledger_id: str, meta: bool) -> Iterator[Shown]:
     """Show where the entries of a ledger lie."""
     if not ledger_id.isascii() or not ledger_id.isdigit() or int(ledger_id) > LONG_MAX:
         raise InvalidValue(f"invalid ledger id {ledger_id!r}", hint="give its number")
     with app.session.read() as txn:
-        _print(app, shell.index_lines(txn, int(ledger_id)))
+        yield _printed(shell.index_lines(txn, int(ledger_id)))
 
 
 @mirrored(
@@ -112,13 +108,13 @@ def readledger(
     firstentryid: int | None,
     lastentryid: int | None,
     **_ignored: object,
-) -> None:
+) -> Iterator[Shown]:
     """Show the entries of a ledger, each read and its digest verified."""
     last = -1 if lastentryid is None else lastentryid
     first = max(firstentryid or 0, 0)
     with app.session.reader() as reader:
         shell.metadata_bytes(reader.txn, _ledger_id(ledgerid))
-        _print(app, shell.read_lines(reader, _ledger_id(ledgerid), first, last, msg))
+        yield _printed(shell.read_lines(reader, _ledger_id(ledgerid), first, last, msg))
 
 
 @mirrored(
@@ -142,7 +138,7 @@ def readlog(
     entryid: int | None,
     startpos: int | None,
     endpos: int | None,
-) -> None:
+) -> Iterator[Shown]:
     """Show the records of an entry log.
 
     LOG is its number, or its name, such as 1f.log, or the end of its path.
@@ -153,7 +149,7 @@ def readlog(
         raise InvalidValue("-startpos is after -endpos", hint="exchange them")
     with app.session.read() as txn:
         file = shell.find_file(txn, log, FileKind.ENTRY_LOG, 10)
-        _print(app, shell.log_lines(app.store, file, selection, msg))
+        yield _printed(shell.log_lines(app.store, file, selection, msg))
 
 
 @mirrored(
@@ -162,14 +158,14 @@ def readlog(
     output=f"{_FORMATTED} Ledgers are sorted, which upstream's are not.",
     errors=[SourceNotFound],
 )
-def readlogmetadata(app: App, log: str) -> None:
+def readlogmetadata(app: App, log: str) -> Iterator[Shown]:
     """Show how many bytes of each ledger an entry log holds.
 
     LOG is its name, or its number in hexadecimal, which is how upstream reads it in this command only.
     """
     with app.session.read() as txn:
         file = shell.find_file(txn, log, FileKind.ENTRY_LOG, 16)
-        _print(app, shell.log_metadata_lines(app.store, file))
+        yield _printed(shell.log_metadata_lines(app.store, file))
 
 
 @mirrored(
@@ -182,14 +178,14 @@ def readlogmetadata(app: App, log: str) -> None:
     output=_FORMATTED,
     errors=[SourceNotFound],
 )
-def readjournal(app: App, journal: str, msg: bool, **_ignored: object) -> None:
+def readjournal(app: App, journal: str, msg: bool, **_ignored: object) -> Iterator[Shown]:
     """Show the records of a journal.
 
     JOURNAL is its number, or its name, such as 18f.txn, or the end of its path.
     """
     with app.session.read() as txn:
         file = shell.find_file(txn, journal, FileKind.JOURNAL, 10)
-        _print(app, shell.journal_lines(app.store, file, msg))
+        yield _printed(shell.journal_lines(app.store, file, msg))
 
 
 @mirrored(
@@ -199,13 +195,13 @@ def readjournal(app: App, journal: str, msg: bool, **_ignored: object) -> None:
     output=_FORMATTED,
     errors=[SourceNotFound, InvalidValue],
 )
-def activeledgers(app: App, log_id: int | None, timeout: int | None) -> None:
+def activeledgers(app: App, log_id: int | None, timeout: int | None) -> Iterator[Shown]:
     """List the ledgers of an entry log that are still in the metadata."""
     if log_id is None:
         raise InvalidValue("-logId is missing", hint="give the number of an entry log")
     with app.session.read() as txn:
         file = shell.find_file(txn, str(log_id), FileKind.ENTRY_LOG, 10)
-        _print(app, shell.active_lines(txn, app.store, file))
+        yield _printed(shell.active_lines(txn, app.store, file))
 
 
 @mirrored(
@@ -214,9 +210,9 @@ def activeledgers(app: App, log_id: int | None, timeout: int | None) -> None:
     output=_FORMATTED,
     errors=[SourceNotFound, MetadataCorrupt],
 )
-def lastmark(app: App) -> None:
+def lastmark(app: App) -> Shown:
     """Show the journal position up to which a bookie's entry logs are complete."""
-    _print(app, shell.last_mark_lines(shell.bookie_directories(app.store)))
+    return _printed(shell.last_mark_lines(shell.bookie_directories(app.store)))
 
 
 @mirrored(
@@ -227,9 +223,9 @@ def lastmark(app: App) -> None:
     output=f"{_FORMATTED} Files are sorted by path.",
     errors=[SourceNotFound],
 )
-def listfilesondisc(app: App, journal: bool, entrylog: bool, index: bool) -> None:
+def listfilesondisc(app: App, journal: bool, entrylog: bool, index: bool) -> Shown:
     """List the files of the bookies that the store came from."""
-    _print(app, shell.file_lines(shell.bookie_directories(app.store), journal, entrylog, index))
+    return _printed(shell.file_lines(shell.bookie_directories(app.store), journal, entrylog, index))
 
 
 @mirrored(
@@ -244,12 +240,12 @@ def listfilesondisc(app: App, journal: bool, entrylog: bool, index: bool) -> Non
     output=_FORMATTED,
     errors=[StoreNotFound, InvalidValue],
 )
-def listbookies(app: App, hostnames: bool, readwrite: bool, readonly: bool, all: bool) -> None:
+def listbookies(app: App, hostnames: bool, readwrite: bool, readonly: bool, all: bool) -> Iterator[Shown]:
     """List bookies."""
     if readwrite + readonly + all != 1:
         raise InvalidValue("One and only one of -readwrite, -readonly and -all must be specified", hint="give -a")
     with app.session.read() as txn:
-        _print(app, shell.bookie_lines(txn, readwrite, readonly, all))
+        yield _printed(shell.bookie_lines(txn, readwrite, readonly, all))
 
 
 @mirrored(
@@ -258,10 +254,10 @@ def listbookies(app: App, hostnames: bool, readwrite: bool, readonly: bool, all:
     output="The cookie as it is stored.",
     errors=[NotFound],
 )
-def cookie_get(app: App, bookie_id: str) -> None:
+def cookie_get(app: App, bookie_id: str) -> Iterator[Shown]:
     """Show the cookie of a bookie."""
     with app.session.read() as txn:
-        _print(app, shell.cookie_lines(txn, bookie_id))
+        yield _printed(shell.cookie_lines(txn, bookie_id))
 
 
 @mirrored(
@@ -284,11 +280,11 @@ def listunderreplicated(
     printmissingreplica: bool,
     onlydisplayledgercount: bool,
     **_ignored: object,
-) -> None:
+) -> Iterator[Shown]:
     """List the ledgers that are marked as under-replicated."""
     with app.session.read() as txn:
         wanted = (missingreplica, excludingmissingreplica)
-        _print(app, shell.under_replicated_lines(txn, *wanted, printmissingreplica, onlydisplayledgercount))
+        yield _printed(shell.under_replicated_lines(txn, *wanted, printmissingreplica, onlydisplayledgercount))
 
 
 @mirrored(
@@ -297,10 +293,10 @@ def listunderreplicated(
     output="The id of the cluster, and where the store came from in the place of the metadata service.",
     errors=[StoreNotFound],
 )
-def whatisinstanceid(app: App) -> None:
+def whatisinstanceid(app: App) -> Iterator[Shown]:
     """Show the instance id of the cluster."""
     with app.session.read() as txn:
-        _print(app, shell.instance_lines(txn))
+        yield _printed(shell.instance_lines(txn))
 
 
 @mirrored(
@@ -309,10 +305,8 @@ def whatisinstanceid(app: App) -> None:
     output="One object: bookies with a cookie, those that were registered when the metadata was copied; no auditor.",
     errors=[StoreNotFound],
 )
-def clusterinfo(app: App) -> None:
+def clusterinfo(app: App) -> Shown:
     """Count the bookies of the cluster."""
     with app.session.read() as txn:
         info = shell.read_cluster_info(txn)
-    if app.settings.output is None:
-        _print(app, ("Starting fill cluster info.", "--------- Cluster Info ---------"))
-    app.answer(info)
+    return Printed(info, head=("Starting fill cluster info.", "--------- Cluster Info ---------"))

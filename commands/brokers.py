@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StoreNotFound
 from pulsar_admin.upstream import mirrored
 
@@ -22,9 +22,9 @@ _SETS: Any = {
     output="Names, one a line: those of Pulsar 4.0.8.",
     errors=[StoreNotFound],
 )
-def list_settings(app: App) -> None:
+def list_settings(app: App) -> Shown:
     """List the settings that may change while brokers run."""
-    app.answer(app.resources.dynamic_setting_names())
+    return Printed(app.resources.dynamic_setting_names())
 
 
 @mirrored(
@@ -33,9 +33,9 @@ def list_settings(app: App) -> None:
     elsewhere=["pulsar-admin brokers get-all-dynamic-config"],
     errors=[MetadataCorrupt],
 )
-def get_all(app: App) -> None:
+def get_all(app: App) -> Shown:
     """Show the dynamic settings that were changed."""
-    app.answer_map(app.resources.dynamic_settings())
+    return Printed(app.resources.dynamic_settings(), as_map=str)
 
 
 @mirrored(

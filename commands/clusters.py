@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.codec.java import java_split, java_text
 from pulsar_admin.store.errors import (
@@ -76,17 +76,17 @@ def _names(text: str | None) -> list[str]:
     output="Names, one a line.",
     errors=[StoreNotFound],
 )
-def list_all(app: App, current: bool) -> None:
+def list_all(app: App, current: bool) -> Shown:
     """List the clusters."""
     with app.session.read():
         names, own = app.resources.clusters(), app.resources.current_cluster()
-    app.answer([f"{name}(*)" if current and name == own else name for name in names])
+    return Printed([f"{name}(*)" if current and name == own else name for name in names])
 
 
 @mirrored("clusters get", examples=["pulsar-admin clusters get standalone"], **_READS)
-def get(app: App, cluster: str) -> None:
+def get(app: App, cluster: str) -> Shown:
     """Show the URLs and settings of a cluster."""
-    app.answer(app.resources.cluster(cluster).settings())
+    return Printed(app.resources.cluster(cluster).settings())
 
 
 @mirrored(
@@ -131,9 +131,9 @@ def delete(app: App, cluster: str, all: bool) -> None:
 @mirrored(
     "clusters get-peer-clusters", examples=[], elsewhere=["pulsar-admin clusters get-peer-clusters west"], **_READS
 )
-def get_peers(app: App, cluster: str) -> None:
+def get_peers(app: App, cluster: str) -> Shown:
     """Show a cluster's peers; null if it has none."""
-    app.answer_json(app.resources.cluster(cluster).peers())
+    return Printed(app.resources.cluster(cluster).peers(), is_set=True)
 
 
 @mirrored(
@@ -154,9 +154,9 @@ def update_peers(app: App, cluster: str, peer_clusters: str) -> None:
     elsewhere=["pulsar-admin clusters get-cluster-migration west"],
     **_READS,
 )
-def get_migration(app: App, cluster: str) -> None:
+def get_migration(app: App, cluster: str) -> Shown:
     """Show whether a cluster is migrated, and to where."""
-    app.answer(app.resources.cluster(cluster).migration())
+    return Printed(app.resources.cluster(cluster).migration())
 
 
 @mirrored(
@@ -181,10 +181,10 @@ def update_migration(app: App, cluster: str, migrated: bool, **options: str | No
     elsewhere=["pulsar-admin clusters list-failure-domains standalone"],
     **_READS,
 )
-def list_domains(app: App, cluster: str) -> None:
+def list_domains(app: App, cluster: str) -> Shown:
     """List the failure domains of a cluster with their brokers."""
     domains = app.resources.cluster(cluster).failure_domains()
-    app.answer_map(domains, lambda found: f"FailureDomainImpl(brokers={java_text(to_json(found.brokers))})")
+    return Printed(domains, as_map=lambda found: f"FailureDomainImpl(brokers={java_text(to_json(found.brokers))})")
 
 
 @mirrored(
@@ -194,9 +194,9 @@ def list_domains(app: App, cluster: str) -> None:
     elsewhere=["pulsar-admin clusters get-failure-domain standalone --domain-name rack-1"],
     **_READS,
 )
-def get_domain(app: App, cluster: str, domain_name: str) -> None:
+def get_domain(app: App, cluster: str, domain_name: str) -> Shown:
     """Show the brokers of a failure domain."""
-    app.answer(app.resources.cluster(cluster).failure_domain(domain_name))
+    return Printed(app.resources.cluster(cluster).failure_domain(domain_name))
 
 
 _DOMAIN: Any = {

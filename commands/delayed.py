@@ -12,7 +12,7 @@ import click
 from msgspec import Struct
 
 from pulsar_admin.columns import Column, alarm, caution, time_text, zone_name
-from pulsar_admin.context import App, Result
+from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import NUMBER
 from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, gather, pass_app, topics_argument
@@ -159,7 +159,7 @@ HISTOGRAM_COLUMNS = (
     help="Messages due up to this time.",
 )
 @pass_app
-def due(app: App, selection: TopicSelection, subscription: str | None, until_ms: int) -> None:
+def due(app: App, selection: TopicSelection, subscription: str | None, until_ms: int) -> Iterator[Shown]:
     """List the delayed messages that a broker would dispatch up to a point in time.
 
     Listed by subscription, from the index if it is current, otherwise from the topic's entries. If the policy in force
@@ -167,7 +167,9 @@ def due(app: App, selection: TopicSelection, subscription: str | None, until_ms:
     record the type of a subscription.
     """
     with app.delayed(selection, subscription).waiting() as (reader, found):
-        app.emit_rows((row for waiting in noted(app, found) for row in _due(reader, waiting, until_ms)), DUE_COLUMNS)
+        yield Result(
+            rows=(row for waiting in noted(app, found) for row in _due(reader, waiting, until_ms)), columns=DUE_COLUMNS
+        )
 
 
 def _due(reader: EntryReader, waiting: Waiting, until_ms: int) -> Iterator[Json]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, ResourceNotFound
 from pulsar_admin.store.model.resources import isolation_text
@@ -24,15 +24,17 @@ _SETS: Any = {"changes": True, "helps": _HELPS}
 
 
 @mirrored("ns-isolation-policy list", elsewhere=["pulsar-admin ns-isolation-policy list standalone"], **_READS)
-def list_all(app: App, cluster: str) -> None:
+def list_all(app: App, cluster: str) -> Shown:
     """List the isolation policies of a cluster."""
-    app.answer_map(app.resources.cluster(cluster).isolation_policies(), lambda policy: isolation_text(to_json(policy)))
+    return Printed(
+        app.resources.cluster(cluster).isolation_policies(), as_map=lambda policy: isolation_text(to_json(policy))
+    )
 
 
 @mirrored("ns-isolation-policy get", elsewhere=["pulsar-admin ns-isolation-policy get standalone payments"], **_READS)
-def get(app: App, cluster: str, name: str) -> None:
+def get(app: App, cluster: str, name: str) -> Shown:
     """Show an isolation policy."""
-    app.answer(app.resources.cluster(cluster).isolation_policy(name))
+    return Printed(app.resources.cluster(cluster).isolation_policy(name))
 
 
 @mirrored(
@@ -41,9 +43,9 @@ def get(app: App, cluster: str, name: str) -> None:
     elsewhere=["pulsar-admin ns-isolation-policy broker standalone --broker broker-1:8080"],
     **_READS,
 )
-def broker(app: App, cluster: str, broker: str) -> None:
+def broker(app: App, cluster: str, broker: str) -> Shown:
     """Show the isolation policies that apply to a broker."""
-    app.answer(app.resources.cluster(cluster).broker_isolation(broker))
+    return Printed(app.resources.cluster(cluster).broker_isolation(broker))
 
 
 @mirrored(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.store.errors import (
     InvalidValue,
     MetadataCorrupt,
@@ -47,9 +47,9 @@ _QUOTA: Any = {"helps": _HELPS, "errors": [NamespaceNotFound, InvalidValue, Meta
     output="Names, one a line.",
     errors=[StoreNotFound],
 )
-def list_all(app: App) -> None:
+def list_all(app: App) -> Shown:
     """List the resource groups."""
-    app.answer(app.resources.resource_groups())
+    return Printed(app.resources.resource_groups())
 
 
 @mirrored(
@@ -58,9 +58,9 @@ def list_all(app: App) -> None:
     elsewhere=["pulsar-admin resourcegroups get batch"],
     errors=[ResourceNotFound, MetadataCorrupt],
 )
-def get(app: App, name: str) -> None:
+def get(app: App, name: str) -> Shown:
     """Show the rates of a resource group."""
-    app.answer(app.resources.resource_group(name))
+    return Printed(app.resources.resource_group(name))
 
 
 def _rates(given: dict[str, int | None]) -> dict[str, int | None]:
@@ -95,9 +95,9 @@ def delete(app: App, name: str) -> None:
 
 
 @mirrored("resource-quotas get", examples=["pulsar-admin resource-quotas get"], **_QUOTA)
-def get_quota(app: App, namespace: str | None, bundle: str | None) -> None:
+def get_quota(app: App, namespace: str | None, bundle: str | None) -> Shown:
     """Show the quota in force for a bundle, or the default one."""
-    app.answer(app.resources.bundle_quota(namespace, bundle))
+    return Printed(app.resources.bundle_quota(namespace, bundle))
 
 
 @mirrored(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.options import Command
 from pulsar_admin.store.errors import (
     InvalidValue,
@@ -58,19 +58,19 @@ def _given(value: str | None, option: str) -> str:
 
 
 @_declared("print-managed-ledger", "-mlp public/default/persistent/plain", [TopicNotFound, InvalidValue])
-def print_managed_ledger(app: App, managed_ledger_path: str, **_ignored: object) -> None:
+def print_managed_ledger(app: App, managed_ledger_path: str, **_ignored: object) -> Shown:
     """Show the stored ManagedLedgerInfo of a topic."""
-    app.answer(app.topic(parse_managed_ledger(managed_ledger_path)).managed_ledger_text())
+    return Printed(app.topic(parse_managed_ledger(managed_ledger_path)).managed_ledger_text())
 
 
 @_declared("print-cursor", "-mlp public/default/persistent/plain -cn half", [TopicNotFound, SubscriptionNotFound])
-def print_cursor(app: App, managed_ledger_path: str, cursor_name: str | None, **_ignored: object) -> None:
+def print_cursor(app: App, managed_ledger_path: str, cursor_name: str | None, **_ignored: object) -> Shown:
     """Show the stored ManagedCursorInfo of a subscription.
 
     Where it names a cursor ledger, that has the position: see topics stats-internal.
     """
     name, cursor = parse_managed_ledger(managed_ledger_path), _given(cursor_name, "--cursorName")
-    app.answer(app.topic(name).cursor(cursor).cursor_info_text())
+    return Printed(app.topic(name).cursor(cursor).cursor_info_text())
 
 
 @_declared(
@@ -119,6 +119,6 @@ def update_mark_delete_cursor(
     _print_updated(app, f"{name.cursor_path(cursor)} with value \n", subscription.cursor_info_text)
 
 
-def _print_updated(app: App, head: str, text: Callable[[], str]) -> None:
+def _print_updated(app: App, head: str, text: Callable[[], str]) -> Shown:
     """Write what upstream's script prints behind a change; with ``-o`` the report stands there."""
-    app.answer_change(f"Updated {head}{text()}")
+    return Printed(f"Updated {head}{text()}", of_change=True)

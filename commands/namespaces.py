@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pulsar_admin.context import App, Result
+from pulsar_admin.context import App, Lines, Printed, Result, Shown
 from pulsar_admin.options import NAMESPACE, ParsedType, command, pass_app
 from pulsar_admin.store.changes.policies import shown_policies
 from pulsar_admin.store.changes.resources import properties_of
@@ -41,9 +41,9 @@ from pulsar_admin.upstream import mirrored
 )
 @click.argument("tenant", required=False)
 @pass_app
-def list_namespaces(app: App, tenant: str | None) -> None:
+def list_namespaces(app: App, tenant: str | None) -> Shown:
     """List the namespaces of a tenant, or all namespaces."""
-    app.answer(app.api.namespaces(tenant))
+    return Printed(app.api.namespaces(tenant))
 
 
 @command(
@@ -62,10 +62,10 @@ def list_namespaces(app: App, tenant: str | None) -> None:
 )
 @click.option("-ist", "--include-system-topic", is_flag=True, help="Also system topics.")
 @pass_app
-def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: bool) -> None:
+def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: bool) -> Shown:
     """List the topics of a namespace."""
     names = app.namespace(namespace).topics(system=include_system_topic)
-    app.emit_lines(names if mode != "non_persistent" else (), "TOPIC")
+    return Lines(names if mode != "non_persistent" else (), "TOPIC")
 
 
 @command(
@@ -257,12 +257,12 @@ def create(app: App, namespace: NamespaceName, clusters: tuple[str, ...], bundle
     errors=[InvalidValue, ResourceNotFound],
     hidden=True,
 )
-def list_cluster(app: App, params: str) -> None:
+def list_cluster(app: App, params: str) -> Shown:
     """List the namespaces of TENANT/CLUSTER that have a cluster in their name."""
     tenant, slash, cluster = params.partition("/")
     if not slash or "/" in cluster:
         raise InvalidValue("Parameter format is incorrect", hint="write TENANT/CLUSTER", value=params)
-    app.answer(app.resources.cluster(cluster).namespaces(tenant))
+    return Printed(app.resources.cluster(cluster).namespaces(tenant))
 
 
 @mirrored(
@@ -281,9 +281,9 @@ def delete(app: App, namespace: NamespaceName, force: bool) -> None:
 
 
 @mirrored("namespaces bundles", examples=["pulsar-admin namespaces bundles acme/iot"], **_READS)
-def show_bundles(app: App, namespace: NamespaceName) -> None:
+def show_bundles(app: App, namespace: NamespaceName) -> Shown:
     """Show the bounds of a namespace's bundles."""
-    app.answer(app.namespace(namespace).bundles())
+    return Printed(app.namespace(namespace).bundles())
 
 
 @mirrored(
@@ -326,20 +326,20 @@ def _numbers(texts: tuple[str, ...]) -> Iterator[int]:
     examples=["pulsar-admin namespaces get-topic-positions acme/iot --bundle 0x00000000_0xffffffff"],
     **_READS,
 )
-def topic_positions(app: App, namespace: NamespaceName, bundle: str | None, topic_list: tuple[str, ...]) -> None:
+def topic_positions(app: App, namespace: NamespaceName, bundle: str | None, topic_list: tuple[str, ...]) -> Shown:
     """Show the hashes of the persistent topics in a bundle."""
     if bundle is None:
         raise InvalidValue("Must pass one of the params: --bundle ")
-    app.answer(app.namespace(namespace).topic_hashes(bundle, topic_list))
+    return Printed(app.namespace(namespace).topic_hashes(bundle, topic_list))
 
 
 # -- properties -------------------------------------------------------------------------------------------------------
 
 
 @mirrored("namespaces get-properties", examples=["pulsar-admin namespaces get-properties acme/iot"], **_READS)
-def get_properties(app: App, namespace: NamespaceName) -> None:
+def get_properties(app: App, namespace: NamespaceName) -> Shown:
     """Show the properties of a namespace."""
-    app.answer(app.namespace(namespace).properties())
+    return Printed(app.namespace(namespace).properties())
 
 
 @mirrored(
@@ -348,9 +348,9 @@ def get_properties(app: App, namespace: NamespaceName) -> None:
     elsewhere=["pulsar-admin namespaces get-property acme/iot -k owner"],
     **_READS,
 )
-def get_property(app: App, namespace: NamespaceName, key: str) -> None:
+def get_property(app: App, namespace: NamespaceName, key: str) -> Shown:
     """Show a property of a namespace, null if it does not exist."""
-    app.answer(app.namespace(namespace).properties().get(key))
+    return Printed(app.namespace(namespace).properties().get(key))
 
 
 @mirrored(
@@ -381,11 +381,11 @@ def set_properties(app: App, namespace: NamespaceName, properties: tuple[str, ..
     elsewhere=["pulsar-admin namespaces remove-property acme/iot -k owner"],
     **{**_SETS, "output": "The value that it had, or null."},
 )
-def remove_property(app: App, namespace: NamespaceName, key: str) -> None:
+def remove_property(app: App, namespace: NamespaceName, key: str) -> Shown:
     """Remove a property of a namespace."""
     value = app.namespace(namespace).properties().get(key)
     app.change(app.namespace(namespace).remove_property(key))
-    app.answer_change(value)
+    return Printed(value, of_change=True)
 
 
 @mirrored(
@@ -400,9 +400,9 @@ def clear_properties(app: App, namespace: NamespaceName) -> None:
 
 
 @mirrored("namespaces permissions", examples=[], elsewhere=["pulsar-admin namespaces permissions acme/iot"], **_READS)
-def permissions(app: App, namespace: NamespaceName) -> None:
+def permissions(app: App, namespace: NamespaceName) -> Shown:
     """Show the permissions of roles on a namespace."""
-    app.answer_map(app.namespace(namespace).permissions(), java_text)
+    return Printed(app.namespace(namespace).permissions(), as_map=java_text)
 
 
 @mirrored(
@@ -431,9 +431,9 @@ def revoke(app: App, namespace: NamespaceName, role: str) -> None:
     elsewhere=["pulsar-admin namespaces subscription-permission acme/iot"],
     **_READS,
 )
-def subscription_permissions(app: App, namespace: NamespaceName) -> None:
+def subscription_permissions(app: App, namespace: NamespaceName) -> Shown:
     """Show the roles of each subscription that is restricted to some roles."""
-    app.answer_map(app.namespace(namespace).subscription_permissions(), java_text)
+    return Printed(app.namespace(namespace).subscription_permissions(), as_map=java_text)
 
 
 @mirrored(
@@ -466,9 +466,9 @@ def revoke_subscription(app: App, namespace: NamespaceName, subscription: str, r
     elsewhere=["pulsar-admin namespaces get-allowed-clusters acme/iot"],
     **_READS,
 )
-def allowed_clusters(app: App, namespace: NamespaceName) -> None:
+def allowed_clusters(app: App, namespace: NamespaceName) -> Shown:
     """List the clusters that a namespace may replicate to; an empty list means those of its tenant."""
-    app.answer(app.namespace(namespace).allowed_clusters())
+    return Printed(app.namespace(namespace).allowed_clusters())
 
 
 @mirrored(
@@ -489,9 +489,9 @@ def set_allowed_clusters(app: App, namespace: NamespaceName, clusters: str) -> N
     examples=["pulsar-admin namespaces get-anti-affinity-group acme/iot"],
     **_READS,
 )
-def anti_affinity(app: App, namespace: NamespaceName) -> None:
+def anti_affinity(app: App, namespace: NamespaceName) -> Shown:
     """Show a namespace's anti-affinity group; an empty line if not set."""
-    app.answer(app.namespace(namespace).anti_affinity_group() or "")
+    return Printed(app.namespace(namespace).anti_affinity_group() or "")
 
 
 @mirrored(
@@ -520,11 +520,11 @@ def delete_anti_affinity(app: App, namespace: NamespaceName) -> None:
     elsewhere=["pulsar-admin namespaces get-anti-affinity-namespaces --tenant acme --cluster standalone --group heavy"],
     **{**_READS, "errors": [ResourceNotFound, InvalidValue]},
 )
-def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: str) -> None:
+def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: str) -> Shown:
     """List the namespaces of a tenant in an anti-affinity group."""
     if tenant is None:
         raise InvalidValue("Tenant should not be null")
-    app.answer(app.resources.cluster(cluster).anti_affinity_namespaces(tenant, group))
+    return Printed(app.resources.cluster(cluster).anti_affinity_namespaces(tenant, group))
 
 
 @mirrored(
@@ -533,9 +533,9 @@ def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: 
     elsewhere=["pulsar-admin namespaces get-bookie-affinity-group acme/iot"],
     **_READS,
 )
-def bookie_affinity(app: App, namespace: NamespaceName) -> None:
+def bookie_affinity(app: App, namespace: NamespaceName) -> Shown:
     """Show the bookie groups that store a namespace's data, null if all do."""
-    app.answer(app.namespace(namespace).bookie_affinity_group())
+    return Printed(app.namespace(namespace).bookie_affinity_group())
 
 
 @mirrored(

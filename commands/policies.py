@@ -12,7 +12,7 @@ import click
 
 from pulsar_admin.api.topics import TopicPolicies
 from pulsar_admin.columns import Column
-from pulsar_admin.context import App, Result
+from pulsar_admin.context import App, Printed, Result, Shown
 from pulsar_admin.options import Command, TopicSelection
 from pulsar_admin.policy_rows import find_policy_row, policy_of
 from pulsar_admin.store.errors import (
@@ -68,20 +68,20 @@ def __getattr__(path: str) -> Command:
 
 
 def _getting(path: str, policy: Policy) -> Command:
-    def get_of_namespace(app: App, namespace: NamespaceName, explain: bool, **options: Any) -> Result | None:
+    def get_of_namespace(app: App, namespace: NamespaceName, explain: bool, **options: Any) -> Shown:
         value = app.namespace(namespace).policy(policy.name)
         if explain:
             source = value and "namespace"
             return Result({"namespace": str(namespace), "policy": policy.name, "value": value, "source": source})
-        return _answer(app, path, policy, policy.unset if value is None else value)
+        return _answer(path, policy, policy.unset if value is None else value)
 
-    def get_of_topics(app: App, selection: TopicSelection, explain: bool, **options: Any) -> Result | None:
+    def get_of_topics(app: App, selection: TopicSelection, explain: bool, **options: Any) -> Shown:
         policies = TopicPolicies(app.session, selection)
         if explain or selection.single is None:
             rows = policies.values(policy.name, **options)
             return Result(rows=rows, columns=_EXPLAINED) if selection.single is None else Result(rows[0])
         value = policies.answers(policy.name, **options)[0]
-        return _answer(app, path, policy, policy.own_unset if value is None else value)
+        return _answer(path, policy, policy.own_unset if value is None else value)
 
     explained = click.option(
         "--explain", is_flag=True, help="The value set or in force and where it is set, as an object."
@@ -89,17 +89,14 @@ def _getting(path: str, policy: Policy) -> Command:
     return _mirrored(path, explained(get_of_namespace if path.startswith(NAMESPACES) else get_of_topics), policy)
 
 
-def _answer(app: App, path: str, policy: Policy, value: Any) -> Result | None:
+def _answer(path: str, policy: Policy, value: Any) -> Printed:  # Any: the policy's own
     shown = policy.shown(value)
-    if app.settings.output is not None and isinstance(value, dict):
-        return Result(value)
-    if policy.name == "backlog-quota":
-        app.answer_map(shown)
-    elif isinstance(shown, list) and path.partition(" ")[0] != policy.lists:
-        app.answer_json(shown)
-    else:
-        app.answer(shown)
-    return None
+    return Printed(
+        shown,
+        is_set=isinstance(shown, list) and path.partition(" ")[0] != policy.lists,
+        as_map=str if policy.name == "backlog-quota" else None,
+        document=value if isinstance(value, dict) else None,
+    )
 
 
 # -- changing ---------------------------------------------------------------------------------------------------------
@@ -132,7 +129,7 @@ def delete_all(app: App, selection: TopicSelection) -> None:
 # -- declaring --------------------------------------------------------------------------------------------------------
 
 
-def _mirrored(path: str, function: Callable[..., Result | None], policy: Policy) -> Command:
+def _mirrored(path: str, function: Callable[..., Shown | None], policy: Policy) -> Command:
     group, _, name = path.partition(" ")
     row = find_policy_row(group, name)
     assert row is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
-from pulsar_admin.context import App, Result
+from pulsar_admin.context import App, Printed, Result, Shown
 from pulsar_admin.gson import gson_text
 from pulsar_admin.store.codec.java import in_hash_map_order
 from pulsar_admin.store.errors import (
@@ -43,15 +43,14 @@ _OBJECTS = ("AVRO", "JSON", "PROTOBUF", "PROTOBUF_NATIVE")
         "version": "This version; default: the newest.",
     },
 )
-def get(app: App, topic: TopicName, all_version: bool, version: int | None) -> Result | None:
+def get(app: App, topic: TopicName, all_version: bool, version: int | None) -> Shown:
     """Show the schema of a topic."""
     if version is not None and version < 0:
         raise InvalidValue(f"Option --version must be greater than 0, but found {version}", value=str(version))
     if all_version and version is not None:
         raise InvalidValue("Only one or neither of --version and --all-version can be specified.")
     if all_version:
-        app.answer([_info(topic, found) for found in app.topic(topic).schemas()])
-        return None
+        return Printed([_info(topic, found) for found in app.topic(topic).schemas()])
     found = app.topic(topic).schema(version)
     shown = _info(topic, found)
     return Result(
@@ -93,13 +92,12 @@ def _info(topic: TopicName, found: SchemaVersion) -> dict[str, Any]:  # Any: JSO
     output="`info` and `index`: where the newest version lies, and every version; `null` without a schema.",
     errors=[MetadataCorrupt],
 )
-def metadata(app: App, topic: TopicName) -> None:
+def metadata(app: App, topic: TopicName) -> Shown:
     """Show where the versions of a topic's schema are stored."""
     locator = app.topic(topic).schema_locator()
     if locator is None:
-        app.answer(None)
-        return
-    app.answer({"info": _place(locator.newest), "index": [_place(item) for item in locator.index]})
+        return Printed(None)
+    return Printed({"info": _place(locator.newest), "index": [_place(item) for item in locator.index]})
 
 
 def _place(item: IndexEntry) -> dict[str, int]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ import click
 from msgspec import Struct
 
 from pulsar_admin.commands.topics.moving import read_text
-from pulsar_admin.context import FEW_MESSAGES, App
+from pulsar_admin.context import FEW_MESSAGES, App, Lines, Result, Shown
 from pulsar_admin.options import command, gather, pass_app
 from pulsar_admin.pictures import picture_option, plot_option
 from pulsar_admin.store.db.files import iter_logs
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 TERMINAL_ROWS = 500
 
 
-class Shown(Struct, frozen=True):
+class AnswerOptions(Struct, frozen=True):
     """How answers are shown."""
 
     plot: bool
@@ -67,9 +66,9 @@ class Shown(Struct, frozen=True):
 @plot_option("Plot the result: labels from the first column, numbers from the others.")
 @picture_option("png")
 @picture_option("svg")
-@gather(Shown)
+@gather(AnswerOptions)
 @pass_app
-def sql(app: App, options: Shown, statement: str | None, file: Path | None) -> None:
+def sql(app: App, options: AnswerOptions, statement: str | None, file: Path | None) -> Iterator[Shown]:
     """Query the store in SQL: a topic is a table, values are columns, and data that a condition rules out is not read.
 
     The tables are messages, or a topic's name in double quotes; partitioned topics, namespaces and globs are tables
@@ -83,9 +82,9 @@ def sql(app: App, options: Shown, statement: str | None, file: Path | None) -> N
         if statement is None and file is None and sys.stdin.isatty():
             from pulsar_admin.sql_shell import run_shell
 
-            run_shell(app, asked.database, lambda text: asked.answer_now(text, options))
+            run_shell(app, asked.database, lambda text: app.show_all(asked.answer_now(text, options)))
         else:
-            asked.answer(read_text(file or Path("-")) if statement is None else statement, options)
+            yield from asked.answer(read_text(file or Path("-")) if statement is None else statement, options)
 
 
 @contextmanager
@@ -130,21 +129,21 @@ class OpenQuery(Struct, frozen=True):
     tables: StoreTables | ExportedTables
     database: Database
 
-    def answer_now(self, text: str, options: Shown) -> None:
+    def answer_now(self, text: str, options: AnswerOptions) -> Iterator[Shown]:
         """Answer of exported tables as they are by now; a store stays as it was when it was opened."""
         from pulsar_admin.store.tables.catalog import ExportedTables
 
         if isinstance(self.tables, ExportedTables) and self.tables.renew():
             self.database.forget_tables()
-        self.answer(text, options)
+        return self.answer(text, options)
 
-    def answer(self, text: str, options: Shown) -> None:
-        """Run the statements of ``text`` and write their rows."""
+    def answer(self, text: str, options: AnswerOptions) -> Iterator[Shown]:
+        """Run the statements of ``text`` and yield their rows."""
         for statement in self.database.split(text):
             self.tables.problems.clear()
             with self._scanning():
-                show_rest = _show(self.app, self.database.run(statement), options)
-            show_rest()  # progress would be drawn into it
+                rest = yield from _shown(self.app, self.database.run(statement), options)
+            yield from rest  # progress would be drawn into it
             for line in self.tables.told():
                 self.app.note(line)
             self.app.report(self.tables.problems)
@@ -156,32 +155,32 @@ class OpenQuery(Struct, frozen=True):
         return self.app.scan(self.reader, size, "sql", unused=FEW_MESSAGES)
 
 
-def _show(app: App, answer: Answer, options: Shown) -> Callable[[], None]:
-    """Write the rows as they come, or return what shows them when all that is wanted of them was read."""
+def _shown(app: App, answer: Answer, options: AnswerOptions) -> Generator[Shown, None, Iterator[Shown]]:
+    """Yield the rows as they come, or return what shows them when all that is wanted of them was read."""
     from pulsar_admin.sql_rows import chart_of, columns_of, json_rows, unique_names
 
     names = unique_names(answer.names)
     rows = json_rows(names, answer, app.settings.tz)
     columns = columns_of(names, answer.types)
     if options.plot or options.png or options.svg:
-        return partial(_plot, app, chart_of(names, rows), options)
-    if sys.stdout.isatty() and app.settings.output in (None, "table") and app.settings.query is None:
-        return partial(_show_first, app, list(islice(rows, TERMINAL_ROWS + 1)), columns)
-    app.emit_rows(rows, columns)
-    return lambda: None
+        return _plotted(chart_of(names, rows), options)
+    if sys.stdout.isatty() and app.writes_table and app.query is None:
+        return _first(app, list(islice(rows, TERMINAL_ROWS + 1)), columns)
+    yield Result(rows=rows, columns=columns)
+    return iter(())
 
 
-def _show_first(app: App, rows: list[Row], columns: list[Column]) -> None:
-    app.emit_rows(rows[:TERMINAL_ROWS], columns)
+def _first(app: App, rows: list[Row], columns: list[Column]) -> Iterator[Shown]:
+    yield Result(rows=rows[:TERMINAL_ROWS], columns=columns)
     if len(rows) > TERMINAL_ROWS:
         app.tell(f"the first {TERMINAL_ROWS} rows; add a limit, or take all with -o csv or -o jsonl")
 
 
-def _plot(app: App, chart: Chart, options: Shown) -> None:
+def _plotted(chart: Chart, options: AnswerOptions) -> Iterator[Shown]:
     from pulsar_admin.plot import bar_chart, line_chart, save_chart
 
     for path in (options.png, options.svg):
         if path is not None:
             save_chart(path, [chart])
     if options.plot:
-        app.emit_lines((bar_chart if chart.bars else line_chart)(chart).splitlines(), "PLOT")
+        yield Lines((bar_chart if chart.bars else line_chart)(chart).splitlines(), "PLOT")

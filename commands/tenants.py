@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.store.errors import (
     AlreadyExists,
     InvalidValue,
@@ -21,9 +21,9 @@ _HELPS = {
 
 
 @mirrored("tenants list", examples=["pulsar-admin tenants list"], output="Names, one a line.", errors=[StoreNotFound])
-def list_all(app: App) -> None:
+def list_all(app: App) -> Shown:
     """List the tenants."""
-    app.answer(app.resources.tenants())
+    return Printed(app.resources.tenants())
 
 
 @mirrored(
@@ -32,9 +32,9 @@ def list_all(app: App) -> None:
     output="The roles that administer it, and the clusters that it may use.",
     errors=[NamespaceNotFound, MetadataCorrupt],
 )
-def get(app: App, tenant: str) -> None:
+def get(app: App, tenant: str) -> Shown:
     """Show the roles and clusters of a tenant."""
-    app.answer(app.resources.tenant(tenant))
+    return Printed(app.resources.tenant(tenant))
 
 
 @mirrored(

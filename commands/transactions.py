@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.codec.java import in_hash_map_order
 from pulsar_admin.store.errors import (
@@ -53,9 +53,9 @@ def _of_cursor(app: App, topic: str, subscription: str) -> CursorTransactions:
     output="`0    pulsar://…`, one a line; the URL is that of the cluster: which broker has a coordinator, a store does not know.",
     errors=[NotFound],
 )
-def coordinators_list(app: App) -> None:
+def coordinators_list(app: App) -> Shown:
     """List the transaction coordinators."""
-    app.answer_map(_transactions(app).coordinators())
+    return Printed(_transactions(app).coordinators(), as_map=str)
 
 
 @mirrored(
@@ -65,13 +65,13 @@ def coordinators_list(app: App) -> None:
     errors=[NotFound, EntryCorrupt],
     helps=_ID,
 )
-def coordinator_stats(app: App, coordinator_id: int | None) -> None:
+def coordinator_stats(app: App, coordinator_id: int | None) -> Shown:
     """Show what a transaction coordinator's log says."""
     found = _transactions(app).stats(coordinator_id)
     if coordinator_id is not None:
-        app.answer(found[str(coordinator_id)])
+        return Printed(found[str(coordinator_id)])
     else:
-        app.answer_map(found, lambda stats: _java("TransactionCoordinatorStats", to_json(stats)))
+        return Printed(found, as_map=lambda stats: _java("TransactionCoordinatorStats", to_json(stats)))
 
 
 @mirrored(
@@ -81,10 +81,10 @@ def coordinator_stats(app: App, coordinator_id: int | None) -> None:
     errors=[NotFound],
     helps={"coordinator_id": "The coordinator's number.", **_METADATA},
 )
-def coordinator_internal_stats(app: App, coordinator_id: int, metadata: bool) -> None:
+def coordinator_internal_stats(app: App, coordinator_id: int, metadata: bool) -> Shown:
     """Show the managed ledger of a transaction coordinator's log."""
     found = _transactions(app).internal_stats(coordinator_id, metadata=metadata)
-    app.answer({"transactionLogStats": _log(found)})
+    return Printed({"transactionLogStats": _log(found)})
 
 
 @mirrored(
@@ -95,9 +95,9 @@ def coordinator_internal_stats(app: App, coordinator_id: int, metadata: bool) ->
     errors=[NotFound, EntryCorrupt],
     helps=_TXN,
 )
-def transaction_metadata(app: App, most_sig_bits: int, least_sig_bits: int) -> None:
+def transaction_metadata(app: App, most_sig_bits: int, least_sig_bits: int) -> Shown:
     """Show an open transaction."""
-    app.answer(_transactions(app).transaction(most_sig_bits, least_sig_bits))
+    return Printed(_transactions(app).transaction(most_sig_bits, least_sig_bits))
 
 
 @mirrored(
@@ -108,13 +108,13 @@ def transaction_metadata(app: App, most_sig_bits: int, least_sig_bits: int) -> N
     errors=[NotFound, EntryCorrupt],
     helps={**_ID, "time": "Transactions with a longer timeout."},
 )
-def slow_transactions(app: App, coordinator_id: int | None, time: int) -> None:
+def slow_transactions(app: App, coordinator_id: int | None, time: int) -> Shown:
     """List the open transactions whose timeout is longer than a given time.
 
     Like a broker, compares their timeout, not how long they have been open.
     """
     found = _transactions(app).open(coordinator=coordinator_id, timeout_above=None if time < 0 else time)
-    app.answer_map(in_hash_map_order(found), lambda one: _java_metadata(to_json(one)))
+    return Printed(in_hash_map_order(found), as_map=lambda one: _java_metadata(to_json(one)))
 
 
 @mirrored(
@@ -124,9 +124,9 @@ def slow_transactions(app: App, coordinator_id: int | None, time: int) -> None:
     errors=[TopicNotFound],
     helps={**_TOPIC, **_LOW, "segment_stats": "Accepted and ignored: only snapshots of one message are shown."},
 )
-def buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool) -> None:
+def buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool) -> Shown:
     """Show what the entries of a topic record about transactions."""
-    app.answer(_of_topic(app, topic).stats())
+    return Printed(_of_topic(app, topic).stats())
 
 
 @mirrored(
@@ -136,9 +136,9 @@ def buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool
     errors=[TopicNotFound],
     helps={**_TOPIC, **_TXN},
 )
-def in_buffer_stats(app: App, topic: str, most_sig_bits: int, least_sig_bits: int) -> None:
+def in_buffer_stats(app: App, topic: str, most_sig_bits: int, least_sig_bits: int) -> Shown:
     """Show what the entries of a topic record about one transaction."""
-    app.answer(_of_topic(app, topic).transaction(most_sig_bits, least_sig_bits))
+    return Printed(_of_topic(app, topic).transaction(most_sig_bits, least_sig_bits))
 
 
 @mirrored(
@@ -148,9 +148,9 @@ def in_buffer_stats(app: App, topic: str, most_sig_bits: int, least_sig_bits: in
     errors=[TopicNotFound, SubscriptionNotFound, EntryCorrupt],
     helps={**_SUB, **_LOW},
 )
-def pending_ack_stats(app: App, topic: str, sub_name: str, low_water_mark: bool) -> None:
+def pending_ack_stats(app: App, topic: str, sub_name: str, low_water_mark: bool) -> Shown:
     """Show which transactions hold acknowledgements on a subscription."""
-    app.answer(_of_cursor(app, topic, sub_name).stats())
+    return Printed(_of_cursor(app, topic, sub_name).stats())
 
 
 @mirrored(
@@ -161,9 +161,9 @@ def pending_ack_stats(app: App, topic: str, sub_name: str, low_water_mark: bool)
     errors=[TopicNotFound, SubscriptionNotFound, EntryCorrupt],
     helps={**_SUB, **_TXN},
 )
-def in_pending_ack_stats(app: App, topic: str, sub_name: str, most_sig_bits: int, least_sig_bits: int) -> None:
+def in_pending_ack_stats(app: App, topic: str, sub_name: str, most_sig_bits: int, least_sig_bits: int) -> Shown:
     """Show what a subscription records about one transaction."""
-    app.answer(_of_cursor(app, topic, sub_name).transaction(most_sig_bits, least_sig_bits))
+    return Printed(_of_cursor(app, topic, sub_name).transaction(most_sig_bits, least_sig_bits))
 
 
 @mirrored(
@@ -174,10 +174,10 @@ def in_pending_ack_stats(app: App, topic: str, sub_name: str, most_sig_bits: int
     errors=[TopicNotFound, SubscriptionNotFound],
     helps={**_SUB, **_METADATA},
 )
-def pending_ack_internal_stats(app: App, topic: str, subscription_name: str, metadata: bool) -> None:
+def pending_ack_internal_stats(app: App, topic: str, subscription_name: str, metadata: bool) -> Shown:
     """Show the managed ledger of the pending acknowledgements of a subscription."""
     found = _of_cursor(app, topic, subscription_name).internal_stats(metadata=metadata)
-    app.answer({"pendingAckLogStats": _log(found)})
+    return Printed({"pendingAckLogStats": _log(found)})
 
 
 @mirrored(
@@ -187,10 +187,10 @@ def pending_ack_internal_stats(app: App, topic: str, subscription_name: str, met
     errors=[TopicNotFound],
     helps={**_TOPIC, **_METADATA},
 )
-def snapshot_internal_stats(app: App, topic: str, metadata: bool) -> None:
+def snapshot_internal_stats(app: App, topic: str, metadata: bool) -> Shown:
     """Show the managed ledger of the snapshots of a topic's transactions."""
     stats = _log(_of_topic(app, topic).snapshot_stats(metadata=metadata))
-    app.answer({"snapshotType": "Single", "singleSnapshotSystemTopicInternalStats": stats})
+    return Printed({"snapshotType": "Single", "singleSnapshotSystemTopicInternalStats": stats})
 
 
 @mirrored(

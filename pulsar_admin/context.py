@@ -7,7 +7,12 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from pulsar_admin.results import Answer as Answer
+from pulsar_admin.results import Bytes as Bytes
+from pulsar_admin.results import Lines as Lines
+from pulsar_admin.results import Printed as Printed
 from pulsar_admin.results import Result as Result
+from pulsar_admin.results import Shown as Shown
 from pulsar_admin.results import Table as Table
 from pulsar_admin.running import INDEX_ANSWERS, Running
 

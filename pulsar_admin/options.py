@@ -279,7 +279,7 @@ class Command(TakesGlobals):
         try:
             result = super().invoke(ctx)
             if result is not None:
-                current_app().render(result)
+                current_app().show_all(result)
             if (app := app_of(ctx.find_root())) is not None:
                 app.report(app.partial)
                 app.check_asked()

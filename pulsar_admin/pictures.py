@@ -28,7 +28,7 @@ def plot_option(text: str) -> Callable[[Any], Any]:  # Any: click's decorators
 
 def require_plot(app: App | None = None) -> None:
     """Raise MissingComponent if the answer has a plot in this format and no plotting library is installed."""
-    if app is None or app.settings.output in (None, "plain"):
+    if app is None or app.writes_text:
         require("plotext", "a plot", instead="ask for the numbers: -o json")
 
 

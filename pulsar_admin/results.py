@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.config import Settings
-from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.errors import InvalidValue, StoreError
 from pulsar_admin.typable import typable
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ class Result(Struct, frozen=True):
 
     Formats in ``documents`` use ``value``, those in ``texts`` the ``screen`` (a function of the line width), all
     others ``rows``, which also replace the screen if there is a query such as --where. Without rows, ``columns`` are
-    the value's; ``csv`` are those of CSV if different. Functions are only called if their result is written. ``live``
-    is described at ``output.Style``; ``plain`` is the value's text, or a function that returns it; ``notes`` are
-    written after everything else.
+    the value's; ``csv`` are those of CSV, and ``json_rows`` the rows of JSON, if different. Functions are only called
+    if their result is written. ``live`` is described at ``output.Style``; ``plain`` is the value's text, or a function
+    that returns it; ``notes`` are written after everything else.
     """
 
     value: object = None
@@ -48,9 +48,60 @@ class Result(Struct, frozen=True):
     documents: Collection[str | None] = ("json",)
     texts: Collection[str | None] = (None, "plain")
     csv: Sequence[Column] = ()
+    json_rows: Callable[[], Iterable[object]] | None = None
     live: bool = False
     plain: Plain | None = None
     notes: Iterable[str] = ()
+
+
+class Printed(Struct, frozen=True):
+    """What upstream's command of this name prints (``CmdBase.print``, 4.0.8): a text unchanged, a list one element a
+    line, else pretty JSON; None is ``null``. With ``-o`` it is written like a ``Result``.
+
+    A set (``is_set``) is one line of JSON. A map with ``as_map``, Java's toString of a value, is one ``key    value`` a
+    line. Text that upstream prints after a change (``of_change``) is only written without ``-o``: with it the change's
+    report is the output. ``document`` is the value for ``-o`` if different. ``head`` are lines before the value.
+    """
+
+    value: object
+    is_set: bool = False
+    as_map: Callable[[Any], str] | None = None  # Any: JSON values
+    of_change: bool = False
+    document: object = None
+    head: Iterable[str] = ()
+
+
+class Lines(Struct, frozen=True):
+    """Lines that are written as they are produced. ``header`` is their column in CSV and tables; ``as_text`` does not
+    escape them."""
+
+    lines: Iterable[str]
+    header: str = "NAME"
+    as_text: bool = False
+
+
+class Bytes(Struct, frozen=True):
+    """Exact bytes, for ``--raw``; there is no other format."""
+
+    value: bytes
+
+
+Shown = Result | Printed | Lines | Bytes
+Answer = Shown | Iterator[Shown]
+"""A command's return value. A command yields if its rows are read while they are written, or if it has work to do after that."""
+
+
+class _MetBy:
+    """Raises the errors of a block in the generator of a command, where it yielded."""
+
+    def __init__(self, answer: Generator[Shown]) -> None:
+        self._answer = answer
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None:
+            self._answer.throw(error)
 
 
 class Results:
@@ -66,9 +117,32 @@ class Results:
         self._asked = False
         """Whether a list of rows was written, which --where, --sort and their kind apply to."""
 
-    def render(self, result: Result) -> None:
-        """Write what a command answers in the format asked for."""
-        form, rows = self.settings.output, result.rows
+    def show_all(self, answer: Answer) -> None:
+        """Write a command's answer. Errors while writing are raised in a command that yields, so that its blocks end."""
+        if not isinstance(answer, Generator):
+            self.render(answer)  # type: ignore[arg-type]  # mypy knows no more of iterators
+            return
+        for shown in answer:
+            with _MetBy(answer):
+                self.render(shown)
+
+    def render(self, shown: Shown) -> None:
+        """Write a part of a command's answer in the requested format."""
+        match shown:
+            case Printed():
+                self._print(shown)
+            case Bytes(value):
+                self._write_bytes(value)
+            case Lines(lines, header, as_text=True) if self.settings.output is None:
+                self._write_lines(lines)
+            case Lines(lines, header):
+                self._emit_lines(lines, header)
+            case Result():
+                self._render_result(shown)
+
+    def _render_result(self, result: Result) -> None:
+        form = self.settings.output
+        rows = result.rows if result.json_rows is None or not self.writes_json else result.json_rows
         is_asked = self.query is not None or self.settings.total
         columns = result.csv if form == "csv" and result.csv else result.columns
         if result.screen is not None and form in result.texts and not is_asked:
@@ -134,47 +208,59 @@ class Results:
         else:
             self.emit_rows(result, columns, plain)
 
-    def answer(self, value: object) -> None:
-        """Write a value as upstream's ``CmdBase.print`` (4.0.8): a text unchanged, a list one element a line, else
-        pretty JSON.
-
-        None is ``null``. With ``-o`` as ``emit``.
-        """
+    def _print(self, printed: Printed) -> None:
+        """Write a value as described at ``Printed``."""
         from pulsar_admin.jsonify import dump_json, to_json
 
-        asked = self.settings.output is not None or self.settings.query is not None
+        value, form = printed.value, self.settings.output
+        if printed.of_change and form is not None:
+            return
+        if form is not None and printed.document is not None:
+            self.emit(printed.document)
+            return
+        if form is None:
+            self._write_lines(printed.head)
+        if isinstance(value, Mapping) and printed.as_map is not None:
+            text = printed.as_map
+            lines = None if form else "".join(f"{key}    {text(one)}\n" for key, one in value.items())
+            self.emit(value, plain=lines)
+            return
+        asked = form is not None or (self.settings.query is not None and not (printed.is_set and form is None))
         if asked and not isinstance(value, (type(None), bool, int, float, str)):
             self.emit(value)
             return
-        parts = value if isinstance(value, (list, tuple)) and self.settings.output is None else [value]
-        text = self.settings.output in (None, "plain", "table", "csv")
+        parts = value if isinstance(value, (list, tuple)) and form is None and not printed.is_set else [value]
+        is_text = form in (None, "plain", "table", "csv") and not (printed.is_set and form is None)
         for part in parts:
-            self.writer.write(
-                (part if isinstance(part, str) and text else dump_json(to_json(part), pretty=True)) + "\n"
-            )
+            as_it_is = part if isinstance(part, str) and is_text else dump_json(to_json(part), pretty=True)
+            self.writer.write(f"{as_it_is}\n")
 
-    def answer_json(self, value: object) -> None:
-        """Write a value as upstream's ``CmdBase.print`` writes anything but a List: a Set is one line of JSON."""
-        from pulsar_admin.jsonify import dump_json
+    def _write_lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.writer.write(f"{line}\n")
 
-        if self.settings.output is None:
-            self.writer.write(dump_json(value, pretty=True) + "\n")
-        else:
-            self.answer(value)
+    def _write_bytes(self, value: bytes) -> None:
+        if self.settings.output is not None:
+            raise InvalidValue("--raw writes bytes: it has no output format", hint="leave out -o, or use --hex")
+        stream = self.writer.stream
+        stream.flush()
+        stream.buffer.write(value)
+        stream.buffer.flush()
 
-    def answer_change(self, value: object) -> None:
-        """Write the text that upstream prints after a change; with ``-o`` the change's report is the output."""
-        if self.settings.output is None:
-            self.answer(value)
+    @property
+    def writes_json(self) -> bool:
+        """Whether the format is JSON, which may have more than tables do."""
+        return self.settings.output in ("json", "jsonl")
 
-    def answer_map(self, value: Mapping[str, Any], text: Callable[[Any], str] = str) -> None:  # Any: JSON values
-        """Write a map as upstream's ``CmdBase.print``, one ``key value`` a line; ``text`` is Java's toString of a
-        value.
+    @property
+    def writes_table(self) -> bool:
+        """Whether the format of rows is a table for people."""
+        return self.settings.output in (None, "table")
 
-        With ``-o`` as ``emit``.
-        """
-        lines = None if self.settings.output else "".join(f"{key}    {text(one)}\n" for key, one in value.items())
-        self.emit(value, plain=lines)
+    @property
+    def writes_text(self) -> bool:
+        """Whether the format of an answer with a screen is text."""
+        return self.settings.output in (None, "plain")
 
     def emit_rows(
         self, rows: Iterable[object], columns: Sequence[Column] = (), plain: Plain | None = None, *, live: bool = False
@@ -192,8 +278,7 @@ class Results:
 
         emit_records(self.writer, rows, Style(None, self.settings.color, tuple(columns)))
 
-    def emit_lines(self, lines: Iterable[str], header: str = "NAME") -> None:
-        """Write names one a line as they are produced; ``header`` is their column in CSV and tables."""
+    def _emit_lines(self, lines: Iterable[str], header: str) -> None:
         from pulsar_admin.output import Column, emit_lines
 
         self._emit_asked(lines, self._style((Column(header, str),), None), emit_lines)
@@ -305,5 +390,5 @@ class Results:
         from pulsar_admin.visible import clean_text, write_error
 
         text = typable(hide_secrets(text))
-        as_json = self.settings.output in ("json", "jsonl")
+        as_json = self.writes_json
         write_error(dump_json({kind: {"message": text}}, pretty=False) if as_json else f"{kind}: {clean_text(text)}")

@@ -377,7 +377,7 @@ class Running(Results):
         """List the slices without a result: the exit code is 1, or 8 where one did not fit into memory."""
         from pulsar_admin.errors import failure_of
 
-        as_json = self.settings.output in ("json", "jsonl")
+        as_json = self.writes_json
         for failed in self._failed_slices:
             failure_of(failed.error()).write(as_json=as_json)
         self._problems += len(self._failed_slices)
@@ -480,7 +480,7 @@ class Running(Results):
 
         self.suggest(error)
         self._failed.append(error)
-        failure_of(error).write(as_json=self.settings.output in ("json", "jsonl"))
+        failure_of(error).write(as_json=self.writes_json)
 
     def suggest(self, error: StoreError) -> None:
         """Add to an error what only the command line knows: similar names, or the command with either meaning of

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pulsar_admin.columns import Column
 from pulsar_admin.commands.topics.answers import one_or_rows, selected
-from pulsar_admin.context import App, Result
+from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.jsonify import partition_json, to_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from pulsar_admin.store.compaction.forms import RULE_4_0, RULE_4_2, CompactionFinding
@@ -120,7 +121,7 @@ _MESSAGE_COLUMNS = (
     help="What counts as a null value outside batches, as in `compaction run`.",
 )
 @pass_app
-def explain(app: App, selection: TopicSelection, key: str, rule: Rule) -> None:
+def explain(app: App, selection: TopicSelection, key: str, rule: Rule) -> Iterator[Shown]:
     """Show every message of a key, whether compaction keeps it, and why.
 
     The reasons are the rules of compaction: a later value, a null value, the horizon, an aborted transaction.
@@ -134,7 +135,7 @@ def explain(app: App, selection: TopicSelection, key: str, rule: Rule) -> None:
         for one in history.occurrences
     ]
     if rows:
-        app.emit_rows(rows, _MESSAGE_COLUMNS[len(names) == 1 :])
+        yield Result(rows=rows, columns=_MESSAGE_COLUMNS[len(names) == 1 :])
     for name, history in found:
         _tell(app, name, history)
     if found and not rows and app.exit_code == 0:  # else it may be in what could not be read

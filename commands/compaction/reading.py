@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,8 +11,8 @@ from msgspec import Struct
 from pulsar_admin.api.messages import MessageQuery, messages_of
 from pulsar_admin.columns import Column, alarm
 from pulsar_admin.commands.topics.answers import answer_each, selected
-from pulsar_admin.commands.topics.printout import emit_messages, message_columns, redact_option, value_option
-from pulsar_admin.context import FEW_MESSAGES, App, Result
+from pulsar_admin.commands.topics.printout import message_columns, messages_result, redact_option, value_option
+from pulsar_admin.context import FEW_MESSAGES, App, Result, Shown
 from pulsar_admin.jsonify import partition_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
@@ -92,7 +93,7 @@ class ReadOptions(Struct, frozen=True):
 @redact_option
 @gather(ReadOptions)
 @pass_app
-def read(app: App, selection: TopicSelection, options: ReadOptions) -> None:
+def read(app: App, selection: TopicSelection, options: ReadOptions) -> Iterator[Shown]:
     """Read the compacted view message by message, as a reader with read-compacted does.
 
     First the messages that compaction kept, then those after its horizon. Messages that compaction removed are left
@@ -105,7 +106,7 @@ def read(app: App, selection: TopicSelection, options: ReadOptions) -> None:
         found = messages_of(app.session, lambda txn: names, query)
         size_bytes = 0 if options.limit is not None else views_bytes(reader, names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
-            emit_messages(app, found, several=len(names) > 1, value=options.value, hide=options.redact)
+            yield messages_result(found, several=len(names) > 1, value=options.value, hide=options.redact)
     app.report(found.problems)
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pulsar_admin.columns import Column, render_cell
-from pulsar_admin.context import App, Result
+from pulsar_admin.context import App, Bytes, Lines, Result, Shown
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app, redact_properties_option
 from pulsar_admin.store.db.bookies import decode_bookie
 from pulsar_admin.store.db.tree import Node, find_node, iter_children, list_children
-from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreNotFound
+from pulsar_admin.store.errors import LedgerNotFound, MetadataCorrupt, PathNotFound, StoreNotFound
 from pulsar_admin.store.facts.managed_ledgers import OtherLedger, summed
 from pulsar_admin.store.facts.trees import trees_text
 from pulsar_admin.store.model.copy_age import AsOf
@@ -162,7 +162,7 @@ _NODE_COLUMNS = (
 @click.argument("path", default="/")
 @click.option("-l", "--long", "long", is_flag=True, help="Version, time of change, size and structure.")
 @pass_app
-def ls(app: App, path: str, long: bool) -> None:
+def ls(app: App, path: str, long: bool) -> Iterator[Shown]:
     """List the metadata nodes below PATH, as in Pulsar's metadata store."""
     with app.session.read() as txn:
         names = list_children(txn, path)
@@ -173,9 +173,9 @@ def ls(app: App, path: str, long: bool) -> None:
                 _node_row(name, node, next(iter_children(txn, f"{parent}/{name}"), None) is not None)
                 for name, node in nodes
             ]
-            app.emit_rows(rows, _NODE_COLUMNS)
+            yield Result(rows=rows, columns=_NODE_COLUMNS)
         else:
-            app.emit_lines(names)
+            yield Lines(names)
 
 
 def _node_row(name: str, node: Node | None, has_children: bool) -> dict[str, Any]:  # Any: JSON
@@ -211,27 +211,16 @@ def _node_row(name: str, node: Node | None, has_children: bool) -> dict[str, Any
 @click.option("--hex", "form", flag_value="hex", help="Show the value's bytes in hexadecimal.")
 @redact_properties_option
 @pass_app
-def cat(app: App, path: str, form: str | None, redact: bool) -> Result | None:
+def cat(app: App, path: str, form: str | None, redact: bool) -> Shown:
     """Show the value of one metadata node."""
     if redact and form is not None:
         raise click.UsageError("--redact: --raw and --hex are exact bytes")
     api = app.api
     if form == "raw":
-        _write_raw(app, api.node(path).value)
-    elif form == "hex":
+        return Bytes(api.node(path).value)
+    if form == "hex":
         return Result(api.node(path).value.hex())
-    else:
-        return Result(_hidden(api.decoded(path)) if redact else api.decoded(path))
-    return None
-
-
-def _write_raw(app: App, value: bytes) -> None:
-    if app.settings.output is not None:
-        raise InvalidValue("--raw writes bytes: it has no output format", hint="leave out -o, or use --hex")
-    stream = app.writer.stream
-    stream.flush()
-    stream.buffer.write(value)
-    stream.buffer.flush()
+    return Result(_hidden(api.decoded(path)) if redact else api.decoded(path))
 
 
 def _hidden(document: Mapping[str, Any]) -> Any:  # Any: JSON
@@ -260,10 +249,10 @@ _OWNER_COLUMNS = (
 )
 @click.argument("ledgers", type=whole(), nargs=-1, required=True)
 @pass_app
-def owner(app: App, ledgers: tuple[int, ...]) -> None:
+def owner(app: App, ledgers: tuple[int, ...]) -> Iterator[Shown]:
     """Show which topic, cursor, schema, compaction or delayed index each LEDGER belongs to."""
     with app.session.read():
-        app.emit_rows(app.each(ledgers, lambda ledger_id: app.ledger(ledger_id).owners()), _OWNER_COLUMNS)
+        yield Result(rows=app.each(ledgers, lambda ledger_id: app.ledger(ledger_id).owners()), columns=_OWNER_COLUMNS)
 
 
 def claims_text(row: LedgerOwners) -> str:

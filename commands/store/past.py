@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from pulsar_admin.store.errors import (
 if TYPE_CHECKING:
     from pulsar_admin.store.history.as_of import Moment
     from pulsar_admin.store.history.differences import Changed
-    from pulsar_admin.store.history.events import Event, Question, Span
+    from pulsar_admin.store.history.events import Event
     from pulsar_admin.store.history.versions import Flaw
     from pulsar_admin.store.sources.zookeeper import Gap, ServerFiles
 
@@ -55,6 +54,9 @@ def zookeeper_options(function: Callable[..., Any]) -> Callable[..., Any]:  # An
     return function
 
 
+Json = dict[str, Any]  # Any: JSON values
+
+
 @command(
     "history",
     examples=[],
@@ -81,7 +83,7 @@ def history(
     passing: bool,
     places: tuple[str, ...],
     chroot: str | None,
-) -> None:
+) -> Result:
     """Show who changed what in the cluster's metadata, and when, from ZooKeeper's transaction logs and snapshots.
 
     For a topic: its list of ledgers, subscriptions, partitions, schemas and ledgers; for a path: everything below it.
@@ -89,14 +91,25 @@ def history(
     another lost; with --zookeeper no store is needed. WHO is the broker or bookie that registered in the session of the
     change, otherwise the session id. Times are those of the ZooKeeper leader.
     """
-    from pulsar_admin.store.history.events import Span, parse_question
+    from pulsar_admin.api.files import iter_history
+    from pulsar_admin.store.history.events import Event, Span, parse_question
 
     question = parse_question(what, passing=passing)
-    rows = _rows(app, servers_of(app, places, chroot), question, Span(since, until))
-    first = next(rows, None)
-    app.emit_rows(rows if first is None else chain([first], rows), _COLUMNS)
-    if first is None:
-        app.warn(f"these files contain no change of {what or 'anything'} in that time: check the name")
+    servers, span = servers_of(app, places, chroot), Span(since, until)
+
+    def rows(make: Callable[[Event], Json] = _row) -> Iterator[Json]:
+        is_empty = True
+        for item in iter_history(app.session, servers, question, span):
+            is_empty = False
+            if isinstance(item, Event):
+                yield make(item)
+            else:
+                app.problems(1)
+                yield _missing_row(item)
+        if is_empty:
+            app.warn(f"these files contain no change of {what or 'anything'} in that time: check the name")
+
+    return Result(rows=rows, columns=_COLUMNS, json_rows=lambda: rows(_json_row))
 
 
 def servers_of(app: App, places: tuple[str, ...], chroot: str | None) -> tuple[ServerFiles, ...]:
@@ -112,19 +125,6 @@ def servers_of(app: App, places: tuple[str, ...], chroot: str | None) -> tuple[S
         if not places:
             raise
         return find_servers((), places, root)
-
-
-def _rows(app: App, servers: tuple[ServerFiles, ...], question: Question, span: Span) -> Iterator[dict[str, Any]]:
-    from pulsar_admin.api.files import iter_history
-    from pulsar_admin.store.history.events import Event
-
-    make: Callable[[Event], dict[str, Any]] = _json_row if app.settings.output in ("json", "jsonl") else _row
-    for item in iter_history(app.session, servers, question, span):
-        if isinstance(item, Event):
-            yield make(item)
-        else:
-            app.problems(1)
-            yield _missing_row(item)
 
 
 def _row(event: Event) -> dict[str, Any]:  # Any: JSON
@@ -214,16 +214,19 @@ def diff(
     else:
         with open_store(stores[0]) as first, open_store(stores[1]) as second:
             found = first.diff(second, passing=passing)
-    return Result(rows=(_changed_row(app, one) for one in found), columns=_DIFF_COLUMNS)
+    return Result(rows=map(_changed_row, found), columns=_DIFF_COLUMNS, json_rows=lambda: map(_json_of_changed, found))
 
 
-def _changed_row(app: App, found: Changed) -> dict[str, Any]:  # Any: JSON
-    row: dict[str, Any] = {name: getattr(found, name) for name in ("kind", "name", "change", "what", "subscriptions")}
-    if app.settings.output in ("json", "jsonl"):
-        from pulsar_admin.api.store import readable_node
+def _changed_row(found: Changed) -> Json:
+    return {name: getattr(found, name) for name in ("kind", "name", "change", "what", "subscriptions")}
 
-        nodes = (
-            (node, readable_node(node.path, node.before), readable_node(node.path, node.after)) for node in found.nodes
-        )
-        row["nodes"] = [{"path": node.path, "change": node.change, "old": old, "new": new} for node, old, new in nodes]
-    return row
+
+def _json_of_changed(found: Changed) -> Json:
+    from pulsar_admin.api.store import readable_node
+
+    nodes = (
+        (node, readable_node(node.path, node.before), readable_node(node.path, node.after)) for node in found.nodes
+    )
+    return _changed_row(found) | {
+        "nodes": [{"path": node.path, "change": node.change, "old": old, "new": new} for node, old, new in nodes]
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import click
 from pulsar_admin.columns import Column, alarm, size_text
 from pulsar_admin.commands.mending import accept_option
 from pulsar_admin.commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.options import ParsedType, command, pass_app
 from pulsar_admin.store.errors import (
     InvalidValue,
@@ -103,7 +104,9 @@ def _percent(text: str) -> object:
     "--broker-conf", "conf", type=_PATH, metavar="FILE", help="The brokers' broker.conf, instead of Pulsar's defaults."
 )
 @pass_app
-def preflight(app: App, limit: float | None, listing: bool, **options: Any) -> None:  # Any: the options above
+def preflight(
+    app: App, limit: float | None, listing: bool, **options: Any
+) -> Iterator[Shown]:  # Any: the options above
     """Show what bookies would delete if they started with this metadata.
 
     After `gcWaitTime` (15 minutes), a bookie deletes every ledger that the metadata does not list, whatever the reason.
@@ -122,10 +125,10 @@ def preflight(app: App, limit: float | None, listing: bool, **options: Any) -> N
         raise click.UsageError("an empty metadata store has no topics: leave out --brokers")
     parts = _parts(app, **options)
     if listing:
-        app.emit_rows(iter_lost(parts.known, parts.bookies), _LEDGERS)
+        yield Result(rows=iter_lost(parts.known, parts.bookies), columns=_LEDGERS)
         return
     forecast = forecast_of(app.session, parts, brokers, conf)
-    app.emit(forecast, plain=render_preflight)
+    yield Result(forecast, plain=render_preflight)
     check_loss(forecast, limit)
 
 

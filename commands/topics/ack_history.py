@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from msgspec import Struct
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.commands.mending import zookeeper_option
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Lines, Result, Shown
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
 from pulsar_admin.pictures import plot_option
@@ -62,7 +62,9 @@ class HistoryOptions(Struct, frozen=True):
 @zookeeper_option
 @gather(HistoryOptions)
 @pass_app
-def subscription_history(app: App, selection: TopicSelection, subscription: str, options: HistoryOptions) -> None:
+def subscription_history(
+    app: App, selection: TopicSelection, subscription: str, options: HistoryOptions
+) -> Iterator[Shown]:
     """Show every recorded state of a subscription's acknowledgements.
 
     The states are the entries of its cursor ledgers and what the metadata says. Entries have no time of their own: a
@@ -76,9 +78,9 @@ def subscription_history(app: App, selection: TopicSelection, subscription: str,
             found = iter(deque(found, options.last))
         rows = ({"topic": topic, "subscription": subscription, **_state_row(state)} for topic, state in found)
         if options.plot:
-            app.emit_lines(_plot(list(rows)).splitlines(), "PLOT")
+            yield Lines(_plot(list(rows)).splitlines(), "PLOT")
         else:
-            app.emit_rows(rows, _COLUMNS if selection.single is None else _COLUMNS[1:])
+            yield Result(rows=rows, columns=_COLUMNS if selection.single is None else _COLUMNS[1:])
 
 
 def _state_row(found: AckState) -> Json:

@@ -12,7 +12,7 @@ import click
 from msgspec import Struct
 
 from pulsar_admin.commands.topics.printout import open_with, private_key_option, redact_option
-from pulsar_admin.context import App, Result
+from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import (
     POSITION,
@@ -104,7 +104,7 @@ class DumpRequest(Struct, frozen=True):
 @private_key_option
 @gather(DumpRequest)
 @pass_app
-def dump(app: App, selection: TopicSelection, options: DumpRequest) -> Result | None:
+def dump(app: App, selection: TopicSelection, options: DumpRequest) -> Iterator[Shown]:
     """Write messages or entries of topics as JSON lines or Parquet.
 
     Messages have the columns of `topics read`. Files are partitioned by topic and by day, on the clock given by --clock
@@ -117,13 +117,14 @@ def dump(app: App, selection: TopicSelection, options: DumpRequest) -> Result | 
         if app.settings.dry_run:
             directory = None if options.directory is None else str(options.directory)
             size = to_json(store.dump_size(*topics, **wanted))
-            return Result({"directory": directory, "level": options.level, **size, "dryRun": True})
+            yield Result({"directory": directory, "level": options.level, **size, "dryRun": True})
+            return
         open_with(reader, options.private_keys)
         if options.directory is None:
-            app.render(_lines(store.dump_lines(*topics, **wanted)))
-            return None
+            yield _lines(store.dump_lines(*topics, **wanted))
+            return
         form: Any = options.form  # Any: click checked that it is one of the two
-        return Result(store.dump(options.directory, *topics, form=form, **wanted), plain=_render)
+        yield Result(store.dump(options.directory, *topics, form=form, **wanted), plain=_render)
 
 
 def _check(options: DumpRequest) -> None:

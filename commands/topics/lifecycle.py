@@ -12,7 +12,7 @@ import click
 from pulsar_admin.columns import Column
 from pulsar_admin.commands.mending import gaps_option, zookeeper_option
 from pulsar_admin.commands.topics.moving import read_lines
-from pulsar_admin.context import App, Result
+from pulsar_admin.context import App, Printed, Result, Shown
 from pulsar_admin.options import NAMESPACE, TIME_POINT, TOPIC, command, pass_app
 from pulsar_admin.store.errors import (
     AlreadyExists,
@@ -126,9 +126,9 @@ def create_shadow(app: App, topic: TopicName, source: str, properties: dict[str,
     output="The topic's name, or `null`.",
     errors=[TopicNotFound],
 )
-def get_shadow_source(app: App, topic: TopicName) -> None:
+def get_shadow_source(app: App, topic: TopicName) -> Shown:
     """Show the source topic of a shadow topic."""
-    app.answer(app.topic(topic).shadow_source())
+    return Printed(app.topic(topic).shadow_source())
 
 
 _ENDED = "Nothing, like pulsar-admin; the change, what a broker then deletes, and the undo command are on stderr."
@@ -145,12 +145,12 @@ _DELETES = {
     output="The position of the last entry, in a sentence.",
     errors=[TopicNotFound, Refused, StalePlan],
 )
-def terminate(app: App, topic: TopicName) -> None:
+def terminate(app: App, topic: TopicName) -> Shown:
     """Terminate a topic: no more messages can be added."""
     plan = app.topic(topic).terminate()
     ((_, end),) = _ends(plan)
     app.change(plan)
-    app.answer_change(f"Topic successfully terminated at {end}:-1")
+    return Printed(f"Topic successfully terminated at {end}:-1", of_change=True)
 
 
 @mirrored(
@@ -160,12 +160,12 @@ def terminate(app: App, topic: TopicName) -> None:
     output="A sentence a partition, with the position of its last entry.",
     errors=[TopicNotFound, Refused, StalePlan],
 )
-def partitioned_terminate(app: App, topic: TopicName) -> None:
+def partitioned_terminate(app: App, topic: TopicName) -> Shown:
     """Terminate all partitions of a topic: no more messages can be added."""
     plan = app.topic(topic).terminate(partitioned=True)
     ends = _ends(plan)
     app.change(plan)
-    app.answer_change([f"Topic {name} successfully terminated at {end}:-1" for name, end in ends])
+    return Printed([f"Topic {name} successfully terminated at {end}:-1" for name, end in ends], of_change=True)
 
 
 def _ends(plan: Plan) -> list[tuple[str | None, str]]:

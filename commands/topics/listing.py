@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from pulsar_admin.columns import Column, render_cell, size_text, telling, times_shown_in
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answers_of, choose, entry_bytes, size_of
-from pulsar_admin.context import App, Result, Table
+from pulsar_admin.context import Answer, App, Lines, Result, Shown, Table
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
 from pulsar_admin.spool import CellSpool, PackedCells
@@ -177,20 +177,19 @@ def _count_subscriptions(app: App, reader: EntryReader, name: TopicName) -> int:
     return sum(map(is_subscription, iter_cursor_names(reader.txn, name)))
 
 
-def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> None:
-    """Emit what there is to know of the subscriptions meant by ``selection``, a row each."""
+def show_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> Iterator[Shown]:
+    """Show what there is to know of the subscriptions meant by ``selection``, a row each."""
     columns = subscription_columns(app.now_ms)
-    with _spool(app.now_ms, bare=app.settings.output not in (None, "table")) as cells:
+    with _spool(app.now_ms, bare=not app.writes_table) as cells:
         facts: list[SubscriptionFacts] = []
         with app.session.reader() as reader:
             chosen = choose(app, reader.txn, selection)
             with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "subscriptions") as scanning:
-                is_json = app.settings.output in ("json", "jsonl")
-                if app.query is not None or is_json:
+                if app.query is not None or app.writes_json:
                     each = _each_facts(app, scanning, chosen.names, quick=quick)
                     is_sorted = app.query is not None and app.query.sort and not app.query.top
-                    if is_json and not is_sorted and len(chosen.names) > _HELD_TOPICS:
-                        app.emit_rows(each, (TOPIC_COLUMN, *columns))
+                    if app.writes_json and not is_sorted and len(chosen.names) > _HELD_TOPICS:
+                        yield Result(rows=each, columns=(TOPIC_COLUMN, *columns))
                         deque(each, 0)  # behind --top, too, what cannot be read is told
                         return
                     facts = [*each]
@@ -200,7 +199,7 @@ def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> N
         told = cells.telling()
         if facts:
             rows, told = facts, (TOPIC_COLUMN, *telling(columns, facts))
-        app.emit_rows(rows, told if chosen.several else told[1:])
+        yield Result(rows=rows, columns=told if chosen.several else told[1:])
 
 
 @command(
@@ -333,7 +332,7 @@ class ListOptions(Struct, frozen=True):
 @click.option("-ist", "--include-system-topic", is_flag=True, help="Also system topics.")
 @gather(ListOptions)
 @pass_app
-def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions) -> None:
+def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions) -> Iterator[Shown]:
     """List the topics of a namespace, or all topics.
 
     All topics are listed namespace by namespace; --bundle needs a namespace.
@@ -346,7 +345,7 @@ def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions)
     with app.session.read() as txn:
         namespaces = iter_all_namespaces(txn) if namespace is None else (namespace,)
         found = (app.namespace(one).topics(system=system, bundle=bundle, domain=domain) for one in namespaces)
-        app.emit_lines((name for names in found for name in in_hash_order(names)), "TOPIC")
+        yield Lines((name for names in found for name in in_hash_order(names)), "TOPIC")
 
 
 @command(
@@ -358,11 +357,11 @@ def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions)
 @click.argument("namespace", type=NAMESPACE)
 @click.option("-ist", "--include-system-topic", is_flag=True, help="Also system topics.")
 @pass_app
-def list_partitioned(app: App, namespace: NamespaceName, include_system_topic: bool) -> None:
+def list_partitioned(app: App, namespace: NamespaceName, include_system_topic: bool) -> Iterator[Shown]:
     """List the partitioned topics of a namespace."""
     with app.session.read():
         names = app.namespace(namespace).partitioned_topics(system=include_system_topic)
-        app.emit_lines(in_hash_order(names), "TOPIC")
+        yield Lines(in_hash_order(names), "TOPIC")
 
 
 _METADATA_COLUMNS = (Column("PARTITIONS", "partitions", "number"), Column("DELETED", "deleted"))
@@ -406,19 +405,17 @@ _SUBSCRIPTION_COLUMNS = (TOPIC_COLUMN, Column("SUBSCRIPTIONS", lambda row: ", ".
 @click.option("--table", is_flag=True, help="Position, backlog, its age, ack holes, delays and TTL of each.")
 @quick_option
 @pass_app
-def subscriptions(app: App, selection: TopicSelection, table: bool, quick: bool) -> None:
+def subscriptions(app: App, selection: TopicSelection, table: bool, quick: bool) -> Answer:
     """List the subscriptions of a topic.
 
     Like pulsar-admin, leaves out the cursors of deduplication and replication and includes that of compaction.
     """
     if table:
-        emit_subscriptions(app, selection, quick=quick)
-        return
+        return show_subscriptions(app, selection, quick=quick)
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         found = dict(chosen.each(app, lambda name: app.topic(name).subscriptions()))
     if selection.single is not None:
-        app.emit_lines(in_hash_order(dict.fromkeys(chain.from_iterable(found.values()))), "SUBSCRIPTION")
-    else:
-        rows = [{"topic": str(name), "subscriptions": cursors} for name, cursors in found.items()]
-        app.emit_rows(rows, _SUBSCRIPTION_COLUMNS)
+        return Lines(in_hash_order(dict.fromkeys(chain.from_iterable(found.values()))), "SUBSCRIPTION")
+    rows = [{"topic": str(name), "subscriptions": cursors} for name, cursors in found.items()]
+    return Result(rows=rows, columns=_SUBSCRIPTION_COLUMNS)

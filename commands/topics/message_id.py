@@ -8,7 +8,7 @@ import click
 
 from pulsar_admin.columns import Column
 from pulsar_admin.commands.topics.answers import answer_each, bulk_on
-from pulsar_admin.context import App, Result
+from pulsar_admin.context import App, Printed, Result, Shown
 from pulsar_admin.jsonify import message_id_json, partition_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TOPIC, TopicSelection, command, pass_app, topics_argument
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     errors=[TopicNotFound],
     helps={"datetime": "The point in time."},
 )
-def get_message_id(app: App, topic: TopicName, datetime: str) -> None:
+def get_message_id(app: App, topic: TopicName, datetime: str) -> Shown:
     """Show the id that a broker finds for a point in time."""
     time_ms = parse_time_point(datetime, now_ms=app.now_ms, tz=app.settings.tz)
     with app.session.reader():
         found = app.topic(topic).find(time_ms, rule="broker")
     assert found.position is not None
-    app.answer(message_id_json(found.position, topic.partition_index))
+    return Printed(message_id_json(found.position, topic.partition_index))
 
 
 @command(
@@ -46,13 +46,13 @@ def get_message_id(app: App, topic: TopicName, datetime: str) -> None:
 @click.argument("topic", type=TOPIC)
 @click.option("-i", "--index", type=whole(), required=True, help="The index, counted from 0.")
 @pass_app
-def get_message_id_by_index(app: App, topic: TopicName, index: int) -> None:
+def get_message_id_by_index(app: App, topic: TopicName, index: int) -> Shown:
     """Show the id of the entry with an index assigned by the broker."""
     with app.session.reader():
         found = app.topic(topic).find_by_index(index)
     if found.position is None:
         raise NothingMatches(f"Message not found for index {index}", topic=str(topic), index=index)
-    app.answer(message_id_json(found.position, topic.partition_index))
+    return Printed(message_id_json(found.position, topic.partition_index))
 
 
 Json = dict[str, Any]  # Any: JSON values

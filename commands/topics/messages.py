@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,8 @@ from pulsar_admin.commands.topics.printout import (
     FULL,
     SEPARATOR,
     Printing,
-    emit_messages,
     message_columns,
+    messages_result,
     open_with,
     private_key_option,
     redact_option,
@@ -28,7 +28,7 @@ from pulsar_admin.commands.topics.printout import (
     value_line,
     value_option,
 )
-from pulsar_admin.context import FEW_MESSAGES, App, Result
+from pulsar_admin.context import FEW_MESSAGES, App, Result, Shown
 from pulsar_admin.numbers import INTEGER, whole
 from pulsar_admin.options import (
     POSITION,
@@ -119,7 +119,7 @@ class MessageOptions(Struct, frozen=True):
 @pass_app
 def get_message_by_id(
     app: App, selection: TopicSelection, ledger_id: int, entry_id: int, options: MessageOptions
-) -> None:
+) -> Iterator[Shown]:
     """Show one entry of a topic by its id.
 
     `topics read --from LEDGER:ENTRY --to LEDGER:ENTRY` shows all messages of a batch.
@@ -131,7 +131,7 @@ def get_message_by_id(
         names = choose(app, reader.txn, selection).names
         topic = find_topic_of(app.each(names, lambda name: read_topic(reader.txn, name)), position)
         found = messages_of(app.session, lambda txn: (topic,), query)
-        _emit_messages(app, found, _Style(False, options.value, _printing(app, options, redelivery=True)), one=True)
+        yield from _shown(found, _Style(False, options.value, _printing(app, options, redelivery=True)), one=True)
     app.report(found.problems)
 
 
@@ -171,14 +171,16 @@ def _printing(app: App, options: MessageOptions | PeekOptions, **what: bool) -> 
 @private_key_option
 @gather(MessageOptions)
 @pass_app
-def examine_messages(app: App, selection: TopicSelection, origin: str, number: int, options: MessageOptions) -> None:
+def examine_messages(
+    app: App, selection: TopicSelection, origin: str, number: int, options: MessageOptions
+) -> Iterator[Shown]:
     """Show the n-th entry of a topic from its beginning or its end."""
     query = _query(options, entry=lambda topic: nth_position(topic, number, from_end=origin == "latest"))
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
         found = messages_of(app.session, lambda txn: chosen.names, query)
-        _emit_messages(app, found, _Style(chosen.several, options.value, _printing(app, options)))
+        yield from _shown(found, _Style(chosen.several, options.value, _printing(app, options)))
     app.report(found.problems)
 
 
@@ -190,9 +192,8 @@ class _Style(Struct, frozen=True):
     printing: Printing
 
 
-def _emit_messages(app: App, found: Messages, style: _Style, *, one: bool = False) -> bool:
-    """Write messages as pulsar-admin prints them, or as rows in the format asked for; ``one``: as an object. Return whether there are
-    any."""
+def _shown(found: Messages, style: _Style, *, one: bool = False) -> Generator[Shown, None, bool]:
+    """Yield messages as pulsar-admin prints them, or as rows; ``one``: as an object. Return whether there were any."""
     hide, seen = style.printing.redact, count()
 
     def rows() -> Iterator[object]:
@@ -207,9 +208,9 @@ def _emit_messages(app: App, found: Messages, style: _Style, *, one: bool = Fals
 
     columns = short_columns(several=style.several, value=style.value)
     if one:
-        app.render(Result(lambda: next(rows()), columns=columns, csv=FULL, screen=texts))
+        yield Result(lambda: next(rows()), columns=columns, csv=FULL, screen=texts)
     else:
-        app.render(Result(rows=rows, columns=columns, csv=FULL, screen=texts))
+        yield Result(rows=rows, columns=columns, csv=FULL, screen=texts)
     return next(seen) > 0
 
 
@@ -258,7 +259,7 @@ class PeekOptions(Struct, frozen=True):
 @private_key_option
 @gather(PeekOptions)
 @pass_app
-def peek_messages(app: App, selection: TopicSelection, subscription: str, options: PeekOptions) -> None:
+def peek_messages(app: App, selection: TopicSelection, subscription: str, options: PeekOptions) -> Iterator[Shown]:
     """Show the first messages of a subscription's backlog.
 
     Individually deleted entries are skipped and batches are split; nothing is acknowledged.
@@ -270,7 +271,7 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
         chosen = choose(app, reader.txn, selection)
         found = messages_of(app.session, lambda txn: chosen.names, query)
         style = _Style(chosen.several, options.value, _printing(app, options, markers=options.markers))
-        if not _emit_messages(app, found, style):
+        if not (yield from _shown(found, style)):
             from pulsar_admin.store.why.subscription import (
                 why_nothing_is_given,  # all rules: few backlogs have nothing to show
             )
@@ -327,7 +328,7 @@ class ReadRequest(Struct, frozen=True):
 @click.option("--markers", is_flag=True, help="Also markers, the broker's own entries.")
 @gather(ReadRequest)
 @pass_app
-def read(app: App, selection: TopicSelection, options: ReadRequest) -> None:
+def read(app: App, selection: TopicSelection, options: ReadRequest) -> Iterator[Shown]:
     """Read the messages of a topic: batches split, chunks joined, payloads decompressed.
 
     Times are exact even if clocks run backwards: every message whose own time is in the window, in topic order. --clock
@@ -344,7 +345,7 @@ def read(app: App, selection: TopicSelection, options: ReadRequest) -> None:
         found = messages_of(app.session, lambda txn: chosen.names, query)
         size_bytes = 0 if options.limit is not None else size_of(reader, chosen.names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
-            emit_messages(app, found, several=chosen.several, value=options.value, hide=options.redact)
+            yield messages_result(found, several=chosen.several, value=options.value, hide=options.redact)
     app.report(found.problems)
 
 
@@ -432,7 +433,7 @@ _MARK = Column("", lambda row: "" if row.context else "*")
 @click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
 @gather(SearchRequest)
 @pass_app
-def search(app: App, selection: TopicSelection, options: SearchRequest) -> None:
+def search(app: App, selection: TopicSelection, options: SearchRequest) -> Iterator[Shown]:
     """Search the messages of topics: by key, property, producer, time, payload or value.
 
     All given conditions must hold. --text and --regex search the payload, and with --value also the value decoded by
@@ -452,7 +453,7 @@ def search(app: App, selection: TopicSelection, options: SearchRequest) -> None:
                 columns = short_columns(several=chosen.several, value="value" in query.columns)
                 beside = (_MARK,) if query.before or query.after else ()
                 shown = chain(first, rows)
-                app.render(Result(rows=shown, columns=(*beside, *columns), csv=(*beside, *FULL), live=True))
+                yield Result(rows=shown, columns=(*beside, *columns), csv=(*beside, *FULL), live=True)
     app.report(found.problems)
     if not first and app.exit_code == 0:  # else it may be in what could not be read
         hint = "--uncommitted also searches messages of open and aborted transactions"

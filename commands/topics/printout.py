@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from pulsar_admin.api.messages import COLUMNS, Messages
 from pulsar_admin.columns import Column, time_text
-from pulsar_admin.context import App, Result
+from pulsar_admin.context import Result
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.store.model.messages import Message, marker_name, redacted
 from pulsar_admin.store.model.redaction import redact, redact_value
@@ -90,12 +90,12 @@ def message_columns(*, payload: bool, value: bool, markers: bool = False) -> tup
     return (*COLUMNS, *(name for name, is_asked in asked.items() if is_asked))
 
 
-def emit_messages(app: App, found: Messages, *, several: bool, value: bool, hide: bool) -> None:
-    """Emit the messages ``found`` as rows, those of ``several`` topics, with their VALUEs; ``hide``: redacted."""
+def messages_result(found: Messages, *, several: bool, value: bool, hide: bool) -> Result:
+    """Return the messages ``found`` as rows, those of ``several`` topics, with their VALUEs; ``hide``: redacted."""
     rows = map(redacted, found.json_rows()) if hide else found.json_rows()
     screen = None if hide else lambda _: found.json_lines()  # as text, not as rows
     columns = short_columns(several=several, value=value)
-    app.render(Result(rows=rows, columns=columns, csv=FULL, screen=screen, texts=("jsonl",)))
+    return Result(rows=rows, columns=columns, csv=FULL, screen=screen, texts=("jsonl",))
 
 
 class Printing(Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_admin.context import App, Result
+from pulsar_admin.context import App, Printed, Result, Shown
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.store.codec.java import java_text
 from pulsar_admin.store.errors import (
@@ -29,9 +29,9 @@ _SUBSCRIPTION = {"subscription": "Its name."}
     output="`key    value`, one a line, as pulsar-admin prints them; nothing without properties.",
     errors=[TopicNotFound],
 )
-def get(app: App, topic: TopicName) -> None:
+def get(app: App, topic: TopicName) -> Shown:
     """Show the properties of a topic."""
-    app.answer_map(app.topic(topic).properties())
+    return Printed(app.topic(topic).properties(), as_map=str)
 
 
 @mirrored(
@@ -100,10 +100,10 @@ def update_of_subscription(
     errors=[TopicNotFound, SubscriptionNotFound],
     helps=_SUBSCRIPTION,
 )
-def get_replicated(app: App, topic: TopicName, subscription: str) -> None:
+def get_replicated(app: App, topic: TopicName, subscription: str) -> Shown:
     """Show whether clusters share the position of a subscription."""
     found = app.topic(topic).cursor(subscription).replicated()
-    app.answer_map({name: str(value).lower() for name, value in found.items()})
+    return Printed({name: str(value).lower() for name, value in found.items()}, as_map=str)
 
 
 @mirrored(
@@ -138,9 +138,9 @@ _SETS: Any = {  # Any: keywords of click
     elsewhere=["pulsar-admin topics permissions acme/orders/compacted"],
     errors=[TopicNotFound, NamespaceNotFound, MetadataCorrupt],
 )
-def permissions(app: App, topic: TopicName) -> None:
+def permissions(app: App, topic: TopicName) -> Shown:
     """Show the permissions of roles on a topic: its own, and those of its namespace."""
-    app.answer_map(app.topic(topic).permissions(), java_text)
+    return Printed(app.topic(topic).permissions(), as_map=java_text)
 
 
 @mirrored(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulsar_admin.commands.compaction.changing import compact_topics
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.options import TopicSelection
 from pulsar_admin.store.compaction.forms import LEGACY, RULE_4_0
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
@@ -18,9 +18,9 @@ from pulsar_admin.upstream import mirrored
     output="`0x40000000_0x80000000`; the topic need not be there.",
     errors=[MetadataCorrupt],
 )
-def bundle(app: App, topic: TopicName) -> None:
+def bundle(app: App, topic: TopicName) -> Shown:
     """Show the bundle of its namespace that a topic's name hashes into."""
-    app.answer(app.namespace(topic.namespace).bundle_range(str(topic)))
+    return Printed(app.namespace(topic.namespace).bundle_range(str(topic)))
 
 
 @mirrored(
@@ -30,7 +30,7 @@ def bundle(app: App, topic: TopicName) -> None:
     output="The sentence of pulsar-admin; the compaction is done when the command ends, and its report is on stderr.",
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt, StalePlan],
 )
-def compact(app: App, topic: TopicName) -> None:
+def compact(app: App, topic: TopicName) -> Shown:
     """Compact a topic by the rules of 4.0, as a broker of that version would.
 
     ``compaction run`` has options for other rules and formats.
@@ -38,7 +38,7 @@ def compact(app: App, topic: TopicName) -> None:
     with app.session.read() as txn:
         read_topic(txn, topic)
     compact_topics(app, TopicSelection((topic,)), "topics compact", form=LEGACY, rule=RULE_4_0, by_key=True)
-    app.answer_change(f"Topic compaction requested for {topic}")
+    return Printed(f"Topic compaction requested for {topic}", of_change=True)
 
 
 @mirrored(
@@ -48,14 +48,14 @@ def compact(app: App, topic: TopicName) -> None:
     errors=[TopicNotFound],
     helps={"wait_complete": "Accepted: there is nothing to wait for."},
 )
-def compaction_status(app: App, topic: TopicName, wait_complete: bool) -> None:
+def compaction_status(app: App, topic: TopicName, wait_complete: bool) -> Shown:
     """Show whether a compaction of a topic is running.
 
     ``compaction status`` shows how far it is compacted.
     """
     with app.session.read() as txn:
         name = read_topic(txn, topic).name
-    app.answer(f"Compaction has not been run for {name} since broker startup")
+    return Printed(f"Compaction has not been run for {name} since broker startup")
 
 
 @mirrored(
@@ -65,11 +65,11 @@ def compaction_status(app: App, topic: TopicName, wait_complete: bool) -> None:
     errors=[TopicNotFound],
     helps={"wait_complete": "Accepted: there is nothing to wait for."},
 )
-def offload_status(app: App, topic: TopicName, wait_complete: bool) -> None:
+def offload_status(app: App, topic: TopicName, wait_complete: bool) -> Shown:
     """Show whether ledgers of a topic are being offloaded.
 
     ``topics stats-internal`` shows which ledgers are offloaded.
     """
     with app.session.read() as txn:
         name = read_topic(txn, topic).name
-    app.answer(f"Offload has not been run for {name} since broker startup")
+    return Printed(f"Offload has not been run for {name} since broker startup")

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from pulsar_admin import lookup, output
-from pulsar_admin.context import App
+from pulsar_admin.context import App, Printed
 from tests.schemas.inferring import Json, Shape
 
 FILE = Path(output.__file__).with_name("schemas.json")
@@ -133,16 +133,16 @@ class Seen:
         with pytest.MonkeyPatch.context() as patch:
             for name in ("emit_document", "emit_lines", "emit_records"):
                 patch.setattr(output, name, self._watched(getattr(output, name), several=name != "emit_document"))
-            for name in ("answer", "answer_json", "answer_map"):
-                patch.setattr(App, name, self._answering(getattr(App, name)))
+            patch.setattr(App, "_print", self._printing(App._print))
             yield
 
-    def _answering(self, answer: Any) -> Any:  # Any: methods of App
-        def answers(app: App, value: object, *more: Any) -> None:  # Any: what an answer takes beside
-            self.document(_path(), value)
-            answer(app, value, *more)
+    def _printing(self, write: Any) -> Any:  # Any: a method of App
+        def prints(app: App, printed: Printed) -> None:
+            if app.settings.output is None or not (printed.of_change or printed.document is not None):
+                self.document(_path(), printed.value)
+            write(app, printed)
 
-        return answers
+        return prints
 
     def _watched(self, emit: Any, *, several: bool) -> Any:  # Any: functions of output
         def emits(writer: object, value: Any, style: object) -> None:  # Any: what a command emits
