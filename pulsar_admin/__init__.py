@@ -211,7 +211,7 @@ if TYPE_CHECKING:
     )
     from pulsar_admin.store.reports.internal_stats import CursorStats, InternalStats, LedgerStats
     from pulsar_admin.store.reports.ledger_facts import LedgerFacts
-    from pulsar_admin.store.reports.ledgers import LedgerRow
+    from pulsar_admin.store.reports.ledgers import LedgerRow, UnderReplicated
     from pulsar_admin.store.reports.log_files import LogRecord, LogSummary, LogVerdict
     from pulsar_admin.store.reports.metrics import Metric, MetricSample
     from pulsar_admin.store.reports.overview import (
@@ -223,7 +223,6 @@ if TYPE_CHECKING:
         TopicTotal,
     )
     from pulsar_admin.store.reports.partitioned_internals import PartitionedInternalStats
-    from pulsar_admin.store.reports.replicas import UnderReplicated
     from pulsar_admin.store.reports.stats import CompactionStats, PartitionedTopicStats, SubscriptionStats, TopicStats
     from pulsar_admin.store.reports.subscriptions import SubscriptionFacts
     from pulsar_admin.store.reports.summary import FileSummary, StoreSummary
@@ -258,8 +257,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.transfer.refresh import RefreshPreview, RefreshResult
     from pulsar_admin.store.transfer.snapshot_export import SnapshotExportReport
     from pulsar_admin.store.why.disk import HeldBytes, HeldTotal, WhyBytes
-    from pulsar_admin.store.why.reason import Reason
-    from pulsar_admin.store.why.subscription import Why
+    from pulsar_admin.store.why.subscription import Reason, Why
 
     __version__: str
 
@@ -361,12 +359,11 @@ _NAMES = {
     "store.reports.internal_info": "CursorInfoRow InternalInfo LedgerInfoRow PositionInfo RangeInfo",
     "store.reports.internal_stats": "CursorStats InternalStats LedgerStats",
     "store.reports.ledger_facts": "LedgerFacts",
-    "store.reports.ledgers": "LedgerRow",
+    "store.reports.ledgers": "LedgerRow UnderReplicated",
     "store.reports.log_files": "LogRecord LogSummary LogVerdict",
     "store.reports.metrics": "Metric MetricSample",
     "store.reports.overview": "Backlog CopySource FindingsOfCode NamespaceTotal Overview TopicTotal",
     "store.reports.partitioned_internals": "PartitionedInternalStats",
-    "store.reports.replicas": "UnderReplicated",
     "store.reports.stats": "CompactionStats PartitionedTopicStats SubscriptionStats TopicStats",
     "store.reports.subscriptions": "SubscriptionFacts",
     "store.reports.summary": "FileSummary StoreSummary",
@@ -395,8 +392,7 @@ _NAMES = {
     "store.transfer.refresh": "RefreshPreview RefreshResult",
     "store.transfer.snapshot_export": "SnapshotExportReport",
     "store.why.disk": "HeldBytes HeldTotal WhyBytes",
-    "store.why.reason": "Reason",
-    "store.why.subscription": "Why",
+    "store.why.subscription": "Reason Why",
 }
 """The modules of this package, and which public names each has."""
 _HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}

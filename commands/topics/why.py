@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pulsar_admin.store.why.disk import WhyBytes
-    from pulsar_admin.store.why.reason import Reason
+    from pulsar_admin.store.why.subscription import Reason
 
 _TOP = 20
 _COLUMNS = (

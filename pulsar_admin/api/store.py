@@ -79,10 +79,9 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.broken import Missing
     from pulsar_admin.store.model.publish_times import Form
     from pulsar_admin.store.model.reader import EntryReader
-    from pulsar_admin.store.reports.ledgers import LedgerRow
+    from pulsar_admin.store.reports.ledgers import LedgerRow, UnderReplicated
     from pulsar_admin.store.reports.metrics import Metric
     from pulsar_admin.store.reports.overview import Overview
-    from pulsar_admin.store.reports.replicas import UnderReplicated
     from pulsar_admin.store.reports.summary import StoreSummary
     from pulsar_admin.store.reports.usage import Usage
     from pulsar_admin.store.reports.verify import LedgerVerdict
@@ -296,7 +295,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         A PartialData warning says when the store does not know on which bookies entries are. Raises IndexCorrupt.
         """
         from pulsar_admin.store.model.coverage import read_disks
-        from pulsar_admin.store.reports.replicas import find_underreplicated
+        from pulsar_admin.store.reports.ledgers import find_underreplicated
 
         with self._session.read() as txn:
             unknown = read_disks(txn).unknown

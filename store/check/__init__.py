@@ -56,7 +56,8 @@ def sum_up(findings: Iterable[Finding]) -> Iterator[Finding]:
     """
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
-        groups.setdefault(_kind(finding), []).append(finding)
+        place = place_of(finding.where)
+        groups.setdefault((finding.is_problem, finding.code, finding.scope, place), []).append(finding)
     for kind, found in groups.items():
         if len(found) <= EACH_MOST or kind[-1] == found[0].where:
             yield from found
@@ -70,7 +71,3 @@ def sum_up(findings: Iterable[Finding]) -> Iterator[Finding]:
             evidence={"ledgers": len(found)}
             | {key: value for key, value in first.evidence.items() if key == "ledgerId"},
         )
-
-
-def _kind(finding: Finding) -> tuple[object, ...]:
-    return finding.is_problem, finding.code, finding.scope, place_of(finding.where)

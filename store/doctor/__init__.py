@@ -105,7 +105,7 @@ class Ranking:
         self._count += 1
         key = finding.severity, finding.code
         kept = self._kept.setdefault(key, [])
-        row = _stake(finding), -self._count, finding
+        row = (finding.at_stake_messages, finding.at_stake_bytes), -self._count, finding
         if len(kept) < self._each:
             heappush(kept, row)
             return
@@ -165,10 +165,6 @@ class _Run:
 
 def _list(code: str) -> str:
     return f"pulsar-admin doctor --code {code} --each 1000000"
-
-
-def _stake(finding: Finding) -> tuple[int, int]:
-    return finding.at_stake_messages, finding.at_stake_bytes
 
 
 def _rest(severity: Severity, code: str, count: int, size_bytes: int, messages: int) -> Finding:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.doctor import DoctorOptions, Finding, count_of, diagnose
@@ -32,13 +32,8 @@ def read_checked_overview(
     ADVANCE gets the topics and ledgers looked at. PROCESSES may be used, this one among them; 0: one a core. Raises
     IndexCorrupt.
     """
-    with open_reader(store) as reader:
-        wanted = _wanted(store, reader, now, top)
-        found = _findings(store, reader, now, check, processes)
-        with nullcontext() if found is None else reader.txn.passing_altered():  # the doctor has told of them
-            return read_overview(
-                store, reader, wanted, found, advance, processes=others_that_pay(reader.txn, processes)
-            )
+    with _checked(store, now, top, check, processes) as (reader, wanted, found, others):
+        return read_overview(store, reader, wanted, found, advance, processes=others)
 
 
 def read_checked_metrics(
@@ -51,27 +46,27 @@ def read_checked_metrics(
     processes: int = 1,
 ) -> tuple[Metric, ...]:
     """Return the metrics of STORE at NOW; CHECK, ADVANCE, PROCESSES and what is raised: as ``read_checked_overview``."""
+    with _checked(store, now, 0, check, processes) as (reader, wanted, found, others):
+        return read_metrics(store, reader, wanted, chosen, found, advance, others)
+
+
+@contextmanager
+def _checked(
+    store: Store, now: Now, top: int, check: bool | None, processes: int
+) -> Iterator[tuple[EntryReader, Wanted, tuple[FindingsOfCode, ...] | None, int]]:
+    """Give a reader, what is wanted, what the doctor finds (None: the store is not checked), and how many other processes may be used."""
     with open_reader(store) as reader:
-        wanted = _wanted(store, reader, now, 0)
-        found = _findings(store, reader, now, check, processes)
-        with nullcontext() if found is None else reader.txn.passing_altered():  # the doctor has told of them
-            return read_metrics(store, reader, wanted, chosen, found, advance, others_that_pay(reader.txn, processes))
-
-
-def _wanted(store: Store, reader: EntryReader, now: Now, top: int) -> Wanted:
-    return Wanted(now.time_ms, read_copied_ms(store, reader.txn), top, now.source, now.clock_ms)
-
-
-def _findings(
-    store: Store, reader: EntryReader, now: Now, check: bool | None, processes: int
-) -> tuple[FindingsOfCode, ...] | None:
-    checked = reader.txn.count("tree") <= CHECKED_NODES if check is None else check
-    options = DoctorOptions(each=1)
-    return (
-        count_findings(diagnose(store, now_ms=now.time_ms, options=options, reader=reader, processes=processes))
-        if checked
-        else None
-    )
+        txn = reader.txn
+        wanted = Wanted(now.time_ms, read_copied_ms(store, txn), top, now.source, now.clock_ms)
+        others = others_that_pay(txn, processes)
+        if not (txn.count("tree") <= CHECKED_NODES if check is None else check):
+            yield reader, wanted, None, others
+            return
+        options = DoctorOptions(each=1)
+        found = diagnose(store, now_ms=now.time_ms, options=options, reader=reader, processes=processes)
+        counts = count_findings(found)
+        with txn.passing_altered():  # the doctor has told of them
+            yield reader, wanted, counts, others
 
 
 def count_findings(found: Iterable[Finding]) -> tuple[FindingsOfCode, ...]:

@@ -35,7 +35,6 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import FileMode, LogFile, iter_logs
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
-from pulsar_admin.store.model.ledger_owners import all_owners
 from pulsar_admin.store.model.ledgers import sorted_ledger_ids
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
@@ -452,7 +451,7 @@ def read_disk_totals(
         stuck_logs=len(stuck),
         stuck_bytes=sum(one.dead_bytes for _, one in stuck),
         missing_files=sum(not log.locate(store.path).exists() for log in files),
-        stuck=tuple(_stuck_log(txn, log, one, unlisted) for log, one in stuck[:top]),
+        stuck=tuple(_stuck_log(log, one, unlisted) for log, one in stuck[:top]),
     )
 
 
@@ -467,10 +466,9 @@ def _whole(store: Store, log: LogFile, sums: FileSums, unlisted: UnlistedLedgers
     return whole
 
 
-def _stuck_log(txn: Txn, log: LogFile, sums: FileSums, unlisted: UnlistedLedgers) -> StuckLog:
+def _stuck_log(log: LogFile, sums: FileSums, unlisted: UnlistedLedgers) -> StuckLog:
     _, ledger_id = sums.largest
-    indexes = unlisted.indexes
-    owners = (indexes[ledger_id],) if ledger_id in indexes else all_owners(txn, ledger_id)
+    owners = unlisted.owners(ledger_id)
     kept_for = owners[0].topic if owners else f"ledger {ledger_id}, which nothing references"
     return StuckLog(log.path, log.size_bytes, sums.dead_bytes, sums.live_bytes, sums.live_ledgers, kept_for)
 

@@ -7,7 +7,7 @@ this store, tiered storage, ZooKeeper's logs. RocksDB keeps no history: there a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from enum import StrEnum
 from functools import cached_property
@@ -27,7 +27,7 @@ from pulsar_admin.store.db.owners import Owner, OwnerKind, find_owners, has_owne
 from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
 from pulsar_admin.store.facts import Unknown
-from pulsar_admin.store.model.ledger_owners import find_loose_indexed
+from pulsar_admin.store.model.ledger_owners import all_owners, find_loose_indexed
 from pulsar_admin.store.model.ledgers import find_times, has_node, iter_indexed_ids, merge_ids
 from pulsar_admin.store.names import parse_owner
 
@@ -79,7 +79,10 @@ class UnlistedLedgers:
             return Unlisted.NEWER
         owners = find_owners(self._txn, ledger_id)
         if owners:
-            return Unlisted.DELETED if self._is_in_tiered_storage(ledger_id, owners) else Unlisted.UNLISTED
+            # The topic that lists it says that it was deleted on bookies, as tiered storage has it.
+            topics = (owner.topic for owner in owners if owner.kind is OwnerKind.TOPIC)
+            is_offloaded = any(ledger_id in self._offloaded_of(topic) for topic in topics)
+            return Unlisted.DELETED if is_offloaded else Unlisted.UNLISTED
         if ledger_id in self._own:
             return Unlisted.DELETED  # undoing the change that wrote it did that
         if not self.is_whole:
@@ -95,27 +98,21 @@ class UnlistedLedgers:
     @cached_property
     def _removed(self) -> Set[str]:
         """The nodes of ledgers without one whose removal ZooKeeper's logs show."""
-        from pulsar_admin.store.history.servers import (
-            find_servers,  # RocksDB keeps no history, and few questions need it
-        )
+        # Imported here: RocksDB keeps no history, and few questions need it.
+        from pulsar_admin.store.history.servers import find_servers
         from pulsar_admin.store.history.versions import Version, iter_versions
 
+        def is_without_node(path: str) -> bool:
+            ledger_id = ledger_id_of_path(path)
+            return ledger_id is not None and not has_node(self._txn, ledger_id)
+
         found: set[str] = set()
-        with suppress(
-            Refused, SourceNotFound, MetadataCorrupt, OSError
-        ):  # none, or none that can be read: it shows nothing
-            for item in iter_versions(find_servers(self._txn.store.info.sources), self._is_removed):
+        # Where there is no history, or none that can be read, it shows nothing.
+        with suppress(Refused, SourceNotFound, MetadataCorrupt, OSError):
+            for item in iter_versions(find_servers(self._txn.store.info.sources), is_without_node):
                 if isinstance(item, Version) and item.kind == "delete":
                     found.add(item.path)
         return found
-
-    def _is_removed(self, path: str) -> bool:
-        ledger_id = ledger_id_of_path(path)
-        return ledger_id is not None and not has_node(self._txn, ledger_id)
-
-    def _is_in_tiered_storage(self, ledger_id: int, owners: Iterable[Owner]) -> bool:
-        """Whether the topic that lists the ledger says that it was deleted on bookies, as tiered storage has it."""
-        return any(ledger_id in self._offloaded_of(owner.topic) for owner in owners if owner.kind is OwnerKind.TOPIC)
 
     def _offloaded_of(self, topic: str) -> Set[int]:
         if topic not in self._offloaded:
@@ -123,6 +120,10 @@ class UnlistedLedgers:
             ledgers = () if node is None else decode_managed_ledger(node.value, node.path).ledgers
             self._offloaded[topic] = {one.ledger_id for one in ledgers if one.offloaded and one.bookkeeper_deleted}
         return self._offloaded[topic]
+
+    def owners(self, ledger_id: int) -> tuple[Owner, ...]:
+        """Return who references LEDGER_ID, whether or not it has a node: the index of delayed messages that it is a part of alone."""
+        return (self.indexes[ledger_id],) if ledger_id in self.indexes else all_owners(self._txn, ledger_id)
 
     def is_absent(self, ledger_id: int) -> bool:
         """Whether LEDGER_ID should have a node and has none."""
@@ -133,9 +134,8 @@ class UnlistedLedgers:
         for ledger_id in find_loose_indexed(self._txn):
             with suppress(StoreError):  # a damaged row is told elsewhere
                 is_there = find_times(self._txn, ledger_id) is not None
-                if (
-                    is_there and not has_owners(self._txn, ledger_id) and self.is_absent(ledger_id)
-                ):  # else offloaded, or lost
+                # One that has an owner is offloaded, or lost.
+                if is_there and not has_owners(self._txn, ledger_id) and self.is_absent(ledger_id):
                     yield ledger_id, self.why_by_logs(ledger_id)
 
     def is_freed(self, ledger_id: int) -> bool:

@@ -10,7 +10,6 @@ import numpy as np
 from msgspec import Struct
 
 from pulsar_admin.store.aliases import Array
-from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.model.cursors import (
     Cursor,
     Intervals,
@@ -86,13 +85,25 @@ def make_strip(topic: Topic, cursor: Cursor, lost: Intervals, delayed: Array | N
     """Return CURSOR's strip; LOST: see ``TopicFacts.lost``; DELAYED: ranks that wait, None where nobody looked."""
     entries = topic.number_of_entries
     edges = np.unique(np.linspace(0, entries, min(cells, entries) + 1).astype(np.int64))
-    counts = _count_states(topic, cursor.state, edges, lost, np.zeros(0, np.int64) if delayed is None else delayed)
+    state = cursor.state
+    waiting = np.zeros(max(len(edges) - 1, 0), np.int64)
+    if delayed is not None and len(edges) > 1:
+        waiting = np.histogram(delayed, edges)[0]
+    start = topic.place(state.mark_delete)
+    columns = (  # one for each of STATES
+        _covered(subtract(((0, start),) if start else (), lost), edges),
+        _covered(subtract(normal_ranges(topic, state), lost), edges),
+        _covered(subtract(pending_intervals(topic, state), lost), edges) - waiting,
+        waiting,
+        _covered(lost, edges),
+    )
+    counts = np.stack(columns, axis=1).astype(np.int64)
     return Strip(
         topic=str(topic.name),
         subscription=cursor.name,
         mark_delete=cursor.mark_delete,
         source=cursor.source,
-        backlog_entries=backlog_entries(topic, cursor.state),
+        backlog_entries=backlog_entries(topic, state),
         cells=tuple(
             Cell(topic.at_rank(start), topic.at_rank(end - 1), tuple(row))
             for start, end, row in zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
@@ -100,21 +111,6 @@ def make_strip(topic: Topic, cursor: Cursor, lost: Intervals, delayed: Array | N
         ledger_starts=tuple(dict.fromkeys(topic.ranks[:-1])),
         delays_read=delayed is not None,
     )
-
-
-def _count_states(topic: Topic, state: CursorState, edges: Array, lost: Intervals, delayed: Array) -> Array:
-    """Return a row of counts, by ``STATES``, for each cell between EDGES."""
-    pending = subtract(pending_intervals(topic, state), lost)
-    waiting = np.histogram(delayed, edges)[0] if len(edges) > 1 else np.zeros(0, np.int64)
-    start = topic.place(state.mark_delete)
-    columns = (
-        _covered(subtract(((0, start),) if start else (), lost), edges),
-        _covered(subtract(normal_ranges(topic, state), lost), edges),
-        _covered(pending, edges) - waiting,
-        waiting,
-        _covered(lost, edges),
-    )
-    return np.stack(columns, axis=1).astype(np.int64)
 
 
 def _covered(intervals: Intervals, edges: Array) -> Array:

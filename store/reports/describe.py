@@ -86,6 +86,30 @@ def describe_topic(reader: EntryReader, name: TopicName, asked: Asked, problems:
     topic = read_topic(reader.txn, name)
     ledgers = tuple(_ledger(reader, topic, ledger) for ledger in topic.ledgers)
     whole = ((0, topic.number_of_entries),)
+    policies: tuple[PolicyFacts, ...] | None = None
+    try:
+        in_force = [
+            (policy, *value_in_force(reader.txn, name, policy, {})) for policy in POLICIES if policy.topic is not None
+        ]
+    except StoreError as error:  # of all policies alike: once is enough
+        problems.append(error)
+    else:
+        set_here = ((policy, value, source) for policy, value, source in in_force if source != BROKER)
+        policies = tuple(PolicyFacts(policy.name, policy.shown(value), source) for policy, value, source in set_here)
+    schema: SchemaFacts | None = None
+    try:
+        versions = live_versions(reader, name)
+    except StoreError as error:
+        problems.append(error)
+    else:
+        schema = SchemaFacts(versions[-1][0], versions[-1][1].type_name, len(versions)) if versions else None
+    compaction: CompactionStatus | None = None
+    try:
+        if find_compaction_cursor(reader, topic) is not None:
+            # Leaked ledgers are those of all topics: `compaction status` looks for them.
+            compaction = read_status(reader, topic, ())
+    except StoreError as error:
+        problems.append(error)
     is_quick = asked.delayed_ms is None
     messages = (extent_of(reader.txn, topic, whole) if is_quick else extent_of_messages(reader, topic, whole)).messages
     return TopicDescription(
@@ -101,9 +125,9 @@ def describe_topic(reader: EntryReader, name: TopicName, asked: Asked, problems:
         ),
         last_publish_ms=max((row.end_publish_ms for row in ledgers if row.end_publish_ms is not None), default=None),
         properties=topic.managed.properties,
-        policies=_policies(reader, topic, problems),
-        schema=_schema(reader, topic, problems),
-        compaction=_compaction(reader, topic, problems),
+        policies=policies,
+        schema=schema,
+        compaction=compaction,
         subscriptions=tuple(iter_facts_of(reader, topic, asked, problems.append)),
         ledgers=ledgers,
     )
@@ -125,36 +149,3 @@ def _ledger(reader: EntryReader, topic: Topic, ledger: TopicLedger) -> ListedLed
         None if times is None else times.source,
         info.timestamp_ms or None,
     )
-
-
-def _policies(reader: EntryReader, topic: Topic, problems: list[StoreError]) -> tuple[PolicyFacts, ...] | None:
-    found = list[PolicyFacts]()
-    for policy in POLICIES:
-        if policy.topic is None:
-            continue
-        try:
-            value, source = value_in_force(reader.txn, topic.name, policy, {})
-        except StoreError as error:  # of all policies alike: once is enough
-            problems.append(error)
-            return None
-        if source != BROKER:
-            found.append(PolicyFacts(policy.name, policy.shown(value), source))
-    return tuple(found)
-
-
-def _schema(reader: EntryReader, topic: Topic, problems: list[StoreError]) -> SchemaFacts | None:
-    try:
-        versions = live_versions(reader, topic.name)
-    except StoreError as error:
-        problems.append(error)
-        return None
-    return SchemaFacts(versions[-1][0], versions[-1][1].type_name, len(versions)) if versions else None
-
-
-def _compaction(reader: EntryReader, topic: Topic, problems: list[StoreError]) -> CompactionStatus | None:
-    try:
-        # Leaked ledgers are those of all topics: `compaction status` looks for them.
-        return read_status(reader, topic, ()) if find_compaction_cursor(reader, topic) is not None else None
-    except StoreError as error:
-        problems.append(error)
-        return None

@@ -7,7 +7,7 @@ its entries, or as stored (field, property) where none is here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from msgspec import field
 
@@ -20,10 +20,8 @@ from pulsar_admin.store.model.cursors import iter_cursor_names
 from pulsar_admin.store.model.publish_times import find_publish_times
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, TopicName, encode_name
-from pulsar_admin.store.reports.internal_stats import iso_time
+from pulsar_admin.store.reports.internal_stats import Properties, iso_time
 from pulsar_admin.store.wording import Answer
-
-Properties = Mapping[str, int]
 
 
 class PositionInfo(Answer, frozen=True):
@@ -111,13 +109,31 @@ def read_internal_info(
     topic = read_topic(txn, name)
     stored = read_node(txn, name.path)
     managed, terminated = decode_managed_ledger(stored.value, name.path, as_stored=True), topic.managed.terminated
+    cursors: dict[str, CursorInfoRow] = {}
+    for cursor in sorted(iter_cursor_names(txn, name)):
+        node = read_node(txn, name.cursor_path(cursor))
+        try:
+            info = decode_cursor_info(node.value, node.path)
+        except StoreError as error:
+            problems.append(error)
+            continue
+        ranges = tuple(RangeInfo(_position_info(lower), _position_info(upper)) for lower, upper in info.ranges)
+        cursors[encode_name(cursor)] = CursorInfoRow(
+            node.stat.version,
+            iso_time(node.stat.created_ms),
+            iso_time(node.stat.modified_ms),
+            info.cursors_ledger_id,
+            _position_info(info.mark_delete) if info.mark_delete is not None else None,
+            ranges or None,
+            dict(info.properties) or None,
+        )
     return InternalInfo(
         topic.stat.version,
         iso_time(topic.stat.created_ms),
         iso_time(topic.stat.modified_ms),
         tuple(_info_row(txn, info, publish_times) for info in managed.ledgers),
         _position_info(terminated) if terminated is not None else None,
-        dict(_iter_cursor_rows(txn, name, problems)),
+        cursors,
         dict(sorted(managed.properties.items())) or None,
     )
 
@@ -136,29 +152,6 @@ def _info_row(txn: Txn, info: LedgerInfo, publish_times: bool) -> LedgerInfoRow:
         times and times.end_ms,
         times and times.source,
     )
-
-
-def _iter_cursor_rows(txn: Txn, name: TopicName, problems: list[StoreError]) -> Iterator[tuple[str, CursorInfoRow]]:
-    for cursor in sorted(iter_cursor_names(txn, name)):
-        node = read_node(txn, name.cursor_path(cursor))
-        try:
-            info = decode_cursor_info(node.value, node.path)
-        except StoreError as error:
-            problems.append(error)
-            continue
-        ranges = tuple(RangeInfo(_position_info(lower), _position_info(upper)) for lower, upper in info.ranges)
-        yield (
-            encode_name(cursor),
-            CursorInfoRow(
-                node.stat.version,
-                iso_time(node.stat.created_ms),
-                iso_time(node.stat.modified_ms),
-                info.cursors_ledger_id,
-                _position_info(info.mark_delete) if info.mark_delete is not None else None,
-                ranges or None,
-                dict(info.properties) or None,
-            ),
-        )
 
 
 def _position_info(position: Position) -> PositionInfo:

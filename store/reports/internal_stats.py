@@ -131,6 +131,15 @@ def read_internal_stats(
     topic = read_topic(txn, name)
     cursors = dict(iter_cursors(reader, topic, problems))
     current = topic.ledgers[-1] if topic.ledgers and topic.ledgers[-1].is_open else None
+    schema = find_node(txn, name.schema_path)
+    schema_ledgers: tuple[int, ...] = ()
+    if schema is not None and schema.value:
+        # Imported here: most topics have no schema.
+        from pulsar_admin.store.codec.schema import decode_schema_locator
+
+        schema_ledgers = decode_schema_locator(schema.value, schema.path).ledger_ids
+    compaction = cursors.get(COMPACTION_CURSOR)
+    compacted = compaction.state.properties.get(_COMPACTED_LEDGER, NO_LEDGER) if compaction else NO_LEDGER
     return InternalStats(
         entries_added_counter=0,
         number_of_entries=topic.number_of_entries,
@@ -147,8 +156,8 @@ def read_internal_stats(
             name: _cursor_stats(txn, topic, cursors[decode_name(name)])
             for name in in_hash_order(map(encode_name, cursors))
         },
-        schema_ledgers=tuple(_other_ledger(txn, ledger, metadata, problems) for ledger in _schema_ledgers(txn, name)),
-        compacted_ledger=_compacted_ledger(txn, cursors, metadata, problems),
+        schema_ledgers=tuple(_other_ledger(txn, ledger, metadata, problems) for ledger in schema_ledgers),
+        compacted_ledger=LedgerStats() if compacted < 0 else _other_ledger(txn, compacted, metadata, problems),
     )
 
 
@@ -215,24 +224,6 @@ def _other_ledger(txn: Txn, ledger_id: int, metadata: bool, problems: list[Store
     return LedgerStats(ledger_id, ledger.entries, ledger.size_bytes, False, text)
 
 
-def _compacted_ledger(
-    txn: Txn, cursors: Mapping[str, Cursor], metadata: bool, problems: list[StoreError]
-) -> LedgerStats:
-    cursor = cursors.get(COMPACTION_CURSOR)
-    ledger_id = cursor.state.properties.get(_COMPACTED_LEDGER, NO_LEDGER) if cursor else NO_LEDGER
-    return LedgerStats() if ledger_id < 0 else _other_ledger(txn, ledger_id, metadata, problems)
-
-
-def _schema_ledgers(txn: Txn, name: TopicName) -> tuple[int, ...]:
-    node = find_node(txn, name.schema_path)
-    if node is None or not node.value:
-        return ()
-    # Imported here: most topics have no schema.
-    from pulsar_admin.store.codec.schema import decode_schema_locator
-
-    return decode_schema_locator(node.value, node.path).ledger_ids
-
-
 def _cursor_stats(txn: Txn, topic: Topic, cursor: Cursor) -> CursorStats:
     state = cursor.state
     in_ledger = cursor.source is CursorSource.LEDGER
@@ -262,8 +253,15 @@ def _metadata_text(txn: Txn, ledger_id: int) -> str | None:
     return None if metadata is None else metadata_text(metadata)
 
 
-def metadata_text(metadata: LedgerMetadata) -> str:
-    """Return a ledger's metadata as BookKeeper's LedgerMetadataImpl.toSafeString: without its password."""
+def metadata_text(metadata: LedgerMetadata, *, with_password: bool = False) -> str:
+    """Return a ledger's metadata as BookKeeper's ``LedgerMetadataImpl`` writes it: ``toSafeString``, or ``toString`` with its password."""
+    from base64 import b64encode  # few ask for metadata
+
+    from pulsar_admin.store.codec.java import in_hash_map_order
+
+    def base64(value: bytes) -> str:
+        return f"base64:{b64encode(value).decode()}"
+
     parts = [
         f"formatVersion={metadata.version}",
         f"ensembleSize={metadata.ensemble_size}",
@@ -274,10 +272,12 @@ def metadata_text(metadata: LedgerMetadata) -> str:
     if metadata.state is LedgerState.CLOSED:
         parts += [f"length={metadata.length}", f"lastEntryId={metadata.last_entry_id}"]
     if metadata.password is not None and metadata.digest_type is not None:
-        parts += [f"digestType={metadata.digest_type.name}", "password=OMITTED"]
+        parts += [
+            f"digestType={metadata.digest_type.name}",
+            f"password={base64(metadata.password) if with_password else 'OMITTED'}",
+        ]
     ensembles = (f"{segment.first_entry_id}=[{', '.join(segment.members)}]" for segment in metadata.segments)
-    from base64 import b64encode  # few ask for metadata
-
-    custom = (f"{key}=base64:{b64encode(value).decode()}" for key, value in metadata.custom.items())
+    fields = in_hash_map_order(metadata.custom) if with_password else metadata.custom
+    custom = (f"{key}={base64(value)}" for key, value in fields.items())
     parts += [f"ensembles={{{', '.join(ensembles)}}}", f"customMetadata={{{', '.join(custom)}}}"]
     return f"LedgerMetadata{{{', '.join(parts)}}}"

@@ -13,7 +13,7 @@ from pulsar_admin.store.errors import LedgerNotFound
 from pulsar_admin.store.model.broken import NO_LEDGER, find_missing
 from pulsar_admin.store.model.coverage import Coverage, OpenEnd, read_coverage, read_open_end
 from pulsar_admin.store.model.ledger_owners import all_owners
-from pulsar_admin.store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
+from pulsar_admin.store.model.ledgers import iter_blocks, missing_ranges, read_ledger
 from pulsar_admin.store.wording import Answer
 
 LOST = "LOST"
@@ -52,7 +52,18 @@ def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
         if not owners:
             raise
         return LedgerFacts(ledger_id, LOST, -1, 0, 0, None, None, (), NO_LEDGER, (), None, None, owners)
-    index = _index_of(txn, ledger_id)
+    index: Owner | None = None
+    if txn.count("delayed"):  # the index of delayed messages that it is a part of
+        from pulsar_admin.store.db.delayed import find_index_ledgers
+
+        index = find_index_ledgers(txn).get(ledger_id)
+    if ledger.metadata is not None:
+        state = ledger.metadata.state.name
+    else:
+        from pulsar_admin.store.facts.unlisted import UnlistedLedgers
+        from pulsar_admin.store.reports.ledgers import ledger_state
+
+        state = ledger_state(txn, ledger_id, UnlistedLedgers(txn))
     owners = all_owners(txn, ledger_id)
     missing, lost = missing_ranges(txn, ledger) if ledger.metadata else (), find_missing(txn, ledger_id)
     file_ids: set[int] = set()
@@ -61,7 +72,7 @@ def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
         file_ids.update((column,) if isinstance(column, int) else column)
     return LedgerFacts(
         ledger_id=ledger_id,
-        state=_state(txn, ledger),
+        state=state,
         last_entry_id=ledger.last_entry_id,
         entries=ledger.entries,
         size_bytes=ledger.size_bytes,
@@ -74,21 +85,3 @@ def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
         open_end=read_open_end(txn, ledger),
         owners=owners if index is None else (index,),
     )
-
-
-def _index_of(txn: Txn, ledger_id: int) -> Owner | None:
-    """Return the index of delayed messages that LEDGER_ID is a part of."""
-    if not txn.count("delayed"):
-        return None
-    from pulsar_admin.store.db.delayed import find_index_ledgers
-
-    return find_index_ledgers(txn).get(ledger_id)
-
-
-def _state(txn: Txn, ledger: Ledger) -> str:
-    if ledger.metadata is not None:
-        return ledger.metadata.state.name
-    from pulsar_admin.store.facts.unlisted import UnlistedLedgers
-    from pulsar_admin.store.reports.ledgers import ledger_state
-
-    return ledger_state(txn, ledger.ledger_id, UnlistedLedgers(txn))

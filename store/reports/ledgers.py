@@ -1,4 +1,4 @@
-"""Every ledger the store knows: listed in the metadata, present in the entry logs, or referenced; and what is missing."""
+"""Every ledger the store knows: listed in the metadata, present in entry logs, or referenced; which entries and copies are missing."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from itertools import chain
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger
-from pulsar_admin.store.db.blocks import LedgerSums
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.owners import Owner, iter_owners
+from pulsar_admin.store.db.owners import Owner, find_owners, iter_owners
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import LedgerNotFound, NothingMatches, StoreError
 from pulsar_admin.store.facts.orphans import iter_all_ledger_ids
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
 from pulsar_admin.store.model.broken import Missing, find_missing
-from pulsar_admin.store.model.ledger_owners import LedgerOwners, all_owners, read_owners
+from pulsar_admin.store.model.coverage import BookieCopies, read_confirmed
+from pulsar_admin.store.model.ledger_owners import LedgerOwners, read_owners
 from pulsar_admin.store.model.ledgers import (
     count_missing,
     find_metadata,
     find_times,
+    iter_ledger_ids,
     merge_ids,
     read_ledger,
     sorted_ledger_ids,
@@ -59,7 +60,7 @@ def iter_ledger_rows(txn: Txn, word: str, fail: Callable[[StoreError], None]) ->
     unlisted, is_empty = UnlistedLedgers(txn), bool(word)
     for ledger_id in iter_all_ledger_ids(txn):
         try:
-            row = read_ledger_row(txn, ledger_id, unlisted)
+            row = _ledger_row(txn, ledger_id, unlisted)
         except StoreError as error:
             fail(error)
             continue
@@ -74,21 +75,31 @@ def iter_ledger_rows(txn: Txn, word: str, fail: Callable[[StoreError], None]) ->
         )
 
 
-def read_ledger_row(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> LedgerRow:
-    """Return one line of the list; UNLISTED tells why a ledger has no metadata. Raises LedgerNotFound, IndexCorrupt."""
-    index = unlisted.indexes.get(ledger_id)
-    owners = all_owners(txn, ledger_id) if index is None else (index,)
+def _ledger_row(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> LedgerRow:
     times = find_times(txn, ledger_id)
     sums = times.sums if times else None
+    state, entries, missing, size_bytes = UNREADABLE, sums.entries if sums else 0, 0, 0
     try:
         ledger = read_ledger(txn, ledger_id)
     except LedgerNotFound:
         raise
     except StoreError:
-        return _row(ledger_id, UNREADABLE, (sums.entries if sums else 0, 0, 0), sums, owners)
-    state = ledger_state(txn, ledger_id, unlisted)
-    counts = (ledger.entries, count_missing(txn, ledger), ledger.size_bytes)
-    return _row(ledger_id, state, counts, sums, owners)
+        pass
+    else:
+        state = ledger_state(txn, ledger_id, unlisted)
+        entries, missing, size_bytes = ledger.entries, count_missing(txn, ledger), ledger.size_bytes
+    return LedgerRow(
+        ledger_id,
+        state,
+        entries,
+        sums.entries if sums else 0,
+        missing,
+        size_bytes,
+        sums.messages if sums else 0,
+        sums.begin_publish_ms if sums else None,
+        sums.end_publish_ms if sums else None,
+        unlisted.owners(ledger_id),
+    )
 
 
 def ledger_state(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> str:
@@ -107,24 +118,6 @@ def read_stated_owners(txn: Txn, ledger_id: int) -> LedgerOwners:
     return replace(read_owners(txn, ledger_id), state=ledger_state(txn, ledger_id, UnlistedLedgers(txn)))
 
 
-def _row(
-    ledger_id: int, state: str, counts: tuple[int, int, int], sums: LedgerSums | None, owners: tuple[Owner, ...]
-) -> LedgerRow:
-    entries, missing, size_bytes = counts
-    return LedgerRow(
-        ledger_id,
-        state,
-        entries,
-        sums.entries if sums else 0,
-        missing,
-        size_bytes,
-        sums.messages if sums else 0,
-        sums.begin_publish_ms if sums else None,
-        sums.end_publish_ms if sums else None,
-        owners,
-    )
-
-
 def indexed_bytes(txn: Txn, ledgers: Iterable[int]) -> int:
     """Return how much reading all entries of LEDGERS reads, as the index says."""
     sums = [times.sums for times in (find_times(txn, ledger_id) for ledger_id in ledgers) if times is not None]
@@ -139,24 +132,71 @@ def read_missing(txn: Txn, ledger_id: int) -> Missing | None:
 
 def iter_missing(txn: Txn) -> Iterator[Missing]:
     """Yield what is not there of every ledger that is listed or referenced, by id; offloaded ledgers are elsewhere."""
-    offloaded = _offloaded(txn)
-    listed = sorted_ledger_ids(txn)
-    referenced = (ledger_id for ledger_id, _ in iter_owners(txn))
-    for ledger_id in merge_ids(listed, referenced):
-        if ledger_id not in offloaded:
-            found = find_missing(txn, ledger_id)
-            if found is not None:
-                yield found
-
-
-def _offloaded(txn: Txn) -> set[int]:
-    """Return the ledgers whose entries are in tiered storage alone."""
-    found: set[int] = set()
+    in_tiered_storage: set[int] = set()
     for name in chain(iter_topics(txn), iter_other_ledgers(txn)):
         node = find_node(txn, name.path)
         try:
             ledgers = () if node is None else decode_managed_ledger(node.value, node.path).ledgers
         except StoreError:
             continue
-        found.update(ledger.ledger_id for ledger in ledgers if ledger.offloaded and ledger.bookkeeper_deleted)
-    return found
+        in_tiered_storage.update(one.ledger_id for one in ledgers if one.offloaded and one.bookkeeper_deleted)
+    listed = sorted_ledger_ids(txn)
+    referenced = (ledger_id for ledger_id, _ in iter_owners(txn))
+    for ledger_id in merge_ids(listed, referenced):
+        if ledger_id not in in_tiered_storage:
+            found = find_missing(txn, ledger_id)
+            if found is not None:
+                yield found
+
+
+class UnderReplicated(Answer, frozen=True):
+    """A ledger with entries on too few bookies; what ``short``, ``lowest``, ``lost`` and ``unknown`` are: ``Coverage``.
+
+    ``bookies``: those that lack, or may lack, entries.
+    """
+
+    ledger_id: int
+    entries: int
+    write_quorum: int
+    short: int
+    lowest: int
+    lost: int
+    unknown: int
+    bookies: tuple[BookieCopies, ...]
+    owners: tuple[Owner, ...]
+
+
+def find_underreplicated(txn: Txn) -> list[UnderReplicated]:
+    """Return the ledgers with entries on too few bookies, or perhaps: those that are lost first, then by how few copies there are."""
+    rows = []
+    for ledger_id in iter_ledger_ids(txn):
+        try:
+            ledger = read_ledger(txn, ledger_id)
+            coverage = read_confirmed(txn, ledger)
+        except StoreError:
+            continue  # `ledgers missing` and `store check` name it
+        if ledger.metadata is None or coverage is None or not (coverage.short or coverage.unknown):
+            continue  # all are on enough, or nobody knows
+        rows.append(
+            UnderReplicated(
+                ledger_id,
+                ledger.entries,
+                ledger.metadata.write_quorum,
+                coverage.short,
+                coverage.lowest,
+                coverage.lost,
+                coverage.unknown,
+                tuple(row for row in coverage.bookies if row.lacks),
+                find_owners(txn, ledger_id),
+            )
+        )
+    return sorted(
+        rows,
+        key=lambda row: (
+            -row.lost,
+            row.lowest if row.short else row.write_quorum,
+            -row.short,
+            -row.unknown,
+            row.ledger_id,
+        ),
+    )

@@ -147,24 +147,19 @@ def kind_of(path: Path) -> FileKind:
 
 def read_log_summary(path: Path) -> LogSummary:
     """Return what the name and the header of a log or journal tell; a bad header is told, not raised, and so is what is no file."""
-    if reason := why_no_file(path):
-        kind = FileKind.JOURNAL if path.suffix == ".txn" else FileKind.ENTRY_LOG
-        number = journal.journal_id_of(path.name) if kind is FileKind.JOURNAL else log_id_of(path.name)
-        return LogSummary(str(path), kind, -1 if number is None else number, 0, reason, None, False, None)
-    kind, size = kind_of(path), path.stat().st_size
+    reason = why_no_file(path)
+    kind = kind_of(path) if not reason else FileKind.JOURNAL if path.suffix == ".txn" else FileKind.ENTRY_LOG
+    number = journal.journal_id_of(path.name) if kind is FileKind.JOURNAL else log_id_of(path.name)
+    size = 0 if reason else path.stat().st_size
+    summary = LogSummary(str(path), kind, -1 if number is None else number, size, reason or OK, None, False, None)
+    if reason:
+        return summary
     head = read_head(path)
-    if kind == FileKind.JOURNAL:
-        number = journal.journal_id_of(path.name)
-        summary = LogSummary(str(path), kind, -1 if number is None else number, size, OK, None, False, None)
-        try:
-            return replace(summary, version=journal.decode_header(head, path.name).version)
-        except Unsupported as error:
-            return replace(summary, header=error.message)
-    number = log_id_of(path.name)
-    summary = LogSummary(str(path), kind, -1 if number is None else number, size, OK, None, False, None)
-    if not size:
-        return replace(summary, header="empty: preallocated")
     try:
+        if kind == FileKind.JOURNAL:
+            return replace(summary, version=journal.decode_header(head, path.name).version)
+        if not size:
+            return replace(summary, header="empty: preallocated")
         header = decode_header(head, path.name)
     except (Corrupt, Unsupported) as error:
         return replace(summary, header=error.message)

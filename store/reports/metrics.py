@@ -118,15 +118,20 @@ def read_metrics(
     """
     rows = _Rows(chosen)
     found = read_overview(store, reader, wanted, findings, advance, rows, processes)
+    lag_entries: list[tuple[Labels, int]] = []
+    lag_bytes: list[tuple[Labels, int]] = []
+    for name, place in rows.compacted.items():
+        topic = read_topic(reader.txn, parse_topic(name))
+        since = extent_of(reader.txn, topic, ((place, topic.number_of_entries),))
+        lag_entries.append(((("topic", name),), since.entries))
+        lag_bytes.append(((("topic", name),), since.bytes))
     return (
-        *_of_the_copy(found),
-        *_of_namespaces(found),
-        *_of_disks(found),
-        *_of_findings(found),
+        *_of_overview(found),
         _metric("topic_storage_bytes", "Bytes of the topic's ledgers, as brokers count them.", (
             ((("topic", name),), size_bytes) for name, size_bytes in rows.topics.items())),
         *_of_subscriptions(reader, rows, wanted, chosen, advance),
-        *_of_compaction(reader, rows),
+        _metric("compaction_lag_entries", "Entries after the last compaction of the topic.", lag_entries),
+        _metric("compaction_lag_bytes", "Payload bytes after the last compaction of the topic.", lag_bytes),
         _metric("rows_left_out", "Topics and subscriptions that match and have no rows of their own, see --top.", [((), rows.left_out())]),
     )  # fmt: skip
 
@@ -135,33 +140,25 @@ def _metric(name: str, text: str, samples: Iterable[tuple[Labels, int | float]])
     return Metric(PREFIX + name, text, tuple(MetricSample(dict(labels), value) for labels, value in samples))
 
 
-def _single(name: str, text: str, value: int | float | None) -> Metric:
-    return _metric(name, text, [] if value is None else [((), value)])
-
-
-def _seconds(time_ms: int) -> float:
-    return time_ms / 1000
-
-
-def _of_the_copy(found: Overview) -> Iterator[Metric]:
+def _of_overview(found: Overview) -> Iterator[Metric]:
+    # -- the copy
+    for name, text, time_ms in (
+        (
+            "copy_age_seconds",
+            "Age of the copy when this was written: since the last import or refresh.",
+            found.copy_age_ms,
+        ),
+        ("copy_timestamp_seconds", "When the copy was made or last refreshed.", found.copied_ms),
+        ("as_of_timestamp_seconds", "The time that ages and due messages count from.", found.now_ms),
+    ):
+        yield _metric(name, text, [((), time_ms / 1000)])
+    said = "Newest time of an entry in the copy, the broker's where entries carry it."
     newest_ms = found.newest_entry_ms
-    yield _single(
-        "copy_age_seconds",
-        "Age of the copy when this was written: since the last import or refresh.",
-        _seconds(found.copy_age_ms),
-    )
-    yield _single("copy_timestamp_seconds", "When the copy was made or last refreshed.", _seconds(found.copied_ms))
-    yield _single("as_of_timestamp_seconds", "The time that ages and due messages count from.", _seconds(found.now_ms))
-    yield _single("newest_entry_timestamp_seconds", "Newest time of an entry in the copy, the broker's where entries carry it.",
-                  None if newest_ms is None else _seconds(newest_ms))  # fmt: skip
-    yield _single(
-        "unreadable",
-        "Topics and cursors that cannot be read: no metric of entries or bytes has them.",
-        found.unreadable,
-    )
+    yield _metric("newest_entry_timestamp_seconds", said, [] if newest_ms is None else [((), newest_ms / 1000)])
+    said = "Topics and cursors that cannot be read: no metric of entries or bytes has them."
+    yield _metric("unreadable", said, [((), found.unreadable)])
 
-
-def _of_namespaces(found: Overview) -> Iterator[Metric]:
+    # -- namespaces
     for name, text, field in (
         ("topics", "Topics of the namespace, partitions counted one by one.", "topics"),
         ("system_topics", "Topics of the namespace that brokers keep for themselves.", "system_topics"),
@@ -172,43 +169,34 @@ def _of_namespaces(found: Overview) -> Iterator[Metric]:
         samples = (((("namespace", row.namespace),), getattr(row, field)) for row in found.namespaces)
         yield _metric(f"namespace_{name}", text, samples)
 
-
-def _of_disks(found: Overview) -> Iterator[Metric]:
-    disk = found.disk
-    held = sorted(found.held.items())
+    # -- disks
     said = "Bytes of topics by what retains them (cursor, retention, retention-unknown, open-ledger); trim: can be deleted."
+    held = sorted(found.held.items())
     yield _metric("kept_bytes", said, (((("reason", reason),), size_bytes) for reason, size_bytes in held))
+    said = "Bytes of the files of bookies by kind, every copy: leftovers are those of compactions that did not end."
     sizes = found.disk_bytes
-    yield _metric("disk_bytes", "Bytes of the files of bookies by kind, every copy: leftovers are those of compactions that did not end.", (
-        ((("kind", kind),), size)
-        for kind, size in (("entry-log", sizes.entry_logs), ("journal", sizes.journals), ("leftover", sizes.leftovers))
-        if size is not None
-    ))  # fmt: skip
-    yield _single("entry_logs", "Entry logs of the copy.", disk.files)
-    yield _single("entry_log_bytes", "Bytes of all entry logs.", disk.size_bytes)
-    yield _single("entry_log_live_bytes", "Record bytes of ledgers that have metadata, every copy.", disk.live_bytes)
-    yield _single("entry_log_dead_bytes", "Record bytes of ledgers without metadata, every copy.", disk.dead_bytes)
-    yield _single(
-        "entry_log_stuck_bytes",
-        "Dead bytes in logs that also hold live ledgers: only compaction frees them.",
-        disk.stuck_bytes,
-    )
-    yield _single(
-        "entry_log_freeable_bytes",
-        "Bytes of logs without anything alive, which garbage collection deletes.",
-        disk.freed_bytes,
-    )
+    kinds = (("entry-log", sizes.entry_logs), ("journal", sizes.journals), ("leftover", sizes.leftovers))
+    yield _metric("disk_bytes", said, (((("kind", kind),), size) for kind, size in kinds if size is not None))
+    disk = found.disk
+    for name, text, value in (
+        ("entry_logs", "Entry logs of the copy.", disk.files),
+        ("entry_log_bytes", "Bytes of all entry logs.", disk.size_bytes),
+        ("entry_log_live_bytes", "Record bytes of ledgers that have metadata, every copy.", disk.live_bytes),
+        ("entry_log_dead_bytes", "Record bytes of ledgers without metadata, every copy.", disk.dead_bytes),
+        ("entry_log_stuck_bytes", "Dead bytes in logs that also hold live ledgers: only compaction frees them.", disk.stuck_bytes),
+        ("entry_log_freeable_bytes", "Bytes of logs without anything alive, which garbage collection deletes.", disk.freed_bytes),
+    ):  # fmt: skip
+        yield _metric(name, text, [((), value)])
 
-
-def _of_findings(found: Overview) -> Iterator[Metric]:
-    counts = found.findings
-    severities = dict.fromkeys(("critical", "warning", "note"), 0)
-    for row in counts or ():
+    # -- findings
+    counts = found.findings or ()
+    severities = dict.fromkeys(("critical", "warning", "note"), 0) if found.findings is not None else {}
+    for row in counts:
         severities[row.severity] = severities.get(row.severity, 0) + row.count
-    yield _metric("findings", "What the doctor finds in the copy, by severity.", (
-        ((("severity", severity),), count) for severity, count in severities.items() if counts is not None))  # fmt: skip
-    yield _metric("findings_by_code", "What the doctor finds in the copy, by code.", (
-        ((("severity", row.severity), ("code", row.code)), row.count) for row in counts or ()))  # fmt: skip
+    by_severity = (((("severity", severity),), count) for severity, count in severities.items())
+    yield _metric("findings", "What the doctor finds in the copy, by severity.", by_severity)
+    by_code = (((("severity", row.severity), ("code", row.code)), row.count) for row in counts)
+    yield _metric("findings_by_code", "What the doctor finds in the copy, by code.", by_code)
 
 
 def _of_subscriptions(
@@ -221,7 +209,7 @@ def _of_subscriptions(
         entries.append((labels, found.entries))
         sizes.append((labels, found.bytes))
         if not found.entries or found.oldest_source in ("index", "entry"):
-            ages.append((labels, _seconds(found.oldest_age_ms or 0)))
+            ages.append((labels, (found.oldest_age_ms or 0) / 1000))
         if chosen.delayed:
             with suppress(StoreError):  # of files that are gone there is no count
                 waiting, over = _read_delays(reader, topic, subscription, wanted.now_ms)
@@ -253,14 +241,3 @@ def _read_delays(reader: EntryReader, name: str, subscription: str, now_ms: int)
         return 0, 0
     found = read_contents(reader, topic, intervals, now_ms)
     return found.not_due.entries, found.due
-
-
-def _of_compaction(reader: EntryReader, rows: _Rows) -> Iterator[Metric]:
-    entries, sizes = [], []
-    for name, place in rows.compacted.items():
-        topic = read_topic(reader.txn, parse_topic(name))
-        since = extent_of(reader.txn, topic, ((place, topic.number_of_entries),))
-        entries.append(((("topic", name),), since.entries))
-        sizes.append(((("topic", name),), since.bytes))
-    yield _metric("compaction_lag_entries", "Entries after the last compaction of the topic.", entries)
-    yield _metric("compaction_lag_bytes", "Payload bytes after the last compaction of the topic.", sizes)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 import struct
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, overload
 
@@ -19,7 +19,6 @@ from msgspec import Struct
 from pulsar_admin.store.codec.bookie import LAST_MARK_FILE, decode_last_mark
 from pulsar_admin.store.codec.buffer import Bytes
 from pulsar_admin.store.codec.entrylog import TornTail, log_id_of
-from pulsar_admin.store.codec.java import in_hash_map_order
 from pulsar_admin.store.codec.journal import (
     FENCE_ENTRY_ID,
     MASTER_KEY_ENTRY_ID,
@@ -46,6 +45,7 @@ from pulsar_admin.store.files import open_file
 from pulsar_admin.store.model.ledgers import find_metadata, iter_blocks, iter_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.reports.internal_stats import metadata_text
 from pulsar_admin.store.reports.log_files import LogRecord, iter_log_records
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
 from pulsar_admin.store.wording import counted
@@ -64,34 +64,11 @@ _CTIME = re.compile(r"^\s*ctime:\s*(\d+)", re.MULTILINE)
 # -- metadata ---------------------------------------------------------------------------------------------------------
 
 
-def metadata_text(metadata: LedgerMetadata) -> str:
-    """Return METADATA as ``LedgerMetadataImpl.toString`` writes it, with the ledger's password."""
-    fields = {
-        "formatVersion": metadata.version,
-        "ensembleSize": metadata.ensemble_size,
-        "writeQuorumSize": metadata.write_quorum,
-        "ackQuorumSize": metadata.ack_quorum,
-        "state": metadata.state.name,
-    }
-    if metadata.state is LedgerState.CLOSED:
-        fields |= {"length": metadata.length, "lastEntryId": metadata.last_entry_id}
-    if metadata.password is not None and metadata.digest_type is not None:
-        fields |= {"digestType": metadata.digest_type.name, "password": _base64(metadata.password)}
-    ensembles = (f"{segment.first_entry_id}=[{', '.join(segment.members)}]" for segment in metadata.segments)
-    custom = (f"{key}={_base64(value)}" for key, value in in_hash_map_order(metadata.custom).items())
-    fields |= {"ensembles": f"{{{', '.join(ensembles)}}}", "customMetadata": f"{{{', '.join(custom)}}}"}
-    return f"LedgerMetadata{{{', '.join(f'{key}={value}' for key, value in fields.items())}}}"
-
-
-def _base64(value: bytes) -> str:
-    return f"base64:{b64encode(value).decode()}"
-
-
 def metadata_lines(txn: Txn, ledger_id: int) -> Iterator[str]:
     """Yield what ``ledgermetadata`` prints; raises LedgerNotFound."""
     metadata = decode_ledger_metadata(metadata_bytes(txn, ledger_id), ledger_path(ledger_id))
     yield f"ledgerID: {ledger_id}"
-    yield metadata_text(metadata)
+    yield metadata_text(metadata, with_password=True)
 
 
 def metadata_bytes(txn: Txn, ledger_id: int) -> bytes:
@@ -113,7 +90,7 @@ def ledger_lines(txn: Txn, bookie: str | None, meta: bool) -> Iterator[str]:
         if bookie is None or (metadata is not None and _holds(metadata, bookie)):
             yield f"ledgerID: {ledger_id}"
             if meta and metadata is not None:
-                yield metadata_text(metadata)
+                yield metadata_text(metadata, with_password=True)
 
 
 def _holds(metadata: LedgerMetadata, bookie: str) -> bool:
@@ -173,15 +150,13 @@ def bookie_lines(txn: Txn, readwrite: bool, readonly: bool, every: bool) -> Iter
         if wanted and names:
             shown += 1
             yield title
-            yield from (_bookie_text(name, name in running or name in only_read) for name in names)
+            for name in names:
+                is_resolved = name in running or name in only_read
+                host, _, port = name.rpartition(":") if is_resolved else ("UNKNOWN", "", "0")
+                address = host if re.fullmatch(r"[\d.]+|\[.*\]", host) else "UNKNOWN"
+                yield f"BookieID:{name}, IP:{address}, Port:{port}, Hostname:{host}"
     if not shown:
         yield "No bookie exists!"
-
-
-def _bookie_text(bookie: str, resolved: bool) -> str:
-    host, _, port = bookie.rpartition(":") if resolved else ("UNKNOWN", "", "0")
-    address = host if re.fullmatch(r"[\d.]+|\[.*\]", host) else "UNKNOWN"
-    return f"BookieID:{bookie}, IP:{address}, Port:{port}, Hostname:{host}"
 
 
 def cookie_lines(txn: Txn, bookie: str) -> Iterator[str]:
@@ -388,35 +363,29 @@ def find_file(txn: Txn, word: str, kind: FileKind, base: int) -> LogFile:
 
     Raises InvalidValue, SourceNotFound, and Refused where several bookies have one of that number.
     """
-    number = _number_of(word, kind, base)
+    number: int | None = None
+    if re.fullmatch(r"[0-9a-fA-F]{1,16}", word):
+        with suppress(ValueError):  # digits of another base
+            number = int(word, base)
+    if number is None:
+        name = word.rpartition("/")[2]
+        number = log_id_of(name) if kind == FileKind.ENTRY_LOG else journal_id_of(name)
+    what = kind.replace("-", " ")
+    if number is None:
+        suffix = ".log" if kind == FileKind.ENTRY_LOG else ".txn"
+        raise InvalidValue(f"invalid {what} {word!r}", hint=f"give its number, or its name: 1f{suffix}")
     logs = [log for log in iter_logs(txn) if log.kind == kind and log.log_id == number]
     if "/" in word:
         logs = [log for log in logs if f"/{log.origin or log.path}".endswith(f"/{word.lstrip('/')}")]
     if not logs:
         raise SourceNotFound(
-            f"the store has no {kind.replace('-', ' ')} {word}",
+            f"the store has no {what} {word}",
             hint="see its files with: pulsar-admin bookkeeper listfilesondisc -log -txn",
         )
     if len(logs) > 1:
         paths = ", ".join(log.origin or log.path for log in logs)
         raise Refused(f"{counted(len(logs), 'file is', 'files are')} meant: {paths}", hint="name one by its path")
     return logs[0]
-
-
-def _number_of(word: str, kind: FileKind, base: int) -> int:
-    name = word.rpartition("/")[2]
-    try:
-        number: int | None = int(word, base) if re.fullmatch(r"[0-9a-fA-F]{1,16}", word) else None
-    except ValueError:
-        number = None
-    if number is None:
-        number = log_id_of(name) if kind == FileKind.ENTRY_LOG else journal_id_of(name)
-    if number is None:
-        suffix = ".log" if kind == FileKind.ENTRY_LOG else ".txn"
-        raise InvalidValue(
-            f"invalid {kind.replace('-', ' ')} {word!r}", hint=f"give its number, or its name: 1f{suffix}"
-        )
-    return number
 
 
 def bookie_directories(store: Store) -> tuple[Path, ...]:

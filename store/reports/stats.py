@@ -16,7 +16,6 @@ from pulsar_admin.store.codec.cursor import Ranges
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.codec.policies import PartitionedTopic
 from pulsar_admin.store.codec.strict_values import parse_integer
-from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, StoreError
 from pulsar_admin.store.model.cursors import (
     DEDUP_CURSOR,
@@ -186,7 +185,11 @@ def read_topic_stats(
         for name in in_hash_order(name for name in cursors if is_subscription(name))
     }
     slowest = min((cursor.mark_delete for cursor in cursors.values()), default=None)
-    quotas = _quotas(reader.txn, name, problems)
+    quotas: dict[str, QuotaInForce] = {}
+    try:
+        quotas = find_quotas(reader.txn, name)
+    except MetadataCorrupt as error:  # statistics do not hang on policies
+        problems.append(error)
     sizes, ages = quotas.get("destination_storage"), quotas.get("message_age")
     epoch = topic.managed.properties.get(EPOCH_PROPERTY, "")
     return TopicStats(
@@ -257,15 +260,6 @@ def _earliest_time(reader: EntryReader, topic: Topic, mark_delete: Position | No
     return -1 if found is None else found
 
 
-def _quotas(txn: Txn, name: TopicName, problems: list[StoreError]) -> dict[str, QuotaInForce]:
-    """Return the backlog quotas in force; nothing, and a note in PROBLEMS, when policies are damaged: statistics do not hang on them."""
-    try:
-        return find_quotas(txn, name)
-    except MetadataCorrupt as error:
-        problems.append(error)
-        return {}
-
-
 # -- sums over partitions ---------------------------------------------------------------------------------------------
 
 _SUMMED = (
@@ -287,45 +281,38 @@ _SUMMED_BY_SUBSCRIPTION = (
 def read_partitioned_stats(
     reader: EntryReader, name: TopicName, options: StatsOptions, *, per_partition: bool, problems: list[StoreError]
 ) -> PartitionedTopicStats:
-    """Return the stats of the partitioned topic NAME, summed over its partitions; raises TopicNotFound, MetadataCorrupt."""
-    parts = {
+    """Return the stats of the partitioned topic NAME, summed over its partitions as upstream adds them up.
+
+    ``per_partition`` keeps the parts, too. Raises TopicNotFound, MetadataCorrupt.
+    """
+    by_name = {
         str(part): read_topic_stats(reader, part, options, problems=problems)
         for part in existing_partitions(reader.txn, name)
     }
-    return sum_stats(read_partitioned(reader.txn, name), parts, per_partition=per_partition)
-
-
-def sum_stats(
-    metadata: PartitionedTopic, partitions: Mapping[str, TopicStats], *, per_partition: bool
-) -> PartitionedTopicStats:
-    """Return the sums over PARTITIONS as upstream adds them up; PER_PARTITION keeps the parts too."""
-    parts = tuple(partitions.values())
-    names = in_hash_order(sorted({name for part in parts for name in part.subscriptions}))
+    metadata = read_partitioned(reader.txn, name)
+    parts = tuple(by_name.values())
+    subscriptions: dict[str, SubscriptionStats] = {}
+    for subscription in in_hash_order(sorted({one for part in parts for one in part.subscriptions})):
+        some = [part.subscriptions[subscription] for part in parts if subscription in part.subscriptions]
+        replicated = any(one.is_replicated for one in some)
+        subscriptions[subscription] = replace(
+            some[0],
+            **{key: sum(getattr(one, key) for one in some) for key in _SUMMED_BY_SUBSCRIPTION},
+            earliest_msg_publish_time_in_backlog=_earliest(one.earliest_msg_publish_time_in_backlog for one in some),
+            is_replicated=replicated,
+            replicated=replicated,
+        )
     sums = {key: sum(getattr(part, key) for part in parts) for key in _SUMMED}
     return PartitionedTopicStats(
         **sums,
         backlog_quota_limit_size=parts[-1].backlog_quota_limit_size if parts else -1,
         backlog_quota_limit_time=parts[-1].backlog_quota_limit_time if parts else -1,
         earliest_msg_publish_time_in_backlogs=_earliest(part.earliest_msg_publish_time_in_backlogs for part in parts),
-        subscriptions={
-            name: _sum_subscriptions([part.subscriptions[name] for part in parts if name in part.subscriptions])
-            for name in names
-        },
+        subscriptions=subscriptions,
         oldest_backlog_message_age_seconds=0,
         deduplication_status=None,
         metadata=metadata,
-        partitions=dict(partitions) if per_partition else {},
-    )
-
-
-def _sum_subscriptions(parts: list[SubscriptionStats]) -> SubscriptionStats:
-    replicated = any(part.is_replicated for part in parts)
-    return replace(
-        parts[0],
-        **{key: sum(getattr(part, key) for part in parts) for key in _SUMMED_BY_SUBSCRIPTION},
-        earliest_msg_publish_time_in_backlog=_earliest(part.earliest_msg_publish_time_in_backlog for part in parts),
-        is_replicated=replicated,
-        replicated=replicated,
+        partitions=by_name if per_partition else {},
     )
 
 

@@ -11,7 +11,7 @@ from msgspec import field
 from pulsar_admin.store.db.blocks import decode_times, ledger_of_key
 from pulsar_admin.store.db.entry_files import FileState, file_state
 from pulsar_admin.store.db.environment import DATABASES, Store
-from pulsar_admin.store.db.files import LogFile, iter_logs
+from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes
 from pulsar_admin.store.facts.managed_ledgers import OtherLedger, other_ledgers
@@ -84,8 +84,32 @@ def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
     """Return the summary of STORE; a topic or cursor that cannot be read is counted, not raised."""
     txn = reader.txn
     sums = [decode_times(ledger_of_key(key), row).sums for key, row in txn.items("times")]
-    topics, unreadable, cursors = _count_topics(reader)
-    files = tuple(_file(store, log) for log in iter_logs(txn))
+    topics, unreadable = TopicCounts(), 0
+    cursors: Counter[str] = Counter()
+    for name in iter_topics(txn):
+        topics = topics.of(name, iter_cursor_names(txn, name))
+        try:
+            topic = read_topic(txn, name)
+        except StoreError:
+            unreadable += 1
+            continue
+        readings = TopicFacts(reader, topic, None, 0).cursor_readings
+        cursors.update(one.source if isinstance(one, Cursor) else CursorSource.UNREADABLE for _, one in readings)
+    files = tuple(
+        FileSummary(
+            log.file_id,
+            log.path,
+            log.kind,
+            log.mode,
+            log.size_bytes,
+            log.records,
+            log.problems,
+            log.torn,
+            log.sealed,
+            file_state(log, store.path),
+        )
+        for log in iter_logs(txn)
+    )
     as_of = find_as_of(txn)
     return StoreSummary(
         store=str(store.path),
@@ -102,7 +126,7 @@ def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
         subscriptions=topics.subscriptions,
         compactions=topics.compactions,
         unreadable_topics=unreadable,
-        cursors=cursors,
+        cursors=dict(sorted(cursors.items())),
         ledgers=sum(1 for _ in iter_ledger_ids(txn)),
         indexed_ledgers=len(sums),
         entries=sum(row.entries for row in sums),
@@ -117,33 +141,3 @@ def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
         unknown_trees=unknown_trees(txn),
         other_ledgers=other_ledgers(txn),
     )
-
-
-def _file(store: Store, log: LogFile) -> FileSummary:
-    return FileSummary(
-        log.file_id,
-        log.path,
-        log.kind,
-        log.mode,
-        log.size_bytes,
-        log.records,
-        log.problems,
-        log.torn,
-        log.sealed,
-        file_state(log, store.path),
-    )
-
-
-def _count_topics(reader: EntryReader) -> tuple[TopicCounts, int, Mapping[str, int]]:
-    topics, unreadable = TopicCounts(), 0
-    cursors: Counter[str] = Counter()
-    for name in iter_topics(reader.txn):
-        topics = topics.of(name, iter_cursor_names(reader.txn, name))
-        try:
-            topic = read_topic(reader.txn, name)
-        except StoreError:
-            unreadable += 1
-            continue
-        readings = TopicFacts(reader, topic, None, 0).cursor_readings
-        cursors.update(one.source if isinstance(one, Cursor) else CursorSource.UNREADABLE for _, one in readings)
-    return topics, unreadable, dict(sorted(cursors.items()))

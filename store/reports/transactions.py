@@ -189,14 +189,12 @@ def transaction_metadata(reader: EntryReader, found: OpenTransaction) -> Transac
     acked: dict[str, dict[str, InPendingAcks]] = {}
     for topic, subscription in dict.fromkeys(found.subscriptions):
         acked.setdefault(topic, {})[subscription] = in_pending_ack(reader, parse_topic(topic), subscription, found.txn)
-    produced = {topic: _produced(reader, topic, found.txn) for topic in dict.fromkeys(found.partitions)}
+    produced: dict[str, InBuffer] = {}
+    for topic in dict.fromkeys(found.partitions):
+        name = parse_topic(topic)
+        is_there = find_node(reader.txn, name.path) is not None
+        produced[topic] = in_buffer(read_buffer(reader, name) if is_there else Buffer(), found.txn)
     return TransactionMetadata(str(found.txn), found.status, found.start_ms, found.timeout_ms, produced, acked)
-
-
-def _produced(reader: EntryReader, topic: str, txn: TxnId) -> InBuffer:
-    name = parse_topic(topic)
-    there = find_node(reader.txn, name.path) is not None
-    return in_buffer(read_buffer(reader, name) if there else Buffer(), txn)
 
 
 def slow_transactions(

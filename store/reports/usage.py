@@ -18,7 +18,6 @@ from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.facts.counts import iter_leftovers
 from pulsar_admin.store.facts.file_sums import LedgerShare, read_file_sizes, read_shares
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
-from pulsar_admin.store.model.ledger_owners import all_owners
 from pulsar_admin.store.model.ledgers import has_node
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.wording import Answer
@@ -83,18 +82,25 @@ def read_usage(store: Store, txn: Txn) -> Usage:
     found = tuple(read_file_sizes(store, txn, shares))
     sizes = {log.file_id: here for log, here in found}
     ids = set[int]().union(*shares.values(), *sizes.values())
-    names = {ledger_id: _owner_name(txn, ledger_id, unlisted) for ledger_id in ids}
+    names: dict[int, tuple[str, str]] = {}
+    for ledger_id in ids:
+        references = unlisted.owners(ledger_id)
+        if references:
+            names[ledger_id] = references[0].topic, references[0].kind
+        else:
+            is_listed = has_node(txn, ledger_id)
+            names[ledger_id] = (NOBODY, "orphan") if is_listed else _UNLISTED[unlisted.why(ledger_id)]
     files = tuple(_file_usage(log, here, names) for log, here in found)
     leftovers = tuple(
         FileUsage(str(left[0]), LEFTOVER, left[1], 0, 0, left[1], 0, 0, freed=False, kept_for=(LEFTOVERS,))
         for left in iter_leftovers(store)
         if left is not None
     )
-    owners = _owner_usage(shares, sizes, names)
+    by_owner = _owner_usage(shares, sizes, names)
     if leftovers:
         size = sum(file.size_bytes for file in leftovers)
-        owners = (*owners, OwnerUsage(LEFTOVERS, LEFTOVER, 0, 0, 0, size))
-        owners = tuple(sorted(owners, key=lambda row: -row.disk_bytes))
+        by_owner.append(OwnerUsage(LEFTOVERS, LEFTOVER, 0, 0, 0, size))
+    owners = tuple(sorted(by_owner, key=lambda row: -row.disk_bytes))
     return Usage((*files, *leftovers), owners, _disk_usage(store, txn, files, leftovers))
 
 
@@ -118,18 +124,9 @@ def _file_usage(log: LogFile, here: Mapping[int, int], names: Names) -> FileUsag
     )
 
 
-def _owner_name(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> tuple[str, str]:
-    """Return (topic, kind) of the first owner of a ledger."""
-    index = unlisted.indexes.get(ledger_id)
-    owners = all_owners(txn, ledger_id) if index is None else (index,)
-    if owners:
-        return owners[0].topic, owners[0].kind
-    return (NOBODY, "orphan") if has_node(txn, ledger_id) else _UNLISTED[unlisted.why(ledger_id)]
-
-
 def _owner_usage(
     shares: Mapping[int, Mapping[int, LedgerShare]], sizes: Mapping[int, Mapping[int, int]], names: Names
-) -> tuple[OwnerUsage, ...]:
+) -> list[OwnerUsage]:
     on_disk: dict[tuple[str, str], int] = defaultdict(int)
     for here in sizes.values():
         for ledger_id, size_bytes in here.items():
@@ -140,11 +137,10 @@ def _owner_usage(
         ledgers.add(ledger_id)
         total.entries += share.entries
         total.bytes += share.bytes
-    rows = (
+    return [
         OwnerUsage(*name, len(ledgers), total.entries, total.bytes, on_disk[name])
         for name, (ledgers, total) in sums.items()
-    )
-    return tuple(sorted(rows, key=lambda row: -row.disk_bytes))
+    ]
 
 
 def _disk_usage(

@@ -6,7 +6,7 @@ The kernel checks a location block at a time; what it does not believe, the entr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -124,13 +124,6 @@ def _entry_row(reader: EntryReader, block: Block, index: int, is_compacted: bool
     )
 
 
-class _Last(NamedTuple):
-    """The last entry that was read, −1 before the first, and the length it carries."""
-
-    entry_id: int
-    length: int
-
-
 RowsOf = Callable[[EntryReader, Ledger, Block], list[tuple[int, int] | None]]
 
 
@@ -143,59 +136,34 @@ def verify_ledger(reader: EntryReader, ledger_id: int, rows_of: RowsOf | None = 
     verdict = LedgerVerdict(ledger_id)
     verdict.missing = missing_ranges(reader.txn, ledger) if ledger.metadata else ()
     verdict.missing_entries = sum(last - first + 1 for first, last in verdict.missing)
-    before = _Last(-1, 0)
+    last_id, last_length = -1, 0  # of the last good entry, and the length that it carries
     for block in iter_blocks(reader.txn, ledger_id):
-        rows = (rows_of or _read_rows)(reader, ledger, block)
-        read = verdict.bytes
-        before = _verify_block(reader, ledger, block, rows, verdict, before)
-        reader.advance(verdict.bytes - read)
-    _verify_metadata(ledger, verdict, before)
-    return verdict
-
-
-def _verify_metadata(ledger: Ledger, verdict: LedgerVerdict, last: _Last) -> None:
+        before = verdict.bytes
+        for index, row in enumerate((rows_of or _read_rows)(reader, ledger, block)):
+            entry_id, place = block.entry_id(index), block.place(index)
+            verdict.entries += 1
+            verdict.bytes += place[2]
+            if row is None:
+                try:
+                    entry = reader.read_at(ledger_id, entry_id, place)
+                except StoreError as error:
+                    verdict.add(entry_id, error.message)
+                    continue
+                length, payload = entry.length, len(entry.payload)
+                verdict.unverified += DIGEST_SIZE[entry.digest_type] == 0
+            else:
+                length, payload = row
+            expected = last_length + payload if last_id == entry_id - 1 else length
+            if length != expected:
+                verdict.add(entry_id, f"it carries length {length}, expected {expected}")
+            last_id, last_length = entry_id, length
+        reader.advance(verdict.bytes - before)
     metadata = ledger.metadata
-    if (
-        metadata is None
-        or metadata.state.name != "CLOSED"
-        or last.entry_id != metadata.last_entry_id
-        or last.entry_id < 0
-    ):
-        return
-    if last.length != metadata.length:
-        verdict.metadata_problems.append(
-            f"the metadata says {metadata.length} payload bytes, the last entry {last.length}"
-        )
-
-
-def _verify_block(
-    reader: EntryReader,
-    ledger: Ledger,
-    block: Block,
-    rows: list[tuple[int, int] | None],
-    verdict: LedgerVerdict,
-    before: _Last,
-) -> _Last:
-    """Check the entries of one block; return the last good one."""
-    for index, row in enumerate(rows):
-        entry_id, place = block.entry_id(index), block.place(index)
-        verdict.entries += 1
-        verdict.bytes += place[2]
-        if row is None:
-            try:
-                entry = reader.read_at(ledger.ledger_id, entry_id, place)
-            except StoreError as error:
-                verdict.add(entry_id, error.message)
-                continue
-            length, payload = entry.length, len(entry.payload)
-            verdict.unverified += DIGEST_SIZE[entry.digest_type] == 0
-        else:
-            length, payload = row
-        expected = before.length + payload if before.entry_id == entry_id - 1 else length
-        if length != expected:
-            verdict.add(entry_id, f"it carries length {length}, expected {expected}")
-        before = _Last(entry_id, length)
-    return before
+    is_closed = metadata is not None and metadata.state.name == "CLOSED"
+    if metadata is not None and is_closed and 0 <= last_id == metadata.last_entry_id and last_length != metadata.length:
+        text = f"the metadata says {metadata.length} payload bytes, the last entry {last_length}"
+        verdict.metadata_problems.append(text)
+    return verdict
 
 
 def _read_rows(reader: EntryReader, ledger: Ledger, block: Block) -> list[tuple[int, int] | None]:

@@ -58,7 +58,7 @@ from pulsar_admin.store.index.unserved import has_moved, index_unserved
 from pulsar_admin.store.model.copy_age import find_as_of, put_as_of, put_refreshed
 from pulsar_admin.store.model.coverage import find_absent_bookies, index_absent_bookies
 from pulsar_admin.store.model.references import index_owners
-from pulsar_admin.store.reports.replicas import find_underreplicated
+from pulsar_admin.store.reports.ledgers import find_underreplicated
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
 from pulsar_admin.store.sources.bookies import find_strangers, foreign_ids, journal_marks
 from pulsar_admin.store.sources.cluster import (

@@ -7,7 +7,7 @@ deleted ledgers by BookKeeper's ``GarbageCollectorThread`` (4.17), which deletes
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -20,7 +20,6 @@ from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.file_sums import read_file_sizes, read_shares
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
-from pulsar_admin.store.model.ledger_owners import all_owners
 from pulsar_admin.store.model.ledgers import has_node
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_topics, read_topic
@@ -47,7 +46,7 @@ from pulsar_admin.store.rules.holders import (
     UNREADABLE,
 )
 from pulsar_admin.store.timespec import format_age_ms, shown_with_age
-from pulsar_admin.store.why.reason import Reason
+from pulsar_admin.store.why.subscription import Reason
 from pulsar_admin.store.wording import Answer, counted, listed, plural
 
 _OF_TOPICS = (CURSOR, RETENTION, OPEN, TRIM, OFFLOADED)
@@ -96,18 +95,13 @@ class WhyBytes(Answer, frozen=True):
     held: tuple[HeldBytes, ...]
 
 
-class _Key(Struct, frozen=True):
-    """What bytes are added up by."""
+class _Key(Struct, frozen=True, order=True):
+    """What bytes are added up by; of holders of as many bytes the one that is less comes first."""
 
     code: str
     topic: str = ""
     subscription: str = ""
     path: str = ""
-
-    @property
-    def order(self) -> tuple[str, str, str, str]:
-        """What comes first of holders of as many bytes."""
-        return self.code, self.topic, self.subscription, self.path
 
 
 class _Sum(Struct):
@@ -126,51 +120,41 @@ def why_bytes(
 
     TOP: so many of the largest holders. Raises IndexCorrupt.
     """
-    names = iter_topics(reader.txn) if only is None else only
-    keys = dict(_iter_topic_ledgers(reader, names, now_ms))
+    keys: dict[int, _Key] = {}
+    for name in iter_topics(reader.txn) if only is None else only:
+        try:
+            topic = read_topic(reader.txn, name)
+        except StoreError:  # its ledgers have owners
+            continue
+        keys.update(_Teller(reader, topic, now_ms).iter_keys())
     sums: defaultdict[_Key, _Sum] = defaultdict(_Sum)
     logs: dict[str, _Log] = {}
     unlisted = UnlistedLedgers(reader.txn)
     for log, sizes in read_file_sizes(store, reader.txn, read_shares(reader.txn)):
         _add_file(reader.txn, log, sizes, keys, unlisted, sums, logs)
     meant = None if only is None else {str(name) for name in only}
-    kept = {key: found for key, found in sums.items() if found.bytes and _is_meant(key, meant, logs)}
+    kept = {
+        key: found
+        for key, found in sums.items()
+        if found.bytes
+        and (meant is None or key.topic in meant or (key.code == SHARED and meant.issuperset(logs[key.path].owners)))
+    }
     total = sum(found.bytes for found in kept.values())
-    largest = sorted(kept.items(), key=lambda item: (-item[1].bytes, item[0].order))[:top]
+    largest = sorted(kept.items(), key=lambda item: (-item[1].bytes, item[0]))[:top]
     held = tuple(_held(reader, key, found, total, now_ms, logs) for key, found in largest)
-    return WhyBytes(total, len(kept), _totals(kept, total), held)
-
-
-def _is_meant(key: _Key, meant: Set[str] | None, logs: Mapping[str, _Log]) -> bool:
-    if meant is None or key.topic in meant:
-        return True
-    return key.code == SHARED and meant >= set(logs[key.path].owners)
+    by_code: defaultdict[str, _Sum] = defaultdict(_Sum)
+    for key, one in kept.items():
+        by_code[key.code].bytes += one.bytes
+        by_code[key.code].ledgers |= one.ledgers
+    rows = (HeldTotal(code, len(one.ledgers), one.bytes, _percent(one.bytes, total)) for code, one in by_code.items())
+    return WhyBytes(total, len(kept), tuple(sorted(rows, key=lambda row: -row.bytes)), held)
 
 
 def _percent(part: int, total: int) -> float:
     return round(100 * part / total, 2) if total else 0.0
 
 
-def _totals(sums: Mapping[_Key, _Sum], total: int) -> tuple[HeldTotal, ...]:
-    found: defaultdict[str, _Sum] = defaultdict(_Sum)
-    for key, one in sums.items():
-        found[key.code].bytes += one.bytes
-        found[key.code].ledgers |= one.ledgers
-    rows = (HeldTotal(code, len(one.ledgers), one.bytes, _percent(one.bytes, total)) for code, one in found.items())
-    return tuple(sorted((row for row in rows if row.bytes), key=lambda row: -row.bytes))
-
-
 # -- which ledger is held by what -------------------------------------------------------------------------------------
-
-
-def _iter_topic_ledgers(reader: EntryReader, names: Iterable[TopicName], now_ms: int) -> Iterator[tuple[int, _Key]]:
-    """Yield (ledger id, what holds it) of every ledger that a topic lists."""
-    for name in names:
-        try:
-            topic = read_topic(reader.txn, name)
-        except StoreError:  # its ledgers have owners
-            continue
-        yield from _Teller(reader, topic, now_ms).iter_keys()
 
 
 class _Teller:
@@ -200,17 +184,37 @@ class _Teller:
                 code = TRIM if index < self._facts.released else RETENTION
             yield ledger.ledger_id, keys[code]
 
-    def tell(self, key: _Key, ledgers: set[int]) -> Reason:
-        """Return the reason of KEY, which is one of ``iter_keys``, and holds LEDGERS."""
-        tell = {
-            CURSOR: self._cursor,
-            RETENTION: self._retention,
-            OPEN: self._open,
-            TRIM: self._trim,
-            OFFLOADED: self._offloaded,
-        }[key.code]
-        listed = [ledger for ledger in self._topic.ledgers if ledger.ledger_id in ledgers]
-        return tell(listed, {"topic": str(self._topic.name), "firstLedger": min(ledgers), "lastLedger": max(ledgers)})
+    def tell(self, code: str, ledger_ids: set[int]) -> Reason:
+        """Return why the ledgers with these ids stay, for which ``iter_keys`` gives ``code``."""
+        name = self._topic.name
+        ledgers = [ledger for ledger in self._topic.ledgers if ledger.ledger_id in ledger_ids]
+        evidence = {"topic": str(name), "firstLedger": min(ledger_ids), "lastLedger": max(ledger_ids)}
+        if code == OPEN:
+            (ledger,) = ledgers
+            state = "open" if ledger.is_open else "closed"
+            return Reason(
+                OPEN,
+                f"Ledger {ledger.ledger_id} is the last one of {name} ({state}, {counted(ledger.entries, 'entry')}): no broker "
+                "deletes that, whatever was consumed. A broker that loads the topic begins a new one.",
+                {**evidence, "entries": ledger.entries, "state": state},
+            )
+        if code == TRIM:
+            return Reason(
+                TRIM,
+                f"Nothing keeps {counted(len(ledgers), 'ledger')} of {name}: every cursor and retention let them go. A broker "
+                "deletes them when it has the topic loaded, within retentionCheckIntervalInSeconds (120).",
+                evidence,
+                f"pulsar-admin topics trim-topic {shell_word(name)}",
+            )
+        if code == OFFLOADED:
+            return Reason(
+                OFFLOADED,
+                f"{counted(len(ledgers), 'ledger is', 'ledgers are')} in tiered storage, of {name}, and on bookies as well "
+                "until managedLedgerOffloadDeletionLagMs is over.",
+                evidence,
+                f"pulsar-admin topics stats-internal {shell_word(name)}",
+            )
+        return self._retention(ledgers, evidence) if code == RETENTION else self._cursor(ledgers, evidence)
 
     def _cursor(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:
         assert self._slowest is not None
@@ -226,63 +230,28 @@ class _Teller:
         )
 
     def _retention(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:
-        name = self._topic.name
-        policies = self._facts.policies
+        name, policies, now_ms = self._topic.name, self._facts.policies, self._now_ms
+        past = f"{counted(len(ledgers), 'ledger')} of {name}"
         if isinstance(policies, Unknown):
-            return Reason(
-                RETENTION,
-                f"Every subscription is past {counted(len(ledgers), 'ledger')} of {name}; which retention applies is "
-                f"not known: {policies.why}.",
-                {**evidence, "error": policies.code},
-            )
+            text = f"Every subscription is past {past}; which retention applies is not known: {policies.why}."
+            return Reason(RETENTION, text, {**evidence, "error": policies.code})
         found = policies.retention or RetentionInForce(BROKER_RETENTION, BROKER)
         minutes, size_mb = found.retention.time_minutes, found.retention.size_mb
-        time = "forever" if minutes < 0 else format_age_ms(minutes * _MINUTE_MS)
-        size = "any size" if size_mb < 0 else f"{size_mb:,} MB"
+        time, size, ends = "forever", "any size", []
+        if minutes >= 0:
+            time = format_age_ms(minutes * _MINUTE_MS)
+            over_ms = (ledgers[0].info.timestamp_ms or now_ms) + minutes * _MINUTE_MS
+            ends.append(f"when its time is over, {shown_with_age(over_ms, now_ms)}")
+        if size_mb >= 0:
+            size = f"{size_mb:,} MB"
+            more = size_mb * _MEGABYTE - (self._topic.total_size_bytes - ledgers[0].size_bytes)
+            ends.append(f"when {counted(max(more, 0), 'byte')} more are written")
+        until = f"; the first can be deleted {' or '.join(ends)}" if ends else ""
         return Reason(
             RETENTION,
-            f"Retention ({time}, {size}, set by the {found.source}) keeps {counted(len(ledgers), 'ledger')} of {name} "
-            f"that every subscription is past{self._until(ledgers[0], minutes, size_mb)}.",
+            f"Retention ({time}, {size}, set by the {found.source}) keeps {past} that every subscription is past{until}.",
             {**evidence, "timeInMinutes": minutes, "sizeInMB": size_mb, "source": found.source},
             f"pulsar-admin topics get-retention {shell_word(name)} -ap",
-        )
-
-    def _until(self, first: TopicLedger, minutes: int, size_mb: int) -> str:
-        parts = []
-        if minutes >= 0:
-            ends_ms = (first.info.timestamp_ms or self._now_ms) + minutes * _MINUTE_MS
-            parts.append(f"when its time is over, {shown_with_age(ends_ms, self._now_ms)}")
-        if size_mb >= 0:
-            more = size_mb * _MEGABYTE - (self._topic.total_size_bytes - first.size_bytes)
-            parts.append(f"when {counted(max(more, 0), 'byte')} more are written")
-        return f"; the first can be deleted {' or '.join(parts)}" if parts else ""
-
-    def _open(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:
-        (ledger,) = ledgers
-        state = "open" if ledger.is_open else "closed"
-        return Reason(
-            OPEN,
-            f"Ledger {ledger.ledger_id} is the last one of {self._topic.name} ({state}, {counted(ledger.entries, 'entry')}): no broker "
-            "deletes that, whatever was consumed. A broker that loads the topic begins a new one.",
-            {**evidence, "entries": ledger.entries, "state": state},
-        )
-
-    def _trim(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:
-        return Reason(
-            TRIM,
-            f"Nothing keeps {counted(len(ledgers), 'ledger')} of {self._topic.name}: every cursor and retention let them go. A broker "
-            "deletes them when it has the topic loaded, within retentionCheckIntervalInSeconds (120).",
-            evidence,
-            f"pulsar-admin topics trim-topic {shell_word(self._topic.name)}",
-        )
-
-    def _offloaded(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:
-        return Reason(
-            OFFLOADED,
-            f"{counted(len(ledgers), 'ledger is', 'ledgers are')} in tiered storage, of {self._topic.name}, and on bookies as well "
-            "until managedLedgerOffloadDeletionLagMs is over.",
-            evidence,
-            f"pulsar-admin topics stats-internal {shell_word(self._topic.name)}",
         )
 
 
@@ -331,8 +300,7 @@ def _key_of(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> _Key | None:
     """Return what holds a ledger that no topic lists, None for one that bookies free."""
     if unlisted.is_freed(ledger_id):
         return None
-    indexes = unlisted.indexes
-    owners = (indexes[ledger_id],) if ledger_id in indexes else all_owners(txn, ledger_id)
+    owners = unlisted.owners(ledger_id)
     if not owners:
         return _Key(ORPHAN if has_node(txn, ledger_id) else UNLISTED)
     owner = owners[0]
@@ -343,7 +311,7 @@ def _key_of(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> _Key | None:
 def _held(reader: EntryReader, key: _Key, found: _Sum, total: int, now_ms: int, logs: Mapping[str, _Log]) -> HeldBytes:
     if key.code in _OF_TOPICS:
         topic = read_topic(reader.txn, parse_topic(key.topic))
-        reason = _Teller(reader, topic, now_ms).tell(key, found.ledgers)
+        reason = _Teller(reader, topic, now_ms).tell(key.code, found.ledgers)
     elif key.path:
         reason = _log_reason(key, logs[key.path], found)
     else:
@@ -377,25 +345,20 @@ def _log_reason(key: _Key, log: _Log, found: _Sum) -> Reason:
 
 def _other_reason(key: _Key, found: _Sum) -> Reason:
     ledgers = counted(len(found.ledgers), "ledger")
-    evidence = {"topic": key.topic, "subscription": key.subscription, "ledgers": len(found.ledgers)}
+    evidence = {"ledgers": len(found.ledgers)}
     if key.code == ORPHAN:
         text = f"{counted(len(found.ledgers), 'ledger has', 'ledgers have')} metadata and no topic, cursor or schema that references it."
-        return Reason(ORPHAN, text, {"ledgers": len(found.ledgers)}, "pulsar-admin ledgers orphans")
+        return Reason(ORPHAN, text, evidence, "pulsar-admin ledgers orphans")
     if key.code == UNLISTED:
         text = f"The metadata does not list {ledgers}, and nothing shows that they were deleted: it is older, or not whole."
-        return Reason(UNLISTED, text, {"ledgers": len(found.ledgers)}, "pulsar-admin doctor")
+        return Reason(UNLISTED, text, evidence, "pulsar-admin doctor")
     if key.code == JOURNAL:
         return Reason(JOURNAL, "Journals, which a bookie deletes once their entries are in entry logs.", {})
     if key.code == OVERHEAD:
-        return Reason(
-            OVERHEAD, "Headers and ledgers maps of entry logs, damaged places, and space that is not written yet.", {}
-        )
+        text = "Headers and ledgers maps of entry logs, damaged places, and space that is not written yet."
+        return Reason(OVERHEAD, text, {})
     told = {UNREADABLE: "it cannot be read", OTHER_DOMAIN: "a managed ledger that only a newer Pulsar reads"}
-    what = {**told, **dict(_BY_KIND.values())}[key.code]
-    said = what.format(cursor=key.subscription)
-    return Reason(
-        key.code,
-        f"{key.topic}: {said} ({ledgers}).",
-        evidence,
-        f"pulsar-admin ledgers info {min(found.ledgers)}" if found.ledgers else "",
-    )
+    said = {**told, **dict(_BY_KIND.values())}[key.code].format(cursor=key.subscription)
+    command = f"pulsar-admin ledgers info {min(found.ledgers)}" if found.ledgers else ""
+    evidence_of_topic = {"topic": key.topic, "subscription": key.subscription, **evidence}
+    return Reason(key.code, f"{key.topic}: {said} ({ledgers}).", evidence_of_topic, command)

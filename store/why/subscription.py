@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pulsar_admin.store.facts.topics import ReadBudget, SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.cursors import Cursor, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
@@ -9,8 +12,21 @@ from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from pulsar_admin.store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
-from pulsar_admin.store.why.reason import Reason
 from pulsar_admin.store.wording import Answer
+
+
+class Reason(Answer, frozen=True):
+    """Why. ``evidence``: the figures that the sentence is made of; ``command``: what to type next, empty where nothing is to be done.
+
+    ``code``: of a row of ``store.rules.subscriptions``, or of ``store.rules.holders``.
+    """
+
+    SHOWN = ("code", "sentence")
+
+    code: str
+    sentence: str
+    evidence: Mapping[str, Any]  # Any: JSON values
+    command: str = ""
 
 
 class Why(Answer, frozen=True):
@@ -30,21 +46,12 @@ def why_subscription(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: 
     facts = SubscriptionFacts(TopicFacts(reader, topic, None, now_ms, ReadBudget(unlimited=True)), cursor)
     whose = {"topic": facts.of.where, "subscription": cursor.name}
     found = [(rule, evidence) for rule in SUBSCRIPTION_RULES for evidence in rule.holds(facts)]
-    reasons = (
-        Reason(
-            rule.code,
-            _sentence(evidence.sentence),
-            evidence.values,
-            evidence.hint or rule.command(whose | dict(evidence.values)),
-        )
-        for rule, evidence in found
-    )
+    reasons = []
+    for rule, evidence in found:
+        text, command = evidence.sentence, evidence.hint or rule.command(whose | dict(evidence.values))
+        sentence = text if text.endswith(".") else f"{text[:1].upper()}{text[1:]}."  # of the doctor's rows
+        reasons.append(Reason(rule.code, sentence, evidence.values, command))
     return Why(topic.name, cursor.name, any(rule in STOPPING_RULES for rule, _ in found), tuple(reasons))
-
-
-def _sentence(text: str) -> str:
-    """Return what a row of the doctor says as a sentence."""
-    return text if text.endswith(".") else f"{text[:1].upper()}{text[1:]}."
 
 
 def why_nothing_is_given(reader: EntryReader, name: TopicName, subscription: str, now_ms: int) -> tuple[str, ...]:
