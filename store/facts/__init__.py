@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.errors import StoreError
 
-__all__ = ["Unknown", "fact"]
+__all__ = ["Unknown", "fact", "known"]
 
 _Value = TypeVar("_Value")
 
@@ -57,3 +57,16 @@ class Unknown(Struct, frozen=True):
     def of(cls, error: StoreError) -> Unknown:
         """Return the unknown fact that ``error`` kept from being read."""
         return cls(error.message, error)
+
+    @classmethod
+    def unless(cls, read: Callable[[], _Value]) -> _Value | Unknown:
+        """Return the fact that ``read`` returns, or the unknown one where a StoreError keeps it from being read."""
+        try:
+            return read()
+        except StoreError as error:
+            return cls.of(error)
+
+
+def known(value: _Value | Unknown) -> _Value | None:
+    """Return a fact, None where it is not known: for who says nothing of either."""
+    return None if isinstance(value, Unknown) else value

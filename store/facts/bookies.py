@@ -34,6 +34,13 @@ from pulsar_admin.store.sources.index_places import MissingLog, has_database, re
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
+_NEEDED_FOR = {
+    OwnerKind.CURSOR: "subscription {cursor} of {topic} stands in it",
+    OwnerKind.SCHEMA: "a schema of {topic} is in it",
+    OwnerKind.COMPACTED: "the compacted view of {topic} is in it",
+}
+"""Why a ledger of such an owner is needed at once."""
+
 
 class LostLog(Struct, frozen=True):
     """An entry log that is not there, of ``bookie``, and the entries that its index leads there and no start replays.
@@ -130,18 +137,12 @@ class BookieFacts:
     def _needed(self, ledger_id: int, owners: Sequence[Owner]) -> str:
         """Return who waits for a ledger of OWNERS, "" where nobody does."""
         for owner in owners:
-            found = ""
-            with suppress(StoreError):
-                if owner.kind is OwnerKind.TOPIC:
-                    found = self._needed_of_topic(ledger_id, owner.topic)
-                elif owner.kind is OwnerKind.CURSOR:
-                    found = f"subscription {owner.cursor} of {owner.topic} stands in it"
-                elif owner.kind is OwnerKind.SCHEMA:
-                    found = f"a schema of {owner.topic} is in it"
-                elif owner.kind is OwnerKind.COMPACTED:
-                    found = f"the compacted view of {owner.topic} is in it"
-            if found:
-                return found
+            if owner.kind is OwnerKind.TOPIC:
+                with suppress(StoreError):
+                    if found := self._needed_of_topic(ledger_id, owner.topic):
+                        return found
+            elif owner.kind in _NEEDED_FOR:
+                return _NEEDED_FOR[owner.kind].format(topic=owner.topic, cursor=owner.cursor)
         return ""
 
     def _needed_of_topic(self, ledger_id: int, name: str) -> str:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from pulsar_admin.store.codec.buffer import signed
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.codec.message import is_batch, is_marker, transaction_id
-from pulsar_admin.store.model.messages import MARKER_NAMES, Message, MessageReader, explode
+from pulsar_admin.store.model.messages import MARKER_NAMES, MessageReader, explode
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import Position
 
@@ -44,7 +44,15 @@ def read_next_message(reader: EntryReader, state: CursorState, position: Positio
     header = MessageReader(reader).read_header(position)
     metadata = header.metadata
     words = state.batch_deletes.get(position)
-    first = _message(list(explode(header, position)), words) if not is_marker(metadata) else None
+    # The first message whose bit is set in the words: it is not acknowledged.
+    messages = [] if is_marker(metadata) else list(explode(header, position))
+    left = [word & (1 << _WORD_BITS) - 1 for word in words or ()]
+    first = messages[0] if messages else None
+    for message in messages if words else ():
+        place, bit = divmod(max(message.position.batch_index, 0), _WORD_BITS)
+        if place < len(left) and left[place] >> bit & 1:
+            first = message
+            break
     return NextMessage(
         position,
         signed(metadata.publish_time),
@@ -56,20 +64,6 @@ def read_next_message(reader: EntryReader, state: CursorState, position: Positio
         transaction_id(metadata),
         MARKER_NAMES.get(metadata.marker_type, str(metadata.marker_type)) if is_marker(metadata) else None,
         metadata.num_messages_in_batch if is_batch(metadata) else 0,
-        sum(word.bit_count() for word in _unsigned(words)) if words else None,
+        sum(word.bit_count() for word in left) if words else None,
         first is not None and first.encrypted,
     )
-
-
-def _message(messages: list[Message], words: tuple[int, ...] | None) -> Message | None:
-    """Return the first of MESSAGES whose bit in WORDS is set: it is not acknowledged."""
-    for message in messages if words else ():
-        index = max(message.position.batch_index, 0)
-        word = _unsigned(words)[index // _WORD_BITS] if index // _WORD_BITS < len(words or ()) else 0
-        if word >> index % _WORD_BITS & 1:
-            return message
-    return messages[0] if messages else None
-
-
-def _unsigned(words: tuple[int, ...] | None) -> list[int]:
-    return [word & (1 << _WORD_BITS) - 1 for word in words or ()]

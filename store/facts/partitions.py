@@ -51,7 +51,10 @@ def find_disagreeing(txn: Txn) -> tuple[Partitions, ...]:
 
     Upstream ``PartitionedTopicResources`` and ``BrokerService.fetchPartitionedTopicMetadataAsync`` (4.0.8).
     """
-    numbers = _partitions_there(txn)
+    numbers: dict[TopicName, list[int]] = {}
+    for name in iter_topics(txn, containing=PARTITION_SUFFIX):
+        if name.partition_index >= 0 > name.base.partition_index and name.base.local_name:
+            numbers.setdefault(name.base, []).append(name.partition_index)
     found = []
     for name in sorted({*numbers, *iter_partitioned(txn)}):
         if name.is_system:
@@ -66,11 +69,3 @@ def find_disagreeing(txn: Txn) -> tuple[Partitions, ...]:
                 sizes |= {"bytes": sum(topic.total_size_bytes for topic in topics)}
                 found.append(replace(one, **sizes))
     return tuple(found)
-
-
-def _partitions_there(txn: Txn) -> dict[TopicName, list[int]]:
-    found: dict[TopicName, list[int]] = {}
-    for name in iter_topics(txn, containing=PARTITION_SUFFIX):
-        if name.partition_index >= 0 > name.base.partition_index and name.base.local_name:
-            found.setdefault(name.base, []).append(name.partition_index)
-    return found

@@ -12,11 +12,10 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec.policies import Retention
 from pulsar_admin.store.codec.transactions import TxnId
-from pulsar_admin.store.db.blocks import LedgerSums
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError
-from pulsar_admin.store.facts import Unknown, fact
+from pulsar_admin.store.facts import Unknown, fact, known
 from pulsar_admin.store.facts.backlogs import (
     Contents,
     CutMessage,
@@ -86,14 +85,6 @@ class Clocks(Struct, frozen=True):
     is_stamped: bool = False
 
 
-def _off_by(sums: LedgerSums, closed_ms: int, opened_ms: int, now_ms: int) -> tuple[int, int]:
-    """Return how far publish times of a ledger are after, and before, what is possible; CLOSED_MS 0: it is open."""
-    stamped = sums.is_stamped
-    not_after = sums.broker_max_ms if stamped else (closed_ms or now_ms)
-    not_before = sums.broker_min_ms if stamped else opened_ms
-    return sums.publish_max_ms - not_after, not_before - sums.publish_min_ms
-
-
 def is_on_time(ledger: WholeLedger, closed_ms: int, opened_ms: int, now_ms: int) -> bool:
     """Whether ``_read_clocks`` has nothing to tell of a ledger."""
     latest_ms = now_ms + Clocks.TOLERANCE_MS
@@ -120,7 +111,11 @@ def _read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
             late, late_bytes, latest = late + 1, late_bytes + ledger.size_bytes, max(latest, closed_ms)
         if sums is not None and sums.begin_publish_ms is not None:
             is_stamped &= sums.is_stamped
-            over, under = _off_by(sums, closed_ms, opened_ms, now_ms)
+            # How far publish times are after, and before, what is possible: an open ledger's may be up to now.
+            if sums.is_stamped:
+                over, under = sums.publish_max_ms - sums.broker_max_ms, sums.broker_min_ms - sums.publish_min_ms
+            else:
+                over, under = sums.publish_max_ms - (closed_ms or now_ms), opened_ms - sums.publish_min_ms
             if over > Clocks.TOLERANCE_MS:
                 future, ahead = future + 1, max(ahead, over)
             if under > Clocks.TOLERANCE_MS:
@@ -246,10 +241,8 @@ class SubscriptionFacts:
             return None
         from pulsar_admin.store.facts.next_message import read_next_message  # all of messages
 
-        try:
-            return read_next_message(self.of.reader, self.cursor.state, self.oldest)
-        except StoreError as error:  # a file that is gone or another one, too
-            return Unknown.of(error)
+        state, oldest = self.cursor.state, self.oldest
+        return Unknown.unless(lambda: read_next_message(self.of.reader, state, oldest))
 
     @fact
     def cut_message(self) -> CutMessage | None:
@@ -271,18 +264,14 @@ class SubscriptionFacts:
     @fact
     def headers(self) -> Contents | Unknown:
         """What all headers of its backlog say."""
-        try:
-            return read_contents(self.of.reader, self.of.topic, self.pending, self.of.now_ms)
-        except StoreError as error:
-            return Unknown.of(error)
+        of, pending = self.of, self.pending
+        return Unknown.unless(lambda: read_contents(of.reader, of.topic, pending, of.now_ms))
 
     @fact
     def messages(self) -> int:
         """How many messages clients get of its backlog: of what ``contents`` knows, markers are none, and the chunks of one are one."""
-        known = self.contents
-        return self.backlog.messages - (
-            0 if known is None or isinstance(known, Unknown) else known.markers + known.parts
-        )
+        contents = known(self.contents)
+        return self.backlog.messages - (0 if contents is None else contents.markers + contents.parts)
 
     @fact
     def may_look_at_edges(self) -> bool:
@@ -343,10 +332,8 @@ class SubscriptionFacts:
         """The log of what transactions acknowledged on it; None where none ever did."""
         if not self.is_consumed:
             return None
-        try:
-            return read_pending_ack_log(self.of.reader, self.of.topic.name, self.cursor.name)
-        except StoreError as error:
-            return Unknown.of(error)
+        of, name = self.of, self.cursor.name
+        return Unknown.unless(lambda: read_pending_ack_log(of.reader, of.topic.name, name))
 
     @fact
     def pending_acks(self) -> Mapping[TxnId, Position | None] | Unknown:
@@ -357,10 +344,8 @@ class SubscriptionFacts:
         log = self.pending_ack_log
         if log is None or isinstance(log, Unknown) or not log.is_replayed:
             return log if isinstance(log, Unknown) else {}
-        try:
-            return read_pending_acks(self.of.reader, self.of.topic.name, self.cursor.name) or {}
-        except StoreError as error:
-            return Unknown.of(error)
+        of, name = self.of, self.cursor.name
+        return Unknown.unless(lambda: read_pending_acks(of.reader, of.topic.name, name) or {})
 
     # -- delays and TTL -----------------------------------------------------------------------------------------------
 
@@ -369,10 +354,9 @@ class SubscriptionFacts:
         """The entries of the backlog that wait for their time, none where delayed delivery is disabled; reads all headers of it."""
         if not self.holds_messages or not self.pending:
             return NotDue(0, None, None)
-        try:
-            in_force = find_delivery(self.of.reader.txn, self.of.topic.name)
-        except StoreError as error:
-            return Unknown.of(error)
+        in_force = Unknown.unless(lambda: find_delivery(self.of.reader.txn, self.of.topic.name))
+        if isinstance(in_force, Unknown):
+            return in_force
         if in_force is not None and not in_force.delivery.active:
             return NotDue(0, None, None)
         return self.headers if isinstance(self.headers, Unknown) else self.headers.not_due
@@ -398,10 +382,7 @@ class SubscriptionFacts:
         from pulsar_admin.store.search.pending import PendingSearch, read_future_dated  # all of searches
 
         search = PendingSearch(self.of.reader, self.of.topic, self.cursor.state, "auto")
-        try:
-            return read_future_dated(search, self.of.now_ms + Clocks.TOLERANCE_MS)
-        except StoreError as error:
-            return Unknown.of(error)
+        return Unknown.unless(lambda: read_future_dated(search, self.of.now_ms + Clocks.TOLERANCE_MS))
 
     @fact
     def overdue(self) -> Overdue | Unknown | None:
@@ -412,12 +393,10 @@ class SubscriptionFacts:
         from pulsar_admin.store.search.expiry import broker_through
 
         topic, reader = self.of.topic, self.of.reader
-        try:
-            through = broker_through(
-                reader, topic, self.cursor, self.of.now_ms - self.ttl.seconds * 1000, DEFAULT_BROKER
-            )
-        except StoreError as error:
-            return Unknown.of(error)
+        before_ms = self.of.now_ms - self.ttl.seconds * 1000
+        through = Unknown.unless(lambda: broker_through(reader, topic, self.cursor, before_ms, DEFAULT_BROKER))
+        if isinstance(through, Unknown):
+            return through
         if through is None:
             return None
         end = topic.place(through)
@@ -428,7 +407,7 @@ class SubscriptionFacts:
     def ttl_conflict(self) -> TtlConflict | Unknown | None:
         """What the TTL in force drops of its backlog before it is due; None where it drops nothing, or that would read too much."""
         topic = self.of
-        if not self.is_consumed or self.ttl is None or isinstance(self.ttl, Unknown):
+        if not self.is_consumed or known(self.ttl) is None:
             return None
         if not may_delay(topic.reader.txn, topic.topic.name) or not topic.budget.take(self.pending_entries):
             return None
@@ -436,11 +415,8 @@ class SubscriptionFacts:
             return self.not_due
         if not self.not_due.entries:
             return None
-        try:
-            found = find_ttl_conflict(topic.reader, topic.topic, self.cursor)
-        except StoreError as error:
-            return Unknown.of(error)
-        return found if found is not None and found.messages else None
+        found = Unknown.unless(lambda: find_ttl_conflict(topic.reader, topic.topic, self.cursor))
+        return found if isinstance(found, Unknown) or (found is not None and found.messages) else None
 
 
 # -- a topic ----------------------------------------------------------------------------------------------------------
@@ -518,13 +494,13 @@ class TopicFacts:
         txn, name = self.reader.txn, self.topic.name
         if name.domain == PERSISTENT:
             return tuple(read_each_cursor(txn, self.reader, self.topic))
-        return tuple((cursor, self._read_cursor(cursor)) for cursor in iter_other_cursors(txn, name))
-
-    def _read_cursor(self, name: str) -> Cursor | StoreError:
-        try:
-            return read_cursor(self.reader.txn, self.reader, self.topic, name)
-        except StoreError as error:
-            return error
+        readings: list[tuple[str, Cursor | StoreError]] = []
+        for cursor in iter_other_cursors(txn, name):
+            try:
+                readings.append((cursor, read_cursor(txn, self.reader, self.topic, cursor)))
+            except StoreError as error:
+                readings.append((cursor, error))
+        return tuple(readings)
 
     @fact
     def cursors(self) -> tuple[Cursor, ...]:
@@ -564,10 +540,7 @@ class TopicFacts:
     @fact
     def buffer(self) -> Buffer | Unknown:
         """What its entries say of transactions; every entry is read."""
-        try:
-            return read_buffer(self.reader, self.topic.name)
-        except StoreError as error:
-            return Unknown.of(error)
+        return Unknown.unless(lambda: read_buffer(self.reader, self.topic.name))
 
     @fact
     def subscriptions(self) -> tuple[SubscriptionFacts, ...]:
@@ -620,7 +593,7 @@ class TopicFacts:
 
     @fact
     def clocks(self) -> Clocks:
-        """What the index says of the clocks of its producers and brokers."""
+        """What the index says of the clocks of its producers and brokers; a retry of a producer takes less than the tolerance."""
         return _read_clocks(self.reader.txn, self.topic, self.now_ms)
 
     @fact
@@ -652,12 +625,12 @@ class TopicFacts:
     @fact
     def has_ttl(self) -> bool:
         """Whether a TTL is in force, as far as is known."""
-        return self.message_ttl is not None and not isinstance(self.message_ttl, Unknown)
+        return known(self.message_ttl) is not None
 
     @fact
     def has_quotas(self) -> bool:
         """Whether a backlog quota with a limit is in force, as far as is known."""
-        return bool(self.quotas) and not isinstance(self.quotas, Unknown)
+        return bool(known(self.quotas))
 
     @fact
     def has_ranges(self) -> bool:

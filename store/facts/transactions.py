@@ -94,16 +94,17 @@ def read_pending_ack_log(reader: EntryReader, name: TopicName, subscription: str
     if reader.txn.view("tree", tree_key(log.path)) is None:
         return None
     topic = read_topic(reader.txn, log)
-    is_read = (
-        find_node(reader.txn, log.cursor_path(PENDING_ACK_CURSOR)) is not None
-    )  # a broker makes it at the beginning
-    mark_delete = (
-        read_cursor(reader.txn, reader, topic, PENDING_ACK_CURSOR).mark_delete if is_read else topic.first_position
-    )
+    mark_delete = topic.first_position  # at which a broker makes the log's cursor
+    if find_node(reader.txn, log.cursor_path(PENDING_ACK_CURSOR)) is not None:
+        mark_delete = read_cursor(reader.txn, reader, topic, PENDING_ACK_CURSOR).mark_delete
     broken = find_broken(reader.txn, topic) if may_be_broken(reader.txn, topic) else ()
-    left = topic.place(mark_delete)
-    lost = tuple(one for one in broken if one.lost and _end(topic, one) > left and not _is_dropped(one))
-    return PendingAckLog(log, mark_delete, _endless_until(topic, mark_delete), lost)
+    left, lost = topic.place(mark_delete), list[BrokenLedger]()
+    for one in broken:
+        # A broker that loads the log takes a last ledger that BookKeeper does not know off its list.
+        is_dropped = one.is_last and one.reason in (NO_LEDGER, NO_METADATA)
+        if one.lost and not is_dropped and topic.rank(Position(one.ledger_id, 0)) + one.lost[-1][1] + 1 > left:
+            lost.append(one)
+    return PendingAckLog(log, mark_delete, _endless_until(topic, mark_delete), tuple(lost))
 
 
 def _endless_until(topic: Topic, mark_delete: Position) -> Position | None:
@@ -114,13 +115,3 @@ def _endless_until(topic: Topic, mark_delete: Position) -> Position | None:
     """
     is_stuck = bool(topic.ids) and not topic.number_of_entries and mark_delete.entry_id >= 0
     return Position(topic.ids[-1], -1) if is_stuck and mark_delete < Position(topic.ids[0], -1) else None
-
-
-def _end(topic: Topic, broken: BrokenLedger) -> int:
-    """Return the rank behind the last entry that is lost in BROKEN."""
-    return topic.rank(Position(broken.ledger_id, 0)) + broken.lost[-1][1] + 1
-
-
-def _is_dropped(broken: BrokenLedger) -> bool:
-    """Whether a broker that loads the log takes BROKEN off its list: a last ledger that BookKeeper does not know."""
-    return broken.is_last and broken.reason in (NO_LEDGER, NO_METADATA)

@@ -7,7 +7,7 @@ references a ledger asks ``check_accepted`` first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from itertools import groupby
 
 from pulsar_admin.store.db.environment import Txn
@@ -93,15 +93,12 @@ def unknown_trees(txn: Txn) -> tuple[UnknownTree, ...]:
     counts = Counter[str]()
     for name in iter_children(txn, "/"):
         if name not in _KNOWN_TREES:
-            for path in _paths(txn, f"/{name}"):
+            root = f"/{name}"
+            if txn.view("tree", tree_key(root)) is not None:
+                add_path(counts, root)
+            for path in iter_paths(txn, f"{root}/"):
                 add_path(counts, path)
     return trees_of(counts)
-
-
-def _paths(txn: Txn, root: str) -> Iterator[str]:
-    if txn.view("tree", tree_key(root)) is not None:
-        yield root
-    yield from iter_paths(txn, f"{root}/")
 
 
 def add_path(counts: Counter[str], path: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -97,7 +98,10 @@ def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
         return
     found, altered = list[bytes](), list[bytes]()
     references: References | None = References()
-    lone = LoneLedgers(_find_lone_bookie(txn))
+    lone_bookie = ""
+    with suppress(IndexCorrupt):  # the rules of the catalogue tell
+        lone_bookie = find_lone_bookie(txn)
+    lone = LoneLedgers(lone_bookie)
     topics = _PlainNodesByPath()
     keeps_topics = txn.is_snapshot and txn.count("tree") < MANY_NODES
     with txn.noting_altered(altered):
@@ -116,19 +120,12 @@ def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
                 yield key, row
     if txn.is_snapshot and len(found) <= _KEPT_KEYS:
         txn.memo[iter_unusual] = found
-    if txn.is_snapshot and references is not None and not altered:
-        txn.memo[References] = references
     if txn.is_snapshot and not altered:
         txn.memo[LoneLedgers] = lone
+        if references is not None:
+            txn.memo[References] = references
     if keeps_topics and not altered:
         txn.memo[_PlainNodesByPath] = topics
-
-
-def _find_lone_bookie(txn: Txn) -> str:
-    try:
-        return find_lone_bookie(txn)
-    except IndexCorrupt:
-        return ""  # the rules of the catalogue tell
 
 
 def _note(references: References, key: bytes, row: bytes, usual: Usual | None) -> bool:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from msgspec import Struct, field
 
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts import Unknown, known
 from pulsar_admin.store.facts.backlogs import Contents, NotDue, read_each_contents
 from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
 from pulsar_admin.store.facts.topics import SubscriptionFacts as Facts
@@ -115,7 +115,12 @@ def prepare_facts(reader: EntryReader, topics: Iterable[TopicName], asked: Asked
             if not partition_count(reader.txn, name):
                 prepared[name] = _topic_facts(reader, read_topic(reader.txn, name), asked)
     # One fact of all topics after the other: what reads it stays in the processor's caches, which saves a third.
-    for read in (_read_cursors, _read_pending, *([_read_backlogs] if asked.messages else [])):
+    reads: tuple[Callable[[TopicFacts], object], ...] = (
+        lambda found: found.cursor_readings,
+        lambda found: [one.pending_entries for one in found.subscriptions],
+        lambda found: [one.backlog for one in found.subscriptions if is_subscription(one.cursor.name)],
+    )
+    for read in reads if asked.messages else reads[:2]:
         for name, found in [*prepared.items()]:
             try:
                 read(found)
@@ -136,21 +141,6 @@ def prepare_facts(reader: EntryReader, topics: Iterable[TopicName], asked: Asked
         for one, headers in zip(small, contents or (), strict=False):
             vars(one)["headers"] = headers  # as if it had been asked for
     return prepared
-
-
-def _read_cursors(found: TopicFacts) -> None:
-    _ = found.cursor_readings
-
-
-def _read_pending(found: TopicFacts) -> None:
-    for one in found.subscriptions:
-        _ = one.pending_entries
-
-
-def _read_backlogs(found: TopicFacts) -> None:
-    for one in found.subscriptions:
-        if is_subscription(one.cursor.name):
-            _ = one.backlog
 
 
 def iter_facts_of(
@@ -228,8 +218,9 @@ def _publish_ms(facts: Facts) -> int | None:
     if facts.oldest is None:
         return None
     headers: Contents | Unknown | None = vars(facts).get("headers")  # where they were read
-    if headers is not None and not isinstance(headers, Unknown) and headers.first_publish_ms is not None:
-        return headers.first_publish_ms
+    contents = known(headers)
+    if contents is not None and contents.first_publish_ms is not None:
+        return contents.first_publish_ms
     from pulsar_admin.store.search.by_time import read_entry_time  # cold questions about metadata need none of it
 
     try:
