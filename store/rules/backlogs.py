@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts import known
 from pulsar_admin.store.facts.backlogs import CutMessage
 from pulsar_admin.store.facts.topics import SubscriptionFacts
 from pulsar_admin.store.rules.finding import Severity
@@ -14,7 +14,7 @@ from pulsar_admin.store.wording import counted, plural
 
 def _cut(facts: SubscriptionFacts) -> Iterator[Evidence]:
     cut = facts.cut_message
-    if isinstance(cut, CutMessage) and cut.first is not None:
+    if cut is not None and cut.first is not None:
         yield Evidence(
             facts.where, _cut_text(cut, f"begins at {cut.first}"), {**_cut_values(facts, cut), "first": str(cut.first)}
         )
@@ -22,7 +22,7 @@ def _cut(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 def _remainder(facts: SubscriptionFacts) -> Iterator[Evidence]:
     cut = facts.cut_message
-    if isinstance(cut, CutMessage) and cut.first is None and cut.left:
+    if cut is not None and cut.first is None and cut.left:
         yield Evidence(facts.where, _cut_text(cut, "has no first chunk any more"), _cut_values(facts, cut))
 
 
@@ -48,8 +48,8 @@ def _cut_values(facts: SubscriptionFacts, cut: CutMessage) -> dict[str, object]:
 
 
 def _markers(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    found = facts.contents
-    if found is None or isinstance(found, Unknown) or 2 * found.markers < max(found.entries, 1):
+    found = known(facts.contents)
+    if found is None or 2 * found.markers < max(found.entries, 1):
         return
     rest = found.entries - found.markers
     yield Evidence(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from pulsar_admin.store.facts.bookies import Unreadable
 from pulsar_admin.store.facts.cluster import ClusterFacts
@@ -13,14 +14,6 @@ from pulsar_admin.store.wording import counted, listed, plural
 _NAMED = 10
 _FORGOTTEN = 50
 """Ledgers of one command."""
-
-
-def _lost_logs(facts: ClusterFacts) -> Iterator[Evidence]:
-    return _logs(facts, is_database=True)
-
-
-def _lost_logs_of_files(facts: ClusterFacts) -> Iterator[Evidence]:
-    return _logs(facts, is_database=False)
 
 
 def _logs(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
@@ -49,14 +42,6 @@ def _logs(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
         )
 
 
-def _not_served(facts: ClusterFacts) -> Iterator[Evidence]:
-    return _unserved(facts, is_database=True)
-
-
-def _not_served_of_files(facts: ClusterFacts) -> Iterator[Evidence]:
-    return _unserved(facts, is_database=False)
-
-
 def _unserved(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
     """Yield the bookies that alone have entries and do not serve them, where no missing log of theirs tells why."""
     told = {(log.bookie, ledger_id) for log in facts.bookies.lost_logs for ledger_id in log.ledgers}
@@ -83,7 +68,8 @@ def _unserved(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
             f"{counted(entries, 'entry')} of {counted(len(ledgers), 'ledger')} {plural(entries, 'lies', 'lie')} {where}",
             {
                 "bookie": bookie,
-                **_of(ledgers),
+                "ledgers": len(ledgers),
+                "ledgerIds": [one.ledger_id for one in ledgers[:_NAMED]],
                 "entries": entries,
                 "offIndex": in_logs,
                 "disks": facts.bookies.disks(bookie),
@@ -198,10 +184,6 @@ def _needs(ledgers: Sequence[Unreadable]) -> str:
     return f"; {needed[0]}{more}" if needed else ""
 
 
-def _of(ledgers: Sequence[Unreadable]) -> dict[str, object]:
-    return {"ledgers": len(ledgers), "ledgerIds": [one.ledger_id for one in ledgers[:_NAMED]]}
-
-
 _COPIES = "Keep write quorum at 2 or more, and never delete files of a bookie by hand."
 _ASKED = (
     "A client asks the bookies that the ledger's metadata names, and no others. Consumers stop at such an entry (`No "
@@ -209,7 +191,7 @@ _ASKED = (
     "schema or subscription stored in one cannot be used."
 )
 
-BOOKIE_RULES = (
+BOOKIE_RULES: tuple[Rule[ClusterFacts], ...] = (
     Rule(
         "entry-log-missing",
         Severity.CRITICAL,
@@ -222,7 +204,7 @@ BOOKIE_RULES = (
         "Restore the file from a backup. Without one, salvage the bookie while it is stopped, which writes the "
         "entries anew from old journals and other bookies, then run `store refresh`.",
         _COPIES,
-        holds=_lost_logs,
+        holds=partial(_logs, is_database=True),
         of_disks=True,
     ),
     Rule(
@@ -238,7 +220,7 @@ BOOKIE_RULES = (
         "bookies have; `topics dump` writes those that only old journals have to files, which `topics load` reads. "
         "See which ledgers lack copies.",
         _COPIES,
-        holds=_lost_logs_of_files,
+        holds=partial(_logs, is_database=False),
         of_disks=True,
     ),
     Rule(
@@ -252,7 +234,7 @@ BOOKIE_RULES = (
         "Salvage the bookie while it is stopped, which rebuilds its index and writes entries that only journals have "
         "into an entry log, then run `store refresh`.",
         _COPIES,
-        holds=_not_served,
+        holds=partial(_unserved, is_database=True),
         of_disks=True,
     ),
     Rule(
@@ -267,7 +249,7 @@ BOOKIE_RULES = (
         "rebuilds the files from its entry logs; then run `store refresh`. `topics dump` writes entries that only old "
         "journals have to files. See which entries they are.",
         _COPIES,
-        holds=_not_served_of_files,
+        holds=partial(_unserved, is_database=False),
         of_disks=True,
     ),
     Rule(

@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts import known
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.managed_ledgers import summed
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule
 from pulsar_admin.store.wording import counted, plural
-
-
-def _unknown_trees(facts: ClusterFacts) -> Iterator[Evidence]:
-    for tree in facts.unknown_trees:
-        yield Evidence(
-            tree.path,
-            str(tree),
-            {"path": tree.path, "nodes": tree.nodes, "writer": tree.writer},
-        )
 
 
 def _other_ledgers(facts: ClusterFacts) -> Iterator[Evidence]:
@@ -38,19 +29,8 @@ def _other_ledgers(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
-def _not_needed(facts: ClusterFacts) -> Iterator[Evidence]:
-    for reason in facts.not_needed:
-        yield Evidence("metadata store", reason)
-
-
-def _log_ends(facts: ClusterFacts) -> Iterator[Evidence]:
-    for reason in facts.log_ends:
-        yield Evidence("metadata store", reason)
-
-
 def _unknown_bookies(facts: ClusterFacts) -> Iterator[Evidence]:
-    found = facts.unknown_bookies
-    for bookie in () if isinstance(found, Unknown) else found:
+    for bookie in known(facts.unknown_bookies) or ():
         yield Evidence(
             f"bookie {bookie}",
             "the metadata names it nowhere, neither in a cookie nor in the ensemble of a ledger: it is of another cluster, or of another"
@@ -89,16 +69,7 @@ def _shared(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
-def _unknown_values(facts: ClusterFacts) -> Iterator[Evidence]:
-    for one in facts.unknown_values:
-        yield Evidence(
-            one.path,
-            str(one),
-            {"path": one.path, "structure": one.structure, "unknown": list(one.what), "nodes": one.nodes},
-        )
-
-
-CLUSTER_RULES = (
+CLUSTER_RULES: tuple[Rule[ClusterFacts], ...] = (
     Rule(
         "bookie-unknown",
         Severity.CRITICAL,
@@ -158,7 +129,7 @@ CLUSTER_RULES = (
         "ZooKeeper also falls back to an older snapshot and its logs. RocksDB refuses to open a damaged database.",
         "pulsar-admin store refresh",
         "Replace the disk if it failed. The note ends when the file is gone, or whole, and the store is refreshed.",
-        holds=_not_needed,
+        holds=lambda facts: (Evidence("metadata store", reason) for reason in facts.not_needed),
     ),
     Rule(
         "zookeeper-log-end",
@@ -169,7 +140,7 @@ CLUSTER_RULES = (
         "ZooKeeper silently treats it as the end of the log.",
         "pulsar-admin store refresh",
         "Take the files of another server of the ensemble, which may reach further, or a newer copy, and refresh.",
-        holds=_log_ends,
+        holds=lambda facts: (Evidence("metadata store", reason) for reason in facts.log_ends),
     ),
     Rule(
         "unknown-tree",
@@ -179,7 +150,10 @@ CLUSTER_RULES = (
         "A Pulsar that does not know it ignores it.",
         "pulsar-admin store ls {path}",
         "Look at its nodes. Commands that depend on a ledger being unreferenced refuse until `--accept-unknown-tree` names the tree.",
-        holds=_unknown_trees,
+        holds=lambda facts: (
+            Evidence(tree.path, str(tree), {"path": tree.path, "nodes": tree.nodes, "writer": tree.writer})
+            for tree in facts.unknown_trees
+        ),
     ),
     Rule(
         "other-managed-ledgers",
@@ -200,6 +174,13 @@ CLUSTER_RULES = (
         "pulsar-admin store cat {path} --hex",
         "Nothing to repair. They stay unchanged, even when other fields of the same node change; a ledger that names "
         "such a node as its owner counts as referenced.",
-        holds=_unknown_values,
+        holds=lambda facts: (
+            Evidence(
+                one.path,
+                str(one),
+                {"path": one.path, "structure": one.structure, "unknown": list(one.what), "nodes": one.nodes},
+            )
+            for one in facts.unknown_values
+        ),
     ),
 )

@@ -152,17 +152,13 @@ def _check_references(facts: ClusterFacts) -> Iterator[Finding]:
             owners = decode_owners(ledger_id, row)
             lost = [owner for owner in owners if owner.kind in _REFERENCES]
             if lost and find_node(txn, ledger_path(ledger_id)) is None:
-                yield _lost_reference(ledger_id, lost[0])
+                rule, what = _REFERENCES[lost[0].kind]
+                where, hint = f"ledger {ledger_id} of {lost[0].topic}", repair_of(ledger_id)
+                if lost[0].is_of_newer:
+                    rule, hint = NEWER_LEDGER_MISSING, ""
+                yield rule.at(where, what, hint, ledgerId=ledger_id)
     except IndexCorrupt:
         return  # the sweep over owners tells
-
-
-def _lost_reference(ledger_id: int, owner: Owner) -> Finding:
-    rule, what = _REFERENCES[owner.kind]
-    where = f"ledger {ledger_id} of {owner.topic}"
-    if owner.is_of_newer:
-        return NEWER_LEDGER_MISSING.at(where, what, ledgerId=ledger_id)
-    return rule.at(where, what, repair_of(ledger_id), ledgerId=ledger_id)
 
 
 def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
@@ -171,9 +167,8 @@ def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
     are_known = False
     with suppress(IndexCorrupt):  # the sweep over the catalogue tells
         disks = read_disks(txn)
-        are_known = disks.unknown is None or (
-            disks.tells and not has_copies(txn)
-        )  # of one bookie the index knows enough
+        # Of one bookie the index knows enough.
+        are_known = disks.unknown is None or (disks.tells and not has_copies(txn))
         if disks.unknown is not None and not are_known:
             yield COPIES_UNKNOWN.at("bookies", *disks.unknown)
     shortfalls = read_shortfalls(txn)

@@ -19,7 +19,6 @@ from pulsar_admin.store.facts.deep import DeepFacts
 from pulsar_admin.store.files import scratch_directory
 from pulsar_admin.store.index.idx_files import iter_index_files, verify_index
 from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
-from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule, Sweep
@@ -111,32 +110,28 @@ INDEX_DIFFERS = of_index(
 
 def _check_lengths(facts: DeepFacts) -> Iterator[Finding]:
     """Check that a closed ledger's metadata tells the length that its last entry carries, and that its payloads add up to it."""
-    for ledger_id in iter_ledger_ids(facts.reader.txn):
+    reader = facts.reader
+    for ledger_id in iter_ledger_ids(reader.txn):
+        where, found = f"ledger {ledger_id}", list[str]()
         try:
-            yield from _check_length(facts.reader, ledger_id)
+            ledger = read_ledger(reader.txn, ledger_id)
+            sums, metadata = ledger.sums, ledger.metadata
+            if metadata is None or metadata.state is not LedgerState.CLOSED or sums is None:
+                continue
+            if sums.last_entry == ledger.last_entry_id:
+                length = reader.read(ledger_id, ledger.last_entry_id).length
+                if length != metadata.length:
+                    found.append(f"its last entry says {length}")
+            if sums.entries == ledger.entries and sums.payload_bytes != metadata.length:
+                found.append(f"its payloads have {sums.payload_bytes}")
         except Unsupported:
             continue  # the rule of values that are not known here tells
         except StoreError as error:
-            yield ENTRY_UNREADABLE.at(f"ledger {ledger_id}", error.message, error.hint, ledgerId=ledger_id)
-
-
-def _check_length(reader: EntryReader, ledger_id: int) -> Iterator[Finding]:
-    ledger = read_ledger(reader.txn, ledger_id)
-    sums = ledger.sums
-    if ledger.metadata is None or ledger.metadata.state is not LedgerState.CLOSED or sums is None:
-        return
-    where = f"ledger {ledger_id}"
-    if sums.last_entry == ledger.last_entry_id:
-        length = reader.read(ledger_id, ledger.last_entry_id).length
-        if length != ledger.metadata.length:
-            yield _length_problem(where, ledger.metadata.length, f"its last entry says {length}", ledger_id)
-    if sums.entries == ledger.entries and sums.payload_bytes != ledger.metadata.length:
-        found = f"its payloads have {sums.payload_bytes}"
-        yield _length_problem(where, ledger.metadata.length, found, ledger_id)
-
-
-def _length_problem(where: str, length: int, found: str, ledger_id: int) -> Finding:
-    return LENGTH_DIFFERS.at(where, f"its metadata says {length} payload bytes, {found}", ledgerId=ledger_id)
+            yield ENTRY_UNREADABLE.at(where, error.message, error.hint, ledgerId=ledger_id)
+            continue
+        for what in found:
+            text = f"its metadata says {metadata.length} payload bytes, {what}"
+            yield LENGTH_DIFFERS.at(where, text, ledgerId=ledger_id)
 
 
 def _check_index_files(facts: DeepFacts) -> Iterator[Finding]:
@@ -205,10 +200,7 @@ def _check_files(facts: DeepFacts) -> Iterator[Finding]:
     gone = {file_id for file_id, state in states.items() if not state.holds_the_imported}
     live = {log.file_id for log in logs if log.file_id not in gone and not _is_comparable(store, log)}
     logs = [log for log in logs if log.file_id not in gone]
-    with (
-        scratch_directory() as folder,
-        open_scratch(folder / "scratch") as scratch,
-    ):
+    with scratch_directory() as folder, open_scratch(folder / "scratch") as scratch:
         build_index(txn, scratch, logs, verify=True, advance=facts.advance, engine=facts.engine)
         with scratch.read() as new:
             paths = {log.file_id: str(log.locate(store.path)) for log in logs}
@@ -225,26 +217,23 @@ def _check_files(facts: DeepFacts) -> Iterator[Finding]:
                 )
 
     if live or gone:
-        yield _not_compared(len(logs), len(live), len(gone), len(left))
-
-
-def _not_compared(read: int, live: int, gone: int, ledgers: int) -> Finding:
-    """Return what a deep check could not compare: a problem, unless somebody writes and files come and go."""
-    parts = [
-        f"{counted(live, 'file')} written to since, read to where the import ended" if live else "",
-        f"{counted(gone, 'file')} gone or changed" if gone else "",
-    ]
-    evidence = Evidence(
-        "files",
-        f"{counted(read, 'file')} read with every digest; {', '.join(filter(None, parts))}: of {counted(ledgers, 'ledger')} in these the"
-        " index was not compared",
-        {"read": read, "live": live, "gone": gone, "ledgers": ledgers},
-        "to compare every file, stop the processes that write, run `pulsar-admin store refresh`, then check again"
-        if live
-        else "run `pulsar-admin store refresh` first",
-        Severity.NOTE if live else None,
-    )
-    return NOT_CHECKED.found(evidence)
+        # A problem, unless somebody writes and files come and go.
+        parts = [
+            f"{counted(len(live), 'file')} written to since, read to where the import ended" if live else "",
+            f"{counted(len(gone), 'file')} gone or changed" if gone else "",
+        ]
+        hint = "run `pulsar-admin store refresh` first"
+        if live:
+            hint = "to compare every file, stop the processes that write, run `pulsar-admin store refresh`, then check again"
+        evidence = Evidence(
+            "files",
+            f"{counted(len(logs), 'file')} read with every digest; {', '.join(filter(None, parts))}: of {counted(len(left), 'ledger')} in"
+            " these the index was not compared",
+            {"read": len(logs), "live": len(live), "gone": len(gone), "ledgers": len(left)},
+            hint,
+            Severity.NOTE if live else None,
+        )
+        yield NOT_CHECKED.found(evidence)
 
 
 def _is_comparable(store: Store, log: LogFile) -> bool:

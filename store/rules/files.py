@@ -173,7 +173,20 @@ def _check_catalogue(facts: ClusterFacts) -> Iterator[Finding]:
             if damage.file_id and damage.file_id not in known:
                 yield DAMAGE_WITHOUT_FILE.at(f"damage of file {damage.file_id}", "no such file is catalogued")
         for (file_id, reason, ledger_id), count in differing.items():
-            yield _copies_differ(known[file_id], reason, ledger_id, count)
+            log = known[file_id]
+            hint = "neither cookies nor metadata prove which is right: read both with: pulsar-admin logs dump FILE"
+            if log.stranger:
+                hint = "the copy that is shown is of a bookie that the metadata knows"
+            yield COPIES_DIFFER.at(
+                log.path,
+                f"{counted(count, 'entry', 'entries')} of ledger {ledger_id} in it{f', of bookie {log.bookie},' if log.bookie else ''}"
+                f" {plural(count, 'is', 'are')} ignored: each {reason}",
+                hint,
+                fileId=log.file_id,
+                bookie=log.bookie,
+                ledgerId=ledger_id,
+                entries=count,
+            )
     except IndexCorrupt as error:
         yield CATALOGUE_DAMAGED.of(error, "logs")
     for text in (text for source in store.info.sources for text in source.get("strangers", ())):
@@ -191,24 +204,6 @@ def _check_catalogue(facts: ClusterFacts) -> Iterator[Finding]:
                 "no catalogue row names it: left by a process that was killed",
                 "it may be deleted",
             )
-
-
-def _copies_differ(log: LogFile, reason: str, ledger_id: int, count: int) -> Finding:
-    hint = (
-        "the copy that is shown is of a bookie that the metadata knows"
-        if log.stranger
-        else "neither cookies nor metadata prove which is right: read both with: pulsar-admin logs dump FILE"
-    )
-    return COPIES_DIFFER.at(
-        log.path,
-        f"{counted(count, 'entry', 'entries')} of ledger {ledger_id} in it{f', of bookie {log.bookie},' if log.bookie else ''}"
-        f" {plural(count, 'is', 'are')} ignored: each {reason}",
-        hint,
-        fileId=log.file_id,
-        bookie=log.bookie,
-        ledgerId=ledger_id,
-        entries=count,
-    )
 
 
 def _check_file(store: Store, log: LogFile) -> Iterator[Finding]:

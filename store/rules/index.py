@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from contextlib import suppress
+from itertools import accumulate, pairwise
 from operator import add
 
 from pulsar_admin.store.db.blocks import (
@@ -86,7 +87,9 @@ OWNERS_DAMAGED = of_index(
 def _check_index(facts: ClusterFacts) -> Iterator[Finding]:
     """Check every location block in itself, and every time row against its ledger's blocks."""
     txn = facts.reader.txn
-    files = {log.file_id: log for log in _logs(txn)}
+    files: dict[int, LogFile] = {}
+    with suppress(IndexCorrupt):  # the sweep over the catalogue tells
+        files = {log.file_id: log for log in iter_logs(txn)}
     index = IndexPass(txn, {file_id: log.size_bytes for file_id, log in files.items()})
     ledger: _LedgerCheck | None = None
     checked = 0
@@ -107,13 +110,6 @@ def _check_index(facts: ClusterFacts) -> Iterator[Finding]:
         checked += ledger.has_times
     if checked + index.usual != txn.count("times"):
         yield from _check_times_without_blocks(txn)
-
-
-def _logs(txn: Txn) -> list[LogFile]:
-    try:
-        return list(iter_logs(txn))
-    except IndexCorrupt:
-        return []  # check_catalogue tells
 
 
 def _check_block(number: int, block: Block, files: dict[int, LogFile]) -> Iterator[Finding]:
@@ -212,38 +208,18 @@ class _LedgerCheck:
 
     def _columns_match(self, times: LedgerTimes) -> bool:
         first, last = min(self._headers), self._last >> BLOCK_BITS
-        publish = {n: (h.publish_min_ms, h.publish_max_ms) for n, h in self._headers.items()}
-        auto = (
-            {n: (h.auto_min_ms, h.auto_max_ms) for n, h in self._headers.items()}
-            if times.sums.broker_count
-            else publish
-        )
+        headers = [self._headers.get(number) for number in range(first, last + 1)]
+        nothing = NO_MIN, NO_MAX  # of a block that is not there
+        publish = [nothing if one is None else (one.publish_min_ms, one.publish_max_ms) for one in headers]
+        auto = [nothing if one is None else (one.auto_min_ms, one.auto_max_ms) for one in headers]
         return times.blocks == last - first + 1 and all(
-            list(maxima) == _running_max(bounds, first, last) and list(minima) == _running_min(bounds, first, last)
+            list(maxima) == list(accumulate((largest for _, largest in bounds), max))
+            and list(minima) == list(accumulate((smallest for smallest, _ in reversed(bounds)), min))[::-1]
             for bounds, maxima, minima in (
                 (publish, times.publish_max, times.publish_min),
-                (auto, times.auto_max, times.auto_min),
+                (auto if times.sums.broker_count else publish, times.auto_max, times.auto_min),
             )
         )
-
-
-_Bounds = dict[int, tuple[int, int]]
-
-
-def _running_max(bounds: _Bounds, first: int, last: int) -> list[int]:
-    found, largest = [], NO_MAX
-    for number in range(first, last + 1):
-        largest = max(largest, bounds.get(number, (NO_MIN, NO_MAX))[1])
-        found.append(largest)
-    return found
-
-
-def _running_min(bounds: _Bounds, first: int, last: int) -> list[int]:
-    found, smallest = [], NO_MIN
-    for number in range(last, first - 1, -1):
-        smallest = min(smallest, bounds.get(number, (NO_MIN, NO_MAX))[0])
-        found.append(smallest)
-    return found[::-1]
 
 
 def _check_times_without_blocks(txn: Txn) -> Iterator[Finding]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from pulsar_admin.store.facts.cluster import ClusterFacts
-from pulsar_admin.store.facts.marks import Mark
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule
 from pulsar_admin.store.wording import counted, listed, plural
@@ -18,25 +17,20 @@ def _stale(facts: ClusterFacts) -> Iterator[Evidence]:
     if not stale:
         return
     ids = sorted(mark.ledger_id for mark in stale)
-    gone = _told([mark for mark in stale if mark.is_gone], "gone", "gone")
-    complete = _told([mark for mark in stale if mark.is_complete], "complete", "complete")
+    gone = sorted(mark.ledger_id for mark in stale if mark.is_gone)
+    complete = sorted(mark.ledger_id for mark in stale if mark.is_complete)
+    why = (f"{word} ({listed(some, _NAMED)})" for word, some in (("gone", gone), ("complete", complete)) if some)
     yield Evidence(
         f"{plural(len(ids), 'ledger')} {listed(ids, _NAMED)}",
-        f"{counted(len(ids), 'ledger is', 'ledgers are')} marked as under-replicated and {' and '.join(filter(None, (gone, complete)))}:"
+        f"{counted(len(ids), 'ledger is', 'ledgers are')} marked as under-replicated and {' and '.join(why)}:"
         " there is nothing to replicate",
         {
             "ledgers": len(ids),
             "ledgerIds": ids[:_NAMED],
-            "gone": sum(mark.is_gone for mark in stale),
-            "complete": sum(mark.is_complete for mark in stale),
+            "gone": len(gone),
+            "complete": len(complete),
             "bookies": sorted({bookie for mark in stale for bookie in mark.bookies})[:_NAMED],
         },
-    )
-
-
-def _told(marks: Sequence[Mark], one: str, many: str) -> str:
-    return (
-        f"{plural(len(marks), one, many)} ({listed(sorted(mark.ledger_id for mark in marks), _NAMED)})" if marks else ""
     )
 
 

@@ -87,7 +87,10 @@ def _check_nodes(facts: ClusterFacts) -> Iterator[Finding]:
             yield NAME_NOT_ENCODED.at(node.path, f"the node of {topic} would be {topic.path}: no topic name leads to this one",
                 "read it with: pulsar-admin store cat PATH",
             )  # fmt: skip
-        if structure_of(node.path, node.value) is not None and not _is_of_ledger(node.path):
+        # ``store.rules.copies`` decodes the metadata of ledgers, once for all that asks for it.
+        ledger_id = ledger_id_of_path(node.path)
+        is_of_ledger = ledger_id is not None and ledger_path(ledger_id) == node.path
+        if structure_of(node.path, node.value) is not None and not is_of_ledger:
             try:
                 decode_structure(node.path, node.value)
             except Unsupported:
@@ -106,12 +109,6 @@ def _check_nodes(facts: ClusterFacts) -> Iterator[Finding]:
                 )
     except IndexCorrupt:
         return  # the catalogue's check tells
-
-
-def _is_of_ledger(path: str) -> bool:
-    """Whether PATH is where the metadata of a ledger lies: ``store.rules.copies`` decodes it, once for all that asks for it."""
-    ledger_id = ledger_id_of_path(path)
-    return ledger_id is not None and ledger_path(ledger_id) == path
 
 
 def _check_journals(facts: ClusterFacts) -> Iterator[Finding]:

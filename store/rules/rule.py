@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -109,11 +108,20 @@ class Rule(Struct, Generic[Facts], frozen=True):
         """Return the command that repairs what EVIDENCE shows; a place that it does not fill stays in capitals."""
         if MEND in evidence:
             return str(evidence[MEND])
-        return _PLACE.sub(lambda found: _filled(found[1], evidence), self.mend)
+
+        def filled(place: re.Match[str]) -> str:
+            key = place[1]
+            if key not in evidence:
+                return re.sub(r"(?<!^)([A-Z])", r"-\1", key).upper()
+            value = evidence[key]
+            return " ".join(shell_word(str(one)) for one in (value if isinstance(value, (list, tuple)) else [value]))
+
+        return _PLACE.sub(filled, self.mend)
 
     def judge(self, facts: Facts) -> Iterator[Finding]:
         """Yield what the rule finds in FACTS."""
-        return map(self.found, self.holds(facts))
+        for evidence in self.holds(facts):  # not before the first is asked for: who asks meets what cannot be read
+            yield self.found(evidence)
 
     def at(self, where: str, sentence: str, hint: str = "", /, **values: object) -> Finding:
         """Return that the rule holds at WHERE, as a ``Sweep`` yields it."""
@@ -152,13 +160,6 @@ def _wrapped(text: str) -> str:
     )
 
 
-def _filled(key: str, evidence: Mapping[str, object]) -> str:
-    if key not in evidence:
-        return re.sub(r"(?<!^)([A-Z])", r"-\1", key).upper()
-    value = evidence[key]
-    return " ".join(shell_word(str(one)) for one in (value if isinstance(value, (list, tuple)) else [value]))
-
-
 class Sweep(Struct, Generic[Facts], frozen=True):
     """``rules`` that one pass over many rows judges together. ``what``: what it looks at, in words."""
 
@@ -169,11 +170,11 @@ class Sweep(Struct, Generic[Facts], frozen=True):
 
 def of_topic(rule: Rule[SubscriptionFacts]) -> Rule[TopicFacts]:
     """Return ``rule`` as one of topics: it holds where it does for a subscription."""
-    return cast("Rule[TopicFacts]", replace(cast("Rule[Any]", rule), holds=partial(_of_subscriptions, rule)))
 
+    def holds(facts: TopicFacts) -> Iterator[Evidence]:
+        for subscription in facts.subscriptions:
+            whose = {"topic": facts.where, "subscription": subscription.cursor.name}
+            for evidence in rule.holds(subscription):
+                yield replace(evidence, values=whose | dict(evidence.values))
 
-def _of_subscriptions(rule: Rule[SubscriptionFacts], facts: TopicFacts) -> Iterator[Evidence]:
-    for subscription in facts.subscriptions:
-        whose = {"topic": facts.where, "subscription": subscription.cursor.name}
-        for evidence in rule.holds(subscription):
-            yield replace(evidence, values=whose | dict(evidence.values))
+    return cast("Rule[TopicFacts]", replace(cast("Rule[Any]", rule), holds=holds))

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pulsar_admin.store.facts import Unknown
-from pulsar_admin.store.facts.backlogs import TtlConflict
-from pulsar_admin.store.facts.topics import BacklogLoss, SubscriptionFacts
+from pulsar_admin.store.facts import Unknown, known
+from pulsar_admin.store.facts.topics import SubscriptionFacts
 from pulsar_admin.store.model.broken import NO_METADATA
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, CursorSource, is_own
 from pulsar_admin.store.names import Position, shell_word
@@ -61,10 +60,6 @@ def _marked(facts: SubscriptionFacts) -> dict[str, object]:
 # -- the entry to be given next ---------------------------------------------------------------------------------------
 
 
-def _next_message(facts: SubscriptionFacts) -> NextMessage | None:
-    return None if isinstance(facts.next_message, Unknown) else facts.next_message
-
-
 def _says(first: NextMessage, now_ms: int) -> str:
     """Return what the entry is in words: when and by whom it was published, its key."""
     if first.marker is not None:
@@ -77,7 +72,7 @@ def _says(first: NextMessage, now_ms: int) -> str:
 
 def _told(facts: SubscriptionFacts) -> dict[str, object]:
     """Return the figures of the oldest entry by the keys of ``topics read``."""
-    first = _next_message(facts)
+    first = known(facts.next_message)
     if first is None:
         return {} if facts.oldest is None else {"oldest": {"position": str(facts.oldest)}}
     found = {
@@ -98,7 +93,7 @@ def _told(facts: SubscriptionFacts) -> dict[str, object]:
 
 
 def _said(facts: SubscriptionFacts) -> str:
-    first = _next_message(facts)
+    first = known(facts.next_message)
     return "" if first is None else f", {_says(first, facts.of.now_ms)}"
 
 
@@ -177,33 +172,23 @@ def _lost(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Evidence]:
         if is_next
         else f"{_entries(loss.entries_before)} can be read; then comes {span}, which {broken.fate} ({where})"
     )
-    yield Evidence(
-        facts.where,
-        f"{lead}: {broken.broker()}.",
-        {**_loss_values(loss), "entriesBefore": loss.entries_before},
-        _past_lost(facts, loss),
-    )
-
-
-def _loss_values(loss: BacklogLoss) -> dict[str, object]:
-    return {
-        "ledger": loss.broken.ledger_id,
-        "reason": loss.broken.reason,
+    evidence = {
+        "ledger": broken.ledger_id,
+        "reason": broken.reason,
         "first": str(loss.first),
         "last": str(loss.last),
         "lostEntries": loss.entries,
+        "entriesBefore": loss.entries_before,
     }
-
-
-def _past_lost(facts: SubscriptionFacts, loss: BacklogLoss) -> str:
-    broken = loss.broken
     if broken.cure:
-        return f"{broken.cure}"
-    if broken.reason == NO_METADATA:
-        return f"pulsar-admin ledgers restore {broken.ledger_id}"
-    if loss.end >= facts.of.topic.number_of_entries:
-        return f"pulsar-admin topics clear-backlog {_words(facts)}"
-    return f"pulsar-admin topics reset-cursor {_words(facts)} -m {facts.of.topic.at_rank(loss.end)}"
+        past = broken.cure
+    elif broken.reason == NO_METADATA:
+        past = f"pulsar-admin ledgers restore {broken.ledger_id}"
+    elif loss.end >= facts.of.topic.number_of_entries:
+        past = f"pulsar-admin topics clear-backlog {_words(facts)}"
+    else:
+        past = f"pulsar-admin topics reset-cursor {_words(facts)} -m {facts.of.topic.at_rank(loss.end)}"
+    yield Evidence(facts.where, f"{lead}: {broken.broker()}.", evidence, past)
 
 
 def _not_imported(facts: SubscriptionFacts) -> Iterator[Evidence]:
@@ -254,7 +239,7 @@ def _unreadable(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 
 def _delayed(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Evidence]:
-    found, first, now_ms = facts.not_due, _next_message(facts), facts.of.now_ms
+    found, first, now_ms = facts.not_due, known(facts.next_message), facts.of.now_ms
     if isinstance(found, Unknown) or found.next_due_ms is None or found.last_due_ms is None:
         return
     if is_next != (first is not None and first.deliver_at_ms > now_ms):
@@ -348,7 +333,8 @@ def _open_transaction(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Ev
 
 
 def _aborted(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    aborted = 0 if isinstance(facts.buffer, Unknown) else len(facts.buffer.aborted)
+    buffer = known(facts.buffer)
+    aborted = 0 if buffer is None else len(buffer.aborted)
     if aborted and facts.pending:
         yield Evidence(
             facts.where,
@@ -359,7 +345,7 @@ def _aborted(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 
 def _pending_acks(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    acks = () if isinstance(facts.pending_acks, Unknown) else tuple(facts.pending_acks)
+    acks = tuple(known(facts.pending_acks) or ())
     if acks:
         yield Evidence(
             facts.where,
@@ -376,13 +362,9 @@ def _named(ttl: MessageTtl) -> str:
     return f"The TTL of {format_age_ms(ttl.seconds * 1000)} ({ttl.source})"
 
 
-def _ttl(facts: SubscriptionFacts) -> MessageTtl | None:
-    return None if isinstance(facts.ttl, Unknown) else facts.ttl
-
-
 def _ttl_values(facts: SubscriptionFacts, ttl: MessageTtl) -> dict[str, object]:
-    overdue = facts.overdue
-    entries = 0 if overdue is None or isinstance(overdue, Unknown) else overdue.extent.entries
+    overdue = known(facts.overdue)
+    entries = 0 if overdue is None else overdue.extent.entries
     return {"ttl": ttl.seconds, "source": ttl.source, "overdueEntries": entries}
 
 
@@ -410,8 +392,8 @@ def _ttl_unknown(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 
 def _ttl_never(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    ttl = facts.of.message_ttl
-    if facts.pending and not facts.may_expire and ttl is not None and not isinstance(ttl, Unknown):
+    ttl = known(facts.of.message_ttl)
+    if facts.pending and not facts.may_expire and ttl is not None:
         own = is_own(facts.cursor.name)
         whose = f"{facts.cursor.name} is the broker's own cursor" if own else "this is a system topic"
         yield Evidence(
@@ -435,12 +417,12 @@ def _ttl_none(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 def future_dated(facts: SubscriptionFacts) -> FutureDated | None:
     """Return the entries of the backlog that no TTL reaches before their time, if there are any."""
-    found = facts.future_dated
-    return None if found is None or isinstance(found, Unknown) or not found.entries else found
+    found = known(facts.future_dated)
+    return found if found is not None and found.entries else None
 
 
 def _ttl_future(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    future, ttl, now_ms = future_dated(facts), _ttl(facts), facts.of.now_ms
+    future, ttl, now_ms = future_dated(facts), known(facts.ttl), facts.of.now_ms
     if future is None or ttl is None:
         return
     producers = ", ".join(sorted(future.producers)[:_SHOWN])
@@ -459,8 +441,8 @@ def _ttl_future(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 
 def _ttl_overdue(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    overdue, ttl = facts.overdue, _ttl(facts)
-    if overdue is None or isinstance(overdue, Unknown) or ttl is None or not overdue.extent.entries:
+    overdue, ttl = known(facts.overdue), known(facts.ttl)
+    if overdue is None or ttl is None or not overdue.extent.entries:
         return
     extent = overdue.extent
     yield Evidence(
@@ -472,7 +454,7 @@ def _ttl_overdue(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 
 def _ttl_later(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    ttl, first, now_ms = _ttl(facts), _next_message(facts), facts.of.now_ms
+    ttl, first, now_ms = known(facts.ttl), known(facts.next_message), facts.of.now_ms
     if ttl is None or first is None or first.born_ms > now_ms or isinstance(facts.overdue, Unknown):
         return
     if facts.overdue is not None and facts.overdue.extent.entries:
@@ -486,13 +468,8 @@ def _ttl_later(facts: SubscriptionFacts) -> Iterator[Evidence]:
     )
 
 
-def drops_delayed(facts: SubscriptionFacts) -> TtlConflict | None:
-    """Return what the TTL drops of the backlog before it is due, if that is anything."""
-    return None if isinstance(facts.ttl_conflict, Unknown) else facts.ttl_conflict
-
-
 def _ttl_drops_delayed(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    found = drops_delayed(facts)
+    found = known(facts.ttl_conflict)
     if found is not None:
         yield Evidence(
             facts.where,
@@ -506,7 +483,7 @@ def _ttl_drops_delayed(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 
 def _quota(facts: SubscriptionFacts, *, is_reached: bool) -> Iterator[Evidence]:
-    for state in () if isinstance(facts.of.quotas, Unknown) else facts.of.quotas:
+    for state in known(facts.of.quotas) or ():
         if state.is_reached != is_reached:
             continue
         policy = state.quota.policy
@@ -543,8 +520,8 @@ def _backlog(facts: SubscriptionFacts) -> Iterator[Evidence]:
         return
     extent = facts.backlog
     is_unseen = any(True for rule in (_not_imported, _transactions_unknown) for _ in rule(facts))
-    markers = 0 if facts.contents is None or isinstance(facts.contents, Unknown) else facts.contents.markers
-    given = facts.messages
+    contents, given = known(facts.contents), facts.messages
+    markers = 0 if contents is None else contents.markers
     of_them = f" and {counted(markers, 'marker')}" if markers else ""
     messages = "" if is_unseen else f" ({counted(given, 'message')}{of_them})"
     waits = f"{_entries(extent.entries)}{messages} {plural(extent.entries, 'waits', 'wait')}"

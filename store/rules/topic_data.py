@@ -13,7 +13,7 @@ from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.broken import find_broken_ledger
 from pulsar_admin.store.model.coverage import absent_of, count_unseen
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, CursorSource
-from pulsar_admin.store.model.ledgers import Ledger, WholeLedger, find_ledger, find_times, find_whole, missing_ranges
+from pulsar_admin.store.model.ledgers import Ledger, find_ledger, find_times, find_whole, missing_ranges
 from pulsar_admin.store.model.nodes import is_known_node
 from pulsar_admin.store.model.publish_times import may_be_stated, wrong_times
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
@@ -180,18 +180,15 @@ def _judge_topic(facts: TopicFacts) -> Iterator[Finding]:
             yield CURSOR_UNREADABLE.at(where, cursor.message, cursor.hint, topic=facts.where, subscription=name)
 
 
-def _agrees(listed: TopicLedger, whole: WholeLedger) -> bool:
-    """Whether the list counts what BookKeeper's metadata does, or either has no count."""
-    return listed.is_open or not whole.is_closed or whole[:2] == (listed.entries, listed.size_bytes)
-
-
 def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Finding]:
     where = f"ledger {listed.ledger_id} of {topic.name}"
     info = listed.info
     if info.offloaded:
         return
     whole = find_whole(txn, listed.ledger_id)
-    if whole is not None and _agrees(listed, whole) and not may_be_stated(info):
+    counts = listed.entries, listed.size_bytes
+    agrees = whole is not None and (listed.is_open or not whole.is_closed or whole[:2] == counts)
+    if agrees and not may_be_stated(info):
         return
     try:
         ledger = find_ledger(txn, listed.ledger_id)
@@ -214,12 +211,15 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Findi
     elif not listed.is_open and ledger.metadata.state is LedgerState.CLOSED:
         found = (ledger.entries, ledger.size_bytes)
         if found != (listed.entries, listed.size_bytes):
+            times = find_times(txn, listed.ledger_id)
+            is_behind = times is not None and times.sums.last_entry > ledger.last_entry_id
+            extend = {MEND: f"pulsar-admin ledgers restore {listed.ledger_id} --extend"} if is_behind else {}
             yield LEDGER_LIST_DIFFERS.at(
                 where,
                 f"the topic's list says {counted(listed.entries, 'entry')} of {counted(listed.size_bytes, 'byte')}, BookKeeper's metadata"
                 f" {found[0]} of {found[1]}",
                 ledgerId=listed.ledger_id,
-                **_cure_of_end(txn, ledger),
+                **extend,
             )
     yield from judge_missing(txn, ledger, where)
     for time in wrong_times(txn, listed):
@@ -234,13 +234,6 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Findi
                 else {}
             ),
         )
-
-
-def _cure_of_end(txn: Txn, ledger: Ledger) -> dict[str, object]:
-    """Return the command that moves the end of LEDGER, where entries lie behind it."""
-    times = find_times(txn, ledger.ledger_id)
-    is_behind = times is not None and times.sums.last_entry > ledger.last_entry_id
-    return {MEND: f"pulsar-admin ledgers restore {ledger.ledger_id} --extend"} if is_behind else {}
 
 
 def repair_of(ledger_id: int) -> str:
@@ -294,12 +287,7 @@ def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterato
             **_whose(cursor),
             recoverable=str(cursor.recoverable.mark_delete),
         )
-    else:
-        yield from _judge_cursor_ledger(txn, topic, cursor, where)
-
-
-def _judge_cursor_ledger(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterator[Finding]:
-    if cursor.is_incomplete and (absent := absent_of(txn, cursor.info.cursors_ledger_id)):
+    elif cursor.is_incomplete and (absent := absent_of(txn, cursor.info.cursors_ledger_id)):
         yield ENTRIES_NOT_SEEN.at(
             where,
             f"the newest entries of its ledger {cursor.info.cursors_ledger_id} may be on {', '.join(absent)}, which"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
-from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts import known
 from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Intervals
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule
-from pulsar_admin.store.rules.subscriptions import drops_delayed, future_dated, stores_most_ranges
+from pulsar_admin.store.rules.subscriptions import future_dated, stores_most_ranges
 from pulsar_admin.store.timespec import format_duration_ms, shown_time
 from pulsar_admin.store.wording import counted, plural
 
@@ -39,40 +40,30 @@ def _closed_in_future(facts: TopicFacts) -> Iterator[Evidence]:
         )
 
 
-def _clock_ahead(facts: TopicFacts) -> Iterator[Evidence]:
-    yield from _clock(facts, facts.clocks.ahead_ms, "future", "aheadProducers", "ahead of")
-
-
-def _clock_behind(facts: TopicFacts) -> Iterator[Evidence]:
-    yield from _clock(facts, facts.clocks.behind_ms, "late", "behindProducers", "behind")
-
-
-def _clock(facts: TopicFacts, off_ms: int, count_key: str, names_key: str, word: str) -> Iterator[Evidence]:
+def _clock(facts: TopicFacts, *, is_ahead: bool) -> Iterator[Evidence]:
+    clocks = facts.clocks
+    off_ms = clocks.ahead_ms if is_ahead else clocks.behind_ms
     if not off_ms:
         return
-    clocks = facts.clocks
     evidence: dict[str, object] = {"topic": facts.where, "ledgers": clocks.future_ledgers + clocks.past_ledgers}
     evidence |= facts.wrong_producers
-    names, count = evidence.get(names_key), evidence.get(count_key, 0)
+    names = evidence.get("aheadProducers" if is_ahead else "behindProducers")
+    count = evidence.get("future" if is_ahead else "late", 0)
     who = f" of {', '.join(names)}" if isinstance(names, list) and names else ""
     what = counted(count, "entry") if isinstance(count, int) and count else "entries"
+    unit_ms = next((unit for unit in (86_400_000, 3_600_000, 60_000) if off_ms >= 10 * unit), 1000)
+    rough = format_duration_ms(off_ms // unit_ms * unit_ms)  # without what is small beside it
     yield Evidence(
         facts.where,
-        f"{what}{who} up to {_rough(off_ms)} {word} the broker's clock",
+        f"{what}{who} up to {rough} {'ahead of' if is_ahead else 'behind'} the broker's clock",
         {**evidence, "messages": count},
         severity=Severity.NOTE if clocks.is_stamped else None,
     )
 
 
-def _rough(duration_ms: int) -> str:
-    """Return a duration without what is small beside it."""
-    unit = next((unit for unit in (86_400_000, 3_600_000, 60_000) if duration_ms >= 10 * unit), 1000)
-    return format_duration_ms(duration_ms // unit * unit)
-
-
 def _ttl_blocked(facts: TopicFacts) -> Iterator[Evidence]:
-    ttl = facts.message_ttl if facts.clocks.future_now else None
-    if ttl is None or isinstance(ttl, Unknown):
+    ttl = known(facts.message_ttl) if facts.clocks.future_now else None
+    if ttl is None:
         return
     for subscription in facts.subscriptions:
         future = future_dated(subscription) if subscription.is_consumed else None
@@ -94,7 +85,7 @@ def _ttl_blocked(facts: TopicFacts) -> Iterator[Evidence]:
 
 def _delay_beyond_ttl(facts: TopicFacts) -> Iterator[Evidence]:
     for subscription in facts.subscriptions:
-        found = drops_delayed(subscription)
+        found = known(subscription.ttl_conflict)
         if found is None:
             continue
         yield Evidence(
@@ -110,17 +101,15 @@ def _delay_beyond_ttl(facts: TopicFacts) -> Iterator[Evidence]:
 
 
 def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
-    for state in () if isinstance(facts.quotas, Unknown) else facts.quotas:
+    for state in known(facts.quotas) or ():
         if not state.is_reached:
             continue
         size, quota = facts.backlog_size_bytes(state.slowest), state.quota
         if state.closed_ms is None:
             over = f"{state.used:,} bytes of backlog, {state.limit:,} allowed"
         else:
-            over = (
-                f"its oldest ledger with a backlog was closed {format_duration_ms(state.used)} ago,"
-                f" {format_duration_ms(state.limit)} allowed"
-            )
+            age, limit = format_duration_ms(state.used), format_duration_ms(state.limit)
+            over = f"its oldest ledger with a backlog was closed {age} ago, {limit} allowed"
         yield Evidence(
             f"{facts.topic.name} {state.slowest}",
             f"{over}: {'drops messages' if state.evicts else 'refuses producers'} ({quota.policy}, {state.source})",
@@ -282,7 +271,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         "Find the producer and set its clock. `topics find-by-time` and `topics reset-cursor` here are exact on "
         "such clocks.",
         _CLOCKS,
-        holds=_clock_ahead,
+        holds=partial(_clock, is_ahead=True),
         scope="use",
         needs="has_wrong_clocks",
     ),
@@ -297,7 +286,7 @@ TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
         "pulsar-admin topics skew {topic}",
         "Find the producer and set its clock.",
         _CLOCKS,
-        holds=_clock_behind,
+        holds=partial(_clock, is_ahead=False),
         scope="use",
         needs="has_wrong_clocks",
     ),

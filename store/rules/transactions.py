@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
-from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts import known
 from pulsar_admin.store.facts.topics import SubscriptionFacts
 from pulsar_admin.store.facts.transactions import PendingAckLog
 from pulsar_admin.store.model.broken import NO_METADATA, BrokenLedger
@@ -16,8 +17,8 @@ _NAMED = 5
 
 
 def _replay_endless(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    log = facts.pending_ack_log
-    if log is not None and not isinstance(log, Unknown) and log.endless_until is not None:
+    log = known(facts.pending_ack_log)
+    if log is not None and log.endless_until is not None:
         yield Evidence(
             facts.where,
             f"its pending-ack log is empty and ends at {log.endless_until}, but the log's cursor is at "
@@ -26,24 +27,10 @@ def _replay_endless(facts: SubscriptionFacts) -> Iterator[Evidence]:
         )
 
 
-def _metadata_lost(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    return _lost(facts, lambda broken: broken.reason == NO_METADATA)
-
-
-def _entries_lost(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    return _lost(facts, lambda broken: broken.reason != NO_METADATA and not broken.cure)
-
-
-def _entries_not_served(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    return _lost(facts, lambda broken: broken.reason != NO_METADATA and bool(broken.cure))
-
-
 def _lost(facts: SubscriptionFacts, is_meant: Callable[[BrokenLedger], bool]) -> Iterator[Evidence]:
-    log = facts.pending_ack_log
-    if log is None or isinstance(log, Unknown):
-        return
-    lost = [broken for broken in log.lost if is_meant(broken)]
-    if lost:
+    log = known(facts.pending_ack_log)
+    lost = [] if log is None else [broken for broken in log.lost if is_meant(broken)]
+    if log is not None and lost:
         ids = [broken.ledger_id for broken in lost]
         yield Evidence(
             facts.where,
@@ -89,7 +76,7 @@ TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         f"{_BROKER} With `autoSkipNonRecoverableData=true` the broker skips the ledger.",
         "pulsar-admin ledgers restore {ledgerIds}",
         "Rebuild the metadata from the entries. If entries are also lost, `ledgers forget` lets the log continue without them.",
-        holds=_metadata_lost,
+        holds=partial(_lost, is_meant=lambda broken: broken.reason == NO_METADATA),
         loss="what open transactions acknowledged, if the ledgers are forgotten",
         scope="use",
         needs="has_pending_acks",
@@ -103,7 +90,7 @@ TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         "pulsar-admin ledgers forget {ledgerIds}",
         "Import the disks that have them, if any exist. Otherwise remove the ledgers from the log: messages that open "
         "transactions acknowledged in them are delivered again.",
-        holds=_entries_lost,
+        holds=partial(_lost, is_meant=lambda broken: broken.reason != NO_METADATA and not broken.cure),
         loss="what open transactions acknowledged in the ledgers",
         scope="use",
         needs="has_pending_acks",
@@ -117,7 +104,7 @@ TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         f"{_BROKER} With `autoSkipNonRecoverableData=true` the broker skips them.",
         "pulsar-admin ledgers missing {ledgerIds}",
         "It says where the entries are and which command makes them readable: `store salvage`, or `ledgers restore --to-bookies`.",
-        holds=_entries_not_served,
+        holds=partial(_lost, is_meant=lambda broken: broken.reason != NO_METADATA and bool(broken.cure)),
         scope="use",
         needs="has_pending_acks",
     ),

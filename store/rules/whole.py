@@ -138,7 +138,15 @@ def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
     examples: dict[str, list[int]] = {}
     rules: dict[str, Rule[Any]] = {}
     for orphan in facts.leaked:
-        rule = _leak_of(orphan.reason, orphan.claims)
+        component = orphan.claims.get("component", "")
+        if orphan.reason in _GONE:
+            rule = _GONE[orphan.reason]
+        elif orphan.reason == MADE_ANEW:
+            rule = LEAKED_INDEX
+        elif component == "managed-ledger":
+            rule = LEAKED_CURSOR_LEDGERS if "pulsar/cursor" in orphan.claims else LEAKED_TOPIC_LEDGERS
+        else:
+            rule = _LEAKS.get(component, LEAKED_LEDGERS)
         code = rule.code
         rules[code] = rule
         total = sums.setdefault(code, [0, 0, 0])
@@ -164,17 +172,6 @@ def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
             severity=Severity.WARNING if size_bytes >= LEAKED_BYTES and not is_free else Severity.NOTE,
         )
         yield rules[code].found(evidence)
-
-
-def _leak_of(reason: str, claims: dict[str, str]) -> Rule[Any]:
-    if reason in _GONE:
-        return _GONE[reason]
-    if reason == MADE_ANEW:
-        return LEAKED_INDEX
-    component = claims.get("component", "")
-    if component == "managed-ledger":
-        return LEAKED_CURSOR_LEDGERS if "pulsar/cursor" in claims else LEAKED_TOPIC_LEDGERS
-    return _LEAKS.get(component, LEAKED_LEDGERS)
 
 
 def _dead_bytes(facts: ClusterFacts) -> Iterator[Evidence]:
