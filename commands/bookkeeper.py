@@ -52,7 +52,7 @@ def listledgers(app: App, meta: bool, bookieid: str | None) -> Iterator[Shown]:
     examples=["pulsar-admin bookkeeper ledgermetadata -ledgerid 9"],
     helps={
         "ledgerid": "The ledger.",
-        "dumptofile": "Write the metadata to this file, which is not there yet, as it is stored.",
+        "dumptofile": "Write the stored metadata to this file, which must not exist.",
         "restorefromfile": "Not here: it changes a running cluster's metadata.",
         "update": "Not here.",
     },

@@ -98,7 +98,7 @@ def delete_managed_ledger_ids(app: App, managed_ledger_path: str, ledger_ids: st
     [TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
     changes=True,
 )
-@click.option("--force", is_flag=True, help="Also move what a broker keeps for itself, such as __compaction.")
+@click.option("--force", is_flag=True, help="Also move cursors that a broker keeps for itself, such as __compaction.")
 def update_mark_delete_cursor(
     app: App,
     managed_ledger_path: str,

@@ -58,7 +58,7 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool, accept_unknown_tree:
     changes=True,
     examples=[],
     elsewhere=["pulsar-admin ledgers restore 9", "pulsar-admin ledgers restore --deleted --dry-run -o json"],
-    output="The change: the metadata made for each ledger, with its end, quorums, ensembles and what it says of itself.",
+    output="The change: the new metadata of each ledger, with its end, quorums, ensembles and custom metadata.",
     errors=[LedgerNotFound, Refused, StalePlan, SourceNotFound],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
@@ -94,8 +94,8 @@ def restore(
     bookies keep its entries again; `topics undelete` puts it back into a topic. A closed ledger may end before entries
     whose producer got an acknowledgement (bookkeeper#4812). --extend moves the end past those that a later entry or
     their copies prove, unless the next ledger repeats them. Clients ask the bookies that a ledger's metadata names, and
-    no others. --to-bookies writes the imported bookies that have the entries into it; a ledger that nobody can close, as its
-    bookies are gone, is closed at its last imported entry.
+    no others. --to-bookies writes the imported bookies that have the entries into it; a ledger that cannot be closed because its
+    bookies are gone is closed at its last imported entry.
     """
     if deleted + extend + to_bookies > 1 or not (deleted or extend or to_bookies or ledgers):
         raise click.UsageError("Name LEDGERS, or one of --deleted, --extend and --to-bookies, for all that need it.")

@@ -136,7 +136,7 @@ def _mirrored(path: str, function: Callable[..., Shown | None], policy: Policy) 
     reads, of_topics = name.startswith("get-"), group != NAMESPACES
     function.__doc__ = row.help
     more: dict[str, Any] = {
-        "output": "As upstream prints it; null where it is not set.",
+        "output": "As upstream prints it; null if it is not set.",
         "errors": [TopicNotFound if of_topics else NamespaceNotFound, InvalidValue, MetadataCorrupt],
     }
     if not reads:

@@ -350,7 +350,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "set-replicated-subscription-status": Row(
             "pulsar_admin.commands.topics.properties:set_replicated",
-            "Let clusters share the position of a subscription, or not.",
+            "Set whether clusters share the position of a subscription.",
         ),
         "bundle-range": Row(
             "pulsar_admin.commands.topics.status:bundle",
@@ -742,7 +742,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "attach": Row(
             "pulsar_admin.commands.compaction.changing:attach",
-            "Give a topic a compacted ledger back that it names no more.",
+            "Attach a compacted ledger that its topic no longer references.",
         ),
         "upgrade": Row(
             "pulsar_admin.commands.compaction.changing:upgrade",

@@ -53,8 +53,8 @@ _CHANGES_OUTPUT = (
     "Nothing, as upstream's command; on stderr what was done, and how to undo it. -o json: the same as JSON."
 )
 _HELPS = {
-    "applied": "What is in force: of the topic, else of the namespace, else what a broker has by default.",
-    "global_": "The policy that all clusters share, in place of this cluster's.",
+    "applied": "The policy in force: the topic's, else the namespace's, else a broker's default.",
+    "global_": "The policy that all clusters share, instead of this cluster's.",
 }
 
 
@@ -77,7 +77,7 @@ def mirrored(
     """
     row = upstream_commands()[path]
     said = {**_HELPS, **(helps or {})}
-    more.setdefault("output", _CHANGES_OUTPUT if more.get("changes") else "What upstream's command prints.")
+    more.setdefault("output", _CHANGES_OUTPUT if more.get("changes") else "The output of upstream's command.")
 
     def decorate(function: Callable[..., Any]) -> Command:
         declared: Callable[..., Any] = pass_app(function)

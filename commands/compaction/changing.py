@@ -125,10 +125,10 @@ def upgrade(app: App, selection: TopicSelection) -> None:
 @click.argument("ledger", type=whole())
 @pass_app
 def attach(app: App, topic: TopicName, ledger: int) -> None:
-    """Give a topic a compacted ledger back that it names no more.
+    """Attach a compacted ledger that its topic no longer references.
 
-    A broker's `truncate` drops the compacted view and leaves its ledger to nobody. The __compaction cursor names it
-    again, and stands where it ends: readers of the compacted view get its keys, then what the topic has after that.
+    A broker's `truncate` drops the compacted view, so that nothing references its ledger. This makes the __compaction
+    cursor reference it and moves the cursor to its end: compacted reads return its keys, then the topic's later messages.
     """
     app.change(app.topic(topic).compaction().attach(ledger))
 

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
         "pulsar-admin store salvage bk1:3181=/data/ledgers0,/data/ledgers1,/data/journal --dry-run",
         "pulsar-admin store salvage --bookie-conf bookkeeper.conf --yes",
     ],
-    output="Per ledger directory: the entries in its logs and in its index, journals that are cut, and what is kept. "
-    "Exit code 0 also when nothing is wrong.",
+    output="Per ledger directory: the entries in its logs and in its index, journals that are cut, and the files kept. "
+    "Exit code 0 even if nothing is wrong.",
     errors=[InvalidValue, Refused, SourceNotFound, SourceBusy, StalePlan, Unsupported, NotWritable],
 )
 @click.argument("bookie", nargs=-1, metavar="[[ID=]DIR[,DIR]]")

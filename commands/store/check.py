@@ -25,7 +25,7 @@ _COLUMNS = (
 @command(
     "check",
     examples=["pulsar-admin store check", "pulsar-admin store check --deep -o json"],
-    output="One row per finding, then one that says what was looked at. Exit code 1 when any is a problem.",
+    output="One row per finding, then one with the counts of things checked. Exit code 1 if any is a problem.",
     errors=[StoreNotFound],
     uses=["spark", "tables"],
 )

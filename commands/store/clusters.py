@@ -304,7 +304,7 @@ def _add(
         "pulsar-admin store add offload /copy/bucket",
         "pulsar-admin store add offload s3://bucket/prefix?region=us-east-1",
     ],
-    output="Ledgers, entries and bytes; ledgers that are not there. Exit code 1 when any is not.",
+    output="Ledgers, entries and bytes, and the ledgers that were not found. Exit code 1 if there are any.",
     errors=[SourceNotFound, NotFound, EntryLogCorrupt, MetadataCorrupt, Unsupported, StoreBusy, DiskFull, NotWritable],
     uses=["dry_run", "now"],
 )

@@ -159,7 +159,7 @@ _PATH = click.Path(path_type=Path)
     "bundle",
     examples=["pulsar-admin store bundle incident.bundle"],
     elsewhere=["pulsar-admin store bundle incident.bundle --names names.json"],
-    output="What is in the bundle, where the names are, and what store check finds, by its codes.",
+    output="The contents of the bundle, the file of names, and the findings of store check by code.",
     errors=[StoreNotFound, AlreadyExists, InvalidValue, StoreBusy, DiskFull, NotWritable],
     uses=["now"],
 )

@@ -244,7 +244,8 @@ _OWNER_COLUMNS = (
 @command(
     "owner",
     examples=["pulsar-admin store owner 9 113", "pulsar-admin store owner 113 -o json"],
-    output="One row per ledger: its state as `ledgers list` has it, who references it, and what its own metadata claims when nobody does.",
+    output="One row per ledger: its state as `ledgers list` has it, what references it, and if nothing does, the owner "
+    "that its own metadata names.",
     errors=[LedgerNotFound],
 )
 @click.argument("ledgers", type=whole(), nargs=-1, required=True)

@@ -262,7 +262,7 @@ _LEVELS = ("A", "B", "C")
     errors=[StoreNotFound, Refused, Unsupported, MetadataCorrupt, StalePlan],
     uses=["spark"],
 )
-@click.option("--level", type=click.Choice(_LEVELS), help="What is left [detected from the store].")
+@click.option("--level", type=click.Choice(_LEVELS), help="How much is left [detected from the store].")
 @click.option("--cluster", metavar="NAME", help="The cluster's name, if it is lost too.")
 @click.option(
     "--earlier",

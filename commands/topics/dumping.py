@@ -182,8 +182,8 @@ def _render(done: Any) -> str:  # Any: DumpReport, without its import
         "pulsar-admin topics copy public/default/orders --from yesterday-store --dry-run",
         "pulsar-admin topics copy public/default/orders --from yesterday-store --to public/default/orders-yesterday",
     ],
-    output="The change: each topic with its ledgers and entries, each subscription with its position, what is not "
-    "copied, and the undo command.",
+    output="The change: each topic with its ledgers and entries, each subscription with its position, the parts that "
+    "are not copied, and the undo command.",
     errors=[TopicNotFound, NotFound, AlreadyExists, InvalidValue, Corrupt, Refused, DiskFull],
 )
 @click.argument("topics", type=TOPIC, nargs=-1, required=True)

@@ -94,7 +94,7 @@ def create_missed(app: App, topic: TopicName) -> None:
     errors=[InvalidValue, Refused, StalePlan],
     helps={
         "partitions": "How many partitions it is to have; never fewer than now.",
-        "update_local_only": "Accepted and ignored: a store is of one cluster.",
+        "update_local_only": "Accepted and ignored: a store has one cluster.",
         "force": "Accepted and ignored: existing partitions are always kept.",
     },
 )

@@ -373,7 +373,7 @@ _METADATA_COLUMNS = (Column("PARTITIONS", "partitions", "number"), Column("DELET
         "pulsar-admin topics get-partitioned-topic-metadata acme/orders/parts",
         "pulsar-admin topics get-partitioned-topic-metadata --all-topics",
     ],
-    output="`partitions`, `deleted`, and `properties` where there are any; 0 partitions for a topic without.",
+    output="`partitions`, `deleted`, and `properties` if it has any; 0 partitions for a topic that is not partitioned.",
     errors=[TopicNotFound, MetadataCorrupt],
 )
 @topics_argument

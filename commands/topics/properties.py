@@ -64,7 +64,7 @@ def remove(app: App, topic: TopicName, key: str | None) -> None:
     "topics get-subscription-properties",
     examples=(),
     elsewhere=["pulsar-admin topics get-subscription-properties public/default/plain -s half"],
-    output="One line of JSON; of a partitioned topic what its partitions have, together.",
+    output="One line of JSON; for a partitioned topic the properties of all its partitions.",
     errors=[TopicNotFound, SubscriptionNotFound],
     helps=_SUBSCRIPTION,
 )
@@ -115,7 +115,7 @@ def get_replicated(app: App, topic: TopicName, subscription: str) -> Shown:
     helps={**_SUBSCRIPTION, "enable": "Clusters share its position.", "disable": "They do not."},
 )
 def set_replicated(app: App, topic: TopicName, subscription: str, enable: bool, disable: bool) -> None:
-    """Let clusters share the position of a subscription, or not."""
+    """Set whether clusters share the position of a subscription."""
     if enable == disable:
         raise InvalidValue("Need to specify either --enable or --disable")
     app.change(app.topic(topic).cursor(subscription).set_replicated(enable))
@@ -123,7 +123,7 @@ def set_replicated(app: App, topic: TopicName, subscription: str, enable: bool, 
 
 _HELPS = {
     "role": "The role.",
-    "actions": "What it may do in place of what it might: produce, consume, functions, sources, sinks, packages.",
+    "actions": "The new permissions, which replace the present ones: produce, consume, functions, sources, sinks, packages.",
 }
 _SETS: Any = {  # Any: keywords of click
     "changes": True,

@@ -203,9 +203,7 @@ class Compactor(Struct, frozen=True):
             source = SourceOptions(job.from_start, job.skip_damaged, job.by_key, job.everything, rule=job.rule)
             work = self._phase_one(reader, topic, source, job)
             if work is not None and passes_open_transaction(work[0].source, work[1].result.messages.uncommitted):
-                self.warn(
-                    f"{name}: a transaction is open of which the broker's snapshots do not tell: compacted up to it"
-                )
+                self.warn(f"{name}: compacted up to an open transaction that the broker's snapshots do not contain")
                 work = self._phase_one(reader, topic, replace(source, transactional=True), job)
             if work is None:
                 return _unchanged(job, ChangePart(topic=str(name)), previews=previews)

@@ -164,10 +164,7 @@ def _cleared(reader: EntryReader, topic: Topic, cursor: Cursor) -> CursorMove:
 
 def _dropped_view(reader: EntryReader, topic: Topic, ledger_id: int) -> str:
     """Say what readers of the compacted view lose."""
-    text = (
-        f"the compacted view is dropped, as by a broker: ledger {ledger_id}, which it is in, stays with BookKeeper and nothing "
-        "references it any more"
-    )
+    text = f"the compacted view is dropped, as by a broker: its ledger {ledger_id} stays in BookKeeper without any reference"
     try:
         view = find_compacted_view(reader, topic)
         dropped = (
@@ -179,7 +176,7 @@ def _dropped_view(reader: EntryReader, topic: Topic, ledger_id: int) -> str:
         return f"{text}; see which keys it holds before with: pulsar-admin compaction read {shell_word(topic.name)}"
     keys = [
         f"{counted(len(found), 'key')} ({listed(map(repr, found), _KEYS)}) {plural(len(found), 'is', 'are')} {where}"
-        for found, where in ((dropped.of_view, "in that ledger alone"), (dropped.gone, "in no ledger any more"))
+        for found, where in ((dropped.of_view, "in that ledger alone"), (dropped.gone, "no longer in any ledger"))
         if found
     ]
     return "; ".join((text, *keys))

@@ -541,7 +541,7 @@ def _part(txn: Txn, ledger_id: int, indexes: Collection[int], *, force: bool) ->
     claims = {} if metadata is None else custom_text(metadata)
     if (claims.get("application") != "pulsar" or not claims.keys() & NAMING_KEYS) and not force:
         raise Refused(
-            f"ledger {ledger_id} does not say that it is of a topic, cursor or schema: others may use it",
+            f"the metadata of ledger {ledger_id} does not name a topic, cursor or schema: other programs may use it",
             hint="packages of functions and other programs also keep ledgers; --force deletes it anyway",
             ledgerId=ledger_id,
         )

@@ -494,7 +494,7 @@ def iter_breaks(txn: Txn) -> Iterator[tuple[int, str]]:
     for key, row in txn.items("changes"):
         number = int.from_bytes(key, "big")
         if number != len(digests) + 1:
-            yield len(digests) + 1, f"it is not there; the next one is change {number}"
+            yield len(digests) + 1, f"missing; the next one is change {number}"
             return
         found = _link_of(number, row)
         if found is not None or begun:

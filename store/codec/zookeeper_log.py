@@ -124,7 +124,7 @@ def read_transactions(file: BinaryIO, where: str) -> Iterator[Transaction | BadR
             check_log_header(header, where)
         except MetadataCorrupt as error:
             is_blank = not (header.strip(b"\0") or data.strip(b"\0"))  # preallocated, and nothing was written
-            yield BadRecord(0, f"the header is none of a log: {error.message.removeprefix(f'{where}: ')}", is_blank)
+            yield BadRecord(0, f"not the header of a log: {error.message.removeprefix(f'{where}: ')}", is_blank)
     chunk = data
     while chunk:
         offset = 0

@@ -321,14 +321,14 @@ class _Comparison:
         place = original.position
         if original.row["kind"] == kernel.STRANGE:
             self._found.add(
-                MISSING, place, f"entry {place}: cannot be decoded and is not there; such entries are kept whole"
+                MISSING, place, f"entry {place}: cannot be decoded and is missing; compaction keeps such entries whole"
             )
         undecided = original.slots["flags"] & slot_kernel.RULE_MATTERS != 0
         retained = fates == slot_kernel.RETAINED
         self._found.nulls_dropped += int((retained & undecided).sum())
         for number in np.flatnonzero(retained & ~undecided).tolist():
             message, key = original.place_of(number), original.key_of(number)
-            self._found.add(MISSING, message, f"message {message}: the latest of key {key!r} is not there")
+            self._found.add(MISSING, message, f"message {message}: the latest of key {key!r} is missing")
 
     def _unwanted(self, original: _Entry, number: int, fate: int) -> None:
         """Note a message of an entry that is present but should not be."""

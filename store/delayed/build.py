@@ -88,7 +88,7 @@ class PartitionSource:
 def read_ledger_rows(reader: EntryReader, index: Index, ledger_id: int) -> Iterator[DelayedRows]:
     """Yield the rows of each entry of one ledger of an index; raises IndexCorrupt naming the ledger."""
     if find_times(reader.txn, ledger_id) is None:
-        raise _lost(index, ledger_id, "it is not there")
+        raise _lost(index, ledger_id, "it does not exist")
     for entry_id in iter_entry_ids(reader.txn, ledger_id):
         try:
             payload = reader.read(ledger_id, entry_id).payload

@@ -135,7 +135,7 @@ OPTIONS = (
     Option("endTime", _read_time_ms, None, "only entries before then"),
     Option("checksums", read_flag, True, "verify digests", "true"),
     Option("sliceBytes", _read_slice_bytes, SLICE_BYTES, "bytes a task reads", "64m"),
-    Option("ignoreCorruptFiles", read_flag, False, "pass over files that are no entry logs", "false"),
+    Option("ignoreCorruptFiles", read_flag, False, "skip files that are not entry logs", "false"),
     Option("maxFilesPerTrigger", _count, 0, "files that a batch of a stream reads at most", "1000"),
     Option("maxBytesPerTrigger", _trigger_bytes, 0, "bytes that a batch of a stream reads, in place of files"),
     Option("failOnDataLoss", read_flag, True, "a stream fails where what it began to read is gone", "true"),

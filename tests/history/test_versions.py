@@ -112,4 +112,4 @@ def test_damage_is_told_where_it_is_and_what_it_costs(unpacked: Path, tmp_path: 
     (folder / "log.482").write_bytes(b"JKLG" + bytes(100))
     *_, last = iter_versions(servers(folder))
     assert isinstance(last, Flaw)
-    assert (last.file.name, "the header is none of a log" in last.text) == ("log.482", True)
+    assert (last.file.name, "not the header of a log" in last.text) == ("log.482", True)

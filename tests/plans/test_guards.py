@@ -157,9 +157,9 @@ def test_truncate_drops_the_compacted_view_as_a_broker_does(tmp_path: Path, cli:
     assert "k0" in cli("--store", store, "compaction", "read", T, "-o", "jsonl").stdout
     dry = cli("--store", store, "topics", "truncate", T, "--dry-run", "-o", "json")
     (text,) = [text for part in dry.json for text in part.get("warnings", ())]
-    assert "ledger 42, which it is in, stays with BookKeeper and nothing references it any more" in text
+    assert "its ledger 42 stays in BookKeeper without any reference" in text
     assert "3 keys ('k0', 'k1' and 'k2') are in that ledger alone" in text
-    assert "4 keys ('k3', 'k4', 'k5' and 'k6') are in no ledger any more" in text
+    assert "4 keys ('k3', 'k4', 'k5' and 'k6') are no longer in any ledger" in text
     (own,) = [part for part in dry.json if part.get("subscription") == "__compaction"]
     assert (own["before"]["compactedLedger"], own["after"]["compactedLedger"]) == (42, None)
     assert cli("--store", store, "topics", "truncate", T, "-y").exit_code == 0

@@ -285,7 +285,7 @@ def test_a_newest_log_that_is_none_is_told_by_name(raw: bytes, short: Path, tmp_
     nodes, problems = _read(folder)
     text = next(one for one in problems if "@ 0x0" in one)
     assert nodes
-    assert ("log.482 @ 0x0: the header is none of a log" in text, "is lost" in text) == (True, True)
+    assert ("log.482 @ 0x0: not the header of a log" in text, "is lost" in text) == (True, True)
 
 
 @pytest.mark.parametrize("header", [bytes(16), b"JKLG\0\0\0\2" + bytes(8), b"ZKLG\0\0\0\3" + bytes(8), b"\xff" * 16])
@@ -297,13 +297,13 @@ def test_behind_a_damaged_header_every_record_is_read(name: str, header: bytes, 
     (folder / name).write_bytes(header + (short / name).read_bytes()[16:])
     nodes, problems = _read(folder)
     assert nodes == whole
-    assert [f"{name} @ 0x0: the header is none of a log" in text for text in problems] == [True] * (name == "log.482")
+    assert [f"{name} @ 0x0: not the header of a log" in text for text in problems] == [True] * (name == "log.482")
     for snapshot in folder.glob("snapshot.*"):
         if snapshot.name != "snapshot.0":
             snapshot.unlink()
     nodes, (text,) = _read(folder)
     assert nodes == whole
-    assert f"{name} @ 0x0: the header is none of a log" in text
+    assert f"{name} @ 0x0: not the header of a log" in text
 
 
 @pytest.mark.parametrize("name", ["log.35e", "log.1"])
