@@ -162,9 +162,9 @@ def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  
     """Write the page with what was ``found`` into ``file``, and return it."""
     from pulsar_admin.page.collecting import collect_page
     from pulsar_admin.page.writing import write_page
-    from pulsar_admin.store.rules.table import CAUSES
+    from pulsar_admin.store.rules.table import RULES_BY_CODE
 
-    titles = {code: cause.title for code, cause in CAUSES.items()}
+    titles = {code: cause.title for code, cause in RULES_BY_CODE.items()}
     with app.session.reader() as reader, app.progress(None, "topics", "page") as progress:
         page = collect_page(app.store, reader, found, app.now_ms, advance=progress.advance)
     now = app.now

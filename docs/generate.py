@@ -23,7 +23,7 @@ from pulsar_admin import errors, lookup, table  # noqa: E402 - works on a checko
 from pulsar_admin.cli import CONTEXT, TableGroup, root  # noqa: E402
 from pulsar_admin.store.errors import StoreError  # noqa: E402
 from pulsar_admin.store.rules.finding import Severity  # noqa: E402
-from pulsar_admin.store.rules.table import CAUSES  # noqa: E402
+from pulsar_admin.store.rules.table import RULES_BY_CODE  # noqa: E402
 
 WIDTH = 100
 NOTE = "<!-- made by docs/generate.py: `make docs` writes it again -->\n\n"
@@ -134,9 +134,9 @@ def doctor_page() -> str:
     text = NOTE + DOCTOR
     examples = json.loads((ROOT / "docs" / "examples" / "findings.json").read_text())
     for severity in Severity:
-        causes = sorted(cause.code for cause in CAUSES.values() if cause.severity is severity)
+        causes = sorted(cause.code for cause in RULES_BY_CODE.values() if cause.severity is severity)
         text += "\n" + _filled(f"{severity}: " + ", ".join(f"[`{code}`](#{code})" for code in causes)) + "\n"
-    for code, cause in sorted(CAUSES.items()):
+    for code, cause in sorted(RULES_BY_CODE.items()):
         text += f"\n## {code}\n\n**{cause.title}** ({cause.severity})\n\n{_filled(cause.means)}\n\n"
         one = examples[code]
         head = f"{one['severity']} {code}: {one['where'].removeprefix('persistent://')}"

@@ -316,10 +316,10 @@ def test_rules_alone_judge(module: str) -> Iterator[str]:
 
 @no_offence_in([module for module in MODULES if module.startswith(("store/check/", "store/doctor/"))])
 def test_codes_of_findings_are_of_the_rules(module: str) -> Iterator[str]:
-    from pulsar_admin.store.rules.table import CAUSES
+    from pulsar_admin.store.rules.table import RULES_BY_CODE
 
     for node in nodes_of(module):
-        if isinstance(node, ast.Constant) and node.value in CAUSES:
+        if isinstance(node, ast.Constant) and node.value in RULES_BY_CODE:
             yield f"{module}:{node.lineno}: {node.value}"
 
 

@@ -17,7 +17,7 @@ import pytest
 from pulsar_admin.output import Writer
 from pulsar_admin.progress import open_progress
 from pulsar_admin.store.names import shell_word
-from pulsar_admin.store.rules.table import CAUSES
+from pulsar_admin.store.rules.table import RULES_BY_CODE
 from pulsar_admin.visible import clean_lines, clean_text
 from tests.conftest import Cli
 from tests.hostile import CURSOR, EVIL, EVIL_BYTES, FORGED, TOPIC, make_hostile_store
@@ -241,7 +241,7 @@ def _filled_in(node: ast.JoinedStr) -> Iterator[str]:
 
 def test_a_suggested_command_can_be_pasted() -> None:
     """A name from data is one word of it: topics, bookies, paths of metadata, tenants, clusters, files."""
-    assert shlex.split(CAUSES["topic-unreadable"].command({"path": "x;touch 'y'"}))[3] == "x;touch 'y'"
+    assert shlex.split(RULES_BY_CODE["topic-unreadable"].command({"path": "x;touch 'y'"}))[3] == "x;touch 'y'"
     for path in (path for package in ("store", "commands", "pulsar_admin") for path in (ROOT / package).rglob("*.py")):
         name, source = str(path.relative_to(ROOT)), path.read_text()
         for node in ast.walk(ast.parse(source)) if "pulsar-admin " in source else ():

@@ -33,7 +33,7 @@ from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import topic_of_path
 from pulsar_admin.store.reports.subscriptions import Asked, iter_facts, iter_subscription_facts, prepare_facts
 from pulsar_admin.store.rules import judging
-from pulsar_admin.store.rules.table import TOPIC_RULES
+from pulsar_admin.store.rules.table import ALL_TOPIC_RULES
 from tests.stores import NOW_MS, imported
 from tests.worlds import STATES
 
@@ -168,7 +168,7 @@ def test_rules_that_need_a_fact_hold_nowhere_without_it(monkeypatch: pytest.Monk
         with open_store(imported("small", state)) as store:
             found = list(diagnose(store, now_ms=NOW_MS))
             with monkeypatch.context() as patch:
-                patch.setattr(judging, "_BY_NEED", [("", TOPIC_RULES)])
+                patch.setattr(judging, "_BY_NEED", [("", ALL_TOPIC_RULES)])
                 assert list(diagnose(store, now_ms=NOW_MS)) == found
 
 

@@ -18,7 +18,7 @@ import pulsar_admin as pa
 from pulsar_admin.cli import run
 from pulsar_admin.cures import cure_lines
 from pulsar_admin.store.names import shell_word
-from pulsar_admin.store.rules.table import CAUSES
+from pulsar_admin.store.rules.table import RULES_BY_CODE
 from pulsar_admin.store.sources.ensemble import Client
 from pulsar_admin.typable import PROGRAM, begin, carry, typable
 from tests.conftest import Cli
@@ -349,7 +349,7 @@ def test_no_cure_in_the_sources_is_a_dry_run_alone() -> None:
     found = {command.removeprefix("pulsar-admin ") for command in commands_of_the_sources() if "--dry-run" in command}
     assert found <= looks | {"topics undelete TOPIC --dry-run"}
 
-    assert [code for code, cause in CAUSES.items() if cause.mend.endswith("--dry-run")] == []
+    assert [code for code, cause in RULES_BY_CODE.items() if cause.mend.endswith("--dry-run")] == []
 
 
 @pytest.mark.parametrize("world", ["nometa-clean", "cluster-crashed"])

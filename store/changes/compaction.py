@@ -159,6 +159,7 @@ def _cursor_step(txn: Txn, topic: Topic, cursor: Cursor | None, horizon: Positio
     node = find_node(txn, path)
     properties = {} if cursor is None else dict(cursor.state.properties)
     properties[COMPACTED_LEDGER] = ledger_id
+    # The position goes into the node: the cursor ledger of the broker's last session still says the old one.
     info = CursorInfo(
         cursors_ledger_id=-1,
         mark_delete=horizon,

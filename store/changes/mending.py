@@ -194,6 +194,7 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
 def _forget_in_topic(
     reader: EntryReader, name: TopicName, referring: _Referring, now_ms: int
 ) -> tuple[list[Step], list[ChangePart]]:
+    """Return the steps and reports of removing lost ledgers from a topic's list and from its cursors."""
     topic = read_topic(reader.txn, name)
     gone = referring.topics.get(name, set())
     after = without(topic, gone)
@@ -206,6 +207,7 @@ def _forget_in_topic(
         lost = referring.cursors.get((name, cursor_name), set())
         state = forgotten_state(topic, after, cursor.state, gone)
         if COMPACTED_LEDGER in state.properties and state.properties[COMPACTED_LEDGER] in lost:
+            # Without its view, compaction starts over: a view of the later entries alone would lack older keys.
             state = CursorState(after.first_position)
         if state != cursor.state or lost:
             steps.append(_cursor_step(reader.txn, cursor, state, lost, now_ms))

@@ -466,6 +466,7 @@ def _target_move(
 
 
 def _time_move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ToTime, request: ResetRequest) -> CursorMove:
+    """Return the move to a time, by the exact search or as a broker searches; the report compares both."""
     basis = MoveBasis(request.rule, time_ms=target.time_ms)
     search = BrokerSearch(reader, topic, request.broker)
     warnings: tuple[str, ...] = ()
@@ -478,6 +479,7 @@ def _time_move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ToTime
         clock = request.indexed_clock
         first = find_first_at_or_after(reader, topic, target.time_ms, clock).position
         warnings = _unseen_warnings(reader, topic, first, target.time_ms, clock)
+        # A broker bisects, which on clocks that run backwards finds another entry: the preview shows the difference.
         try:
             move = _broker_move(topic, cursor, first, search.reset_read_position(target.time_ms))
             basis = replace(basis, broker=move)

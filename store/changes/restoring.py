@@ -186,9 +186,7 @@ def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -
 
 
 def _find_sibling(txn: Txn, ledger_id: int, owner: Owner) -> LedgerMetadata | None:
-    """Return the metadata of another ledger, one of the same topic, of the same kind and near if there is: made with the same quorums,
-    most likely.
-    """
+    """Return the metadata of the most similar ledger, by kind, topic and id: it most likely has the same quorums."""
     listed = ((other, (Owner(OwnerKind.TOPIC, owner.topic),)) for other in _ids(txn, parse_owner(owner.topic)))
     best: tuple[tuple[bool, bool, int], int] | None = None
     for other, owners in chain(listed, islice(iter_owners(txn), _SIBLINGS)):

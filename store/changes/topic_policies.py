@@ -231,6 +231,7 @@ def apply_changes(
         if not changes:
             return None
         batches = [_batch(reader, *group, now_ms, interceptors) for group in _by_events(changes)]
+    # The ledgers are written outside a transaction, as this may take long; nobody else can write to this store meanwhile.
     with write_ledgers(store, [ledger for batch in batches for ledger in batch.ledgers()]) as written:
         with store.read() as txn:
             plan = _plan(txn, written, changes, batches, job, now_ms)

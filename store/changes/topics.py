@@ -227,6 +227,7 @@ def _copied_subscriptions(
         shown = shown_properties(cursor.info.cursor_properties)
         for target in targets:
             if next(iter_children(reader.txn, target.path), None) is None:  # one that was there already keeps its own
+                # A topic without ledgers has no entry to name: a broker stores -1:-1 for it.
                 state = CursorState(Position(-1, -1), properties=properties)
                 value = encode_cursor_info(info_of_state(state, shown, now_ms))
                 steps.append(put_value_step(reader.txn, target.cursor_path(cursor_name), value, now_ms))

@@ -21,7 +21,7 @@ from pulsar_admin.store.facts.topics import ReadBudget
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.rules.finding import Finding, Severity, message_of, place_of
 from pulsar_admin.store.rules.judging import judge_deep, judge_store, refuse_bundle
-from pulsar_admin.store.rules.table import CAUSES
+from pulsar_admin.store.rules.table import RULES_BY_CODE
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
@@ -121,7 +121,9 @@ class Ranking:
             self._end(self._runs.popitem()[1])
         for severity in Severity:
             groups = [key for key in self._kept if key[0] is severity]
-            for key in sorted(groups, key=lambda key: (CAUSES[key[1]].leads, max(self._kept[key])[0]), reverse=True):
+            for key in sorted(
+                groups, key=lambda key: (RULES_BY_CODE[key[1]].leads, max(self._kept[key])[0]), reverse=True
+            ):
                 yield from (row[2] for row in sorted(self._kept[key], reverse=True))
                 if key in self._left:
                     yield _rest(*key, *self._left[key])
@@ -168,7 +170,7 @@ def _list(code: str) -> str:
 
 
 def _rest(severity: Severity, code: str, count: int, size_bytes: int, messages: int) -> Finding:
-    cause = CAUSES[code]
+    cause = RULES_BY_CODE[code]
     return Finding(
         severity=severity,
         code=code,

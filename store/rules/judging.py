@@ -19,7 +19,7 @@ from pulsar_admin.store.rules.deep import DEEP_SWEEPS
 from pulsar_admin.store.rules.finding import Finding
 from pulsar_admin.store.rules.leading import LEADING
 from pulsar_admin.store.rules.sight import NAMELESS
-from pulsar_admin.store.rules.table import RULES, SWEEPS, TOPIC_RULES
+from pulsar_admin.store.rules.table import ALL_TOPIC_RULES, RULES, SWEEPS
 from pulsar_admin.store.rules.topic_data import TOPIC_SWEEP, TOPIC_UNREADABLE
 from pulsar_admin.store.rules.whole import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 
@@ -38,7 +38,7 @@ _WORST = (
     *("compacted-ledger-without-metadata", "cursor-unreadable"),
 )
 """Codes of problems by what they keep from whom: whole namespaces and topics first, then messages, then positions and the rest."""
-_BY_NEED = [(needs, tuple(rules)) for needs, rules in groupby(TOPIC_RULES, key=lambda rule: rule.needs)]
+_BY_NEED = [(needs, tuple(rules)) for needs, rules in groupby(ALL_TOPIC_RULES, key=lambda rule: rule.needs)]
 _LEADING = {rule.code for rule in LEADING}
 _UNREFERENCED = {rule.code for rule in (LEDGERS_UNREFERENCED, LEDGERS_DELETED, LEDGERS_GONE)}
 

@@ -26,11 +26,11 @@ from pulsar_admin.store.rules.rows import CHECK_STOPPED, ROW_RULES
 from pulsar_admin.store.rules.rule import Rule, Sweep, of_topic
 from pulsar_admin.store.rules.subscriptions import CURSOR_AHEAD, SUBSCRIPTION_RULES
 from pulsar_admin.store.rules.topic_data import TOPIC_SWEEP
-from pulsar_admin.store.rules.topics import TOPIC_RULES as USE_RULES
+from pulsar_admin.store.rules.topics import TOPIC_RULES
 from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
 from pulsar_admin.store.rules.whole import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 
-__all__ = ["CAUSES", "RULES", "SUBSCRIPTION_RULES", "SWEEPS", "TOPIC_RULES", "check_codes", "explanation"]
+__all__ = ["ALL_TOPIC_RULES", "RULES", "RULES_BY_CODE", "SUBSCRIPTION_RULES", "SWEEPS", "check_codes", "explanation"]
 
 RULES: tuple[Rule[ClusterFacts], ...] = (
     *ROW_RULES,
@@ -40,8 +40,8 @@ RULES: tuple[Rule[ClusterFacts], ...] = (
     *PARTITION_RULES,
     *MARK_RULES,
 )
-TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
-    *USE_RULES,
+ALL_TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
+    *TOPIC_RULES,
     *DEDUPLICATION_RULES,
     *map(of_topic, (*TRANSACTION_RULES, *CHUNK_RULES, *MARKER_RULES, CURSOR_AHEAD)),
 )
@@ -55,18 +55,18 @@ SWEEPS: tuple[Sweep[ClusterFacts], ...] = (
 
 _SWEPT = chain(TOPIC_SWEEP.rules, *(sweep.rules for sweep in SWEEPS), *(sweep.rules for sweep in DEEP_SWEEPS))
 _WHOLE = (*CLOSING_RULES, *LEAK_SWEEP.rules, *DISK_RULES)
-_TOLD: tuple[Rule[Any], ...] = (*RULES, *TOPIC_RULES, *_SWEPT, CHECK_STOPPED, *_WHOLE)  # Any: of whatever facts
-CAUSES: dict[str, Rule[Any]] = {rule.code: rule for rule in _TOLD}
-"""Every rule that the doctor tells, by code."""
+_TOLD: tuple[Rule[Any], ...] = (*RULES, *ALL_TOPIC_RULES, *_SWEPT, CHECK_STOPPED, *_WHOLE)  # Any: of whatever facts
+RULES_BY_CODE: dict[str, Rule[Any]] = {rule.code: rule for rule in _TOLD}
+"""Every rule of the doctor, by code."""
 
 
 def explanation(code: str) -> Rule[Any]:
-    """Return the rule CODE; raises InvalidValue with those that are near."""
+    """Return the rule with a code; raises InvalidValue that suggests similar codes."""
     from difflib import get_close_matches  # 3 ms, and few codes are mistyped
 
-    found = CAUSES.get(code)
+    found = RULES_BY_CODE.get(code)
     if found is None:
-        near = get_close_matches(code, CAUSES, 2) or [one for one in CAUSES if code in one][:3]
+        near = get_close_matches(code, RULES_BY_CODE, 2) or [one for one in RULES_BY_CODE if code in one][:3]
         hint = f"did you mean {' or '.join(near)}?" if near else "see docs/doctor.md"
         raise InvalidValue(f"the doctor knows no code {code!r}", hint=hint, code=code)
     return found

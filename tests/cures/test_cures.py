@@ -32,7 +32,7 @@ from pulsar_admin.store.db.tree import Node, find_node, put_nodes, tree_key
 from pulsar_admin.store.doctor import Finding
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.rules.table import CAUSES
+from pulsar_admin.store.rules.table import RULES_BY_CODE
 from tests import test_check
 from tests.agreeing import check_agreement
 from tests.commands.changing import rows_of
@@ -413,7 +413,7 @@ PLANTED: dict[str, str] = {
 
 @pytest.mark.parametrize("code", LOOKS)
 def test_what_has_no_cure_says_so(code: str, cli: Cli) -> None:
-    cause = CAUSES[code]
+    cause = RULES_BY_CODE[code]
     (line,) = cure_lines(cause.command({}))
     assert line == f"look: {cause.command({})}"
     assert cause.how
@@ -486,5 +486,5 @@ def test_another_test_plants_it(code: str) -> None:
 
 def test_every_cause_has_a_planted_cure_or_says_that_it_has_none() -> None:
     assert not CURED.keys() & LOOKS.keys() | CURED.keys() & ELSEWHERE.keys() | LOOKS.keys() & ELSEWHERE.keys()
-    assert CURED.keys() | LOOKS.keys() | ELSEWHERE.keys() == CAUSES.keys()
+    assert CURED.keys() | LOOKS.keys() | ELSEWHERE.keys() == RULES_BY_CODE.keys()
     assert PLANTED.keys() == LOOKS.keys()

@@ -8,23 +8,23 @@ import click
 import pytest
 
 from pulsar_admin.cli import root
-from pulsar_admin.store.rules.table import CAUSES
+from pulsar_admin.store.rules.table import RULES_BY_CODE
 from tests.conftest import Cli
 
 
-@pytest.mark.parametrize("code", CAUSES)
+@pytest.mark.parametrize("code", RULES_BY_CODE)
 def test_a_cause_says_everything(code: str) -> None:
-    cause = CAUSES[code]
+    cause = RULES_BY_CODE[code]
     assert cause.code == code
     for text in (cause.means, cause.broker, cause.how):
         assert text.endswith("."), text
     assert not cause.title.endswith(".")
 
 
-@pytest.mark.parametrize("code", CAUSES)
+@pytest.mark.parametrize("code", RULES_BY_CODE)
 def test_the_command_that_mends_parses(code: str) -> None:
     program, *words = shlex.split(
-        CAUSES[code].command({"ledgerId": 7, "where": "public/default/x", "topic": "public/default/x"})
+        RULES_BY_CODE[code].command({"ledgerId": 7, "where": "public/default/x", "topic": "public/default/x"})
     )
     assert program == "pulsar-admin"
     parses(words)

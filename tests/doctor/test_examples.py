@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.table import CAUSES
+from pulsar_admin.store.rules.table import RULES_BY_CODE
 from tests.doctor.recording import EXAMPLES
 from tests.test_architecture import MODULES, tree_of
 
@@ -32,10 +32,10 @@ def said() -> tuple[str, ...]:
 
 
 def test_every_finding_has_an_example() -> None:
-    assert examples().keys() == CAUSES.keys()
+    assert examples().keys() == RULES_BY_CODE.keys()
 
 
-@pytest.mark.parametrize("code", CAUSES)
+@pytest.mark.parametrize("code", RULES_BY_CODE)
 def test_it_is_in_words_that_rules_say(code: str) -> None:
     one = examples()[code]
     assert one["severity"] in [*Severity]

@@ -22,7 +22,7 @@ from pulsar_admin.store.doctor import Finding, Ranking, Severity
 from pulsar_admin.store.doctor.since import ChangeSince, FindingChange, compare
 from pulsar_admin.store.model.copy_age import AsOf, put_as_of
 from pulsar_admin.store.rules.sight import BLIND, BLIND_PLACES, DEEP, FILES, UNREAD
-from pulsar_admin.store.rules.table import CAUSES
+from pulsar_admin.store.rules.table import RULES_BY_CODE
 from tests.conftest import Cli
 from tests.doctor.test_checked import plant
 from tests.stores import copied, imported
@@ -35,7 +35,7 @@ LEAK = "leaked-ledgers"
 
 
 def one(code: str, where: str, **evidence: object) -> Finding:
-    return CAUSES[code].at(where, "it is so", **evidence)
+    return RULES_BY_CODE[code].at(where, "it is so", **evidence)
 
 
 def changes(before: list[Finding], found: list[Finding], each: int = 10) -> list[tuple[str, str, str]]:
@@ -296,7 +296,7 @@ def test_against_the_sets_themselves(seed: int) -> None:
 
 
 def test_the_codes_are_known() -> None:
-    assert set(CAUSES) >= BLIND | BLIND_PLACES | DEEP | FILES | UNREAD
+    assert set(RULES_BY_CODE) >= BLIND | BLIND_PLACES | DEEP | FILES | UNREAD
 
 
 # -- the page -------------------------------------------------------------------------------------------------------------

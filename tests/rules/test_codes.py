@@ -8,7 +8,7 @@ from typing import Any
 
 from pulsar_admin.store.rules.holders import HOLDERS
 from pulsar_admin.store.rules.rule import Rule
-from pulsar_admin.store.rules.table import RULES, SUBSCRIPTION_RULES, TOPIC_RULES
+from pulsar_admin.store.rules.table import ALL_TOPIC_RULES, RULES, SUBSCRIPTION_RULES
 
 WHY = Path(__file__).resolve().parents[2] / "store" / "why"
 
@@ -21,6 +21,6 @@ def test_why_names_no_code() -> None:
 
 
 def test_a_code_has_one_cause() -> None:
-    rules: list[Rule[Any]] = [*RULES, *TOPIC_RULES, *SUBSCRIPTION_RULES]
+    rules: list[Rule[Any]] = [*RULES, *ALL_TOPIC_RULES, *SUBSCRIPTION_RULES]
     first = {rule.code: rule.text() for rule in reversed(rules)}
     assert [rule.code for rule in rules if first[rule.code] != rule.text()] == []
