@@ -120,5 +120,5 @@ def update_mark_delete_cursor(
 
 
 def _print_updated(app: App, head: str, text: Callable[[], str]) -> Shown:
-    """Write what upstream's script prints behind a change; with ``-o`` the report stands there."""
+    """Write the text that upstream's script prints after a change; with ``-o`` the report replaces it."""
     return Printed(f"Updated {head}{text()}", of_change=True)

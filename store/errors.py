@@ -159,7 +159,7 @@ class EntryNotFound(NotFound):
 
 
 class NotSeen(StoreError):
-    """What is asked for may be on a bookie or in tiered storage that is not imported: the answer is not known."""
+    """The answer is unknown: it may be on a bookie or in tiered storage that is not imported."""
 
     code = "not-seen"
 

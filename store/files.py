@@ -44,9 +44,9 @@ _KINDS = {
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = PRIVATE_FILE) -> int:
-    """Open the regular file ``path`` and return its descriptor; raises OSError, ``NotRegular`` for anything else, and never waits.
+    """Open a regular file and return its descriptor; never waits. Raises OSError, ``NotRegular`` for anything else.
 
-    Opening a FIFO waits for its other end, for ever where there is none.
+    A plain ``open`` of a FIFO waits for its other end, possibly without end.
     """
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
@@ -146,10 +146,10 @@ def raise_read_error(error: OSError, path: Path) -> NoReturn:
 
 
 def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
-    """Replace ``path`` with ``data``, durably; on any error the old content stays and no temporary file is left.
+    """Replace the content of a file durably; on any error the old content stays and no temporary file is left.
 
-    What is not a regular file, such as /dev/stdout, keeps its name. ``mode`` is by default the one of the file that is replaced, of a new
-    one that which its directory grants.
+    Anything but a regular file, such as /dev/stdout, is written in place. ``mode`` is by default that of the replaced
+    file, for a new one the one that its directory grants.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with writing(path):
@@ -516,10 +516,11 @@ def _entries(directory: Path) -> list[Path]:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy the directory ``source`` to the new directory ``target``, durably, with owners, modes (writable to the owner) and times.
+    """Copy a directory to the new directory ``target``, durably, with owners, modes (writable to the owner) and
+    times.
 
-    Only its owner can look into ``target`` before it is whole. Who may not give files away owns the copy. No link is followed, and
-    what is neither file nor directory left out: see ``check_copyable``.
+    Only its owner can look into ``target`` before it is complete. A user who may not change owners owns the copy.
+    Links are not followed, and special files are left out: see ``check_copyable``.
     """
     create_directory(target)
     for entry in _entries(source):

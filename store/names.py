@@ -55,7 +55,7 @@ def encode_name(name: str) -> str:
 
 
 def decode_name(component: str) -> str:
-    """Return the name behind one metadata path component (inverse of ``encode_name``)."""
+    """Return the name that a metadata path component encodes (inverse of ``encode_name``)."""
     if "%" not in component and "+" not in component:
         return component
     from urllib.parse import unquote_plus
@@ -129,7 +129,9 @@ def _ansi_c(letter: str) -> str:
 
 
 def is_encoded(component: str) -> bool:
-    """Whether a metadata path component is as ``encode_name`` writes the name behind it; most of them are by their letters."""
+    """Return whether a metadata path component is as ``encode_name`` writes its name; the letters decide for most
+    of them.
+    """
     return _UNCHANGED.fullmatch(component) is not None or encode_name(decode_name(component)) == component
 
 
@@ -271,7 +273,9 @@ class TopicName(Answer, frozen=True, order=True):
 
     @property
     def partition_index(self) -> int:
-        """The number behind the last ``-partition-``, or −1, also for what no Java int holds or prints (``t-partition-07``: TopicName)."""
+        """The number after the last ``-partition-``; −1 without one, and for one that no Java int prints
+        (``t-partition-07``: a topic).
+        """
         _, found, number = self.local_name.rpartition(PARTITION_SUFFIX)
         if not found or not number.isascii() or not number.isdigit() or len(number) > _INT_DIGITS:
             return -1

@@ -22,7 +22,7 @@ class Pace:
         self.unlimit()
 
     def limit(self, bytes_a_second: int) -> None:
-        """Bound what is read from now on, in any second and altogether."""
+        """Limit all further reading to this rate, in any second and on average."""
         self._rate = bytes_a_second
         self._next = time.monotonic()
         self.step_bytes = max(bytes_a_second // _STEPS_A_SECOND, _LEAST_STEP_BYTES)
@@ -36,7 +36,7 @@ class Pace:
 
     @contextmanager
     def limited(self, bytes_a_second: int | None) -> Iterator[None]:
-        """Bound what is read within the block, None: as it was."""
+        """Limit reading within the block to this rate, None: unchanged."""
         before = self._rate
         if bytes_a_second is not None:
             self.limit(bytes_a_second)
@@ -65,10 +65,11 @@ PACE = Pace()
 
 
 class ColdPages:
-    """Which pages of an open file were not in the page cache when it was opened; ``drop`` takes those out of it again.
+    """The pages of an open file that were not in the page cache when it was opened; ``drop`` removes these.
 
-    What was there may be what production reads, and stays; so does all where the system does not tell, as of a file that one may read
-    and neither owns nor may write (``mincore`` since Linux 5.2). With ``ours`` all of it goes: a copy that was just made.
+    Pages that were cached may be in use by production and stay; so do all pages where the system does not tell, as for
+    a file that the user neither owns nor may write (``mincore`` since Linux 5.2). With ``ours``, for a copy just
+    written, all pages are dropped.
     """
 
     def __init__(self, descriptor: int, start: int, end: int, *, ours: bool = False) -> None:

@@ -91,10 +91,10 @@ def one_line(record: Any) -> str:  # Any: a Struct, or a named tuple of what the
 def line_of(
     kind: str, fields: Mapping[str, object], usual: Mapping[str, object] | None = None, *, is_whole: bool = True
 ) -> str:
-    """Return ``Kind(field=value, len(rows)=3 …)``, at most ``_MOST_LETTERS`` long; ``…`` stands for what is left out, and is there, too,
-    where the ``fields`` are not the whole.
+    """Return ``Kind(field=value, len(rows)=3 …)``, at most ``_MOST_LETTERS`` long.
 
-    Where that is longer, fields that are zero, empty or as ``usual`` are left out.
+    A longer one leaves out fields that are zero, empty or ``usual``. ``…`` stands for left-out fields, also where
+    ``fields`` are not all.
     """
     shown = [(_shown_field(name, value), _says(name, value, usual or {})) for name, value in fields.items()]
     if sum(len(text) + 2 for text, _ in shown) > _MOST_LETTERS:
@@ -111,12 +111,12 @@ def line_of(
 
 
 def bracketed(text: str) -> str:
-    """Return ``<text>``, as long as the ``repr`` of an answer may be: of what is no record."""
+    """Return ``<text>``, cut to the length of a ``repr``: for answers that are not records."""
     return f"<{shortened(text, _MOST_LETTERS - 2)}>"
 
 
 def shortened(text: str, most: int) -> str:
-    """Return ``text`` with ``…`` in place of what is more than ``most`` letters of it: the start of a path, else the end."""
+    """Return a text cut to ``most`` letters with ``…``: at the start of a path, else at the end."""
     if len(text) <= most:
         return text
     return f"…{text[1 - most :]}" if text.startswith("/") else f"{text[: most - 1]}…"

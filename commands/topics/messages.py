@@ -185,7 +185,7 @@ def examine_messages(
 
 
 class _Style(Struct, frozen=True):
-    """What is shown of messages beside themselves: of ``several`` topics their names, and ``value``."""
+    """Additional columns of messages: names if of ``several`` topics, and ``value``."""
 
     several: bool
     value: bool
@@ -361,7 +361,7 @@ _PROPERTY = ParsedType("property", _property, "NAME[=VALUE]")
 
 
 class SearchRequest(Struct, frozen=True):
-    """What is looked for, where, and what is shown of it."""
+    """A search: criteria, topics, and the columns to show."""
 
     keys: tuple[str, ...]
     key_prefix: str | None

@@ -246,11 +246,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def checked(function: Function) -> Function:
-    """Return FUNCTION that takes what its parameters say and raises InvalidValue for what is of another kind; its errors, also those of
-    what it yields, say in Python's words what to do.
+    """Return a function that raises InvalidValue for arguments without the annotated types, and whose hints use Python's words.
 
-    A parameter of one of the words of a ``Literal`` of its module takes these alone; what only some values of a kind are for is checked
-    by whoever uses them.
+    Hints of errors during iteration do too. A parameter annotated with a ``Literal`` takes those words only; finer checks are left to
+    the function that uses the value.
     """
     code, said, scope = function.__code__, function.__annotations__, function.__globals__
 
@@ -932,11 +931,11 @@ _VALUES = frozenset({"broker", "entries", "indexed", "now", "reduced"})
 
 
 def hint_in_python(hint: str, said: Mapping[str, str]) -> str:
-    """Return ``hint``, which names options of the command line, for a program that called a function with the annotations ``said``.
+    """Return a hint about command-line options in the words of a Python function with the annotations ``said``.
 
-    ``force=True`` stands for ``--force`` and ``to=NAME`` for ``--to NAME`` where it has such a parameter, ``open_store(now=NAME)`` for what
-    is said there; commands stay as they are. What has no word of Python's is said to be of the command line. A zone, which no method takes,
-    is that of a datetime.
+    ``--force`` becomes ``force=True``, ``--to NAME`` becomes ``to=NAME`` if the function has that parameter, global options become
+    ``open_store(now=NAME)``; commands stay. Other options are marked as those of the command line. A time zone, which no method takes,
+    becomes that of a datetime.
     """
     if "--" not in hint:
         return hint

@@ -623,11 +623,11 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         max_clock_skew: Duration = "1m",
         force: bool = False,
     ) -> Plan:
-        """Plan the resets that LINES ask for, all or none: ``{"topic": …, "subscription": …, "to": …}``, or in place of ``to`` one of
-        ``time``, ``shift_by``, ``like``, and ``exclude``, as in ``Cursor.reset``. Default of the subscription: SUBSCRIPTION.
+        """Plan several resets, all or none: ``{"topic": …, "subscription": …, "to": …}``, or ``time``, ``shift_by`` or ``like`` for ``to``.
 
-        A line may be the JSON text of such an object, as the command line reads it: ``messageId``, ``time``, ``shiftBy``,
-        ``toSubscription``. SOURCE: what errors call LINES. The rest is as in ``Cursors.reset``, which says what this raises.
+        ``exclude`` is that of ``Cursor.reset``; a line without a subscription uses ``subscription``. A line may also be a JSON text as the
+        command line reads it: ``messageId``, ``time``, ``shiftBy``, ``toSubscription``. ``source`` names the lines in errors. Other options
+        and errors are those of ``Cursors.reset``.
         """
         from pulsar_admin.api.cursors import reset_line, reset_request, resets_plan
         from pulsar_admin.store.changes.resets import iter_reset_rows, resets_of_rows

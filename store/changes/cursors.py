@@ -220,7 +220,7 @@ def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
 
 
 def unreadable_text(cursor: Cursor) -> str:
-    """Return the text that says what is lost with the damaged value of ``cursor``."""
+    """Return a text about the loss that the damaged value of ``cursor`` means."""
     return f"the value of {cursor.name} cannot be read: its position, acknowledgements and properties are lost"
 
 

@@ -2,8 +2,8 @@
 (pulsar.md §3.5).
 
 A reset drops individual acknowledgements and LongProperties; ``__compaction`` keeps its properties. Expiring moves the
-cursor past an age limit or a position; its report says what is dropped, what a broker would do, and what never
-expires.
+cursor past an age limit or a position; its report counts dropped messages, and names what a broker would do and what
+never expires.
 """
 
 from __future__ import annotations

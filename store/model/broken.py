@@ -1,7 +1,8 @@
-"""Which ledgers are broken: metadata or entries that are lost, or that no client gets, and what a broker does on a topic that lists one.
+"""Broken ledgers: lost metadata or entries, entries that no client gets, and what a broker does on a topic that
+lists one.
 
-Upstream (Pulsar 4.0.8): ``ManagedLedgerImpl.initialize`` drops a last ledger that BookKeeper does not know, ``OpReadEntry`` stops at
-one before it, or passes over it with ``autoSkipNonRecoverableData``.
+Upstream (Pulsar 4.0.8): ``ManagedLedgerImpl.initialize`` drops a last ledger that BookKeeper does not know,
+``OpReadEntry`` stops at an earlier one, or skips it with ``autoSkipNonRecoverableData``.
 """
 
 from __future__ import annotations
@@ -98,9 +99,9 @@ def _count(ranges: Iterable[Range]) -> int:
 
 
 def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
-    """Return what is not there of a ledger, or None when all is. A ledger whose metadata cannot be read lacks it.
+    """Return the missing parts of a ledger, None if it is complete; unreadable metadata counts as missing.
 
-    Metadata of a version that is not known here says what nobody here knows: nothing is called lost.
+    Metadata of an unknown version proves nothing: nothing is called lost.
     """
     from pulsar_admin.store.db.owners import find_owners  # few questions meet a broken ledger
 
@@ -156,7 +157,9 @@ def iter_unreadable(txn: Txn) -> Iterator[Missing]:
 
 
 class Thinned(Struct, frozen=True):
-    """A ledger of which clients get all, though bookies of it are ``gone``. ``spare``: bookies with copies that it does not name."""
+    """A ledger that clients can read completely, although some of its bookies are ``gone``. ``spare``: bookies with
+    unlisted copies.
+    """
 
     ledger_id: int
     gone: tuple[str, ...]
@@ -247,7 +250,7 @@ class BrokenLedger(Struct, frozen=True):
         return "reaches no client" if self.cure else "is lost"
 
     def not_seen(self) -> str:
-        """Say what is not seen; "" when all is."""
+        """Return a sentence about the parts of the ledger that are not imported; "" if there are none."""
         parts = []
         if self.unseen:
             shown = ", ".join(
@@ -263,7 +266,7 @@ class BrokenLedger(Struct, frozen=True):
         return "; ".join(parts)
 
     def what(self) -> str:
-        """Say what is lost."""
+        """Return a sentence about the loss."""
         if self.reason in _SOME:
             nowhere, outside = self.lost_entries - self.outside_entries, self.outside_entries
             texts = (
@@ -312,7 +315,7 @@ def _may_go_on(txn: Txn, listed: TopicLedger) -> bool:
 
 
 def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLedger | None:
-    """Return what is lost or not seen of one ledger that ``topic`` lists, None where nothing is."""
+    """Return the lost or not imported parts of one ledger that ``topic`` lists, None if there are none."""
     # Its list owns it: who else does is not asked, once for each of what may be a hundred thousand.
     missing = _find_missing(txn, listed.ledger_id, (), is_listed=True)
     is_last, of_events = listed.ledger_id == topic.ids[-1], topic.name.local_name == EVENTS

@@ -18,13 +18,13 @@ _MEMO = "brokenevents"
 
 
 def find_broken_beside(txn: Txn, topic: Topic) -> tuple[str, ...]:
-    """Return in sentences what is lost beside the ledgers that ``topic`` lists, with what a broker does."""
+    """Return sentences about losses other than those of ledgers in the topic's list, with what a broker does."""
     found = _lost_view(txn, topic)
     return (*found, *find_lost_events(txn, topic.name))
 
 
 def find_lost_events(txn: Txn, name: TopicName) -> tuple[str, ...]:
-    """Return in sentences what is lost of the policies that the namespace of topic ``name`` keeps as events."""
+    """Return sentences about lost policy events of the topic's namespace."""
     return () if name.local_name == EVENTS else _lost_events(txn, name.namespace)
 
 
@@ -52,7 +52,7 @@ def _compacted_ledger(txn: Txn, topic: Topic) -> int | None:
 
 
 def _lost_events(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
-    """Return what is lost of the events of ``namespace``; kept for the life of ``txn``."""
+    """Return sentences about lost policy events of ``namespace``; cached for the life of ``txn``."""
     key = (_MEMO, namespace)
     if key not in txn.memo:
         txn.memo[key] = tuple(_find_lost_events(txn, TopicName(namespace, EVENTS)))

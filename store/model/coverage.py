@@ -5,9 +5,9 @@ its journals when it starts (``store.db.unserved``). So an entry is in one of fo
 
 ============  =======================================================================================================
 served        a bookie that clients ask has it
-outside       a file has it, and no bookie that clients ask serves it: a salvage, or another ensemble, brings it back
-nowhere       no file has it, and every bookie that should have it is here or gone
-not imported  a bookie that should have it may run, and is not imported: nobody knows
+outside       a file has it, but no bookie that clients ask serves it: a salvage, or another ensemble, restores it
+nowhere       no file has it, and every bookie that should have it is imported or lost
+not imported  a bookie that should have it may run, and is not imported: its state is unknown
 ============  =======================================================================================================
 
 Of what was not imported it tells the bookies, and those without a journal; of a ledger that nobody closed, where BookKeeper's recovery
@@ -157,7 +157,7 @@ class AbsentBookies(Struct, frozen=True):
         return f"{len(self.imported)} of {counted(len(self.imported) + len(self.absent), 'bookie')} imported"
 
     def text(self) -> str:
-        """Return what is not seen, as a sentence."""
+        """Return a sentence about the bookies that are not imported."""
         return f"{self.counts()}: entries that only {listed(self.absent, 5)} {plural(len(self.absent), 'has', 'have')} are not seen"
 
     def hint(self) -> str:
@@ -344,7 +344,7 @@ class Coverage(Answer, frozen=True):
     outside: int = 0
 
     def text(self, entries: int) -> str:
-        """Return what is short of a ledger's ``entries`` as a sentence."""
+        """Return a sentence about the missing ones of a ledger's ``entries``."""
         where = "; ".join(row.lacks for row in self.bookies if (row.imported or row.gone) and row.lacks)
         counts = ((self.lost, "on none"), (self.outside, "only where no client asks for them"))
         lost = ", ".join(f"{counted(count, 'entry is', 'entries are')} {what}" for count, what in counts if count)
@@ -711,7 +711,7 @@ def absent_ids(txn: Txn) -> frozenset[str]:
 
 
 def absent_of(txn: Txn, ledger_id: int) -> tuple[str, ...]:
-    """Return the bookies of a ledger's ensembles that are not imported: what cannot be read of it may be there."""
+    """Return the bookies of a ledger's ensembles that are not imported: they may have its unreadable entries."""
     metadata = find_metadata(txn, ledger_id) if (absent := absent_ids(txn)) else None
     return tuple(sorted(absent.intersection(ensemble_bookies(metadata)))) if metadata is not None else ()
 
@@ -888,9 +888,10 @@ def read_confirmed(txn: Txn, ledger: Ledger) -> Coverage | None:
 
 
 class Shortfalls(Struct, frozen=True):
-    """What one look at the copies of all ledgers found: the ``ledgers`` with entries of which a bookie that is here or gone lacks a copy;
-    those that are neither closed nor final, or that cannot be read (``others``); of each bookie that may run and is not imported how many
-    ledgers have entries on it (``absent``)."""
+    """Copies of all ledgers: ``ledgers`` with entries that an imported or lost bookie lacks; open or unreadable
+    ones (``others``); and by bookie that may run and is not imported, how many ledgers have entries on it
+    (``absent``).
+    """
 
     ledgers: frozenset[int]
     others: Set[int]
@@ -976,7 +977,7 @@ def look_at_ledgers_one_by_one(txn: Txn) -> None:
 
 
 def _iter_lone(txn: Txn) -> Iterator[tuple[int, LoneLedger | None]]:
-    """Yield each ledger of the metadata, and what that says of it where one bookie has it alone."""
+    """Yield each ledger of the metadata, with its LoneLedger if a single bookie has it."""
     kept: LoneLedgers | None = txn.memo.get(LoneLedgers)
     if kept is None:
         yield from (

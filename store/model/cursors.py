@@ -1,4 +1,4 @@
-"""Read model of cursors: where each really stands (pulsar.md §1.6), and what is left of its backlog: entries, messages, bytes."""
+"""Read model of cursors: their actual positions (pulsar.md §1.6), and their backlogs in entries, messages and bytes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Cursor(Struct, frozen=True):
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether its ledger should say more than what could be read of it."""
+        """Return whether the cursor's ledger records more than could be read."""
         return self.source is CursorSource.FALLBACK or self.skipped_entries > 0
 
 
@@ -131,7 +131,7 @@ def read_damaged_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) 
 
 
 def iter_cursor_nodes(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Node]]:
-    """Yield the names of the topic's cursors, as ``iter_cursor_names``, with their nodes: for a pass over all there are."""
+    """Yield the topic's cursors by name, as ``iter_cursor_names``, with their nodes: for scans of all topics."""
     root = f"{topic.path}/"
     for node in iter_nodes(txn, root):
         component = node.path[len(root) :]
@@ -140,7 +140,9 @@ def iter_cursor_nodes(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Node]]:
 
 
 def read_each_cursor(txn: Txn, reader: EntryReader, topic: Topic) -> Iterator[tuple[str, Cursor | StoreError]]:
-    """Yield the name of each cursor of ``topic``, as ``iter_cursor_names``, with what ``read_cursor`` returns, or raises."""
+    """Yield the name of each cursor of ``topic``, as ``iter_cursor_names``, with the result or error of
+    ``read_cursor``.
+    """
     try:
         nodes = list(iter_nodes(txn, f"{topic.name.path}/"))
     except StoreError:
@@ -286,10 +288,11 @@ def iter_namespace_cursors(
     is_meant: Callable[[TopicName], bool],
     of_topics: str,
 ) -> Iterator[tuple[Topic, Cursor]]:
-    """Yield the cursor ``subscription``, or all but the broker's own, of the topics of ``namespace`` that are meant, no system topics.
+    """Yield the cursor ``subscription``, or all but the broker's own, of the selected topics of a namespace; no
+    system topics.
 
-    What cannot be read goes to ``fail``. Raises NamespaceNotFound, SubscriptionNotFound when there is none, and Refused for a
-    ``subscription`` of the broker's own, with ``of_topics``, the command that does the same to a topic's.
+    Unreadable ones go to ``fail``. Raises NamespaceNotFound, SubscriptionNotFound if no topic has it, and Refused for
+    a ``subscription`` of the broker's own, with ``of_topics``, the command that does the same for one topic.
     """
     check_namespace(reader.txn, namespace)
     names = (name for name in iter_topics(reader.txn, namespace) if not name.is_system and is_meant(name))

@@ -41,7 +41,7 @@ class LedgerOwners(Answer, frozen=True):
 
 
 def all_owners(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
-    """Return who owns ``ledger_id``: what references it, else the node that it says to be of where that may reference it unseen.
+    """Return the owners of a ledger: nodes that reference it, else the one in its custom metadata if that may do so unseen.
 
     What a ledger says of itself (its custom metadata) proves nothing against a node that is known completely: a persistent topic, its
     cursor or its schema whose value has nothing unknown in it, and that does not name the ledger, left it behind. A node of another
@@ -113,7 +113,7 @@ def _name_of(path: str, value: bytes) -> str:
 
 
 def read_owners(txn: Txn, ledger_id: int) -> LedgerOwners:
-    """Return who owns ``ledger_id`` and what it claims; raises LedgerNotFound when nothing here knows it.
+    """Return a ledger's owners and claims; raises LedgerNotFound for a ledger that neither metadata nor entries know.
 
     A few LMDB look-ups, whatever the store's size.
     """

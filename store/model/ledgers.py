@@ -255,7 +255,7 @@ def find_end(txn: Txn, ledger_id: int) -> tuple[int, int] | None:
 
 
 def _hint_where(txn: Txn, ledger_id: int) -> str:
-    """Return what to do about a ledger of which nothing is here."""
+    """Return what to do about a ledger without any imported entry."""
     from pulsar_admin.store.codec.managedledger import decode_managed_ledger
     from pulsar_admin.store.db.owners import OwnerKind, find_owners
     from pulsar_admin.store.names import parse_owner

@@ -95,9 +95,11 @@ class Message(Answer, frozen=True):
 
 
 class ReadOptions(Struct):
-    """What to read. ``committed``: nothing that an open or aborted transaction wrote; ``markers``: the broker's own entries too.
+    """Options of reading. ``committed`` excludes open and aborted transactions; ``markers`` includes the broker's
+    own entries.
 
-    ``whole``: reading begins where the topic does, so that a chunk without the ones before it is damage; else it is passed over.
+    With ``whole``, reading starts at the topic's beginning, so that a chunk without its earlier ones is damage; else
+    it is skipped.
     """
 
     committed: bool = True
@@ -500,9 +502,10 @@ def read_last_id(reader: EntryReader, name: TopicName, problems: list[StoreError
 
 
 def read_message(reader: EntryReader, position: Position) -> Message:
-    """Return the first message of the entry at ``position``; raises what is wrong with it, naming file and offset, or EncryptedPayload.
+    """Return the first message of the entry at ``position``; raises its damage, with file and offset, or
+    EncryptedPayload.
 
-    Raises NothingMatches for a batch out of which compaction took every message.
+    Raises NothingMatches for a batch from which compaction removed every message.
     """
     try:
         header = opened(reader, MessageReader(reader).read_header(position), position)
@@ -515,10 +518,10 @@ def read_message(reader: EntryReader, position: Position) -> Message:
 
 
 def as_admin_shows(reader: EntryReader, message: Message) -> Message:
-    """Return ``message`` with what upstream's admin client (``TopicsImpl``, 4.0.8) shows of it.
+    """Return ``message`` with the properties that upstream's admin client (``TopicsImpl``, 4.0.8) shows.
 
-    Of a message in a batch that is the event time and the index of the entry, and one map of properties for all of them: the
-    entry's, those of every message, and two of the REST interface.
+    For a message in a batch these are the event time and index of the entry, and one map of properties for all
+    messages: the entry's, those of every message, and two of the REST interface.
     """
     position = message.position.entry
     if not message.batch_size or message.encrypted:
@@ -618,7 +621,7 @@ class Window(Struct, frozen=True):
 
     @property
     def chooses(self) -> bool:
-        """Whether messages are chosen by what is in them."""
+        """Whether the window selects messages by their content."""
         return self.key is not None or (self.clock == EVENT and self.times != (-LONG_MAX, LONG_MAX))
 
     @property

@@ -108,7 +108,7 @@ def _namespace_roots(txn: Txn) -> Iterator[str]:
 
 
 def iter_other_ledgers(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[TopicName]:
-    """Yield the names of the managed ledgers that are no persistent topics, by path; what is neither one nor a cursor is left out."""
+    """Yield the names of managed ledgers that are not persistent topics, by path; other nodes are left out."""
     for path, value in _iter_other_nodes(txn, namespace):
         try:
             node = managed_node(path, value)
@@ -119,9 +119,11 @@ def iter_other_ledgers(txn: Txn, namespace: NamespaceName | None = None) -> Iter
 
 
 def other_path(txn: Txn, base: TopicName) -> str:
-    """Return the node of a topic of a newer Pulsar that has the name of ``base`` and so its schema, too, "" where there is none.
+    """Return the node of a newer Pulsar's topic that shares the name and so the schema of ``base``; "" if none
+    does.
 
-    Upstream 5.0.1: a scalable topic has a node in ``/topics`` and its segments below their domain, also after a migration from ``base``.
+    Upstream 5.0.1: a scalable topic has a node in ``/topics`` and its segments below their domain, also after a
+    migration from ``base``.
     """
     space, component = f"{MANAGED_LEDGERS}/{base.namespace}", base.path.rpartition("/")[2]
     domains = (f"{space}/{domain}" for domain in iter_children(txn, space) if domain != PERSISTENT)
@@ -255,9 +257,9 @@ _OTHER = "value below /managed-ledgers"
 
 
 def unknown_in(path: str, value: bytes) -> tuple[str, tuple[str, ...]]:
-    """Return (structure, what of it is not known here, by name) of the node at ``path`` with ``value``.
+    """Return (structure, names of its unknown parts) of a node.
 
-    The second is empty where all is known, and where the value is damaged.
+    The second is empty if all parts are known, and if the value is damaged.
     """
     if not value:
         return "", ()

@@ -66,9 +66,10 @@ def may_be_stated(info: LedgerInfo) -> bool:
 
 
 def is_stated_earlier(txn: Txn, topic: Topic, ledger: TopicLedger, time_ms: int, clock: str) -> bool:
-    """Whether all of a ledger, of which entries are not here, is stated to be published before ``time_ms``, and ``clock`` goes by that.
+    """Return whether metadata states that a ledger without imported entries was published before ``time_ms``, if
+    ``clock`` uses that.
 
-    Broker times and event times do not; ``auto`` does unless an entry of ``topic`` that is here carries a broker time.
+    Broker times and event times do not; ``auto`` does unless an imported entry of ``topic`` carries a broker time.
     """
     stated = stated_times(ledger.info)
     if stated is None or stated.end_ms >= time_ms or clock in ("broker", "event"):
@@ -83,7 +84,7 @@ def is_stated_earlier(txn: Txn, topic: Topic, ledger: TopicLedger, time_ms: int,
 
 
 def wrong_times(txn: Txn, listed: TopicLedger) -> list[StatedTime]:
-    """Return the times stated for a ledger that are not those of its entries; nothing when entries of it are missing."""
+    """Return the stated times of a ledger that differ from those of its entries; empty if entries are missing."""
     if not may_be_stated(listed.info):
         return []
     try:
@@ -103,7 +104,7 @@ def wrong_times(txn: Txn, listed: TopicLedger) -> list[StatedTime]:
 
 
 def _found(txn: Txn, ledger_id: int, entries: int) -> tuple[int, int] | None:
-    """Return (begin, end) of a ledger of which every entry is here and some are messages."""
+    """Return the publish times (first, last) of a ledger whose entries are all imported and contain messages."""
     sums = find_sums(txn, ledger_id)
     if sums is None or sums.entries < entries:
         return None

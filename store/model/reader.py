@@ -90,7 +90,7 @@ class EntryReader:
         return self.files.read(place[0], place[1], length) if kept is None else kept[:length]
 
     def _kept(self, ledger_id: int, entry_id: int, place: tuple[int, int, int]) -> bytes | None:
-        """Return the record where the store has a copy of it, from its size field on."""
+        """Return the stored copy of a record, from its size field on, None if there is no copy."""
         noted = self.txn.memo.get(NOTED)
         if noted is not None:
             noted[ledger_id, entry_id] = place

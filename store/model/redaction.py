@@ -21,13 +21,13 @@ _PROPERTIES = frozenset({"properties", "cursorProperties", "subscriptionProperti
 
 
 def redact(value: bytes | str) -> str:
-    """Return what is shown for ``value``."""
+    """Return the text to show for ``value``."""
     data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
     return f"sha256:{sha256(data).hexdigest()}:{len(data)}"
 
 
 def redact_value(value: object) -> str:
-    """Return what is shown for a decoded ``value``: of its JSON."""
+    """Return the JSON value to show for a decoded ``value``."""
     return redact(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
 

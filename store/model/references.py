@@ -245,7 +245,7 @@ def references(txn: Txn, reader: EntryReader, node: Node) -> Iterator[tuple[int,
 
 
 def _compacted_ledger(txn: Txn, reader: EntryReader, path: str, value: bytes) -> tuple[int, Owner] | None:
-    """Return the compacted ledger that only the cursor ledger of a ``__compaction`` at ``path`` names, None where there is none."""
+    """Return the compacted ledger that only the cursor ledger of a ``__compaction`` names, None if it names none."""
     if not path.endswith(COMPACTION_CURSOR):
         return None
     node = managed_node(path, value)

@@ -48,7 +48,7 @@ class Fields(Struct, frozen=True):
         return {key: self.shown[key](value) if key in self.shown else value for key, value in full if value is not None}
 
     def replace(self, found: Mapping[str, Any] | None, new: Mapping[str, Any]) -> JsonObject:
-        """Return what is stored in place of ``found`` to say ``new`` and the defaults: keys that upstream does not know stay."""
+        """Return the stored object with the new values and defaults; keys that upstream does not know stay."""
         unknown = {key: value for key, value in (found or {}).items() if key not in self.defaults}
         full = {key: new.get(key, default) for key, default in self.defaults.items()}
         return {**{key: value for key, value in full.items() if value is not None}, **unknown}
@@ -196,7 +196,9 @@ class AutoFailover(Answer, frozen=True):
 
 
 class IsolationPolicy(Answer, frozen=True):
-    """Which namespaces only some brokers serve; all are regular expressions. ``unloads``: what is unloaded for it. None: not set."""
+    """Which namespaces only some brokers serve; all are regular expressions. ``unloads``: what brokers unload for
+    it. None: not set.
+    """
 
     JSON_OPTIONAL = ("namespaces", "primary", "secondary", "failover", "unloads")
 
@@ -208,7 +210,9 @@ class IsolationPolicy(Answer, frozen=True):
 
 
 class BrokerIsolation(Answer, frozen=True, rename="camel"):
-    """What isolation policies say of a broker. ``policy_name``: the last that names it, None: none does."""
+    """What isolation policies record about a broker. ``policy_name``: the last policy that names it, None if none
+    does.
+    """
 
     JSON_OPTIONAL = ("policy_name",)
 
@@ -250,7 +254,7 @@ def record_of(kind: type[Kind], found: Mapping[str, Any], what: str) -> Kind:
 
 
 def find_json(txn: Txn, path: str) -> JsonObject | None:
-    """Return the JSON object of the node at ``path``, None where there is none, or one that only holds others. Raises MetadataCorrupt."""
+    """Return the JSON object of a node, None if it does not exist or only has children. Raises MetadataCorrupt."""
     node = find_node(txn, path)
     return decode_json_object(node.value, path) if node and node.value else None
 
@@ -559,7 +563,7 @@ def read_isolation_policy(txn: Txn, cluster: str, name: str) -> JsonObject:
 
 
 def broker_isolation(txn: Txn, cluster: str, broker: str) -> JsonObject:
-    """Return what isolation policies say of a broker, whether there is such a one or not; raises ResourceNotFound."""
+    """Return what isolation policies record about a broker, which need not exist; raises ResourceNotFound."""
     answer: JsonObject = {"brokerName": broker}
     namespaces: list[str] = []
     primary = False

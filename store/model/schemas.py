@@ -145,7 +145,7 @@ class ValueReader:
         self._decode = decode
 
     def read(self, message: Encoded) -> Decoded:
-        """Return the value of ``message``, or why there is none."""
+        """Return the value of ``message``, or the reason for its absence."""
         if message.version is None or message.encrypted:
             return Decoded()
         if message.is_chunk:
@@ -231,7 +231,7 @@ Step = str | int | None
 
 
 class PathTest(Struct, frozen=True):
-    """A path and what is there. ``sign`` None: anything; ``wanted`` as it was typed."""
+    """A path with a condition on its value. ``sign`` None: any value; ``wanted`` is as typed."""
 
     steps: tuple[Step, ...]
     sign: str | None = None

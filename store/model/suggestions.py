@@ -72,7 +72,7 @@ def _near_topics(txn: Txn, wanted: TopicName) -> tuple[str, ...]:
 
 
 def _near_namespaces(txn: Txn, wanted: NamespaceName) -> tuple[NamespaceName, ...]:
-    """Return namespaces near ``wanted``: of its tenant, or of the tenants near that where there is none."""
+    """Return namespaces with names near ``wanted``: of its tenant, or of similar tenants if that does not exist."""
     found = []
     for tenant in [wanted.tenant] if wanted.tenant in _tenants(txn) else _closest(wanted.tenant, _tenants(txn)):
         names = set(_around(txn, f"/admin/policies/{tenant}", wanted.namespace))

@@ -200,7 +200,7 @@ def read_topic(txn: Txn, name: TopicName) -> Topic:
 
 
 def _not_found(txn: Txn, name: TopicName) -> TopicNotFound:
-    """Return the error that there is no topic ``name``, which names partitions of it whose metadata is gone."""
+    """Return the error for an unknown topic, which names its partitions that lost their metadata."""
     there = list_partitions(txn, name) if name.partition_index < 0 else []
     if there:
         numbers, most = [one.partition_index for one in there], there[-1].partition_index
@@ -358,7 +358,7 @@ def _local_names(txn: Txn, namespace: NamespaceName) -> Iterable[str]:
 
 
 def _split(names: str) -> Iterator[str]:
-    """Yield what is between the NULs of ``names``, some thousands at once: a list of all takes four times the memory."""
+    """Yield the names between the NULs, some thousands at once: a list of all takes four times the memory."""
     start = 0
     while start < len(names):
         end = names.find("\0", start + _SPLIT_LETTERS)
@@ -498,7 +498,9 @@ def may_be_broken(txn: Txn, topic: Topic) -> bool:
 
 
 def is_whole(txn: Txn, listed: TopicLedger) -> bool:
-    """Whether a ledger has metadata, the index every entry of it, and no entry is outside what clients ask; few look-ups."""
+    """Return whether a ledger has metadata, all entries in the index, and none outside its clients' bookies; few
+    look-ups.
+    """
     if listed.info.offloaded:
         return True
     known = find_whole(txn, listed.ledger_id)
@@ -515,9 +517,10 @@ def is_whole(txn: Txn, listed: TopicLedger) -> bool:
 
 
 def find_plain_size(txn: Txn, name: TopicName) -> tuple[int, int] | None:
-    """Return (entries, payload bytes) of a topic that has no compacted view and of which a look at all ledgers found every one whole.
+    """Return (entries, payload bytes) of a topic without compacted view whose ledgers were all found complete; else
+    None.
 
-    None of every other one, and where nobody looked: for a pass over many topics, at a third of what ``read_topic`` costs.
+    Also None if they were not looked at: for scans of many topics, at a third of the cost of ``read_topic``.
     """
     path = name.path
     row = txn.view("tree", tree_key(path))
@@ -602,7 +605,7 @@ def existing_partitions(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
 def select_partitioned(txn: Txn, pattern: str | None = None) -> tuple[TopicName, ...]:
     """Return the partitioned topics whose names match a glob (default: all), without system topics.
 
-    Raises TopicNotFound when there is none.
+    Raises TopicNotFound if none matches.
     """
     found = (name for name in iter_partitioned(txn) if not name.is_system)
     matching = tuple(name for name in found if pattern is None or _matches(name, pattern))

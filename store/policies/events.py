@@ -33,7 +33,7 @@ class PolicyEvents(Struct):
 
 
 def event_topics(txn: Txn, namespace: NamespaceName) -> tuple[TopicName, ...]:
-    """Return the partitions of ``namespace``'s ``__change_events``, or the one topic, or nothing when there is none."""
+    """Return the partitions of a namespace's ``__change_events``, or the one topic, or nothing if it does not exist."""
     name = TopicName(namespace, EVENTS)
     partitions = partition_count(txn, name)
     names = tuple(map(name.partition, range(partitions))) if partitions else (name,)

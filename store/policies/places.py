@@ -93,7 +93,9 @@ class OfSubscription(Place, frozen=True):
 
 
 class Inner(Place, frozen=True):
-    """Some members of an object: all of what the value has. ``template``: the object where there is none."""
+    """A policy whose value consists of some members of an object. ``template``: the object to create if it does not
+    exist.
+    """
 
     template: Json = field(default_factory=dict)
     inner: Sequence[str] = ()
