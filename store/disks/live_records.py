@@ -191,6 +191,7 @@ def read_live(path: Path, alive: Array, here: IndexRows, find: Find, advance: Ca
         elif not _is_good(path, place, ids):
             entry = f"{ids[0]}:{ids[1]}"
             return _damaged(path, f"this log also has entry {entry}, which cannot be read where the index points")
+    # A record without a row in the index may not have been flushed to it yet; BookKeeper's compaction keeps those too.
     keep[list(unnamed.values())] = True
     ledger_ids, entry_ids, offsets, sizes = (records[name][keep] for name in _NAMES)
     return LiveRecords(path, ledger_ids, entry_ids, offsets, sizes + SIZE_BYTES, len(others) - len(unnamed), dead)

@@ -577,6 +577,7 @@ def _name_by_schema(
     schemas: list[_Schema],
 ) -> None:
     """Name groups by the one schema that their values fit, where no other group fits it."""
+    # System topics have the same schema in every namespace: it cannot name one of them.
     own = [one for one in schemas if not one.topic.endswith(("/" + EVENTS, "/" + SNAPSHOTS))]
     decoders = {one.topic: made for one in own if (made := _decoder_of(one.entry)) is not None}
     fits: dict[LedgerGroup, set[str]] = {}

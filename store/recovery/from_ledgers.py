@@ -277,7 +277,7 @@ def _ledgers(txn: Txn, ids: Sequence[int]) -> Iterator[TopicLedger]:
         if is_last:
             yield TopicLedger(LedgerInfo(ledger_id), ledger.entries, ledger.size_bytes, True)
         elif ledger.entries:
-            # A ledger was closed when its metadata was written, or without that when its last message was.
+            # A ledger was closed when its metadata was written, or without that when its last message was; never at 0, which means open.
             node = find_node(txn, ledger_path(ledger.ledger_id))
             if node is not None:
                 closed_ms = node.stat.modified_ms
@@ -396,6 +396,7 @@ def _holding_name(topic: Topic, names: set[str]) -> str | None:
 def _cursor(sources: Sources, survey: LedgerSurvey, topic: Topic, name: str) -> _Cursor | None:
     ids = survey.cursors.get(topic.name, {}).get(name, [])
     earlier = _earlier_cursor(sources, topic.name, name)
+    # Newest first: a damaged last ledger must not hide the state in the one before it.
     for ledger_id in reversed(ids):
         if (
             earlier is not None

@@ -40,7 +40,7 @@ from pulsar_admin.store.sources.bookies import find_cookie
 if TYPE_CHECKING:
     from pulsar_admin.store.aliases import Array
 
-_BITS = 64
+_BITS = 64  # of a ledger's mask of bookies; every ledger counts as being on a further bookie
 _LAYOUTS = ("org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", "hierarchical:1")
 
 

@@ -285,6 +285,7 @@ def plan_topic_pieces(read: ConnectorRead) -> list[TopicPiece]:
                         f"an offset or time is of {name}, which is not read",
                         hint="name a topic that is; of partitions, each",
                     )
+        # The end of a transaction could lie in another piece: such a topic is one piece.
         transactional = {
             namespace: has_transactions(reader.txn, namespace)
             for namespace in dict.fromkeys(topic.namespace for topic in topics)

@@ -496,6 +496,7 @@ class ConnectorShapes(Shapes):
 
         def convert(value: Value) -> Value:
             for index, (member, kind) in enumerate(zip(members, kinds, strict=True)):
+                # Python's True is an int too, and must not become the union's number.
                 if kind == () or (isinstance(value, kind) and isinstance(value, bool) == (bool in kind)):
                     return {f"member{index}": member.convert(value)}
             raise ValueError(f"{value!r} is of no type of its union")
