@@ -33,10 +33,10 @@ def check_store(
     advance: Callable[[int], None] = lambda count: None,
     engine: Engine | None = None,
 ) -> Iterator[Finding]:
-    """Yield every finding about STORE, the worst first, those of a deep check as they are found; many of one kind as one.
+    """Yield every finding about a store, the worst first, those of a deep check as they are found; many of one kind as one.
 
-    DEEP reads every catalogued byte, on ENGINE or in this process: all digests, index and metadata against the data.
-    A bad row or record is a finding, never an error; ADVANCE gets the bytes a deep check has read, of any other the topics.
+    ``deep`` reads every catalogued byte, on ``engine`` or in this process: all digests, index and metadata against the data.
+    A bad row or record is a finding, never an error; ``advance`` is given the bytes a deep check has read, by any other the topics.
     """
     if deep:
         refuse_bundle(store)
@@ -50,7 +50,7 @@ def check_store(
 
 
 def sum_up(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield FINDINGS in their order; those that differ in the ledger alone, of a topic or of none, as one where there are many.
+    """Yield ``findings`` in their order; those that differ in the ledger alone, of a topic or of none, as one where there are many.
 
     It has what the first of them says, and how many there are (``ledgers`` in its context).
     """

@@ -52,11 +52,11 @@ def diagnose(
     reader: EntryReader | None = None,
     processes: int = 1,
 ) -> Iterator[Finding]:
-    """Yield what is wrong with STORE and what Pulsar left in it, the worst first: by severity, then by messages and bytes at stake.
+    """Yield the findings about a store and what Pulsar left in it, the worst first: by severity, then by messages and bytes at stake.
 
-    NOW_MS is the time that ages and due messages are counted at. ADVANCE gets the bytes that a deep look has read, on ENGINE or in
-    this process, of any other the topics; for many of these PROCESSES may be used, 0: one a core. READER: where the caller has one of
-    STORE, which then knows what is read here.
+    ``now_ms`` is the time that ages and due messages are counted at. ``advance`` is given the bytes that a deep look has read, on
+    ``engine`` or in this process, and by any other look the topics; for many topics ``processes`` may be used, 0: one a core. ``reader``:
+    one of the store that the caller has, which then keeps the facts that are read.
     """
     options = options or DoctorOptions()
     ranking = Ranking(options.each)
@@ -74,9 +74,9 @@ def diagnose(
 
 
 class Ranking:
-    """Keeps EACH findings of a severity and code: those with most at stake. The rest is summed up in one more.
+    """The ``each`` findings of a severity and code with most at stake. The rest is summed up in one more.
 
-    More than EACH that come one after the other and differ in the ledger alone, of a topic or of none, count as one.
+    More than ``each`` that come one after the other and differ in the ledger alone, of a topic or of none, count as one.
     """
 
     def __init__(self, each: int) -> None:
@@ -130,7 +130,7 @@ class Ranking:
 
 
 class _Run:
-    """Findings of a code that differ in the ledger alone: the first of them, how many there are, and what is at stake."""
+    """Findings of a code that differ in the ledger alone: the first of them, their number, and the bytes and messages at stake."""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -148,7 +148,7 @@ class _Run:
         self._messages += finding.at_stake_messages
 
     def told(self, each: int) -> Iterable[Finding]:
-        """Return them one by one, or as one where there are more than EACH."""
+        """Return them one by one, or as one where there are more than ``each``."""
         if self._count <= each:
             return self._first
         first = self._first[0]
@@ -189,16 +189,16 @@ def _rest(severity: Severity, code: str, count: int, size_bytes: int, messages: 
 
 
 def rest_of(one: Finding, count: int) -> Finding:
-    """Return COUNT findings with the severity and code of ONE of which neither place nor stake is known."""
+    """Return one finding for ``count`` with the severity and code of ``one``, of which neither place nor stake is known."""
     return _rest(one.severity, one.code, count, 0, 0)
 
 
 def is_rest(finding: Finding) -> bool:
-    """Whether FINDING sums up what was left out."""
+    """Whether a finding sums up those that were left out."""
     return set(finding.evidence) == {_MORE}
 
 
 def count_of(finding: Finding) -> int:
-    """Return how many findings FINDING tells of."""
+    """Return how many findings one stands for."""
     count = finding.evidence.get(_MORE if is_rest(finding) else _ALIKE, 1)
     return count if isinstance(count, int) else 1

@@ -27,9 +27,9 @@ def read_checked_overview(
     advance: Callable[[int], None] = lambda count: None,
     processes: int = 1,
 ) -> Overview:
-    """Return the overview of STORE at NOW with TOP rows a list. CHECK: whether to check it; None: where it has few nodes.
+    """Return the overview of a store at ``now`` with ``top`` rows a list. ``check``: whether to check it; None: where it has few nodes.
 
-    ADVANCE gets the topics and ledgers looked at. PROCESSES may be used, this one among them; 0: one a core. Raises
+    ``advance`` gets the topics and ledgers looked at. ``processes`` may be used, this one among them; 0: one a core. Raises
     IndexCorrupt.
     """
     with _checked(store, now, top, check, processes) as (reader, wanted, found, others):
@@ -45,7 +45,7 @@ def read_checked_metrics(
     advance: Callable[[int], None] = lambda count: None,
     processes: int = 1,
 ) -> tuple[Metric, ...]:
-    """Return the metrics of STORE at NOW; CHECK, ADVANCE, PROCESSES and what is raised: as ``read_checked_overview``."""
+    """Return the metrics of a store at ``now``; the other parameters and the errors are those of ``read_checked_overview``."""
     with _checked(store, now, 0, check, processes) as (reader, wanted, found, others):
         return read_metrics(store, reader, wanted, chosen, found, advance, others)
 
@@ -54,7 +54,7 @@ def read_checked_metrics(
 def _checked(
     store: Store, now: Now, top: int, check: bool | None, processes: int
 ) -> Iterator[tuple[EntryReader, Wanted, tuple[FindingsOfCode, ...] | None, int]]:
-    """Give a reader, what is wanted, what the doctor finds (None: the store is not checked), and how many other processes may be used."""
+    """Give a reader, the request, the doctor's findings (None: the store is not checked), and how many other processes may be used."""
     with open_reader(store) as reader:
         txn = reader.txn
         wanted = Wanted(now.time_ms, read_copied_ms(store, txn), top, now.source, now.clock_ms)
@@ -70,7 +70,7 @@ def _checked(
 
 
 def count_findings(found: Iterable[Finding]) -> tuple[FindingsOfCode, ...]:
-    """Return how many findings of each severity and code were FOUND, with the first of each, in their order."""
+    """Count the findings of each severity and code, with the first of each, in their order."""
     counts: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, str], Finding] = {}
     for one in found:

@@ -58,7 +58,7 @@ class FindingChange(Finding, frozen=True):
     before: FindingBefore | None
 
     def paragraph(self) -> list[str]:
-        """Return the lines of its paragraph: what became of it is the first word."""
+        """Return the lines of its paragraph: the change is the first word."""
         first, *lines = super().paragraph()
         return [f"{self.change} {first}", *lines]
 
@@ -90,10 +90,10 @@ def compare(
     deep: bool = False,
     severities: Collection[str] = (),
 ) -> FindingComparison:
-    """Compare what was told BEFORE with what is FOUND now, by a DEEP look or not.
+    """Compare the findings of an earlier look with those of a later one, which was ``deep`` or not.
 
-    Of each change EACH of a code are named, the rest is summed up; SEVERITIES: these only. Of a code of which a look summed up the rest
-    it names no finding that the other look does not name: which of them are new nobody can tell, only how many.
+    Of each change ``each`` findings of a code are named, the rest is summed up; ``severities``: these only. Of a code of which a look
+    summed up the rest no finding is named that the other look does not name: nobody can tell which of them are new, only how many.
     """
     earlier, later = tuple(before), tuple(found)
     summed = {_place(one) for one in (*earlier, *later) if _ledgers_of(one)}
@@ -170,7 +170,7 @@ class _Sight:
         }
 
     def missed(self, gone: Finding) -> bool:
-        """Whether GONE need not be gone."""
+        """Whether a finding that is not told any more may still hold."""
         if self._is_blind or (gone.code in DEEP and not self._deep):
             return True
         return gone.where in self._places or gone.evidence.get("topic") in self._places
@@ -226,7 +226,7 @@ _Place = tuple[str, str]
 
 
 def _named(one: Finding) -> str:
-    """Return the place of ONE, its ledger included."""
+    """Return the place of a finding, its ledger included."""
     if "ledgerIds" in one.evidence and _LEDGER_IDS.fullmatch(one.where):  # the first of them are named
         bookies = one.evidence.get("bookies", ())
         return f"ledgers {bookies}"
@@ -236,14 +236,14 @@ def _named(one: Finding) -> str:
 
 
 def _place(one: Finding) -> _Place:
-    """Return the place of ONE without its ledger, or the number of its ledgers."""
+    """Return the place of a finding without its ledger, or the number of its ledgers."""
     summed = _ledgers_of(one)
     where = one.where.replace(f"{summed:,} ledgers", "ledger", 1) if summed else place_of(_named(one))
     return one.code, where
 
 
 def _ledgers_of(one: Finding) -> int:
-    """Return the ledgers that ONE sums up; 0 where it tells of one place."""
+    """Return how many ledgers a finding sums up; 0 where it tells of one place."""
     count = one.evidence.get("alike", one.evidence.get("ledgers"))
     return count if isinstance(count, int) and f"{count:,} ledgers" in one.where else 0
 
@@ -256,7 +256,7 @@ def _count(one: Finding) -> int:
 
 
 def read_saved(path: Path) -> tuple[Finding, ...]:
-    """Return the findings in the file PATH; raises InvalidValue for one that has something else."""
+    """Return the findings that were saved in a file; raises InvalidValue for one that has something else."""
     try:
         text = path.read_text("utf-8")
     except OSError as error:

@@ -48,7 +48,7 @@ class TtlConflict(Answer, frozen=True):
 
 
 def find_ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor) -> TtlConflict | None:
-    """Return what the TTL in force drops of CURSOR's backlog before it is due; None without a TTL.
+    """Return what the TTL in force drops of ``cursor``'s backlog before it is due; None without a TTL.
 
     An entry expires when its publish time (broker time where it has one) is more than the TTL ago.
     """
@@ -280,7 +280,7 @@ def read_each_contents(
 def _first_places(
     whole: Mapping[int, tuple[Topic, list[Intervals]]], wanted: Sequence[tuple[Topic, Intervals]]
 ) -> list[int]:
-    """Return at which place the first entry of each of WANTED is, where those of WHOLE topics are read one after the other."""
+    """Return at which place the first entry of each of ``wanted`` is, where those of ``whole`` topics are read one after the other."""
     places: dict[tuple[int, int], int] = {}
     before = 0
     for key, (_, some) in whole.items():

@@ -116,7 +116,7 @@ class BookieFacts:
         return tuple(found)
 
     def off_index(self, bookie_id: str, ledgers: Sequence[Unreadable]) -> int:
-        """How many entries of LEDGERS that clients do not get entry logs of a bookie have: its index does not lead to them."""
+        """How many entries of ``ledgers`` that clients do not get entry logs of a bookie have: its index does not lead to them."""
         txn, count = self._reader.txn, 0
         logs = {log.file_id for log in iter_logs(txn) if log.bookie == bookie_id and log.kind == FileKind.ENTRY_LOG}
         for one in ledgers:
@@ -135,7 +135,7 @@ class BookieFacts:
         return tuple(iter_thinned(self._reader.txn))
 
     def _needed(self, ledger_id: int, owners: Sequence[Owner]) -> str:
-        """Return who waits for a ledger of OWNERS, "" where nobody does."""
+        """Return who waits for a ledger of ``owners``, "" where nobody does."""
         for owner in owners:
             if owner.kind is OwnerKind.TOPIC:
                 with suppress(StoreError):

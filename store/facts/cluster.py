@@ -62,8 +62,8 @@ class ClusterFacts:
         budget: ReadBudget | None = None,
         passes: Callable[[TopicName], bool] = lambda name: False,
     ) -> Iterator[TopicFacts | UnreadableTopic]:
-        """Yield the facts of each topic at NOW_MS, then those of what a newer Pulsar keeps beside topics; values of a newer version and
-        topics that vanished are left out, their own facts tell of them, and so are topics that PASSES says to pass by.
+        """Yield the facts of each topic at ``now_ms``, then those of what a newer Pulsar keeps beside topics; values of a newer version and
+        topics that vanished are left out, their own facts tell of them, and so are topics that ``passes`` says to pass by.
         """
         from pulsar_admin.store.facts.topics import TopicFacts
 

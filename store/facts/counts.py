@@ -33,7 +33,7 @@ class TopicCounts(Struct, frozen=True):
     compactions: int = 0
 
     def of(self, name: TopicName, cursors: Iterable[str]) -> TopicCounts:
-        """Return these and one more topic, with its durable CURSORS."""
+        """Return these and one more topic, with its durable ``cursors``."""
         if name.is_system:
             return TopicCounts(self.topics, self.system_topics + 1, self.subscriptions, self.compactions)
         names = list(cursors)
@@ -65,7 +65,7 @@ def subscriptions_text(subscriptions: int, compactions: int) -> str:
 
 
 def subscriptions_of(topic: Topic, cursors: Iterable[Cursor]) -> list[Cursor]:
-    """Return those of CURSORS that are subscriptions of TOPIC; the entries that they have not acknowledged are its backlog.
+    """Return those of ``cursors`` that are subscriptions of ``topic``; the entries that they have not acknowledged are its backlog.
 
     Of a system topic a broker reads all, and acknowledges nothing of some: no backlog that anybody waits for.
     """
@@ -88,7 +88,7 @@ class DiskBytes(Answer, frozen=True):
 
 
 def read_disk_bytes(store: Store, txn: Txn) -> DiskBytes:
-    """Return what the catalogued files of STORE, and the leftovers beside them, take; a file that is gone counts as it was imported."""
+    """Return what the catalogued files of ``store``, and the leftovers beside them, take; a file that is gone counts as it was imported."""
     sizes = dict.fromkeys(FileKind, 0)
     for log in iter_logs(txn):
         sizes[FileKind(log.kind)] += log.size_bytes

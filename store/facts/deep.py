@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 class Misled(Struct, frozen=True):
-    """What the index of ``bookie`` leads to bytes that are no record of it: ``entries`` of ``ledgers``, of which clients get so many
-    ``elsewhere``."""
+    """Entries that the index of ``bookie`` leads to bytes of others: how many, of which ledgers, and how many clients get
+    elsewhere."""
 
     bookie: str
     ledgers: tuple[int, ...]

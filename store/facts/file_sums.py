@@ -78,14 +78,14 @@ class _UsualRows(NamedTuple):
 
 
 class _UsualBlocks:
-    """Tells the usual blocks of a snapshot, whose rows are given in the order of their keys. FILE_BYTES: file id → its size."""
+    """Tells the usual blocks of a snapshot, whose rows are given in the order of their keys. ``file_bytes``: file id → its size."""
 
     def __init__(self, txn: Txn, file_bytes: Mapping[int, int]) -> None:
         self._file_bytes = file_bytes
         self._times = _OneBlockTimes(txn)
 
     def find(self, rows: Sequence[Row], before: bytes, after: bytes) -> _UsualRows | None:
-        """Return which of ROWS are usual, and what they have; None where none may be. BEFORE, AFTER: the keys of the rows around them."""
+        """Return the usual rows and what they have; None where none may be. ``before``, ``after``: the keys of the rows around them."""
         import numpy as np
 
         if any(len(key) != _KEY_BYTES for key, _ in rows):
@@ -117,9 +117,9 @@ class _UsualBlocks:
     def _are_right(
         self, heads: npt.NDArray[Any], entries: Numbers, columns: bytes
     ) -> tuple[npt.NDArray[np.bool_], Numbers]:
-        """Return which of the blocks with HEADS and ENTRIES are right in themselves, and their bytes with the size fields.
+        """Return which blocks are right in themselves, and their bytes with the size fields.
 
-        COLUMNS: the offsets and the size fields of one after the other.
+        ``columns``: the offsets and the size fields of one after the other.
         """
         import numpy as np
 
@@ -145,7 +145,7 @@ class _OneBlockTimes:
         self._next: Row | None = next(self._rows, None)
 
     def up_to(self, key: bytes) -> tuple[Numbers, Numbers] | None:
-        """Return ledger ids and rows up to that of the ledger that KEY begins with, from the one after the last that was asked for."""
+        """Return ledger ids and rows up to that of the ledger that ``key`` begins with, from the one after the last that was asked for."""
         import numpy as np
 
         last, plain = key[:_LEDGER_BYTES], TIMES_BYTES + 16
@@ -168,7 +168,7 @@ class _OneBlockTimes:
 def _are_of_times(
     heads: npt.NDArray[Any], ledger_ids: Numbers, numbers: Numbers, times: tuple[Numbers, Numbers]
 ) -> npt.NDArray[np.bool_]:
-    """Return of which of the blocks with HEADS, LEDGER_IDS and NUMBERS the time row of the ledger says just what they say."""
+    """Return of which blocks the time row of the ledger says just what they say."""
     import numpy as np
 
     known, rows = times
@@ -273,7 +273,7 @@ class _SumsOfFiles:
 
 
 class IndexPass:
-    """A pass over the location index. FILE_BYTES: file id → the size of a catalogued file."""
+    """A pass over the location index. ``file_bytes``: file id → the size of a catalogued file."""
 
     def __init__(self, txn: Txn, file_bytes: Mapping[int, int]) -> None:
         self._txn = txn
@@ -330,7 +330,7 @@ class IndexPass:
 
 
 def _sum_files(txn: Txn, advance: Callable[[int], None] = lambda count: None) -> Mapping[int, FileSums]:
-    """Return what the location index has in each file, by the file's id; raises IndexCorrupt. ADVANCE gets the ledgers counted."""
+    """Return what the location index has in each file, by the file's id; raises IndexCorrupt. ``advance`` gets the ledgers counted."""
     kept: dict[int, FileSums] | None = txn.memo.get(FileSums)
     if kept is not None:
         return kept
@@ -355,7 +355,7 @@ class LedgerShare(Struct):
 
 
 def read_shares(txn: Txn) -> dict[int, dict[int, LedgerShare]]:
-    """Return file id → ledger id → what the location index has of it there; raises IndexCorrupt."""
+    """Return file id → ledger id → entries and bytes of the ledger in that file, by the location index; raises IndexCorrupt."""
     shares: dict[int, dict[int, LedgerShare]] = {}
     for key, row in txn.items("entries"):
         block = Block(key, row)
@@ -369,7 +369,7 @@ def read_shares(txn: Txn) -> dict[int, dict[int, LedgerShare]]:
 def read_file_sizes(
     store: Store, txn: Txn, shares: Mapping[int, Mapping[int, LedgerShare]]
 ) -> Iterator[tuple[LogFile, Mapping[int, int]]]:
-    """Yield every file with the record bytes of each ledger in it, all copies; SHARES: those of ``read_shares``."""
+    """Yield every file with the record bytes of each ledger in it, all copies; ``shares``: those of ``read_shares``."""
     for log in iter_logs(txn):
         known = shares.get(log.file_id, {})
         own = _read_own_sizes(store, log, sum(share.entries for share in known.values()))
@@ -377,7 +377,7 @@ def read_file_sizes(
 
 
 def _read_own_sizes(store: Store, log: LogFile, records: int) -> dict[int, int] | None:
-    """Return the record bytes of each ledger in an entry log of which the location index has RECORDS, and not all.
+    """Return the record bytes of each ledger in an entry log of which the location index has ``records``, and not all.
 
     The index knows one place of an entry: a log of a bookie that holds more copies is told by its own ledgers map, or read where it has
     none. None of a log that the index has whole, or that is gone, and of journals.
@@ -425,10 +425,10 @@ class DiskTotals(Answer, frozen=True):
 def read_disk_totals(
     store: Store, txn: Txn, top: int, advance: Callable[[int], None] = lambda count: None
 ) -> DiskTotals:
-    """Return the sums of the location index over all entry logs, and the TOP logs that keep most dead bytes; raises IndexCorrupt.
+    """Return the sums of the location index over all entry logs, and the ``top`` logs that keep most dead bytes; raises IndexCorrupt.
 
     The index knows one place of an entry: a log of a bookie that holds more copies is counted by its own ledgers map, or read where it
-    has none. ADVANCE gets the ledgers counted.
+    has none. ``advance`` gets the ledgers counted.
     """
     files = [*iter_logs(txn)]
     sums, unlisted = _sum_files(txn, advance), UnlistedLedgers(txn)
@@ -456,7 +456,7 @@ def read_disk_totals(
 
 
 def _whole(store: Store, log: LogFile, sums: FileSums, unlisted: UnlistedLedgers) -> FileSums:
-    """Return the sums of a log, of which the index has SUMS."""
+    """Return the sums of a whole log, of which the index has ``sums``."""
     own = _read_own_sizes(store, log, sums.records)
     if own is None:
         return sums
@@ -485,7 +485,7 @@ class DiskUsage(NamedTuple):
 
 
 def read_disk_usage(root: Path, txn: Txn) -> tuple[tuple[Path, DiskUsage], ...]:
-    """Return each disk by the first folder on it that has files which the store at ROOT references; folders that are gone tell nothing."""
+    """Return each disk by the first folder on it that has files which the store references; folders that are gone tell nothing."""
     found: dict[int, tuple[Path, DiskUsage]] = {}
     for folder in sorted({log.locate(root).parent for log in iter_logs(txn) if log.mode is FileMode.REFERENCED}):
         try:

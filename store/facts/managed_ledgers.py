@@ -60,7 +60,7 @@ class OtherSum(Answer, frozen=True):
 
 
 def summed(found: Sequence[OtherLedger]) -> OtherSum:
-    """Return what FOUND have together."""
+    """Return the sums over managed ledgers."""
     return OtherSum(
         len(found),
         sum(one.ledgers for one in found),

@@ -40,7 +40,7 @@ class NextMessage(Struct, frozen=True):
 
 
 def read_next_message(reader: EntryReader, state: CursorState, position: Position) -> NextMessage:
-    """Return the entry at POSITION, the first that STATE leaves; raises what is wrong with it (``store.model.messages.ENTRY_ERRORS``)."""
+    """Return the entry at ``position``, the first that is not acknowledged in ``state``; raises ``store.model.messages.ENTRY_ERRORS``."""
     header = MessageReader(reader).read_header(position)
     metadata = header.metadata
     words = state.batch_deletes.get(position)

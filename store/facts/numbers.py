@@ -101,7 +101,7 @@ def _iter_blockers(
     *,
     is_unknown: bool = False,
 ) -> Iterator[Blocker]:
-    """Yield what keeps ledgers of these SIZES, of which LEFT says how far they are."""
+    """Yield what keeps ledgers of these ``sizes``, of which ``left`` says how far they are."""
     released, consumed, slowest = left
     last = max(len(sizes) - 1, 0)
     if released and (size_bytes := sum(sizes[:released])):
@@ -124,7 +124,7 @@ class PlainTopics:
         self._retention: tuple[NamespaceName, Retention | None] | None = None
 
     def find(self, name: TopicName) -> TopicNumbers | None:
-        """Return the numbers of the topic NAME if it is plain, None of every other one: its facts tell."""
+        """Return the numbers of the topic ``name`` if it is plain, None of every other one: its facts tell."""
         local = name.local_name
         if "__" in local or name.domain != PERSISTENT or name.namespace.tenant == "pulsar" or not local.isascii():
             return None
@@ -178,7 +178,7 @@ class PlainTopics:
         return TopicNumbers(name, where, len(ids), total, sum(sizes), [*places], 0, backlogs, None, blockers)
 
     def _find_retention(self, namespace: NamespaceName) -> Retention | None:
-        """Return the retention in force for all topics of NAMESPACE, None where some set their own, or policies cannot be read."""
+        """Return the retention in force for all topics of ``namespace``, None where some set their own, or policies cannot be read."""
         if self._retention is None or self._retention[0] != namespace:
             common = find_common(self._txn, namespace)
             found = None if common is None else common.retention

@@ -37,7 +37,7 @@ def iter_all_ledger_ids(txn: Txn) -> Iterator[int]:
 
 
 def iter_orphans(txn: Txn, foreign: Collection[int] = ()) -> Iterator[Orphan]:
-    """Yield the ledgers that no topic, cursor, schema, compaction or delayed index owns, by id; FOREIGN: as of ``find_vanished``."""
+    """Yield the ledgers that no topic, cursor, schema, compaction or delayed index owns, by id; ``foreign``: as of ``find_vanished``."""
     unlisted, own = UnlistedLedgers(txn), find_own_ledgers(txn)
     for ledger_id in merge_ids(loose_of(txn, sorted_ledger_ids(txn)), loose_of(txn, indexed_ids(txn))):
         if ledger_id in unlisted.indexes or all_owners(txn, ledger_id):

@@ -62,7 +62,7 @@ class QuietTopics:
         self._expires = False
 
     def find(self, name: TopicName) -> Quiet | None:
-        """Return what is to be known of the topic NAME if it is quiet, None for every other one.
+        """Return what is to be known of a topic if it is quiet, None for every other one.
 
         None, too, for a topic of a namespace whose topics this transaction has not listed (``find_pending_ack_logs``).
         """
@@ -125,7 +125,7 @@ class QuietTopics:
         return Quiet(is_open, last_write_ms(find_sums(self._txn, spans[-1][0])) if is_written else 0, has_backlog)
 
     def _is_quiet(self, local: str, cursor: str) -> bool:
-        """Whether nothing but its position is to be said of a topic's CURSOR: a subscription's, with no pending acks."""
+        """Whether nothing but its position is to be said of a topic's cursor: a subscription's, with no pending acks."""
         assert self._logs is not None
         if not is_subscription(cursor):
             return False
@@ -157,7 +157,7 @@ def parts_of(txn: Txn, now_ms: int | None) -> list[QuietPart]:
 
 
 def find_quiet(reader: EntryReader, part: QuietPart) -> list[Quiet | None]:
-    """Return what ``QuietTopics`` finds of the topics in PART, in their order: for ``store.facts.spread``."""
+    """Return what ``QuietTopics`` finds of the topics in ``part``, in their order: for ``store.facts.spread``."""
     txn = reader.txn
     with txn.passing_altered():  # the rules tell of them
         with suppress(StoreError):  # of what cannot be read, too
@@ -174,12 +174,12 @@ class FoundQuiet:
         self._found = chain.from_iterable(parts)
 
     def find(self, name: TopicName) -> Quiet | None:
-        """Return what was found of NAME."""
+        """Return what was found of the next topic."""
         return next(self._found) if name.domain == PERSISTENT else None
 
 
 def _pin_nothing(ledgers: list[tuple[int, int]], cursors: list[PlainCursor]) -> bool:
-    """Whether each of LEDGERS (id, entries) behind the slowest of CURSORS, but the last, is certain to be needed by one of them."""
+    """Whether each of ``ledgers`` (id, entries) behind the slowest of ``cursors``, but the last, is certain to be needed by one of them."""
     if not any(cursor.ranges for cursor in cursors):
         return True
     if any(len(cursor.ranges) > RANGES_MAX for cursor in cursors):
@@ -192,7 +192,7 @@ def _pin_nothing(ledgers: list[tuple[int, int]], cursors: list[PlainCursor]) -> 
 
 
 def _needs(cursor: PlainCursor, ledger_id: int, entries: int) -> bool:
-    """Whether CURSOR is certain not to have acknowledged all of a ledger's ENTRIES, of which it has not left the last behind."""
+    """Whether ``cursor`` is certain not to have acknowledged all of a ledger's ``entries``, of which it has not left the last behind."""
     first = cursor.position[1] + 1 if cursor.position[0] == ledger_id else 0
     acknowledged = sum(upper - lower for ledger, lower, upper in cursor.ranges if ledger == ledger_id)
     return acknowledged < entries - max(first, 0)

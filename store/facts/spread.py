@@ -30,7 +30,7 @@ _AHEAD = 2  # parts given to a process at once: it never waits for the next one
 
 
 def processes_that_pay(txn: Txn, most: int) -> int:
-    """Return how many processes to use for a pass over all topics, MOST at most (0: one a core); 0: none beside this one."""
+    """Return how many processes to use for a pass over all topics, ``most`` at most (0: one a core); 0: none beside this one."""
     most = most or len(os.sched_getaffinity(0))
     is_small = not txn.is_snapshot or txn.count("tree") < MANY_NODES
     return 0 if most < 2 or is_small or PACE.is_limited else most
@@ -42,20 +42,20 @@ def others_that_pay(txn: Txn, most: int) -> int:
 
 
 class Spread(Generic[Part, Result]):
-    """Does WORK on each of PARTS in PROCESSES other processes, and yields what it returns in the order of PARTS::
+    """Does ``work`` on each of ``parts`` in ``processes`` other processes, and yields what it returns in the order of ``parts``::
 
         with Spread(reader, work, parts, processes_that_pay(reader.txn, most)) as results:
             for result in results: ...
 
-    WORK is a function of a module (no lambda, no method): it gets a reader of the same snapshot, which keeps nothing of what this
+    ``work`` is a function of a module (no lambda, no method): it gets a reader of the same snapshot, which keeps nothing of what this
     one's ``txn.memo`` has and no keys, and a part. Parts and results are pickled: give each process several parts of a second or so,
     and return sums rather than rows. The processes work from the beginning of the block on, while this one does what it wants, a few
     parts ahead of what was asked for; where this one would wait, it does a part, too. They end with the block, however it ends.
     Ctrl-C reaches this process alone.
 
-    A part is done here, when its turn comes, where no process does it: with PROCESSES 0, when one was killed or cannot be started,
-    when it finds another transaction than that of READER or another file (the program went to another directory, a store was put in
-    the place of this one), and when WORK raises a StoreError, which is then raised here.
+    A part is done here, when its turn comes, where no process does it: with ``processes`` 0, when one was killed or cannot be started,
+    when it finds another transaction than that of ``reader`` or another file (the program went to another directory, a store was put in
+    the place of this one), and when ``work`` raises a StoreError, which is then raised here.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Spread(Generic[Part, Result]):
             yield self._done.pop(index) if index in self._done else self._work(self._reader, part)
 
     def _work_ahead(self, asked: int) -> bool:
-        """Do here the next part that no process was given, if it is near, instead of waiting for the one that is ASKED for."""
+        """Do here the next part that no process was given, if it is near, instead of waiting for the part ``asked``."""
         index = self._next
         if index >= self._end_of_near(asked):
             return False
@@ -112,7 +112,7 @@ class Spread(Generic[Part, Result]):
         return min(len(self._parts), asked + _AHEAD * len(self._team) + 2)
 
     def _hand_out(self, asked: int) -> None:
-        """Give parts to the processes that can take more, up to a few behind the one that is ASKED for."""
+        """Give parts to the processes that can take more, up to a few after the part ``asked``."""
         self._next = max(self._next, asked if not self._team else self._next)
         for helper in [*self._team] * _AHEAD:
             if self._next < self._end_of_near(asked) and helper in self._team and len(helper.given) < _AHEAD:

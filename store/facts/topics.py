@@ -96,9 +96,9 @@ def is_on_time(ledger: WholeLedger, closed_ms: int, opened_ms: int, now_ms: int)
 
 
 def _read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
-    """Return what the time rows of TOPIC say; a retry of a producer takes less than the tolerance.
+    """Return what the time rows of ``topic`` say; a retry of a producer takes less than the tolerance.
 
-    An entry cannot have been published after its ledger was closed, nor before the one in front of it was (a broker closes a ledger
+    An entry cannot have been published after its ledger was closed, nor before the previous ledger was (a broker closes a ledger
     before it opens the next).
     """
     future = past = ahead = behind = late = late_bytes = latest = 0
@@ -174,12 +174,12 @@ class SubscriptionFacts:
 
     @fact
     def cursor_bookies(self) -> tuple[str, ...]:
-        """The bookies that are not imported and may have a newer state of it than what is shown."""
+        """The bookies that are not imported and may have a newer state of the cursor."""
         return absent_of(self.of.reader.txn, self.cursor.info.cursors_ledger_id) if self.cursor.is_incomplete else ()
 
     @fact
     def ahead(self) -> Position | None:
-        """Where it is stored, if that is ahead of the topic; None also where a bookie that is not imported may have what is between."""
+        """The stored position, if it is ahead of the topic; None also where a bookie that is not imported may have the entries between."""
         stored, last = self.cursor.ahead, self.of.topic.ids[-1:]
         if stored is None or stored.ledger_id not in last:
             return stored
@@ -337,7 +337,7 @@ class SubscriptionFacts:
 
     @fact
     def pending_acks(self) -> Mapping[TxnId, Position | None] | Unknown:
-        """The open transactions with acknowledgements of it, and the position of a cumulative one.
+        """The open transactions with acknowledgements on the subscription, and the position of a cumulative one.
 
         None of a log that no broker can replay: those that are open before the loss may have ended after it.
         """
@@ -351,7 +351,7 @@ class SubscriptionFacts:
 
     @fact
     def not_due(self) -> NotDue | Unknown:
-        """The entries of the backlog that wait for their time, none where delayed delivery is disabled; reads all headers of it."""
+        """The entries of the backlog that wait for their time, none where delayed delivery is disabled; reads all of its headers."""
         if not self.holds_messages or not self.pending:
             return NotDue(0, None, None)
         in_force = Unknown.unless(lambda: find_delivery(self.of.reader.txn, self.of.topic.name))
@@ -363,7 +363,7 @@ class SubscriptionFacts:
 
     @property
     def may_expire(self) -> bool:
-        """Whether brokers expire anything of it: not of their own cursors, nor of system topics."""
+        """Whether brokers expire messages of the subscription: not of their own cursors, nor of system topics."""
         return not is_own(self.cursor.name) and not self.of.topic.name.is_system
 
     @fact

@@ -83,7 +83,7 @@ class PendingAckLog(Struct, frozen=True):
 
 
 def read_pending_ack_log(reader: EntryReader, name: TopicName, subscription: str) -> PendingAckLog | None:
-    """Return the log of SUBSCRIPTION of the topic NAME; None where no transaction ever acknowledged on it.
+    """Return the log of ``subscription`` of the topic ``name``; None where no transaction ever acknowledged on it.
 
     Upstream ``MLPendingAckStore.PendingAckReplay`` (4.0.8) reads until it is at the log's last confirmed entry. Raises MetadataCorrupt.
     """
@@ -108,7 +108,7 @@ def read_pending_ack_log(reader: EntryReader, name: TopicName, subscription: str
 
 
 def _endless_until(topic: Topic, mark_delete: Position) -> Position | None:
-    """Return where a broker takes an empty log to end if MARK_DELETE is before that, else None.
+    """Return where a broker takes an empty log to end if ``mark_delete`` is before that, else None.
 
     ``ManagedLedgerImpl.initLastConfirmedEntry`` and ``ManagedCursorImpl.recoveredCursor`` (4.0.8): the last confirmed entry of a log
     without entries is (first ledger, -1); a cursor at (ledger, -1) of a ledger that is gone moves to the next one, at an entry it stays.

@@ -102,26 +102,26 @@ def unknown_trees(txn: Txn) -> tuple[UnknownTree, ...]:
 
 
 def add_path(counts: Counter[str], path: str) -> None:
-    """Add the node at PATH to COUNTS, the nodes of each unknown tree by its name, where it is of one."""
+    """Add the node at ``path`` to ``counts``, the nodes of each unknown tree by its name, where it is of one."""
     name = unknown_tree_of(path)
     if name:
         counts[name] += 1
 
 
 def unknown_tree_of(path: str) -> str:
-    """Return the name of the unknown tree that the node at PATH is of, "" where it is of a known one."""
+    """Return the name of the unknown tree that the node at ``path`` is of, "" where it is of a known one."""
     name = path[1:].partition("/")[0]
     known = name in _KNOWN_TREES or path == "/pulsar" or f"{path}/".startswith(f"{_PACKAGES}/")
     return "" if known else name
 
 
 def trees_of(counts: Counter[str]) -> tuple[UnknownTree, ...]:
-    """Return the unknown trees of COUNTS, by path."""
+    """Return the unknown trees of ``counts``, by path."""
     return tuple(UnknownTree(f"/{name}", counts[name], WRITERS.get(name, UNKNOWN)) for name in sorted(counts))
 
 
 def trees_text(trees: Iterable[UnknownTree]) -> str:
-    """Return TREES in words, summed up by who writes them: "2 trees of a newer Pulsar: 14 nodes, kept as they are (/topics, /txn)"."""
+    """Return ``trees`` in words, summed up by who writes them: "2 trees of a newer Pulsar: 14 nodes, kept as they are (/topics, /txn)"."""
     texts = []
     for writer, some in groupby(sorted(trees, key=lambda tree: (tree.writer, tree.path)), key=lambda tree: tree.writer):
         found = [*some]
@@ -131,7 +131,7 @@ def trees_text(trees: Iterable[UnknownTree]) -> str:
 
 
 def check_seen(txn: Txn, accepted: Collection[str]) -> None:
-    """Raise Refused unless what the metadata of the store may have beside what is known is among the paths ACCEPTED.
+    """Raise Refused unless the trees that are not known here, or could not be read, are among the paths ``accepted``.
 
     For what destroys or rebuilds because nothing references a ledger: unknown trees by their paths, those of other Pulsars that may use
     the same BookKeeper, and "/" for a tree of which a part could not be read.
@@ -162,7 +162,7 @@ def lacks_managed_ledgers(txn: Txn) -> bool:
 
 
 def check_owners_seen(txn: Txn, accepted: Collection[str]) -> None:
-    """Raise Refused as ``check_seen``, and where the store has none of what references ledgers, unless ACCEPTED has its path."""
+    """Raise Refused as ``check_seen``, and where the store has none of what references ledgers, unless ``accepted`` has its path."""
     check_seen(txn, accepted)
     if lacks_managed_ledgers(txn) and MANAGED_LEDGERS not in _rooted(accepted):
         raise Refused(
@@ -179,7 +179,7 @@ def lacks_ledgers(txn: Txn) -> bool:
 
 
 def check_ledgers_seen(txn: Txn, accepted: Collection[str]) -> None:
-    """Raise Refused as ``check_owners_seen``, and where the metadata is not that of the bookies, unless ACCEPTED has the path of ledgers.
+    """Raise Refused as ``check_owners_seen``, and where the metadata is not the bookies', unless ``accepted`` has the path of ledgers.
 
     For what gives ledgers up because they have no metadata and no entries: BookKeeper's metadata may be elsewhere.
     """
@@ -204,7 +204,7 @@ def _rooted(paths: Collection[str]) -> Collection[str]:
 
 
 def check_accepted(trees: Iterable[UnknownTree], accepted: Collection[str]) -> None:
-    """Raise Refused unless each of the unknown TREES is among the paths ACCEPTED.
+    """Raise Refused unless each of the unknown ``trees`` is among the paths ``accepted``.
 
     For what destroys or rebuilds because nothing references a ledger: what an unknown tree references is not known.
     """

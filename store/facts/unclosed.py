@@ -16,7 +16,7 @@ NAMED = 5
 
 
 class Unclosed(Struct):
-    """Topics and subscriptions whose last ledger is open: how many, the first of them, and the time of the last write that is here."""
+    """Topics and subscriptions whose last ledger is open: how many, the first of them, and the time of the last imported write."""
 
     topics: int = 0
     last_write_ms: int = 0
@@ -36,7 +36,7 @@ class Unclosed(Struct):
                     self.named.append(f"{cursor.name} of {facts.where}")
 
     def add_topic(self, name: TopicName, written_ms: int) -> None:
-        """Count the topic NAME, whose last ledger is open and was written last at WRITTEN_MS, 0 where that is not known."""
+        """Count a topic whose last ledger is open and was written last at ``written_ms``, 0 where that is not known."""
         self.topics += 1
         if len(self.examples) < NAMED:
             self.examples.append(str(name))
@@ -44,7 +44,7 @@ class Unclosed(Struct):
 
 
 def last_write_ms(sums: LedgerSums | None) -> int:
-    """Return when a ledger was written last, by what the index has of it; 0 where that does not tell."""
+    """Return when a ledger was written last, by its sums in the index; 0 where these do not tell."""
     if sums is None or sums.end_publish_ms is None:
         return 0
     return sums.broker_max_ms if sums.broker_count > 0 else sums.publish_max_ms

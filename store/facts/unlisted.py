@@ -72,7 +72,7 @@ class UnlistedLedgers:
         )
 
     def why(self, ledger_id: int) -> Unlisted:
-        """Return why LEDGER_ID has no node. What is referenced was not deleted: brokers take a ledger off a list before they delete it."""
+        """Return why a ledger has no node. One that is referenced was not deleted: brokers take it off a list before they delete it."""
         if ledger_id in self._meanwhile and ledger_id not in self._own:
             return Unlisted.UNLISTED  # its node is newer than the tree that was read
         if self._next_id is not None and ledger_id >= self._next_id and ledger_id not in self._own:
@@ -91,7 +91,7 @@ class UnlistedLedgers:
         return Unlisted.DELETED if shown else Unlisted.GONE
 
     def why_by_logs(self, ledger_id: int) -> Unlisted:
-        """Return the same, where ZooKeeper's logs tell what is GONE from what was deleted: they are read once, as a whole."""
+        """As ``why``, but ZooKeeper's logs tell a ledger that is GONE from one that was deleted: they are read once, as a whole."""
         why = self.why(ledger_id)
         return Unlisted.DELETED if why is Unlisted.GONE and ledger_path(ledger_id) in self._removed else why
 
@@ -122,11 +122,11 @@ class UnlistedLedgers:
         return self._offloaded[topic]
 
     def owners(self, ledger_id: int) -> tuple[Owner, ...]:
-        """Return who references LEDGER_ID, whether or not it has a node: the index of delayed messages that it is a part of alone."""
+        """Return who references a ledger, whether or not it has a node: of a part of an index of delayed messages, that index alone."""
         return (self.indexes[ledger_id],) if ledger_id in self.indexes else all_owners(self._txn, ledger_id)
 
     def is_absent(self, ledger_id: int) -> bool:
-        """Whether LEDGER_ID should have a node and has none."""
+        """Whether a ledger should have a node and has none."""
         return ledger_id not in self.indexes and not has_node(self._txn, ledger_id)
 
     def iter_unowned(self) -> Iterator[tuple[int, Unlisted]]:
@@ -139,12 +139,12 @@ class UnlistedLedgers:
                     yield ledger_id, self.why_by_logs(ledger_id)
 
     def is_freed(self, ledger_id: int) -> bool:
-        """Whether LEDGER_ID has no node and a bookie frees its entries: it was deleted, or is gone from metadata that is whole."""
+        """Whether a ledger has no node and a bookie frees its entries: it was deleted, or is gone from metadata that is whole."""
         return self.is_absent(ledger_id) and self.why(ledger_id) in (Unlisted.DELETED, Unlisted.GONE)
 
 
 class HeldLedgers(Struct, frozen=True):
-    """Ledgers that have no node: how many, the smallest of their ids, the largest, and what is here of them.
+    """Ledgers that have no node: how many, the smallest of their ids, the largest, and their imported entries and bytes.
 
     ``referenced``: those that a topic, cursor or schema names all the same.
     """

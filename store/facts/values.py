@@ -60,7 +60,7 @@ _LEDGER = Usual([])
 
 
 def find_usual(key: bytes, row: bytes) -> Usual | None:
-    """Return the node with KEY and ROW of the tree if it has the name that leads to it, can be decoded, and says nothing unknown.
+    """Return the node with ``key`` and ``row`` of the tree if it has the name that leads to it, can be decoded, and says nothing unknown.
 
     Of a ledger only if it can be parsed: the sweep of ledgers decodes them.
     """
@@ -129,7 +129,7 @@ def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _note(references: References, key: bytes, row: bytes, usual: Usual | None) -> bool:
-    """Note in REFERENCES what a node names; False where its row cannot be read."""
+    """Note in ``references`` what a node names; False where its row cannot be read."""
     if usual is None or usual.says_more:
         if not key.startswith(_NAMING):
             return True
@@ -182,7 +182,7 @@ def _is_plain(component: str) -> bool:
 
 
 def find_plain_nodes(txn: Txn, path: str) -> PlainNodes | None:
-    """Return what the nodes at the managed ledger PATH say; None where one has more to say, and of a topic that is compacted."""
+    """Return what the nodes at the managed ledger ``path`` say; None where one has more to say, and of a topic that is compacted."""
     kept: _PlainNodesByPath | None = txn.memo.get(_PlainNodesByPath)
     if kept is not None and path in kept:
         return kept[path]
@@ -207,7 +207,7 @@ _ROOTS = (b"/admin/", b"/ledgers/", b"/managed-ledgers/", b"/schemas/")
 
 
 class UnknownValues(Struct, frozen=True):
-    """Nodes of one structure with values of a newer version: what is not known in them, how many they are, and the first one's path."""
+    """Nodes of one structure with values of a newer version: the unknown parts, the number of nodes, and the first one's path."""
 
     structure: str
     what: tuple[str, ...]

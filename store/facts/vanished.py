@@ -58,7 +58,7 @@ class VanishedTopic(Struct, frozen=True):
 class DetachedView(Struct, frozen=True):
     """A compacted ledger that its topic does not name any more, although it names no other one.
 
-    ``unfit``: why a broker's readers would not get all of it, were it named again; "" where they would.
+    ``unfit``: why a broker's readers would not get the whole view, were it named again; "" where they would.
     """
 
     name: TopicName
@@ -103,7 +103,7 @@ class _LedgerOfGoneNode(Struct, frozen=True):
 
 
 def find_vanished(reader: EntryReader) -> Vanished:
-    """Return what vanished, as one snapshot and ZooKeeper's logs show it. Of metadata that is not whole nobody knows what is gone."""
+    """Return what vanished, as one snapshot and ZooKeeper's logs show it. Where metadata is not whole, nobody knows what is gone."""
     memo = reader.txn.memo
     if _MEMO not in memo:
         memo[_MEMO] = _find(reader)
@@ -182,7 +182,7 @@ def _iter_orphans(reader: EntryReader) -> Iterable[_LedgerOfGoneNode]:
 
 
 def _last_values(reader: EntryReader, paths: Collection[str]) -> Mapping[str, bytes]:
-    """Return the last value of each of the nodes PATHS before it was deleted; nothing of those whose deletion no log shows."""
+    """Return the last value of each node before it was deleted; a node whose deletion no log shows is left out."""
     values: dict[str, bytes] = {}
     found: dict[str, bytes] = {}
     with suppress(
@@ -200,7 +200,7 @@ def _last_values(reader: EntryReader, paths: Collection[str]) -> Mapping[str, by
 
 
 def _listed_in(value: bytes | None, name: TopicName) -> frozenset[int] | None:
-    """Return the ledgers that the node VALUE of a topic lists; None where there is none, or it cannot be decoded."""
+    """Return the ledgers that a topic's node lists; None without a node, or where it cannot be decoded."""
     with suppress(StoreError):
         return None if value is None else frozenset(decode_ledger_ids(value, name.path))
     return None
@@ -230,7 +230,7 @@ def _view(reader: EntryReader, name: TopicName, one: _LedgerOfGoneNode) -> Detac
 
 
 def keys_of_view_alone(reader: EntryReader, view: DetachedView) -> tuple[str, ...] | Unknown:
-    """Return the keys of VIEW that the ledgers of its topic do not have."""
+    """Return the keys of ``view`` that the ledgers of its topic do not have."""
     from pulsar_admin.store.compaction.floor import read_detached
     from pulsar_admin.store.compaction.reading import find_dropped_keys
 

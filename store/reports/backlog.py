@@ -48,7 +48,7 @@ class BacklogAnalysis(Answer, frozen=True):
 
 
 def analyze_backlog(txn: Txn, topic: Topic, state: CursorState, start: Position | None = None) -> BacklogAnalysis:
-    """Count the entries not yet deleted behind the mark-delete, or from START on, even when that lies before it.
+    """Count the entries not yet deleted after the mark-delete, or from ``start`` on, even when that lies before it.
 
     An entry whose bytes are lost counts as one message.
     """
@@ -80,7 +80,7 @@ def scanned_intervals(topic: Topic, state: CursorState, start: Position | None) 
 
 
 def lost_entries(txn: Txn, topic: Topic, intervals: Intervals) -> int:
-    """Return how many entries in INTERVALS are in no imported file."""
+    """Return how many entries in ``intervals`` are in no imported file."""
     return sum(
         last - first + 1 - _here(txn, ledger_id, first, last)
         for start, end in intervals
@@ -89,7 +89,7 @@ def lost_entries(txn: Txn, topic: Topic, intervals: Intervals) -> int:
 
 
 def _here(txn: Txn, ledger_id: int, first: int, last: int) -> int:
-    """Return how many of a ledger's entries FIRST to LAST the index holds."""
+    """Return how many of a ledger's entries ``first`` to ``last`` the index holds."""
     times = find_times(txn, ledger_id)
     if times is None:
         return 0

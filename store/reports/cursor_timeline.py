@@ -1,4 +1,4 @@
-"""A subscription as a strip over its topic's entries: what is acknowledged, what is not, what waits and what is lost, in few cells.
+"""A subscription as a strip over its topic's entries: acknowledged, unacknowledged, delayed and lost entries in few cells.
 
 Cells are intervals of ranks (``store.model.topics.Topic.rank``), so that ledgers that were trimmed take no room. Each entry is
 in one state: lost (no broker can read it) before all others, delayed (unacknowledged, due later) before unacknowledged.
@@ -62,13 +62,13 @@ class Strip(Struct, frozen=True):
         return sum(cell.entries for cell in self.cells)
 
     def count(self, state: str) -> int:
-        """Return how many entries are in STATE."""
+        """Return how many entries are in ``state``."""
         index = STATES.index(state)
         return sum(cell.counts[index] for cell in self.cells)
 
 
 def delayed_ranks(reader: EntryReader, topic: Topic, intervals: Intervals, now_ms: int) -> tuple[Array, Array]:
-    """Return (ranks, due times in ms) of the entries in INTERVALS that are due after NOW_MS; reads their headers."""
+    """Return (ranks, due times in ms) of the entries in ``intervals`` that are due after ``now_ms``; reads their headers."""
     parts = (part for start, end in intervals for part in iter_ledger_parts(topic, start, end))
     before = np.array(topic.ranks[:-1], np.int64)
     ids = np.array(topic.ids, np.int64)
@@ -82,7 +82,7 @@ def delayed_ranks(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
 
 
 def make_strip(topic: Topic, cursor: Cursor, lost: Intervals, delayed: Array | None, cells: int = CELLS) -> Strip:
-    """Return CURSOR's strip; LOST: see ``TopicFacts.lost``; DELAYED: ranks that wait, None where nobody looked."""
+    """Return ``cursor``'s strip; ``lost``: see ``TopicFacts.lost``; ``delayed``: ranks that wait, None where nobody looked."""
     entries = topic.number_of_entries
     edges = np.unique(np.linspace(0, entries, min(cells, entries) + 1).astype(np.int64))
     state = cursor.state
@@ -114,7 +114,7 @@ def make_strip(topic: Topic, cursor: Cursor, lost: Intervals, delayed: Array | N
 
 
 def _covered(intervals: Intervals, edges: Array) -> Array:
-    """Return how many ranks of INTERVALS lie in each cell between EDGES."""
+    """Return how many ranks of ``intervals`` lie in each cell between ``edges``."""
     bounds = np.array(intervals, np.int64).reshape(-1, 2)
     ends = np.concatenate([[0], bounds[:, 1]])
     totals = np.concatenate([[0], np.cumsum(bounds[:, 1] - bounds[:, 0])])

@@ -100,9 +100,9 @@ class InternalInfo(Answer, frozen=True):
 def read_internal_info(
     txn: Txn, name: TopicName, *, publish_times: bool = True, problems: list[StoreError]
 ) -> InternalInfo:
-    """Return the metadata of a topic as stored; a cursor's value that cannot be decoded is reported in PROBLEMS.
+    """Return the metadata of a topic as stored; a cursor's value that cannot be decoded is reported in ``problems``.
 
-    Without PUBLISH_TIMES the keys that are ours alone are left out.
+    Without ``publish_times`` the keys that are ours alone are left out.
 
     Raises TopicNotFound, MetadataCorrupt.
     """

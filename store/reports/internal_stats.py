@@ -41,7 +41,7 @@ Properties = Mapping[str, int]
 
 
 class LedgerStats(Answer, frozen=True):
-    """One ledger: entries and payload bytes, −1 when nothing of it is known."""
+    """One ledger: entries and payload bytes, −1 when they are not known."""
 
     JSON_OPTIONAL = (
         "metadata",
@@ -120,11 +120,11 @@ def read_internal_stats(
     publish_times: bool = True,
     problems: list[StoreError],
 ) -> InternalStats:
-    """Return the internal statistics of a topic; METADATA adds each ledger's BookKeeper metadata as text.
+    """Return the internal statistics of a topic; ``metadata`` adds each ledger's BookKeeper metadata as text.
 
-    Without PUBLISH_TIMES the keys that are ours alone are left out.
+    Without ``publish_times`` the keys that are ours alone are left out.
 
-    A cursor, or a ledger beside the topic's own, that cannot be read is left out or −1, and reported in PROBLEMS.
+    A cursor, or a ledger beside the topic's own, that cannot be read is left out or −1, and reported in ``problems``.
     Raises TopicNotFound, MetadataCorrupt.
     """
     txn = reader.txn
@@ -162,7 +162,7 @@ def read_internal_stats(
 
 
 def iter_cursors(reader: EntryReader, topic: Topic, problems: list[StoreError]) -> Iterator[tuple[str, Cursor]]:
-    """Yield (name, cursor) in name order; one that cannot be read, or lost its newest state, is reported in PROBLEMS."""
+    """Yield (name, cursor) in name order; one that cannot be read, or lost its newest state, is reported in ``problems``."""
     for name in sorted(iter_cursor_names(reader.txn, topic.name)):
         try:
             cursor = read_cursor(reader.txn, reader, topic, name)

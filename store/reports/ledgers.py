@@ -114,24 +114,24 @@ def ledger_state(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> str:
 
 
 def read_stated_owners(txn: Txn, ledger_id: int) -> LedgerOwners:
-    """Return who owns LEDGER_ID, what it claims and its state; raises LedgerNotFound."""
+    """Return who owns ``ledger_id``, what it claims and its state; raises LedgerNotFound."""
     return replace(read_owners(txn, ledger_id), state=ledger_state(txn, ledger_id, UnlistedLedgers(txn)))
 
 
 def indexed_bytes(txn: Txn, ledgers: Iterable[int]) -> int:
-    """Return how much reading all entries of LEDGERS reads, as the index says."""
+    """Return how much reading all entries of ``ledgers`` reads, as the index says."""
     sums = [times.sums for times in (find_times(txn, ledger_id) for ledger_id in ledgers) if times is not None]
     return sum(one.payload_bytes + one.entries * _RECORD_BYTES for one in sums)
 
 
 def read_missing(txn: Txn, ledger_id: int) -> Missing | None:
-    """Return what is not there of a ledger; raises LedgerNotFound for one that nothing here knows."""
+    """Return the missing entries of a ledger; raises LedgerNotFound for one that the store does not know."""
     read_owners(txn, ledger_id)
     return find_missing(txn, ledger_id)
 
 
 def iter_missing(txn: Txn) -> Iterator[Missing]:
-    """Yield what is not there of every ledger that is listed or referenced, by id; offloaded ledgers are elsewhere."""
+    """Yield the missing entries of every ledger that is listed or referenced, by id; offloaded ledgers are elsewhere."""
     in_tiered_storage: set[int] = set()
     for name in chain(iter_topics(txn), iter_other_ledgers(txn)):
         node = find_node(txn, name.path)

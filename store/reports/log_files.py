@@ -35,7 +35,7 @@ _DIGEST_NAMES = {size: kind.name for kind, size in DIGEST_SIZE.items()}
 
 
 class LogSummary(Answer, frozen=True):
-    """One file as its name and header tell, its records unread. ``header``: "ok" or what is wrong with it."""
+    """One file as its name and header tell, its records unread. ``header``: "ok" or the reason why it is bad."""
 
     path: str
     kind: FileKind
@@ -89,7 +89,7 @@ class LogVerdict(Struct):
 
 
 def log_paths(path: Path) -> tuple[Path, ...]:
-    """Return the file PATH, or the logs and journals of the bookie directory PATH (or of its ``current``).
+    """Return the file ``path``, or the logs and journals of the bookie directory ``path`` (or of its ``current``).
 
     What has such a name there and is no file comes last. Raises SourceNotFound for anything else.
     """
@@ -118,7 +118,7 @@ def log_paths(path: Path) -> tuple[Path, ...]:
 
 
 def verify_indexes(path: Path) -> Iterator[LogVerdict]:
-    """Compare the ``.idx`` files of the bookie directory PATH (or of its ``current``) with the entry logs in it.
+    """Compare the ``.idx`` files of the bookie directory ``path`` (or of its ``current``) with the entry logs in it.
 
     A bookie of several ledger directories has some of the logs in another one; ``map`` says so.
     """
@@ -146,7 +146,7 @@ def kind_of(path: Path) -> FileKind:
 
 
 def read_log_summary(path: Path) -> LogSummary:
-    """Return what the name and the header of a log or journal tell; a bad header is told, not raised, and so is what is no file."""
+    """Return what the name and the header of a log or journal tell; a bad header is told, not raised, and so is a path that is no file."""
     reason = why_no_file(path)
     kind = kind_of(path) if not reason else FileKind.JOURNAL if path.suffix == ".txn" else FileKind.ENTRY_LOG
     number = journal.journal_id_of(path.name) if kind is FileKind.JOURNAL else log_id_of(path.name)
@@ -168,7 +168,7 @@ def read_log_summary(path: Path) -> LogSummary:
 
 
 def iter_log_records(path: Path, *, verify: bool = True, engine: Engine | None = None) -> Iterator[LogRecord]:
-    """Yield every record of a log or journal in file order, and what lies between them when it is damage; scanned by ENGINE.
+    """Yield every record of a log or journal in file order, and what lies between them when it is damage; scanned by ``engine``.
 
     Without metadata a digest's type is found by trying: an entry of a DUMMY ledger, or of an HMAC one with a password, is "bad".
     """
@@ -193,7 +193,7 @@ def iter_log_records(path: Path, *, verify: bool = True, engine: Engine | None =
 def _scan(
     path: Path, verify: bool, engine: Engine | None = None, *, sizes: bool = False
 ) -> Any:  # Any: FileScan, which numpy comes with, or EngineLog
-    """Return a scan of PATH; by ENGINE its batches come from other processes, with SIZES only the bytes of each ledger."""
+    """Return a scan of ``path``; by ``engine`` its batches come from other processes, with ``sizes`` only the bytes of each ledger."""
     import numpy as np
 
     from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
@@ -235,7 +235,7 @@ def _gap(problem: Any) -> LogRecord:  # Any: store.scan.files.Problem
 
 
 def verify_log(path: Path, advance: Callable[[int], None], engine: Engine | None = None) -> LogVerdict:
-    """Read a whole log or journal, by ENGINE: framing, every digest, and the ledgers map against the records."""
+    """Read a whole log or journal, by ``engine``: framing, every digest, and the ledgers map against the records."""
     if reason := why_no_file(path):
         verdict = LogVerdict(str(path), FileKind.JOURNAL if path.suffix == ".txn" else FileKind.ENTRY_LOG, 0)
         verdict.add(f"{path}: {reason}")

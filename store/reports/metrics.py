@@ -1,4 +1,4 @@
-"""A store as metrics: what monitoring asks of it again and again, as gauges with units, bounded in number.
+"""A store as metrics for monitoring: gauges with units, bounded in number.
 
 Names follow Prometheus' conventions: seconds, bytes, what is counted. A topic's own rows are those of the largest, of the subscriptions
 those with most entries left; how many are left out is a metric, too.
@@ -53,7 +53,7 @@ class Metric(Answer, frozen=True):
 
 
 class Chosen(Struct, frozen=True):
-    """Which rows are given: at most TOP of each metric with a topic, of topics that match PATTERN (a glob; None: all).
+    """Which rows are given: at most ``top`` of each metric with a topic, of topics that match ``pattern`` (a glob; None: all).
 
     ``delayed``: read the headers of the chosen backlogs, and count what waits for its time.
     """
@@ -64,7 +64,7 @@ class Chosen(Struct, frozen=True):
 
 
 class _Rows:
-    """What the pass over all topics finds for rows of their own; what is empty weighs least, and has a row as well."""
+    """The topics and subscriptions that have rows of their own; an empty one weighs least, and has a row, too."""
 
     def __init__(self, chosen: Chosen) -> None:
         self._chosen = chosen
@@ -93,7 +93,7 @@ class _Rows:
         return _Rows(self._chosen)
 
     def merge(self, later: _Rows) -> None:
-        """Take what LATER has of topics that come behind these."""
+        """Take the rows of ``later``, whose topics come after these."""
         self.subscriptions.merge(later.subscriptions)
         self.topics.merge(later.topics)
         self.compacted.merge(later.compacted)
@@ -112,7 +112,7 @@ def read_metrics(
     advance: Callable[[int], None] = lambda count: None,
     processes: int = 0,
 ) -> tuple[Metric, ...]:
-    """Return the metrics of STORE; ADVANCE gets the topics, ledgers and rows looked at. PROCESSES: as ``read_overview``.
+    """Return the metrics of ``store``; ``advance`` gets the topics, ledgers and rows looked at. ``processes``: as ``read_overview``.
 
     A topic or cursor that cannot be read is counted. Raises IndexCorrupt.
     """

@@ -167,7 +167,7 @@ class Wanted(Struct, frozen=True):
 
 
 class Largest(Generic[Item]):
-    """The COUNT items of the largest weights, of those alike the first."""
+    """The ``count`` items of the largest weights, of those alike the first."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -175,7 +175,7 @@ class Largest(Generic[Item]):
         self._added = 0
 
     def add(self, weight: int, item: Item) -> None:
-        """Take ITEM when WEIGHT is among the largest so far; 0 never is."""
+        """Take an item when its weight is among the largest so far; 0 never is."""
         self._added -= 1
         if not self.takes(weight):
             return
@@ -183,11 +183,11 @@ class Largest(Generic[Item]):
         replace(self._heap, (weight, self._added, item))
 
     def takes(self, weight: int) -> bool:
-        """Whether an item of WEIGHT would be among the largest so far."""
+        """Whether an item of this weight would be among the largest so far."""
         return weight > 0 and self._count > 0 and (len(self._heap) < self._count or weight > self._heap[0][0])
 
     def merge(self, later: Largest[Item]) -> None:
-        """Take the items of LATER, which come behind these."""
+        """Take the items of ``later``, which come after these."""
         seen = self.seen
         for weight, added, item in sorted(later._heap, key=lambda row: -row[1]):
             self._added = added - seen + 1
@@ -213,8 +213,8 @@ def read_overview(
     tally: Tally | None = None,
     processes: int = 0,
 ) -> Overview:
-    """Return the overview of STORE; ADVANCE gets the topics and ledgers looked at, TALLY is given every topic.
-    PROCESSES: how many others count, where there are very many topics (``processes_that_pay``).
+    """Return the overview of ``store``; ``advance`` gets the topics and ledgers looked at, ``tally`` is given every topic.
+    ``processes``: how many others count, where there are very many topics (``processes_that_pay``).
 
     A topic or cursor that cannot be read is counted, not raised. Raises IndexCorrupt for rows of the index that cannot.
     """
@@ -295,7 +295,7 @@ class Tally(Protocol):
         """Return one that adds up the same, and has nothing yet."""
 
     def merge(self, later: Any) -> None:  # Any: one of its own kind
-        """Add what LATER has added up of topics that come behind these."""
+        """Add the sums of ``later``, whose topics come after these."""
 
 
 class _Sums(Struct):
@@ -352,7 +352,7 @@ class _Totals:
         return _Totals(self._top)
 
     def merge(self, later: _Totals) -> None:
-        """Add what LATER has added up of topics that come behind these."""
+        """Add the sums of ``later``, whose topics come after these."""
         self.unreadable += later.unreadable
         for namespace, more in later.namespaces.items():
             sums = self.namespaces.setdefault(namespace, _Sums())
@@ -395,7 +395,7 @@ class _Part(Struct, frozen=True):
 def _count_all(
     reader: EntryReader, tallies: Sequence[Tally], now_ms: int, processes: int, advance: Callable[[int], None]
 ) -> None:
-    """Give every topic to TALLIES, the first of which are the totals."""
+    """Give every topic to ``tallies``, the first of which are the totals."""
     totals = tallies[0]
     assert isinstance(totals, _Totals)
     parts: list[_Part] = []
@@ -435,7 +435,7 @@ def _count(
     now_ms: int,
     advance: Callable[[int], None],
 ) -> None:
-    """Give every topic of NAMES that can be read to TALLIES; one that cannot is counted by the totals."""
+    """Give every topic of ``names`` that can be read to ``tallies``; one that cannot is counted by the totals."""
     plain = PlainTopics(reader.txn, now_ms)
     for name in names:
         numbers = plain.find(name)

@@ -84,7 +84,7 @@ def metadata_bytes(txn: Txn, ledger_id: int) -> bytes:
 
 
 def ledger_lines(txn: Txn, bookie: str | None, meta: bool) -> Iterator[str]:
-    """Yield what ``listledgers`` prints: of all ledgers, or of those that BOOKIE is to hold entries of."""
+    """Yield what ``listledgers`` prints: of all ledgers, or of those that ``bookie`` is to hold entries of."""
     for ledger_id in iter_ledger_ids(txn):
         metadata = find_metadata(txn, ledger_id) if meta or bookie is not None else None
         if bookie is None or (metadata is not None and _holds(metadata, bookie)):
@@ -94,7 +94,7 @@ def ledger_lines(txn: Txn, bookie: str | None, meta: bool) -> Iterator[str]:
 
 
 def _holds(metadata: LedgerMetadata, bookie: str) -> bool:
-    """Whether BOOKIE is to hold an entry (upstream ``BookKeeperAdmin.areEntriesOfLedgerStoredInTheBookie``).
+    """Whether ``bookie`` is to hold an entry (upstream ``BookKeeperAdmin.areEntriesOfLedgerStoredInTheBookie``).
 
     A ledger without entries is on no bookie, and one with a striped ensemble only on those that a written entry went to.
     """
@@ -118,7 +118,7 @@ def _holds(metadata: LedgerMetadata, bookie: str) -> bool:
 def under_replicated_lines(
     txn: Txn, with_replica: str | None, without_replica: str | None, replicas: bool, only_count: bool
 ) -> Iterator[str]:
-    """Yield what ``listunderreplicated`` prints: ledgers that miss WITH_REPLICA and not WITHOUT_REPLICA."""
+    """Yield what ``listunderreplicated`` prints: ledgers that miss ``with_replica`` and not ``without_replica``."""
     count = 0
     for node in iter_nodes(txn, UNDERREPLICATED):
         name = node.path.rpartition("/urL")[2]
@@ -213,7 +213,7 @@ def index_lines(txn: Txn, ledger_id: int) -> Iterator[str]:
 
 
 def read_lines(reader: EntryReader, ledger_id: int, first: int, last: int, with_data: bool) -> Iterator[str]:
-    """Yield what ``readledger`` prints of the entries FIRST to LAST (−1: the last); the size is the ledger's up to there."""
+    """Yield what ``readledger`` prints of the entries ``first`` to ``last`` (−1: the last); the size is the ledger's up to there."""
     for block in iter_blocks(reader.txn, ledger_id):
         for entry_id in map(block.entry_id, range(len(block))):
             if entry_id < first or 0 <= last < entry_id:
@@ -233,7 +233,7 @@ class Selection(Struct, frozen=True):
     end: int = -1
 
     def takes(self, record: LogRecord) -> bool:
-        """Whether RECORD is one of them: positions go before ids, as upstream's command looks at them."""
+        """Whether ``record`` is one of them: positions go before ids, as upstream's command looks at them."""
         if self.start >= 0:
             begins_in_time = self.end < 0 or record.offset <= self.end
             return begins_in_time and self.start <= record.offset + 4 + record.size_bytes - 1
@@ -290,7 +290,7 @@ class _FileReads:
 
 
 def log_lines(store: Store, log: LogFile, selection: Selection, with_data: bool) -> Iterator[str]:
-    """Yield what ``readlog`` prints of LOG."""
+    """Yield what ``readlog`` prints of ``log``."""
     path = log.locate(store.path)
     yield selection.title(log.log_id)
     found = False
@@ -305,7 +305,7 @@ def log_lines(store: Store, log: LogFile, selection: Selection, with_data: bool)
 
 
 def journal_lines(store: Store, log: LogFile, with_data: bool) -> Iterator[str]:
-    """Yield what ``readjournal`` prints of the journal LOG: every record, those of keys and fences, too."""
+    """Yield what ``readjournal`` prints of the journal ``log``: every record, those of keys and fences, too."""
     path = log.locate(store.path)
     yield f"Scan journal {log.log_id} ({log.log_id:x}.txn)"
     with open_file(path) as file:
@@ -322,7 +322,7 @@ def journal_lines(store: Store, log: LogFile, with_data: bool) -> Iterator[str]:
 
 
 def _record_lines(data: Bytes, offset: int, size: int, with_data: bool) -> Iterator[str]:
-    """Yield the record at OFFSET as ``FormatUtil.formatEntry`` writes it; what it calls data begins with the digest."""
+    """Yield the record at ``offset`` as ``FormatUtil.formatEntry`` writes it; what it calls data begins with the digest."""
     body = data[offset + 4 : offset + 4 + (size if with_data else min(size, _HEAD_BYTES))]
     ledger_id, entry_id = _IDS.unpack_from(body)
     yield f"--------- Lid={ledger_id}, Eid={entry_id}, ByteOffset={offset}, EntrySize={size} ---------"
@@ -338,7 +338,7 @@ def _record_lines(data: Bytes, offset: int, size: int, with_data: bool) -> Itera
 
 
 def log_metadata_lines(store: Store, log: LogFile) -> Iterator[str]:
-    """Yield what ``readlogmetadata`` prints: the bytes of each ledger in LOG. None are dead to a fresh reader: usage is 1.0."""
+    """Yield what ``readlogmetadata`` prints: the bytes of each ledger in ``log``. None are dead to a fresh reader: usage is 1.0."""
     sizes = read_ledger_sizes(log.locate(store.path))
     total = sum(sizes.values())
     yield f"Print entryLogMetadata of entrylog {log.log_id} ({log.log_id:x}.log)"
@@ -348,7 +348,7 @@ def log_metadata_lines(store: Store, log: LogFile) -> Iterator[str]:
 
 
 def active_lines(txn: Txn, store: Store, log: LogFile) -> Iterator[str]:
-    """Yield what ``activeledgers`` prints: the ledgers in LOG that the metadata has."""
+    """Yield what ``activeledgers`` prints: the ledgers in ``log`` that the metadata has."""
     found = sorted(read_ledger_sizes(log.locate(store.path)))
     if not found:
         yield f"Ledgers on log file {log.log_id} is empty"
@@ -359,7 +359,7 @@ def active_lines(txn: Txn, store: Store, log: LogFile) -> Iterator[str]:
 
 
 def find_file(txn: Txn, word: str, kind: FileKind, base: int) -> LogFile:
-    """Return the catalogued file of KIND that WORD names: its number in BASE, its name, or the end of its path.
+    """Return the catalogued file of ``kind`` that ``word`` names: its number in ``base``, its name, or the end of its path.
 
     Raises InvalidValue, SourceNotFound, and Refused where several bookies have one of that number.
     """

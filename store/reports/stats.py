@@ -174,7 +174,7 @@ class PartitionedTopicStats(TopicStats, frozen=True):
 def read_topic_stats(
     reader: EntryReader, name: TopicName, options: StatsOptions, *, problems: list[StoreError]
 ) -> TopicStats:
-    """Return the statistics of a topic; a cursor or policies that cannot be read are left out and reported in PROBLEMS.
+    """Return the statistics of a topic; a cursor or policies that cannot be read are left out and reported in ``problems``.
 
     Raises TopicNotFound, MetadataCorrupt.
     """
@@ -214,7 +214,7 @@ def read_topic_stats(
 
 
 def _last_publish_ms(reader: EntryReader, topic: Topic) -> int:
-    """Return the publish time of the last entry, 0 where there is none that can be read."""
+    """Return the publish time of the last entry; 0 without an entry, or where it cannot be read."""
     last = topic.last_confirmed
     try:
         payload = reader.read(last.ledger_id, last.entry_id).payload
@@ -247,7 +247,7 @@ def _subscription_stats(reader: EntryReader, topic: Topic, cursor: Cursor, optio
 
 
 def _earliest_time(reader: EntryReader, topic: Topic, mark_delete: Position | None) -> int:
-    """Return the broker's time of the entry behind MARK_DELETE: 0 without a cursor, −1 when it is the end or unreadable."""
+    """Return the broker's time of the entry after ``mark_delete``: 0 without a cursor, −1 when that is the end or unreadable."""
     if mark_delete is None:
         return 0
     position = topic.next_valid(mark_delete)
@@ -281,7 +281,7 @@ _SUMMED_BY_SUBSCRIPTION = (
 def read_partitioned_stats(
     reader: EntryReader, name: TopicName, options: StatsOptions, *, per_partition: bool, problems: list[StoreError]
 ) -> PartitionedTopicStats:
-    """Return the stats of the partitioned topic NAME, summed over its partitions as upstream adds them up.
+    """Return the stats of the partitioned topic ``name``, summed over its partitions as upstream adds them up.
 
     ``per_partition`` keeps the parts, too. Raises TopicNotFound, MetadataCorrupt.
     """
@@ -326,7 +326,7 @@ def _earliest(times: Iterable[int]) -> int:
 
 
 def ranges_size_bytes(ranges: Ranges) -> int:
-    """Return the bytes of RANGES as MessageRange messages, as the broker counts them when it stores a cursor."""
+    """Return the bytes of ``ranges`` as MessageRange messages, as the broker counts them when it stores a cursor."""
     return sum(_nested_size(_position_size(lower)) + _nested_size(_position_size(upper)) for lower, upper in ranges)
 
 

@@ -1,4 +1,4 @@
-"""What there is to know of each subscription: where it stands, what is left of it, since when, and which TTL is in force.
+"""The facts of each subscription: its position, its backlog, the age of that, and the TTL in force.
 
 Metadata and the last entry of a cursor ledger answer; entries are read only where ``Asked`` says so.
 """
@@ -32,8 +32,8 @@ _Fact = TypeVar("_Fact")
 
 
 class Asked(Struct, frozen=True):
-    """What to read beyond metadata: MESSAGES (index rows of the backlog), OLDEST (the header of one entry a subscription), and what is
-    due after DELAYED_MS (the headers of the whole backlog)."""
+    """Facts to read beyond metadata: ``messages`` (index rows of the backlog), ``oldest`` (the header of one entry of a subscription), and
+    the entries that are due after ``delayed_ms`` (the headers of the whole backlog)."""
 
     messages: bool = False
     oldest: bool = False
@@ -41,7 +41,7 @@ class Asked(Struct, frozen=True):
 
     @classmethod
     def of(cls, now_ms: int, *, quick: bool) -> Asked:
-        """Return what ``topics describe`` asks at NOW_MS; QUICK: nothing that reads entries."""
+        """Return what ``topics describe`` asks at ``now_ms``; ``quick``: nothing that reads entries."""
         return cls(messages=True) if quick else cls(messages=True, oldest=True, delayed_ms=now_ms)
 
 
@@ -53,7 +53,7 @@ _TOGETHER_ENTRIES = 200_000
 class SubscriptionFacts(Answer, frozen=True):
     """One subscription of one topic or partition.
 
-    ``stored_mark_delete``: what is stored, where that is ahead of the topic, so that a broker starts at ``mark_delete``, its end.
+    ``stored_mark_delete``: the stored position, if that is ahead of the topic: a broker then starts at ``mark_delete``, the topic's end.
     ``oldest_position``: the first entry that is not acknowledged, None without a backlog; ``oldest_publish_ms``: None where it was not
     asked for or cannot be read. ``ack_ranges``: ranges acknowledged behind the mark-delete as the cursor stores them (upstream's
     nonContiguousDeletedMessagesRanges), ``acknowledged_entries`` in them; ``ack_holes``: gaps in front of them, ``hole_entries`` in
@@ -90,9 +90,9 @@ def iter_subscription_facts(
     asked: Asked,
     fail: Callable[[StoreError], None],
 ) -> Iterator[SubscriptionFacts]:
-    """Yield the facts of every subscription of TOPICS, compaction's cursor among them, topic by topic, in name order.
+    """Yield the facts of every subscription of ``topics``, compaction's cursor among them, topic by topic, in name order.
 
-    What cannot be read goes to FAIL.
+    What cannot be read goes to ``fail``.
     """
     for name in topics:
         try:
@@ -104,7 +104,7 @@ def iter_subscription_facts(
 
 
 def prepare_facts(reader: EntryReader, topics: Iterable[TopicName], asked: Asked) -> dict[TopicName, TopicFacts]:
-    """Return facts of TOPICS of which ``iter_facts`` is to be asked next, all that ASKED says.
+    """Return the facts of ``topics`` with all that ``asked`` says, for ``iter_facts``.
 
     Their small backlogs are read in one scan, at a tenth of what a scan of each costs. What cannot be read is not among them, and
     neither are partitioned topics.
@@ -146,7 +146,7 @@ def prepare_facts(reader: EntryReader, topics: Iterable[TopicName], asked: Asked
 def iter_facts_of(
     reader: EntryReader, topic: Topic, asked: Asked, fail: Callable[[StoreError], None]
 ) -> Iterator[SubscriptionFacts]:
-    """Yield the facts of every subscription of TOPIC; see ``iter_subscription_facts``."""
+    """Yield the facts of every subscription of ``topic``; see ``iter_subscription_facts``."""
     return iter_facts(_topic_facts(reader, topic, asked), asked, fail)
 
 
@@ -175,7 +175,7 @@ def iter_facts(found: TopicFacts, asked: Asked, fail: Callable[[StoreError], Non
 
 
 def _known(fact: _Fact | Unknown, fail: Callable[[StoreError], None]) -> _Fact | None:
-    """Return FACT; one that is not known is None, and what says so goes to FAIL."""
+    """Return a fact; None for one that is not known, and ``fail`` is given the error that says so."""
     if not isinstance(fact, Unknown):
         return fact
     if fact.error is not None:

@@ -81,7 +81,7 @@ class StoreSummary(Answer, frozen=True):
 
 
 def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
-    """Return the summary of STORE; a topic or cursor that cannot be read is counted, not raised."""
+    """Return the summary of ``store``; a topic or cursor that cannot be read is counted, not raised."""
     txn = reader.txn
     sums = [decode_times(ledger_of_key(key), row).sums for key, row in txn.items("times")]
     topics, unreadable = TopicCounts(), 0

@@ -80,7 +80,7 @@ class Timeline(Struct, frozen=True):
 
 
 def read_timeline(reader: EntryReader, topic: Topic, options: TimelineOptions) -> Timeline:
-    """Return how much of TOPIC arrived when; raises LimitExceeded for more than ``BUCKETS_MAX`` buckets, InvalidValue."""
+    """Return how much of ``topic`` arrived when; raises LimitExceeded for more than ``BUCKETS_MAX`` buckets, InvalidValue."""
     check_times(options.start_ms, options.end_ms)
     blocks = _Blocks.read(reader, topic, options.clock)
     sums = _TimeSums(options)
@@ -109,7 +109,7 @@ def read_timeline(reader: EntryReader, topic: Topic, options: TimelineOptions) -
 
 
 def usual_range(reader: EntryReader, topic: Topic, clock: Clock) -> tuple[int, int] | None:
-    """Return the first and the last usual time of TOPIC, None when no entry has a time; looks at ``SAMPLED_BLOCKS`` blocks.
+    """Return the first and the last usual time of ``topic``, None when no entry has a time; looks at ``SAMPLED_BLOCKS`` blocks.
 
     Usual is what lies within ten times the middle half of the entries around it: a few messages from far away stretch a topic's
     range a thousandfold, and this one not at all.

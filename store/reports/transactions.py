@@ -129,7 +129,7 @@ def coordinator_stats(found: Coordinator) -> CoordinatorStats:
 
 
 def log_stats(reader: EntryReader, name: TopicName, shown: str | None = None, *, metadata: bool) -> LogStats:
-    """Return the managed ledger NAME, called SHOWN if that is given; raises TopicNotFound, MetadataCorrupt."""
+    """Return the managed ledger ``name``, called ``shown`` if that is given; raises TopicNotFound, MetadataCorrupt."""
     found = read_internal_stats(reader, name, metadata=metadata, publish_times=False, problems=[])
     return LogStats(name.managed_ledger_name if shown is None else shown, found)
 
@@ -156,7 +156,7 @@ def buffer_stats(reader: EntryReader, name: TopicName) -> BufferStats:
 
 
 def check_subscription(txn: Txn, name: TopicName, subscription: str) -> None:
-    """Raise TopicNotFound or SubscriptionNotFound unless NAME has SUBSCRIPTION."""
+    """Raise TopicNotFound or SubscriptionNotFound unless ``name`` has ``subscription``."""
     read_topic(txn, name)
     if find_node(txn, name.cursor_path(subscription)) is None:
         raise SubscriptionNotFound(
@@ -200,7 +200,7 @@ def transaction_metadata(reader: EntryReader, found: OpenTransaction) -> Transac
 def slow_transactions(
     reader: EntryReader, coordinator_ids: list[int], timeout_ms: int
 ) -> dict[str, TransactionMetadata]:
-    """Return the open transactions whose timeout is longer than TIMEOUT_MS, by their ids."""
+    """Return the open transactions whose timeout is longer than ``timeout_ms``, by their ids."""
     found = (one for number in coordinator_ids for one in read_coordinator(reader, number).open.values())
     slow = [one for one in found if one.status == OPEN and one.timeout_ms > timeout_ms]
     return {str(one.txn): transaction_metadata(reader, one) for one in slow}

@@ -27,7 +27,7 @@ _READ_BYTES = 4 << 20
 
 
 class LedgerVerdict(Struct):
-    """What reading a whole ledger found. ``damaged``: (entry id, what is wrong); ``unverified``: no digest to check (DUMMY)."""
+    """The result of reading a whole ledger. ``damaged``: (entry id, the reason); ``unverified``: no digest to check (DUMMY)."""
 
     __repr__ = one_line
 
@@ -54,7 +54,7 @@ class LedgerVerdict(Struct):
 
 
 class EntryRow(Answer, frozen=True):
-    """One entry of a ledger as it was read. ``state``: "ok", "missing", or what is wrong; what is not known is None."""
+    """One entry of a ledger as it was read. ``state``: "ok", "missing", or the error; unknown fields are None."""
 
     ledger_id: int
     entry_id: int
@@ -71,7 +71,7 @@ class EntryRow(Answer, frozen=True):
 
 
 def iter_entry_rows(reader: EntryReader, ledger_id: int, first: int = 0, last: int | None = None) -> Iterator[EntryRow]:
-    """Yield the entries FIRST to LAST (default: to the end) of a ledger in order, those that no file holds included.
+    """Yield the entries ``first`` to ``last`` (default: to the end) of a ledger in order, those that no file holds included.
 
     Raises LedgerNotFound, and EntryNotFound where ``first`` is after the last entry; a bad entry is a row.
     """
@@ -130,7 +130,7 @@ RowsOf = Callable[[EntryReader, Ledger, Block], list[tuple[int, int] | None]]
 def verify_ledger(reader: EntryReader, ledger_id: int, rows_of: RowsOf | None = None) -> LedgerVerdict:
     """Read and check every entry of a ledger; raises LedgerNotFound, MetadataCorrupt for metadata that cannot be read.
 
-    ROWS_OF reads the entries of a block; None: this process does, block by block.
+    ``rows_of`` reads the entries of a block; None: this process does, block by block.
     """
     ledger = read_ledger(reader.txn, ledger_id)
     verdict = LedgerVerdict(ledger_id)
@@ -167,7 +167,7 @@ def verify_ledger(reader: EntryReader, ledger_id: int, rows_of: RowsOf | None = 
 
 
 def _read_rows(reader: EntryReader, ledger: Ledger, block: Block) -> list[tuple[int, int] | None]:
-    """Return (length field, payload bytes) of each entry of BLOCK that the kernel finds good, None for the others."""
+    """Return (length field, payload bytes) of each entry of ``block`` that the kernel finds good, None for the others."""
     import numpy as np
 
     from pulsar_admin.store.kernels import records as kernel
@@ -193,7 +193,7 @@ def _read_rows(reader: EntryReader, ledger: Ledger, block: Block) -> list[tuple[
 
 
 def _spans(block: Block) -> list[tuple[int, int]]:
-    """Cut the entries of BLOCK into runs [first, last) that lie close together in one file."""
+    """Cut the entries of ``block`` into runs [first, last) that lie close together in one file."""
     spans, first = [], 0
     places = [block.place(index) for index in range(len(block))]
     used = 0

@@ -33,7 +33,7 @@ _Found = list[Quiet | None] | _Index
 
 
 class Beside(Spread[_Part, _Found]):
-    """Looks at FACTS in other processes; PROCESSES may be used in all (0: one a core), none for few topics."""
+    """Looks at ``facts`` in other processes; ``processes`` may be used in all (0: one a core), none for few topics."""
 
     def __init__(self, facts: ClusterFacts, now_ms: int | None, processes: int) -> None:
         self._facts = facts
@@ -47,7 +47,7 @@ class Beside(Spread[_Part, _Found]):
         self.quiet = FoundQuiet(found)
 
     def judge_index(self) -> Iterator[Finding]:
-        """Yield what is found of the location index, after the topics."""
+        """Yield the findings of the location index, after the topics."""
         for found in self._results:  # what is left of the topics, too, where an error ended these
             if isinstance(found, _Index):
                 if found.sums is not None:
@@ -56,7 +56,7 @@ class Beside(Spread[_Part, _Found]):
 
 
 def judge_part(reader: EntryReader, part: _Part) -> _Found:
-    """Return what is found of PART."""
+    """Return the findings of one part."""
     if part is not None:
         return find_quiet(reader, part)
     txn = reader.txn
@@ -66,7 +66,7 @@ def judge_part(reader: EntryReader, part: _Part) -> _Found:
 
 
 def to_the_end(found: Iterator[Finding], what: str) -> Iterator[Finding]:
-    """Yield what is FOUND; where a row stops it that a later rule can do without, say that WHAT was not looked at to its end."""
+    """Yield the findings; where a row stops them that a later rule can do without, say that ``what`` was not looked at to its end."""
     try:
         yield from found
     except IndexCorrupt as error:

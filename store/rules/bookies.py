@@ -148,7 +148,7 @@ def _nowhere(one: Unreadable) -> int:
 
 
 def _is_empty(one: Unreadable) -> bool:
-    """Whether no entry is here of a ledger that was never closed."""
+    """Whether the ledger was never closed and none of its entries was imported."""
     return one.is_open and one.missing.outside is None
 
 

@@ -1,4 +1,4 @@
-"""Rules of the deep check: every catalogued byte is read again, the index compared with what is there."""
+"""Rules of the deep check: every catalogued byte is read again, and the index compared with the records."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _check_rows(facts: DeepFacts) -> Iterator[Finding]:
 
 
 def _check_files(facts: DeepFacts) -> Iterator[Finding]:
-    """Read every file again with every digest verified, and compare index and known damage with what is found."""
+    """Read every file again with every digest verified, and compare index and known damage with the result."""
     store, txn = facts.store, facts.reader.txn
     # numpy and numba: only a deep check pays for them.
     from pulsar_admin.store.index.rebuild import build_index, differences, open_scratch
@@ -258,7 +258,7 @@ def _ledgers_in(txn: Txn, file_ids: Collection[int]) -> Iterator[int]:
 
 
 def _new_damage(txn: Txn, new: Txn, paths: dict[int, str], ends: dict[int, int]) -> Iterator[Finding]:
-    """Yield damage that is not known; ENDS: behind it a file is being written."""
+    """Yield damage that is not known; ``ends``: behind it a file is being written."""
     known = {(damage.file_id, damage.offset) for damage in iter_damage(txn)}
     found: list[Damage] = [
         damage

@@ -69,10 +69,10 @@ class Finding(Answer, frozen=True):
 
 
 def place_of(where: str, ledgers: str = "ledger") -> str:
-    """Return WHERE with LEDGERS in place of its ledger: the same for all findings that differ in that alone."""
+    """Return a place with ``ledgers`` in place of its ledger: the same for all findings that differ in that alone."""
     return _LEDGER.sub(ledgers, where, count=1)
 
 
 def message_of(first: str, where: str) -> str:
-    """Return the message of many findings, the FIRST of which is of WHERE."""
+    """Return the message of many findings: that of the first, and where it is."""
     return f"{first} (for {where}; the same for each of the others)"

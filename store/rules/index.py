@@ -164,7 +164,7 @@ class _LedgerCheck:
         self._headers[number] = block.header
 
     def finish(self, txn: Txn) -> Iterator[Finding]:
-        """Yield what is wrong with the ledger's time row."""
+        """Yield the findings of the ledger's time row."""
         where = f"time row of ledger {self.ledger_id}"
         row = txn.view("times", ledger_key(self.ledger_id))
         if row is None:
@@ -188,7 +188,7 @@ class _LedgerCheck:
             yield TIMES_DIFFER.at(where, "its running minima and maxima are not those of the blocks")
 
     def _sums(self, max_lac: int) -> LedgerSums:
-        """Return the sums of the blocks, not by the indexer's own code: what that wrote is what is checked."""
+        """Return the sums of the blocks, not by the indexer's own code, whose rows are checked here."""
         headers = list(self._headers.values())
         return LedgerSums(
             first_block=min(self._headers),

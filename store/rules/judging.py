@@ -44,7 +44,7 @@ _UNREFERENCED = {rule.code for rule in (LEDGERS_UNREFERENCED, LEDGERS_DELETED, L
 
 
 def refuse_bundle(store: Store) -> None:
-    """Raise Refused for a STORE that a deep look cannot read."""
+    """Raise Refused for a store that a deep look cannot read."""
     if any(source.get("bundle") for source in store.info.sources):
         raise Refused(
             "this store is of an incident bundle, which has no bytes of entries", hint="check it without --deep"
@@ -59,10 +59,10 @@ def judge_store(
     visit: Callable[[], None] = lambda: None,
     processes: int = 1,
 ) -> Iterator[Finding]:
-    """Yield what holds of FACTS, all but the deep rules; VISIT is called for each persistent topic.
+    """Yield what holds of ``facts``, all but the deep rules; ``visit`` is called for each persistent topic.
 
-    Without NOW_MS not what topics are judged for where nothing is damaged (scope "use"): ages and due messages are of a time.
-    PROCESSES may be used, this one among them; 0: one a core.
+    Without ``now_ms`` not what topics are judged for where nothing is damaged (scope "use"): ages and due messages are of a time.
+    ``processes`` may be used, this one among them; 0: one a core.
     """
     with (
         facts.reader.txn.passing_altered(),
@@ -122,7 +122,7 @@ def _judge_topics(
 
 
 def _judge_use(topic: TopicFacts) -> Iterator[Finding]:
-    """Yield what is wrong with a topic where nothing is damaged."""
+    """Yield the findings of a topic where nothing is damaged."""
     for needs, rules in _BY_NEED:
         try:
             if needs and not getattr(topic, needs):
@@ -137,7 +137,7 @@ def _judge_use(topic: TopicFacts) -> Iterator[Finding]:
 
 
 def _with_uses(facts: ClusterFacts, found: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield what is FOUND, and what the store as a whole is judged for where nothing is damaged.
+    """Yield the findings, and those of the store as a whole where nothing is damaged.
 
     Ledgers that nothing references are summed up by what they claim to be, unless what references them may be what is damaged.
     """
@@ -157,7 +157,7 @@ def _with_uses(facts: ClusterFacts, found: Iterator[Finding]) -> Iterator[Findin
 
 
 def weight(finding: Finding) -> tuple[int, int]:
-    """Return what is sorted by: problems before notes, those that concern most first."""
+    """Return the key that findings are sorted by: problems before notes, those that concern most first."""
     code = finding.code
     if not finding.is_problem:
         return 1, 0

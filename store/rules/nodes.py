@@ -1,4 +1,4 @@
-"""Rules about metadata nodes, whatever they are of, and about what is missing beside them."""
+"""Rules about metadata nodes of every kind, and about journals that are missing beside them."""
 
 from __future__ import annotations
 

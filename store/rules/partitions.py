@@ -86,7 +86,7 @@ def _plain_beside(facts: ClusterFacts) -> Iterator[Evidence]:
 
 
 def _is_told(one: Partitions) -> bool:
-    """Whether another rule tells of ONE first."""
+    """Whether another rule tells of this name first."""
     return one.is_plain or (one.record is not None and one.record.deleted)
 
 
@@ -96,7 +96,7 @@ def _there(one: Partitions) -> str:
 
 
 def _numbered(numbers: Sequence[int], count: int = 0) -> str:
-    """Return NUMBERS in words; COUNT: how many they are, of which they are the first."""
+    """Return ``numbers`` in words; ``count``: how many they are, of which they are the first."""
     more = (f"{count - len(numbers):,} more",) if count > len(numbers) else ()
     return f"{plural(count or len(numbers), 'partition', 'partitions')} {listed((*numbers, *more), _NAMED + len(more))}"
 

@@ -21,7 +21,7 @@ Facts = TypeVar("Facts")
 """What a rule looks at: ``ClusterFacts``, ``TopicFacts`` or ``SubscriptionFacts``."""
 PAGE = "docs/doctor.md"
 MEND = "mend"
-"""The key of evidence with the command that cures what is found, where that is another than the rule's: how it is decides."""
+"""The key of evidence with the command that cures a finding, where the state of the store asks for another than the rule's."""
 _PLACE = re.compile(r"\{(\w+)\}")
 _MESSAGES = ("messages", "missing", "entries", "unseen")
 """Keys of evidence that say how many messages are at stake, the best first."""
@@ -89,7 +89,7 @@ class Rule(Struct, Generic[Facts], frozen=True):
     needs: str = ""
 
     def text(self) -> str:
-        """Return all of it for a terminal."""
+        """Return the whole rule for a terminal."""
         parts = (
             (f"{self.code} ({self.severity}): {self.title}", _wrapped(self.means)),
             ("What a broker does", _wrapped(self.broker)),
@@ -101,11 +101,11 @@ class Rule(Struct, Generic[Facts], frozen=True):
 
     @property
     def page(self) -> str:
-        """Where the documentation tells of it."""
+        """The section of the documentation."""
         return f"{PAGE}#{self.code}"
 
     def command(self, evidence: Mapping[str, object]) -> str:
-        """Return the command that repairs what EVIDENCE shows; a place that it does not fill stays in capitals."""
+        """Return the command that repairs what ``evidence`` shows; a place that it does not fill stays in capitals."""
         if MEND in evidence:
             return str(evidence[MEND])
 
@@ -119,20 +119,20 @@ class Rule(Struct, Generic[Facts], frozen=True):
         return _PLACE.sub(filled, self.mend)
 
     def judge(self, facts: Facts) -> Iterator[Finding]:
-        """Yield what the rule finds in FACTS."""
+        """Yield the findings of the rule."""
         for evidence in self.holds(facts):  # not before the first is asked for: who asks meets what cannot be read
             yield self.found(evidence)
 
     def at(self, where: str, sentence: str, hint: str = "", /, **values: object) -> Finding:
-        """Return that the rule holds at WHERE, as a ``Sweep`` yields it."""
+        """Return the finding at a place, as a ``Sweep`` yields it."""
         return self.found(Evidence(where, sentence, values, hint))
 
     def of(self, error: StoreError, where: str, /, **values: object) -> Finding:
-        """Return that ERROR at WHERE shows that the rule holds; VALUES beside what it says itself."""
+        """Return the finding that an error at a place shows; ``values`` beside those of the error."""
         return self.found(Evidence(where, error.message, {**error.context, **values}, error.hint))
 
     def found(self, evidence: Evidence) -> Finding:
-        """Return what EVIDENCE shows as a finding."""
+        """Return what ``evidence`` shows as a finding."""
         values = evidence.values
         size, messages = values.get("bytes"), next((values[key] for key in _MESSAGES if key in values), 0)
         mend = self.command({**values, "where": evidence.where})

@@ -17,7 +17,7 @@ NAMELESS = frozenset(
         "check-stopped",
     }
 )
-"""Where one of these holds nobody may call a ledger leaked: what references it may be what is damaged."""
+"""Where one of these holds nobody may call a ledger leaked: the damaged rows may be the ones that reference it."""
 BLIND = {
     "check-stopped",
     "index-rows-altered",
@@ -28,7 +28,7 @@ BLIND = {
     "rows-altered",
     "value-undecodable",
 }
-"""Where one of these is found, what is not told may be what cannot be read."""
+"""Where one of these is found, a finding that is not told may be in rows that cannot be read."""
 BLIND_PLACES = {"cursor-unreadable", "entries-not-seen", "topic-unreadable"}
 """The same, of the topic or ledger that they name."""
 BLIND_TOPIC = "cursor-unreadable"

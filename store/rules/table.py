@@ -73,5 +73,5 @@ def explanation(code: str) -> Rule[Any]:
 
 
 def check_codes(codes: Collection[str]) -> tuple[str, ...]:
-    """Return CODES; raises InvalidValue for one that is not there."""
+    """Return the codes; raises InvalidValue for one that no rule has."""
     return tuple(explanation(code).code for code in codes)

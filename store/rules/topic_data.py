@@ -251,7 +251,7 @@ def _broker(txn: Txn, topic: Topic, listed: TopicLedger) -> str:
 
 
 def judge_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:
-    """Yield that entries of LEDGER are in no file, or on bookies that are not imported."""
+    """Yield the findings of a ledger whose entries are in no file, or on bookies that are not imported."""
     ranges = missing_ranges(txn, ledger) if ledger.metadata else ()
     unseen, bookies = count_unseen(txn, ledger, ranges)
     missing = sum(last - first + 1 for first, last in ranges) - unseen

@@ -174,7 +174,7 @@ def _hole_pins_ledgers(facts: TopicFacts) -> Iterator[Evidence]:
 
 
 def _needed(pendings: Sequence[Intervals], start: int, end: int) -> bool:
-    """Whether a cursor with one of PENDINGS needs a rank of START to END (excluded)."""
+    """Whether a cursor still needs a rank from ``start`` to ``end`` (excluded)."""
     for pending in pendings:
         index = bisect_left(pending, end, key=lambda interval: interval[0]) - 1
         if index >= 0 and pending[index][1] > start:

@@ -27,7 +27,7 @@ HOW_REBUILD = (
 
 
 def of_index(code: str, title: str, means: str) -> Rule[Any]:
-    """Return the rule CODE of a ``Sweep`` about rows that ``store index --rebuild`` makes again."""
+    """Return a rule of a ``Sweep`` about rows that ``store index --rebuild`` makes again."""
     return Rule(
         code, Severity.WARNING, title, means, UNSEEN, REBUILD, HOW_REBUILD, PREVENT, scope="store", repair="index"
     )

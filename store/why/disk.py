@@ -116,9 +116,9 @@ def why_bytes(
     only: Collection[TopicName] | None = None,
     top: int | None = None,
 ) -> WhyBytes:
-    """Return why every byte of the files of STORE stays, or those of the topics ONLY, with the dead bytes that only they keep there.
+    """Return why every byte of a store's files stays, or those of the topics ``only``, with the dead bytes that only they keep there.
 
-    TOP: so many of the largest holders. Raises IndexCorrupt.
+    ``top``: how many of the largest holders are named. Raises IndexCorrupt.
     """
     keys: dict[int, _Key] = {}
     for name in iter_topics(reader.txn) if only is None else only:
@@ -274,7 +274,7 @@ def _add_file(
     sums: defaultdict[_Key, _Sum],
     logs: dict[str, _Log],
 ) -> None:
-    """Add the bytes of one file to SUMS: its live ledgers, its dead ones, and what is not a record."""
+    """Add the bytes of one file to ``sums``: its live ledgers, its dead ones, and the bytes that are no record."""
     dead: dict[int, int] = {}
     owners: dict[str, None] = {}
     live: list[int] = []
