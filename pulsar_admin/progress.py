@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _LINE_INTERVAL_S = 0.5
 _BAR_WIDTH, _LABEL_WIDTH = 6, 8
-"""The least columns of a bar, and of the label in front of it."""
+"""The least columns of a bar, and of the label before it."""
 _NARROW = 64
 """Columns of a terminal that has no room for a bar and a rate."""
 

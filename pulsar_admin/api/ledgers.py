@@ -417,7 +417,7 @@ class Ledger(Planner):
         return Recoveries(self._session).forget_ledgers(self._ledger_id, force=force)
 
     def restore(self) -> Plan:
-        """Plan its lost metadata made again from its entries, the bookies that hold them, and what references it; raises Refused."""
+        """Plan rebuilding its lost metadata from its entries, the bookies that hold them, and its references; raises Refused."""
         return Recoveries(self._session).restore_ledgers(self._ledger_id)
 
     def delete(self, *, force: bool = False) -> Plan:

@@ -326,7 +326,7 @@ Place = Position | str
 Result = TypeVar("Result")
 Given = TypeVarTuple("Given")
 _AT: ContextVar[Moment | None] = ContextVar("moment", default=None)
-"""When plans are made, while one is: one that is made again is made as at the moment of then."""
+"""The moment at which the current plan is made; a plan that is made anew uses the moment of its first making."""
 _NOT_CALLERS = frozenset({"contextlib", "pulsar_admin"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)

@@ -442,9 +442,9 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return self._make_index(compare_index, verify=verify, writes=False)
 
     def rebuild_index(self, *, verify: bool = True) -> RebuildResult:
-        """Put the index made again from the files in place of the old one, and the owners of ledgers made again from the metadata.
+        """Rebuild the index from the files, and the owners of ledgers from the metadata, and replace the old ones.
 
-        One that was stopped goes on when it is called again. Raises NotWritable, SourceChanged, DiskFull.
+        Calling once more continues an interrupted rebuild. Raises NotWritable, SourceChanged, DiskFull.
         """
         from pulsar_admin.store.index.rebuild import rebuild_index
 
