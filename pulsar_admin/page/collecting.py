@@ -324,7 +324,7 @@ def _facts(found: _Collector, due: Iterable[_Waits], disk: DiskBytes) -> Iterato
     done = f"{size_text(everything.done_bytes)} needed by no subscription" if everything.done_bytes else ""
     yield Fact("In topics", size_text(everything.size_bytes), done)
     yield Fact("On disks", size_text(disk.total), f"{size_text(disk.journals)} in journals" if disk.journals else "")
-    yield Fact("Subscriptions", f"{counts.subscriptions:,}", f"{found.with_backlog:,} with something left")
+    yield Fact("Subscriptions", f"{counts.subscriptions:,}", f"{found.with_backlog:,} with a backlog")
     yield Fact("Backlog", f"{found.backlog_entries:,}", "entries, of all subscriptions")
     yield Fact("Delayed", f"{sum(len(one.times) for one in due):,}", "entries not yet due, of those shown below")
 

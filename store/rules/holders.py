@@ -13,7 +13,7 @@ DELAYED_BUCKET, DELAYED_INDEX = "delayed-bucket", "delayed-index"
 
 HOLDERS: Mapping[str, str] = {
     CURSOR: "ledgers that a subscription still needs: the slowest one is named",
-    RETENTION: "ledgers that every cursor is past, kept by retention",
+    RETENTION: "ledgers that every subscription has consumed, kept by retention",
     OPEN: "the last ledger of a topic, which no broker deletes",
     TRIM: "ledgers that can be deleted: a broker deletes them once it has the topic loaded",
     OFFLOADED: "ledgers that are in tiered storage as well, until the deletion lag is over",

@@ -201,8 +201,8 @@ class _Teller:
         if code == TRIM:
             return Reason(
                 TRIM,
-                f"Nothing keeps {counted(len(ledgers), 'ledger')} of {name}: every cursor and retention let them go. A broker "
-                "deletes them when it has the topic loaded, within retentionCheckIntervalInSeconds (120).",
+                f"Neither subscriptions nor retention need {counted(len(ledgers), 'ledger')} of {name}. A broker that has the topic "
+                f"loaded deletes {plural(len(ledgers), 'it', 'them')} within retentionCheckIntervalInSeconds (120).",
                 evidence,
                 f"pulsar-admin topics trim-topic {shell_word(name)}",
             )
