@@ -100,13 +100,25 @@ def find_cut(reader: EntryReader, topic: Topic, pending: Intervals) -> CutMessag
         if not metadata.chunk_id:
             begun.add(metadata.uuid)
         elif metadata.uuid not in begun:
+            first = None
+            for before in range(rank - 1, max(rank - _LOOK, 0) - 1, -1):
+                header = read_header(reader, topic, before)
+                if header is not None and header.metadata.uuid == metadata.uuid and not header.metadata.chunk_id:
+                    first = topic.at_rank(before)
+                    break
+            left = 0  # chunks of the message at the backlog's beginning
+            for one in _ranks(pending):
+                header = read_header(reader, topic, one)
+                if header is None or header.metadata.uuid != metadata.uuid:
+                    break
+                left += 1
             return CutMessage(
                 topic.at_rank(rank),
                 metadata.chunk_id,
                 metadata.num_chunks_from_msg,
                 metadata.producer_name,
-                _first_chunk(reader, topic, rank, metadata.uuid),
-                _left(reader, topic, pending, metadata.uuid),
+                first,
+                left,
             )
     return None
 
@@ -114,25 +126,6 @@ def find_cut(reader: EntryReader, topic: Topic, pending: Intervals) -> CutMessag
 def _ranks(pending: Intervals) -> Iterator[int]:
     for start, end in pending:
         yield from range(start, end)
-
-
-def _left(reader: EntryReader, topic: Topic, pending: Intervals, uuid: str) -> int:
-    """Return how many entries at the beginning of ``pending`` are chunks of the message ``uuid``."""
-    count = 0
-    for rank in _ranks(pending):
-        header = read_header(reader, topic, rank)
-        if header is None or header.metadata.uuid != uuid:
-            break
-        count += 1
-    return count
-
-
-def _first_chunk(reader: EntryReader, topic: Topic, rank: int, uuid: str) -> Position | None:
-    for before in range(rank - 1, max(rank - _LOOK, 0) - 1, -1):
-        header = read_header(reader, topic, before)
-        if header is not None and header.metadata.uuid == uuid and not header.metadata.chunk_id:
-            return topic.at_rank(before)
-    return None
 
 
 def read_header(reader: EntryReader, topic: Topic, rank: int) -> EntryHeader | None:

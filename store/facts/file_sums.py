@@ -441,6 +441,12 @@ def read_disk_totals(
     stuck = sorted(
         ((log, one) for log, one in logs if one.live_bytes and one.dead_bytes), key=lambda pair: -pair[1].dead_bytes
     )
+    largest = []
+    for log, one in stuck[:top]:
+        ledger_id = one.largest[1]
+        owners = unlisted.owners(ledger_id)
+        kept_for = owners[0].topic if owners else f"ledger {ledger_id}, which nothing references"
+        largest.append(StuckLog(log.path, log.size_bytes, one.dead_bytes, one.live_bytes, one.live_ledgers, kept_for))
     return DiskTotals(
         files=len(logs),
         size_bytes=sum(log.size_bytes for log, _ in logs),
@@ -451,7 +457,7 @@ def read_disk_totals(
         stuck_logs=len(stuck),
         stuck_bytes=sum(one.dead_bytes for _, one in stuck),
         missing_files=sum(not log.locate(store.path).exists() for log in files),
-        stuck=tuple(_stuck_log(log, one, unlisted) for log, one in stuck[:top]),
+        stuck=tuple(largest),
     )
 
 
@@ -464,13 +470,6 @@ def _whole(store: Store, log: LogFile, sums: FileSums, unlisted: UnlistedLedgers
     for ledger_id, size_bytes in own.items():
         whole.add(ledger_id, size_bytes, lives=not unlisted.is_freed(ledger_id))
     return whole
-
-
-def _stuck_log(log: LogFile, sums: FileSums, unlisted: UnlistedLedgers) -> StuckLog:
-    _, ledger_id = sums.largest
-    owners = unlisted.owners(ledger_id)
-    kept_for = owners[0].topic if owners else f"ledger {ledger_id}, which nothing references"
-    return StuckLog(log.path, log.size_bytes, sums.dead_bytes, sums.live_bytes, sums.live_ledgers, kept_for)
 
 
 # -- the disks that files were imported from --------------------------------------------------------------------------

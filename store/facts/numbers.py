@@ -67,7 +67,14 @@ class _Left(NamedTuple):
 def numbers_of(facts: TopicFacts) -> TopicNumbers:
     """Return the numbers of a topic by its facts."""
     topic, entries = facts.topic, facts.topic.number_of_entries
-    compaction = facts.compaction_cursor
+    compaction, blockers = facts.compaction_cursor, list[Blocker]()
+    if entries:
+        consumed, slowest = facts.consumed
+        sizes = [0 if ledger.info.bookkeeper_deleted else ledger.size_bytes for ledger in topic.ledgers]
+        places = [topic.place(position) for position in facts.keeping.values()]
+        is_unknown = bool(consumed) and isinstance(facts.policies, Unknown)
+        left = _Left(facts.released, consumed, None if slowest is None else slowest[0])
+        blockers += _iter_blockers(facts.where, sizes, topic.ranks, places, left, is_unknown=is_unknown)
     return TopicNumbers(
         topic.name,
         facts.where,
@@ -78,18 +85,8 @@ def numbers_of(facts: TopicFacts) -> TopicNumbers:
         len(facts.unreadable_cursors),
         [(one.name, backlog_entries(topic, one.state)) for one in subscriptions_of(topic, facts.cursors)],
         None if compaction is None else topic.place(compaction.mark_delete),
-        _blockers_of(facts) if entries else (),
+        blockers,
     )
-
-
-def _blockers_of(facts: TopicFacts) -> Sequence[Blocker]:
-    topic = facts.topic
-    consumed, slowest = facts.consumed
-    sizes = [0 if ledger.info.bookkeeper_deleted else ledger.size_bytes for ledger in topic.ledgers]
-    places = [topic.place(position) for position in facts.keeping.values()]
-    is_unknown = bool(consumed) and isinstance(facts.policies, Unknown)
-    left = _Left(facts.released, consumed, None if slowest is None else slowest[0])
-    return [*_iter_blockers(facts.where, sizes, topic.ranks, places, left, is_unknown=is_unknown)]
 
 
 def _iter_blockers(

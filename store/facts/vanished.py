@@ -140,7 +140,10 @@ def _find(reader: EntryReader) -> Vanished:
     headless = {name: tuple(iter_cursor_names(txn, name)) for name in iter_headless(txn)}
     topics = []
     for name in sorted(gone.keys() | headless.keys(), key=str):
-        listed = _listed_in(last.get(name.path), name)
+        listed: frozenset[int] | None = None
+        with suppress(StoreError):  # one that cannot be decoded tells nothing
+            if name.path in last:
+                listed = frozenset(decode_ledger_ids(last[name.path], name.path))
         lost = [one for one in gone[name] if listed is None or one.ledger_id in listed]
         if lost or name in headless:
             ids = tuple(one.ledger_id for one in lost)
@@ -199,13 +202,6 @@ def _last_values(reader: EntryReader, paths: Collection[str]) -> Mapping[str, by
     return found
 
 
-def _listed_in(value: bytes | None, name: TopicName) -> frozenset[int] | None:
-    """Return the ledgers that a topic's node lists; None without a node, or where it cannot be decoded."""
-    with suppress(StoreError):
-        return None if value is None else frozenset(decode_ledger_ids(value, name.path))
-    return None
-
-
 def _detached(reader: EntryReader, orphans: Iterable[_LedgerOfGoneNode]) -> Iterable[DetachedView]:
     """Yield of each topic that is there and names none its newest compacted ledger that could be named again, else the newest."""
     found: dict[TopicName, list[_LedgerOfGoneNode]] = defaultdict(list)
@@ -215,18 +211,16 @@ def _detached(reader: EntryReader, orphans: Iterable[_LedgerOfGoneNode]) -> Iter
     for name, ledgers in found.items():
         if find_node(reader.txn, name.path) is None or _has_view(reader, name):
             continue
-        views = [_view(reader, name, one) for one in ledgers]
+        from pulsar_admin.store.compaction.floor import unfit_text  # a store without such a ledger needs none of it
+
+        views = []
+        for one in ledgers:
+            try:
+                unfit = unfit_text(reader, read_topic(reader.txn, name), one.ledger_id)
+            except StoreError as error:
+                unfit = error.message
+            views.append(DetachedView(name, one.ledger_id, one.entries, one.bytes, unfit))
         yield max(views, key=lambda view: (not view.unfit, view.ledger_id))
-
-
-def _view(reader: EntryReader, name: TopicName, one: _LedgerOfGoneNode) -> DetachedView:
-    from pulsar_admin.store.compaction.floor import unfit_text  # a store without such a ledger needs none of it
-
-    try:
-        unfit = unfit_text(reader, read_topic(reader.txn, name), one.ledger_id)
-    except StoreError as error:
-        unfit = error.message
-    return DetachedView(name, one.ledger_id, one.entries, one.bytes, unfit)
 
 
 def keys_of_view_alone(reader: EntryReader, view: DetachedView) -> tuple[str, ...] | Unknown:

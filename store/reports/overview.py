@@ -221,12 +221,30 @@ def read_overview(
     totals = _Totals(wanted.top)
     _count_all(reader, [totals] if tally is None else [totals, tally], wanted.now_ms, processes, advance)
     namespaces = totals.namespace_totals()
+    copies = []
+    for source in store.info.sources:
+        # A bookie by its id, or by the first of its directories; sources of earlier versions name a directory alone.
+        bookies = (
+            row.get("id") or str((row.get("ledgers") or [""])[0]) if isinstance(row, dict) else str(row)
+            for row in source.get("bookies", ())
+        )
+        roots = roots_of_row(source)
+        copies.append(
+            CopySource(
+                source["kind"],
+                str(source.get("path", "")),
+                source.get("mode", ""),
+                source.get("imported", 0),
+                tuple(bookies),
+                None if roots.is_whole else str(roots),
+            )
+        )
     return Overview(
         store=str(store.path),
         clock_ms=wanted.now_ms if wanted.clock_ms is None else wanted.clock_ms,
         now_ms=wanted.now_ms,
         as_of_source=wanted.source,
-        copies=tuple(map(_copy, store.info.sources)),
+        copies=tuple(copies),
         copied_ms=wanted.copied_ms,
         newest_entry_ms=read_newest_ms(reader.txn),
         tenants=len(list_all_tenants(reader.txn)),
@@ -248,20 +266,6 @@ def read_overview(
         findings=findings,
         unknown_trees=unknown_trees(reader.txn),
         other_ledgers=summed(other_ledgers(reader.txn)),
-    )
-
-
-def _copy(source: Any) -> CopySource:  # Any: JSON
-    bookies = (row.get("id") or str((row.get("ledgers") or [""])[0]) if isinstance(row, dict) else str(row)
-               for row in source.get("bookies", ()))  # fmt: skip
-    roots = roots_of_row(source)
-    return CopySource(
-        source["kind"],
-        str(source.get("path", "")),
-        source.get("mode", ""),
-        source.get("imported", 0),
-        tuple(bookies),
-        None if roots.is_whole else str(roots),
     )
 
 

@@ -8,6 +8,7 @@ after it loaded the topic, or null; docs/what-a-store-knows.md lists it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -192,6 +193,12 @@ def read_topic_stats(
         problems.append(error)
     sizes, ages = quotas.get("destination_storage"), quotas.get("message_age")
     epoch = topic.managed.properties.get(EPOCH_PROPERTY, "")
+    last_publish_ms = 0  # of an entry that cannot be read, too
+    if options.explained:
+        with suppress(EntryNotFound, LedgerNotFound, EntryCorrupt):
+            last = topic.last_confirmed
+            payload = reader.read(last.ledger_id, last.entry_id).payload
+            last_publish_ms = decode_message_entry(payload, f"entry {last}").metadata.publish_time
     return TopicStats(
         storage_size=topic.total_size_bytes,
         backlog_size=backlog_size_bytes(topic, slowest) if slowest is not None else 0,
@@ -209,18 +216,8 @@ def read_topic_stats(
             found.non_contiguous_deleted_messages_ranges_serialized_size for found in subscriptions.values()
         ),
         topic_creation_time_stamp=topic.stat.created_ms if options.explained else None,
-        last_publish_time_stamp=_last_publish_ms(reader, topic) if options.explained else None,
+        last_publish_time_stamp=last_publish_ms if options.explained else None,
     )
-
-
-def _last_publish_ms(reader: EntryReader, topic: Topic) -> int:
-    """Return the publish time of the last entry; 0 without an entry, or where it cannot be read."""
-    last = topic.last_confirmed
-    try:
-        payload = reader.read(last.ledger_id, last.entry_id).payload
-        return decode_message_entry(payload, f"entry {last}").metadata.publish_time
-    except (EntryNotFound, LedgerNotFound, EntryCorrupt):
-        return 0
 
 
 def _subscription_stats(reader: EntryReader, topic: Topic, cursor: Cursor, options: StatsOptions) -> SubscriptionStats:

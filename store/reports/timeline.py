@@ -14,7 +14,6 @@ import numpy as np
 from msgspec import Struct
 
 from pulsar_admin.store.aliases import Array
-from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.clocks import Clock
 from pulsar_admin.store.errors import LimitExceeded
 from pulsar_admin.store.model.cursors import iter_ledger_parts
@@ -156,20 +155,17 @@ class _Blocks:
                 count = block.index_of(last + 1) - block.index_of(first)
                 if count:
                     missing -= count
-                    rows.append(_block_row(block, count, clock))
+                    header = block.header
+                    low, high = {
+                        "publish": (header.publish_min_ms, header.publish_max_ms),
+                        "broker": (header.broker_min_ms, header.broker_max_ms),
+                        "auto": (header.auto_min_ms, header.auto_max_ms),
+                    }[clock]
+                    timed = header.broker_count if clock == "broker" else header.entries - header.unframed
+                    is_whole = count == header.entries == timed
+                    rows.append((low, high, count, header.messages, header.payload_bytes, int(is_whole)))
                     parts.append((ledger_id, block.entry_id(0), min(last, block.entry_id(len(block) - 1))))
         return _Blocks(rows, parts, missing)
-
-
-def _block_row(block: Block, count: int, clock: Clock) -> tuple[int, ...]:
-    header = block.header
-    low, high = {
-        "publish": (header.publish_min_ms, header.publish_max_ms),
-        "broker": (header.broker_min_ms, header.broker_max_ms),
-        "auto": (header.auto_min_ms, header.auto_max_ms),
-    }[clock]
-    timed = header.broker_count if clock == "broker" else header.entries - header.unframed
-    return low, high, count, header.messages, header.payload_bytes, int(count == header.entries == timed)
 
 
 class _TimeSums:
