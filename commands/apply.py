@@ -25,8 +25,8 @@ from pulsar_admin.store.errors import InvalidValue, StalePlan, StoreBusy
 def apply(app: App, file: Path) -> None:
     """Apply a plan file, written by --plan FILE of any changing command.
 
-    Plans again what the file asks for, and refuses where the store has changed since, where that comes to something
-    else now, and where the file was changed: write a new plan and review it.
+    Makes the plan anew, and refuses it if the store has changed since, if the new plan differs, or if the file was edited:
+    write a new plan and review it.
     """
     from pulsar_admin.api.plan import read_again
 

@@ -8,7 +8,7 @@ from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StoreNotFound
 from pulsar_admin.upstream import mirrored
 
-_HELPS = {"config": "Name of the setting.", "value": "What it is set to."}
+_HELPS = {"config": "Name of the setting.", "value": "The new value."}
 _SETS: Any = {
     "changes": True,
     "helps": _HELPS,

@@ -405,7 +405,7 @@ def _about(found: TopicNacks | None) -> list[str]:
         return []
     rate = "at one time" if found.entries_per_second is None else f"{found.entries_per_second:,.4g} a second"
     holes = (
-        f"{counted(found.holes, 'hole')}, {found.nacked_share:.1%} of what they lie in"
+        f"{counted(found.holes, 'hole')}, {found.nacked_share:.1%} of the entries up to the last acknowledged one"
         if found.holes
         else "no holes taken"
     )

@@ -210,7 +210,7 @@ def _blocker(row: Blocker) -> str:
 
 def _findings(found: Overview, screen: Screen) -> list[str]:
     if found.findings is None:
-        return ["FINDINGS: not checked; --check does it, which takes minutes where there is much"]
+        return ["FINDINGS: not checked; --check checks, which takes minutes on a large store"]
     if not found.findings:
         return ["FINDINGS: none"]
     sums = ", ".join(

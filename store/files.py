@@ -501,7 +501,7 @@ def check_copyable(source: Path) -> None:
         if entry.is_symlink():
             raise Refused(
                 f"{entry} is a symbolic link, to {os.readlink(entry)}: it may lead outside the copied directory, or in a circle",
-                hint="put what it points at in its place and import that; or write with --in-place",
+                hint="replace the link by its target and import that; or write with --in-place",
                 path=str(entry),
             )
         if entry.is_dir():

@@ -48,7 +48,7 @@ _LAST_ID_COLUMNS = (
 def last_id(app: App, selection: TopicSelection, verify: bool, explained: bool) -> Result:
     """Show the last message of a topic's compacted view.
 
-    Read from metadata alone where that is enough (compacted_batch_indexes, PIP-429): lengths and ids are checked, but
+    Read from metadata alone if that is enough (compacted_batch_indexes, PIP-429): lengths and ids are checked, but
     not the digest and checksum, which cover the payload; --verify checks those too. Batches that older brokers
     compacted are decompressed and their compacted_out flags read; for an encrypted one the answer is its last index.
     """

@@ -138,7 +138,7 @@ _LOGS = (
 @command(
     "reclaim",
     changes=True,
-    no_plan="what it deletes is not kept as a plan",
+    no_plan="it deletes files, and a plan cannot keep those",
     examples=[],
     elsewhere=[
         "pulsar-admin store reclaim --bookie-conf bookkeeper.conf --zookeeper zk1:2181 --dry-run",

@@ -180,7 +180,7 @@ def bundle(app: App, file: Path, names_file: Path | None) -> Result:
     "bundle",
     examples=[],
     elsewhere=["pulsar-admin --store incident store import bundle incident.bundle"],
-    output="What the bundle held, and whether store check finds what it found where the bundle was made.",
+    output="The contents of the bundle, and whether store check has the same findings as where the bundle was made.",
     errors=[SourceNotFound, AlreadyExists, MetadataCorrupt, Unsupported, DiskFull, NotWritable],
     uses=["now"],
 )

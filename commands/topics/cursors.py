@@ -115,7 +115,9 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 )
 @topics_argument
 @subscription_option
-@click.option("-m", "--messageId", "start", type=POSITION, default="latest", show_default=True, help="Where it starts.")
+@click.option(
+    "-m", "--messageId", "start", type=POSITION, default="latest", show_default=True, help="The start position."
+)
 @click.option("-r", "--replicated", is_flag=True, help="Clusters share its position.")
 @click.option("-p", "--property", "properties", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="Repeat it.")
 @pass_app

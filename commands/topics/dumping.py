@@ -214,7 +214,7 @@ def copy(app: App, topics: tuple[TopicName, ...], source: Path, to: TopicName | 
         "pulsar-admin topics load dumped --interceptors timestamp,index",
         "pulsar-admin --store a topics dump x --level entries | pulsar-admin --store b topics load -",
     ],
-    output="The change: a report a topic, what it had and what it has, and the undo command.",
+    output="The change: per topic its state before and after, and the undo command.",
     errors=[NotFound, InvalidValue, Corrupt, Refused, DiskFull],
     uses=["interceptors", "broker_conf"],
 )

@@ -133,7 +133,7 @@ def get_shadow_source(app: App, topic: TopicName) -> Shown:
 
 _ENDED = "Nothing, like pulsar-admin; the change, what a broker then deletes, and the undo command are on stderr."
 _DELETES = {
-    "force": "Also a log of transactions, and where parts of its metadata cannot be read: what they name stays.",
+    "force": "Also delete a transaction log, and a topic with unreadable metadata: ledgers that only such parts name stay.",
     "delete_schema": "Accepted and ignored: the schema always goes, as with a broker.",
 }
 

@@ -521,7 +521,7 @@ def _check_references(txn: Txn, ledger_ids: Collection[int], *, force: bool) -> 
 def _refuse(ledger_id: int, owner: Owner) -> NoReturn:
     raise Refused(
         f"ledger {ledger_id} is referenced: {owner}",
-        hint="what nothing references is listed by: pulsar-admin ledgers orphans",
+        hint="to list unreferenced ledgers: pulsar-admin ledgers orphans",
         ledgerId=ledger_id,
     )
 

@@ -390,7 +390,7 @@ def parts_of(change: Change) -> tuple[ChangePart, ...]:
     except (InvalidValue, ValueError, KeyError, TypeError, AttributeError) as error:
         raise IndexCorrupt(
             f"the audit record of change {change.change} is damaged: {reason_of(error)}",
-            hint="what it did is shown by: pulsar-admin store log -o json",
+            hint="to see that change: pulsar-admin store log -o json",
             change=change.change,
         ) from error
 

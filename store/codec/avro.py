@@ -160,7 +160,7 @@ class _Values:
             self._unpaid[name] = None
             self._unpaid[name] = found = self._of(schema)
             if name in self._inside_itself and found > 0:
-                raise EntryCorrupt(f"a record {name} inside itself: its bytes do not tell where it ends")
+                raise EntryCorrupt(f"a record {name} inside itself: its bytes do not show its end")
         known = self._unpaid[name]
         if known is None:  # where a record inside itself is paid for, none is what it adds at most
             self._inside_itself.add(name)
@@ -174,7 +174,7 @@ class _Values:
         if kind in ("array", "map"):
             key = 1 - VALUES_PER_BYTE if kind == "map" else 0
             if key + self.unpaid(schema["items" if kind == "array" else "values"]) > 0:
-                raise EntryCorrupt(f"the {kind} of values without bytes: its bytes do not tell where it ends")
+                raise EntryCorrupt(f"the {kind} of values without bytes: its bytes do not show its end")
             return 1 - VALUES_PER_BYTE
         if kind == "fixed":
             if not isinstance(schema["size"], int) or schema["size"] < 0:

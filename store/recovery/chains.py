@@ -219,7 +219,7 @@ class _LedgerSets(Struct):
             return "the metadata names them " + " and ".join(sorted(names))
         together = [self.found[one] for one in sorted((*a, *b)) if one in self.found]
         if len({one.kind for one in together}) > 1:
-            return "what they hold is unlike"
+            return "their contents are of different kinds"
         index = [one for one in together if one.index is not None]
         for before, after in pairwise(index):
             if after.index is not None and before.index is not None and after.index[1] <= before.index[2]:

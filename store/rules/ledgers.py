@@ -220,7 +220,7 @@ LEDGER_RULES = (
         "or lost, or it belongs to another Pulsar that uses the same BookKeeper.",
         "Ignores them, and bookies keep them.",
         "pulsar-admin ledgers orphans",
-        "Find out what they belong to. Those of another Pulsar must stay. `ledgers delete --force` frees them.",
+        "Find their owner. Ledgers of another Pulsar must stay. `ledgers delete --force` frees them.",
         holds=_foreign,
     ),
     Rule(

@@ -76,7 +76,7 @@ LEAKED_TOPIC_LEDGERS = _leak(
 LEAKED_LEDGERS = _leak(
     "leaked-ledgers",
     "Ledgers that nothing references",
-    "Their own metadata does not say what they are.",
+    "Their own metadata does not name an owner.",
 )
 LEAKED_INDEX: Rule[Any] = Rule(
     "leaked-index",

@@ -138,7 +138,7 @@ OPTIONS = (
     Option("ignoreCorruptFiles", read_flag, False, "skip files that are not entry logs", "false"),
     Option("maxFilesPerTrigger", _count, 0, "files that a batch of a stream reads at most", "1000"),
     Option("maxBytesPerTrigger", _trigger_bytes, 0, "bytes that a batch of a stream reads, in place of files"),
-    Option("failOnDataLoss", read_flag, True, "a stream fails where what it began to read is gone", "true"),
+    Option("failOnDataLoss", read_flag, True, "a stream fails if a file that it began to read is gone", "true"),
 )
 
 _OF_STREAMS = ("maxFilesPerTrigger", "maxBytesPerTrigger", "failOnDataLoss")

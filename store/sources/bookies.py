@@ -196,7 +196,9 @@ def _in_ensembles(txn: Txn) -> set[str]:
 def _other_instance(cookie: Cookie, instance_id: str) -> str:
     if not instance_id or cookie.instance_id in (None, instance_id):
         return ""
-    return f"its bookie's instance id is {cookie.instance_id}, the metadata's {instance_id}: it is of another cluster"
+    return (
+        f"its bookie's instance id is {cookie.instance_id}, the metadata's {instance_id}: it belongs to another cluster"
+    )
 
 
 def _unregistered(cookie: Cookie, registered: dict[str, tuple[object, ...] | None]) -> str:
