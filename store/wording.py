@@ -1,17 +1,21 @@
-"""Counts and lists in sentences: ``1 entry is``, ``1,203 entries are``, ``7, 8 and 9``, ``7, 8 and 5 more``; the zone of times in them."""
+"""Counts and lists in sentences: ``1 entry is``, ``1,203 entries are``, ``7, 8 and 9``, ``7, 8 and 5 more``; the zone of times in them;
+and how answers are shown: on one line, and in a notebook as tables."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
     from datetime import tzinfo
 
 shown_zone: ContextVar[tzinfo | None] = ContextVar("shown_zone", default=None)
@@ -75,17 +79,43 @@ class Answer(Struct, frozen=True):
     def __repr__(self) -> str:
         return one_line(self)
 
+    def _repr_html_(self) -> str:
+        """Return a table of its fields, for a notebook."""
+        return _record_html(self)
+
+
+Row = TypeVar("Row", covariant=True)
+
+
+class Rows(tuple[Row, ...]):
+    """Answers of one class, as a method returns them: a tuple whose ``repr`` is one line, and which a notebook shows as a table."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return bracketed(f"{counted(len(self), 'row')}, the first: {self[0]!r}") if self else "()"
+
+    def _repr_html_(self) -> str:
+        return _rows_html(self, len(self))
+
 
 def one_line(record: Any) -> str:  # Any: a Struct, or a named tuple of what there may be millions
     """Return ``Name(field=value, len(rows)=3 …)`` of the public fields of ``record``."""
     if isinstance(record, tuple):
-        names, usual = record._fields, record._field_defaults  # type: ignore[attr-defined]  # of a named tuple
+        usual = record._field_defaults  # type: ignore[attr-defined]  # of a named tuple
     else:
         names, defaults = record.__struct_fields__, record.__struct_defaults__
         usual = dict(zip(reversed(names), reversed(defaults)))  # the last fields have defaults  # noqa: B905
-    public = [name for name in names if not name.startswith("_")]
+    public = public_fields(record)
     fields = {name: getattr(record, name) for name in getattr(record, "SHOWN", public)}
     return line_of(type(record).__name__, fields, usual, is_whole=len(fields) == len(public))
+
+
+def public_fields(record: Any) -> dict[str, Any]:  # Any: as above
+    """Return the fields of ``record`` that callers are told of."""
+    names = record.__struct_fields__ if isinstance(record, Struct) else record._fields
+    hidden = getattr(record, "JSON_HIDDEN", ())
+    return {name: getattr(record, name) for name in names if not name.startswith("_") and name not in hidden}
 
 
 def line_of(
@@ -123,15 +153,18 @@ def shortened(text: str, most: int) -> str:
 
 
 def _says(name: str, value: object, usual: Mapping[str, object]) -> bool:
-    """Whether a field says more than nothing."""
-    says = len(value) > 0 if hasattr(value, "__len__") else bool(value) or name.endswith("_id")
-    return says and value is not usual.get(name)
+    """Whether a field says more than nothing, and more than usual."""
+    return (says(value) or name.endswith("_id")) and value is not usual.get(name)
+
+
+def says(value: Any) -> bool:  # Any: of a field
+    """Whether a value is more than zero, empty or None."""
+    return len(value) > 0 if hasattr(value, "__len__") else bool(value)
 
 
 def _shown_field(name: str, value: object) -> str:
-    if isinstance(value, Enum):
-        value = value.value if isinstance(value, str) else value.name
-    if isinstance(value, str):
+    if isinstance(value, (str, Enum)):
+        value = _text_of(value)
         return f"{name}={shortened(value, _MOST_OF_TEXT)!r}"
     if value is None or isinstance(value, (bool, int, float)):
         return f"{name}={value!r}"
@@ -142,3 +175,94 @@ def _shown_field(name: str, value: object) -> str:
         return f"len({name})={len(value)}"  # type: ignore[arg-type]  # most that is left has one
     except TypeError:
         return f"{name}={type(value).__name__}(…)"
+
+
+# -- in a notebook: everything is escaped, names come from data ------------------------------------------------------------
+
+_MOST_ROWS = 20
+_FIRST_TIME_MS = 10**11
+"""Values of fields in ms from here on are times, smaller ones lengths of time."""
+_HEAD, _WORDS, _NUMBER = (f' style="text-align: {side}"' for side in ("left", "left", "right"))
+
+
+def schema_html(title: str, types: Iterable[tuple[str, str]]) -> str:
+    """Return a table of columns that are not read yet, and their types."""
+    cells = [[_cell("column", name), _cell("type", kind)] for name, kind in types]
+    return f"<p>{_escaped(title)}</p>{_table(['column', 'type'], cells)}"
+
+
+def text_html(text: str) -> str:
+    """Return a text of several lines as it is."""
+    from html import escape
+
+    return f"<pre>{escape(text)}</pre>"
+
+
+def _record_html(record: object) -> str:
+    """Return a table of the fields of ``record`` that say something; what has rows is a table in it."""
+    fields = {name: value for name, value in public_fields(record).items() if says(value)}
+    lines = (
+        f"<tr><th{_HEAD}>{_escaped(name)}</th><td{_WORDS}>{_inner_html(name, value)}</td></tr>"
+        for name, value in fields.items()
+    )
+    return f"<table><caption{_HEAD}>{type(record).__name__}</caption><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _rows_html(rows: Iterable[object], count: int, keys: Iterable[object] = ()) -> str:
+    """Return a table of the first of ``count`` records of one class, each after its key where there are ``keys``: of the fields that the
+    class names in ``SHOWN``, else of all that say something.
+    """
+    first = [*islice(rows, _MOST_ROWS)]
+    fields = [*map(public_fields, first)]
+    shown: Sequence[str] = getattr(first[0], "SHOWN", ())
+    names = [*shown] or [name for name in fields[0] if any(says(row[name]) for row in fields)]
+    cells = [[_cell(name, getattr(row, name)) for name in names] for row in first]
+    keyed = [_cell("", key) for key in islice(keys, _MOST_ROWS)]
+    lines = [[key, *row] for key, row in zip(keyed, cells, strict=True)] if keyed else cells
+    more = f"<p>… and {count - len(first):,} more</p>" if count > len(first) else ""
+    return _table([*([""] if keyed else []), *names], lines) + more
+
+
+def _table(names: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = "".join(f"<th{_HEAD}>{_escaped(name)}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(cells)}</tr>" for cells in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(name: str, value: object) -> str:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, (bool, Enum))
+    return f"<td{_NUMBER if is_number else _WORDS}>{_inner_html(name, value)}</td>"
+
+
+def _inner_html(name: str, value: object) -> str:
+    if isinstance(value, Mapping):
+        if value and all(isinstance(one, Struct) for one in value.values()):
+            return _rows_html(value.values(), len(value), value)
+        return "<br/>".join(
+            f"{_escaped(str(key))}: {_inner_html(name, one)}" for key, one in islice(value.items(), _MOST_ROWS)
+        )
+    if isinstance(value, tuple) and value and isinstance(value[0], Answer):
+        return _rows_html(value, len(value))
+    if isinstance(value, Answer) and type(value).__str__ is object.__str__:
+        return _record_html(value)
+    if isinstance(value, (tuple, list)):
+        return _escaped(listed(value, _MOST_ROWS))
+    if not isinstance(value, (int, float)) or isinstance(value, (bool, Enum)):
+        return _escaped(_text_of(value))
+    if name.endswith("_ms") and value >= _FIRST_TIME_MS:
+        with suppress(OverflowError, ValueError):  # a time of no calendar: the number says it
+            return datetime.fromtimestamp(value / 1000, UTC).isoformat(" ", "milliseconds")
+    return str(value) if name.endswith("_id") else f"{value:,}"
+
+
+def _text_of(value: object) -> str:
+    """Return a value as text: of an enumeration its word."""
+    if isinstance(value, Enum):
+        return value.value if isinstance(value, str) else value.name
+    return str(value)
+
+
+def _escaped(text: str) -> str:
+    from html import escape  # 4 ms, and no command needs it
+
+    return escape(clean_text(text))

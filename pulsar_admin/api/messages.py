@@ -88,6 +88,13 @@ class Batches:
     def __repr__(self) -> str:
         return bracketed(f"rows of {listed(self.schema.names, 5)}")
 
+    def _repr_html_(self) -> str:
+        """Return the columns, for a notebook: nothing is read before it is iterated over."""
+        from pulsar_admin.store.wording import schema_html
+
+        types = ((field.name, str(field.type)) for field in self.schema)
+        return schema_html(f"{self!r}; to_pandas() reads them", types)
+
     @property
     def schema(self) -> pa.Schema:
         """The columns."""

@@ -110,6 +110,12 @@ class Plan(Struct, frozen=True):
             return bracketed(f"plan: {self.command}")
         return bracketed(f"plan: {change_words(self._plan.preview())}")
 
+    def _repr_html_(self) -> str:
+        """Return its preview, for a notebook; of what would take long to find only its name."""
+        from pulsar_admin.store.wording import text_html
+
+        return text_html(str(self.preview()) if isinstance(self._plan, store_plans.Plan) else repr(self))
+
     @property
     def command(self) -> str:
         """The command line's name of this change, which the audit log shows."""

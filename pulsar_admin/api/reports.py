@@ -33,6 +33,11 @@ class ChangeReport(Report, frozen=True):
 
         return render_change(self)
 
+    def _repr_html_(self) -> str:
+        from pulsar_admin.store.wording import text_html
+
+        return text_html(str(self))
+
 
 class Change(Struct, frozen=True):
     """One line of the audit log. ``undoes``, ``undone_by``: numbers of other changes."""

@@ -53,6 +53,7 @@ from pulsar_admin.store.names import (
     parse_position,
 )
 from pulsar_admin.store.pace import PACE
+from pulsar_admin.store.wording import Answer, Rows
 from pulsar_admin.typable import runs
 
 if TYPE_CHECKING:
@@ -263,6 +264,8 @@ def checked(function: Function) -> Function:
                 rest = tuple(_kept_of(scope, said.get(name), name, one) for one in rest)
             options = {name: _kept_of(scope, said.get(name), name, one) for name, one in options.items()}
             found = function(*given, *rest, **options)
+        if type(found) is tuple and found and isinstance(found[0], Answer):
+            return Rows(found)
         return _iterated(found, said) if isinstance(found, GeneratorType) else found
 
     return cast(Function, call)

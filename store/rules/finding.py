@@ -29,6 +29,7 @@ class Finding(Answer, frozen=True):
     ``Rule``; ``hint``: what to do, in words, the command at its end.
     """
 
+    SHOWN = ("severity", "code", "where", "message", "mend")
     JSON_HIDDEN = (
         "scope",
         "hint",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from msgspec import Struct
@@ -98,6 +100,47 @@ def test_every_answer_is_shown_on_one_line_that_says_something(store: pa.Store) 
         assert "=" in repr(answer)
     assert repr(plain.stats()).startswith("TopicStats(storage_size=53883, backlog_size=53883, len(subscriptions)=5")
     assert repr(half.backlog()) == "Extent(entries=150, messages=150, bytes=27009)"
+
+
+def cells_of(html: str) -> list[list[str]]:
+    """The texts of the cells of each row of a table without tables in it; it is well formed, and every row has as many."""
+    table = ElementTree.fromstring(f"<div>{html}</div>")
+    rows = [["".join(cell.itertext()) for cell in row] for row in table.iter("tr")]
+    assert len({len(row) for row in rows}) == 1
+    return rows
+
+
+def test_a_notebook_shows_answers_as_tables(store: pa.Store) -> None:
+    """The columns are those of the command; text that data has is text."""
+    plain = store.topic("plain")
+    findings = store.doctor()
+    assert isinstance(findings, tuple)
+    head, *rows = cells_of(findings._repr_html_())
+    assert head == ["severity", "code", "where", "message", "mend"]
+    assert rows == [[one.severity.value, one.code, one.where, one.message, one.mend] for one in findings]
+    assert repr(findings).startswith(f"<{len(findings)} rows, the first: Finding(severity='note', code='")
+    assert len(repr(findings)) <= LONGEST
+    forged = replace(findings[0], message="<script>alert(1)</script>", where="a&b\x1b")
+    assert "<script>" not in forged._repr_html_()
+    assert cells_of(type(findings)([forged])._repr_html_())[1][2:4] == ["a&b\\x1b", "<script>alert(1)</script>"]
+    stats = ElementTree.fromstring(plain.stats()._repr_html_())
+    first = {row[0].text: row[1] for row in stats.findall("tbody/tr")}
+    assert first["storage_size"].text == "53,883"
+    assert sorted(row[0].text or "" for row in first["subscriptions"].findall("table/tbody/tr")) == [
+        *plain.subscriptions()
+    ]
+    overview = ElementTree.fromstring(store.overview()._repr_html_())
+    shown = {row[0].text: row[1] for row in overview.findall("tbody/tr")}
+    assert shown["now_ms"].text == "2026-11-21 11:20:00.000+00:00"
+    assert shown["namespaces"].findtext("table/tbody/tr/td") == "public/default"
+
+
+def test_a_notebook_shows_plans_and_columns(store: pa.Store) -> None:
+    plan = store.topic("plain").cursor("half").reset(to="29:20")
+    assert plan._repr_html_() == plan.preview()._repr_html_() == f"<pre>{escape(str(plan.preview()))}</pre>"
+    assert "29:24 -&gt; 29:19" in plan._repr_html_()
+    head, *rows = cells_of(store.topic("plain").messages(columns=["key", "size"])._repr_html_())
+    assert (head, rows) == (["column", "type"], [["key", "string"], ["size", "int64"]])
 
 
 def test_a_finding_as_text_is_the_paragraph_of_doctor(cli: Cli) -> None:
