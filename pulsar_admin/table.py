@@ -806,19 +806,19 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Read every entry of the ledgers named, or of all, and check digests, ids and lengths.",
         ),
         "forget": Row(
-            "pulsar_admin.commands.mending:forget",
+            "pulsar_admin.commands.ledger_repairs:forget",
             "Remove lost ledgers from everything that references them, so that a broker continues after them.",
         ),
         "restore": Row(
-            "pulsar_admin.commands.mending:restore",
+            "pulsar_admin.commands.ledger_repairs:restore",
             "Rebuild the lost metadata of ledgers from their entries, the bookies that hold them, and what references them.",
         ),
         "delete": Row(
-            "pulsar_admin.commands.mending:delete",
+            "pulsar_admin.commands.ledger_repairs:delete",
             "Delete the metadata of ledgers that nothing references, so that bookies free their entries.",
         ),
         "unmark": Row(
-            "pulsar_admin.commands.mending:unmark",
+            "pulsar_admin.commands.ledger_repairs:unmark",
             "Remove the under-replication marks of ledgers that are gone or complete.",
         ),
     },

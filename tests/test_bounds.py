@@ -333,14 +333,14 @@ def test_the_namespace_of_a_pattern() -> None:
 
 
 def test_a_compacted_view_that_cannot_be_read_is_dropped_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pulsar_admin.store.changes import ending
+    from pulsar_admin.store.changes import deleting
 
     def unreadable(*_: object) -> None:
         raise EntryCorrupt("entry 7:0 is damaged")
 
-    monkeypatch.setattr(ending, "find_compacted_view", unreadable)
+    monkeypatch.setattr(deleting, "find_compacted_view", unreadable)
     nothing: Any = None
-    text = ending._dropped_view(nothing, nothing, 7)
+    text = deleting._dropped_view(nothing, nothing, 7)
     assert text.endswith("; which keys it holds cannot be read: entry 7:0 is damaged")
 
 

@@ -10,7 +10,7 @@ import click
 from msgspec.structs import astuple
 
 from pulsar_admin.columns import Column, caution, size_text
-from pulsar_admin.commands.mending import accept_option
+from pulsar_admin.commands.ledger_repairs import accept_option
 from pulsar_admin.commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
 from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import PERCENT

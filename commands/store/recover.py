@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.columns import Column, alarm, size_text
-from pulsar_admin.commands.mending import accept_option
+from pulsar_admin.commands.ledger_repairs import accept_option
 from pulsar_admin.commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
 from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.options import ParsedType, command, pass_app

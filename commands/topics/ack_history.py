@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 
 from pulsar_admin.columns import Column, time_text
-from pulsar_admin.commands.mending import zookeeper_option
+from pulsar_admin.commands.ledger_repairs import zookeeper_option
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN
 from pulsar_admin.context import App, Lines, Result, Shown
 from pulsar_admin.numbers import whole

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.columns import Column, caution
-from pulsar_admin.commands.mending import zookeeper_option
+from pulsar_admin.commands.ledger_repairs import zookeeper_option
 from pulsar_admin.commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW
 from pulsar_admin.commands.topics.moving import read_lines, shown_path, topics_or_file
 from pulsar_admin.context import App, Result

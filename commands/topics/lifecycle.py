@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.columns import Column
-from pulsar_admin.commands.mending import gaps_option, zookeeper_option
+from pulsar_admin.commands.ledger_repairs import gaps_option, zookeeper_option
 from pulsar_admin.commands.topics.moving import read_lines
 from pulsar_admin.context import App, Printed, Result, Shown
 from pulsar_admin.options import NAMESPACE, TIME_POINT, TOPIC, command, pass_app

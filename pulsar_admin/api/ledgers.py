@@ -30,7 +30,7 @@ from pulsar_admin.store.names import LONG_MAX, parse_namespace, parse_topic
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.changes import mending as mending
+    from pulsar_admin.store.changes import ledger_references as ledger_references
     from pulsar_admin.store.history.differences import Changed
     from pulsar_admin.store.model.ledger_owners import LedgerOwners
     from pulsar_admin.store.model.reader import EntryReader
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.sources.given_bookies import GivenBookie
     from pulsar_admin.store.sources.roots import Wanted
 else:
-    mending = later("pulsar_admin.store.changes.mending")
+    ledger_references = later("pulsar_admin.store.changes.ledger_references")
     lost_ledgers = later("pulsar_admin.store.recovery.ledgers")
     preflights = later("pulsar_admin.store.recovery.preflight")
 
@@ -204,7 +204,8 @@ class Recoveries(Planner):
         given, accepted = given_ledgers(ledgers), accept_unknown_tree
         with self._session.reader() as reader:
             return plan_of(
-                mending.plan_forget(reader, given, self._session.clock_ms, force=force, accepted=accepted), reader.txn
+                ledger_references.plan_forget(reader, given, self._session.clock_ms, force=force, accepted=accepted),
+                reader.txn,
             )
 
     def unmark_ledgers(self, *ledgers: int, force: bool = False) -> Plan:
@@ -216,7 +217,7 @@ class Recoveries(Planner):
         """
         given = given_ledgers(ledgers) if ledgers else ()
         with self._session.read() as txn:
-            return plan_of(mending.plan_unmark(txn, given, force=force), txn)
+            return plan_of(ledger_references.plan_unmark(txn, given, force=force), txn)
 
     def restore_ledgers(self, *ledgers: int) -> Plan:
         """Plan rebuilding the lost metadata of ledgers from their entries, the bookies that hold them, and their
@@ -224,7 +225,7 @@ class Recoveries(Planner):
 
         Raises LedgerNotFound, Refused.
         """
-        from pulsar_admin.store.changes.restoring import plan_restore
+        from pulsar_admin.store.changes.ledger_metadata import plan_restore
 
         return self._planned(plan_restore, given_ledgers(ledgers))
 
@@ -266,7 +267,9 @@ class Recoveries(Planner):
         """
         given, accepted = given_ledgers(ledgers), accept_unknown_tree
         with self._session.reader() as reader:
-            return plan_of(mending.plan_delete_orphans(reader, given, force=force, accepted=accepted), reader.txn)
+            return plan_of(
+                ledger_references.plan_delete_orphans(reader, given, force=force, accepted=accepted), reader.txn
+            )
 
 
 @checked

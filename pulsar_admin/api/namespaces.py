@@ -140,7 +140,7 @@ class Resources(Planner):
         """Plan deleting a tenant, with ``force`` also its namespaces and their topics; raises TenantNotFound,
         Refused.
         """
-        from pulsar_admin.store.changes.ending import plan_delete_tenant
+        from pulsar_admin.store.changes.deleting import plan_delete_tenant
 
         return self._planned(lambda reader, now_ms: plan_delete_tenant(reader, name, now_ms, force=force))
 
@@ -339,7 +339,7 @@ class Cluster(Planner):
 
     def delete(self, *, everything: bool = False) -> Plan:
         """Plan deleting the cluster, with ``everything`` also every tenant, namespace and topic; raises Refused."""
-        from pulsar_admin.store.changes.ending import plan_delete_all
+        from pulsar_admin.store.changes.deleting import plan_delete_all
 
         if everything:
             return self._planned(plan_delete_all, self._name)

@@ -566,7 +566,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
     def delete_namespace(self, name: str, *, force: bool = False) -> Plan:
         """Plan deleting a namespace, with ``force`` also its topics; raises NamespaceNotFound, Refused."""
-        from pulsar_admin.store.changes.ending import plan_delete_namespace
+        from pulsar_admin.store.changes.deleting import plan_delete_namespace
 
         found = parse_namespace(name)
         return self._planned(lambda reader, now_ms: plan_delete_namespace(reader, found, now_ms, force=force))
@@ -599,7 +599,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         ``force`` ignores unreadable parts of the metadata. Raises TopicNotFound, Refused, MetadataCorrupt,
         InvalidValue.
         """
-        from pulsar_admin.store.changes.ending import check_deletable, plan_delete_topics
+        from pulsar_admin.store.changes.deleting import check_deletable, plan_delete_topics
 
         with self._session.reader() as reader:
             check = (

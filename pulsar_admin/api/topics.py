@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.cursors import Cursor
     from pulsar_admin.api.messages import Messages, Most, WantedMessages
     from pulsar_admin.api.pending import Delayed, TopicTransactions
-    from pulsar_admin.store.changes import ending as endings
+    from pulsar_admin.store.changes import deleting as deleting
     from pulsar_admin.store.changes import policies as policy_changes
     from pulsar_admin.store.changes import resources as resource_changes
     from pulsar_admin.store.changes import schemas as schema_changes
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.search.by_index import IndexFound
     from pulsar_admin.store.search.skew import TopicSkew
 else:
-    endings = later("pulsar_admin.store.changes.ending")
+    deleting = later("pulsar_admin.store.changes.deleting")
     policy_changes = later("pulsar_admin.store.changes.policies")
     resource_changes = later("pulsar_admin.store.changes.resources")
     schema_changes = later("pulsar_admin.store.changes.schemas")
@@ -741,11 +741,12 @@ class Topic(PolicyPlans):
         with self._session.reader() as reader:
             if not partitioned:
                 return plan_of(
-                    endings.plan_terminate(reader, "topics terminate", [self._name], self._session.clock_ms), reader.txn
+                    deleting.plan_terminate(reader, "topics terminate", [self._name], self._session.clock_ms),
+                    reader.txn,
                 )
             names = existing_partitions(reader.txn, check_partitioned(reader.txn, self._name))
             return plan_of(
-                endings.plan_terminate(reader, "topics partitioned-terminate", names, self._session.clock_ms),
+                deleting.plan_terminate(reader, "topics partitioned-terminate", names, self._session.clock_ms),
                 reader.txn,
             )
 
@@ -755,13 +756,13 @@ class Topic(PolicyPlans):
     def trim(self) -> Plan:
         """Plan deleting the ledgers, but the last, that every subscription has consumed and retention does not keep."""
         return self._planned(
-            lambda reader, now_ms: endings.plan_trim(reader, expand_topic(reader.txn, self._name), now_ms)
+            lambda reader, now_ms: deleting.plan_trim(reader, expand_topic(reader.txn, self._name), now_ms)
         )
 
     def truncate(self) -> Plan:
         """Plan moving every subscription to the end, and deleting all ledgers but the last, whatever retention keeps."""
         return self._planned(
-            lambda reader, now_ms: endings.plan_truncate(reader, expand_topic(reader.txn, self._name), now_ms)
+            lambda reader, now_ms: deleting.plan_truncate(reader, expand_topic(reader.txn, self._name), now_ms)
         )
 
     def set_partitions(self, partitions: int) -> Plan:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.restoring import ack_quorum_like, find_ensembles, holders_of, read_bookies_of
+from pulsar_admin.store.changes.ledger_metadata import ack_quorum_like, find_ensembles, holders_of, read_bookies_of
 from pulsar_admin.store.codec.claims import APPLICATION
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, closed_over

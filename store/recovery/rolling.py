@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import info_of_state, state_json
-from pulsar_admin.store.changes.mending import forgotten_state
+from pulsar_admin.store.changes.ledger_references import forgotten_state
 from pulsar_admin.store.changes.plan import ChangePart, Plan
 from pulsar_admin.store.codec.claims import compacted_claims, topic_claims
 from pulsar_admin.store.codec.cursor import CursorState, decode_cursor_ledger, encode_cursor_info

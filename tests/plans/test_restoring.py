@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.restoring import find_ensembles, restored_metadata
+from pulsar_admin.store.changes.ledger_metadata import find_ensembles, restored_metadata
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.owners import iter_owners

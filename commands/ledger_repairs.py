@@ -1,4 +1,4 @@
-"""``ledgers forget``, ``restore``, ``delete``: what is lost is taken out of what references it, or made again; orphans go."""
+"""``ledgers forget``, ``restore``, ``delete``, ``unmark``: remove references to lost ledgers, rebuild metadata, delete orphans."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pulsar_admin.commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
-from pulsar_admin.store.changes.mending import parse_ledger_ids
+from pulsar_admin.store.changes.ledger_references import parse_ledger_ids
 from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, NotFound, Refused, SourceNotFound, StalePlan
 
 _LEDGER_ID = whole()

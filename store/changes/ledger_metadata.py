@@ -1,7 +1,7 @@
-"""Making the lost metadata of a ledger again from its entries, the bookies that hold them, and what references it.
+"""Rebuilding the lost metadata of ledgers from their entries, the bookies that hold them, and what references the ledgers.
 
-Upstream: ``LedgerMetadataBuilder``, ``LedgerMetadataUtils`` of BookKeeper and of Pulsar 4.0.8. Two witnesses must agree, or it is
-refused: where the entries lie must be what round robin over the ensemble gives, and their end what the topic's list says.
+Upstream: ``LedgerMetadataBuilder``, ``LedgerMetadataUtils`` of BookKeeper and of Pulsar 4.0.8. Two witnesses must agree, else the plan
+is refused: entries must lie as round robin over an ensemble places them, and end where the topic's list says.
 """
 
 from __future__ import annotations
