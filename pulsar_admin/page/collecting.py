@@ -173,13 +173,20 @@ def collect_page(
     traffic = tuple(_traffic(found))
     rows = found.topics.items()
     left = found.left(rows)
+    totals = read_disk_totals(store, reader.txn, 0)
     return Page(
         title="Doctor",
         source=str(store.path),
         now_ms=now_ms,
         facts=tuple(_facts(found, due, read_disk_bytes(store, reader.txn))),
         findings=findings,
-        disk=_disk(store, reader),
+        disk=Disk(
+            live_bytes=totals.live_bytes,
+            dead_bytes=totals.dead_bytes,
+            other_bytes=totals.size_bytes - totals.live_bytes - totals.dead_bytes,
+            files=totals.files,
+            freed_bytes=totals.freed_bytes,
+        ),
         shares=tuple(_shares(rows, left)),
         standings=tuple(standings),
         standings_rest=_other_standings(found, standings),
@@ -188,7 +195,7 @@ def collect_page(
         due=tuple(_charts_of_due(due, found.limits.due)),
         due_rest=Rest(max(len(due) - found.limits.due, 0), sum(len(one.times) for one in due[found.limits.due :])),
         topics=tuple(_with_age(reader, one) for one in rows),
-        topics_rest=_sum(left.values()),
+        topics_rest=Rest(*(sum(getattr(rest, name) for rest in left.values()) for name in REST_FIELDS)),
         rest_by_namespace=left,
         unread=tuple(found.unread),
     )
@@ -216,13 +223,6 @@ def _other_traffic(found: _Collector, traffic: Sequence[Traffic]) -> Rest:
         found.all.entries - sum(row.entries for row in rows),
         found.all.size_bytes - sum(row.size_bytes for row in rows),
     )
-
-
-def _sum(rests: Iterable[Rest]) -> Rest:
-    total = Rest()
-    for rest in rests:
-        total = Rest(*(getattr(total, name) + getattr(rest, name) for name in REST_FIELDS))
-    return total
 
 
 def _oldest(topic: Topic, cursor: Cursor | None) -> Position | None:
@@ -327,14 +327,3 @@ def _facts(found: _Collector, due: Iterable[_Waits], disk: DiskBytes) -> Iterato
     yield Fact("Subscriptions", f"{counts.subscriptions:,}", f"{found.with_backlog:,} with a backlog")
     yield Fact("Backlog", f"{found.backlog_entries:,}", "entries, of all subscriptions")
     yield Fact("Delayed", f"{sum(len(one.times) for one in due):,}", "entries not yet due, of those shown below")
-
-
-def _disk(store: Store, reader: EntryReader) -> Disk:
-    totals = read_disk_totals(store, reader.txn, 0)
-    return Disk(
-        live_bytes=totals.live_bytes,
-        dead_bytes=totals.dead_bytes,
-        other_bytes=totals.size_bytes - totals.live_bytes - totals.dead_bytes,
-        files=totals.files,
-        freed_bytes=totals.freed_bytes,
-    )

@@ -158,7 +158,11 @@ def figure(value: Traffic) -> Figure:
     width = format_duration_ms(_width_of(line))
     charts = []
     for unit, whole in (("messages", line.messages), ("bytes", line.bytes)):
-        chart = _bars_of(line, unit)
+        width_ms, start_ms = _width_of(line), line.buckets[0].time_ms
+        counts = [0] * ((line.buckets[-1].time_ms - start_ms) // width_ms + 1)
+        for bucket in line.buckets:
+            counts[(bucket.time_ms - start_ms) // width_ms] += getattr(bucket, unit)
+        chart = Bars(start_ms, width_ms, counts, unit)
         total, most = amount(whole, unit), amount(max(chart.counts), unit)
         label = f"{unit} of {clipped(name)} per {width}: {total} in all, at most {most}"
         charts.append((chart, total, most, label))
@@ -169,14 +173,6 @@ def _width_of(line: Timeline) -> int:
     """Return the width of a bar: the timeline's, or a multiple so that there are not more than ``_BARS_MAX``."""
     buckets = (line.buckets[-1].time_ms - line.buckets[0].time_ms) // line.bucket_ms + 1
     return line.bucket_ms * -(-buckets // _BARS_MAX)
-
-
-def _bars_of(line: Timeline, unit: str) -> Bars:
-    width, start_ms = _width_of(line), line.buckets[0].time_ms
-    counts = [0] * ((line.buckets[-1].time_ms - start_ms) // width + 1)
-    for bucket in line.buckets:
-        counts[(bucket.time_ms - start_ms) // width] += getattr(bucket, unit)
-    return Bars(start_ms, width, counts, unit)
 
 
 def due_bars(value: Due) -> Bars:

@@ -89,7 +89,10 @@ def _placed(shares: list[Share], levels: Sequence[str], box: Box) -> list[Group]
         tiles = map(_tile, ordered, boxes)
         return [tile for tile in tiles if tile is not None]
     level, *below = levels
-    groups = sorted(_grouped(shares, level).items(), key=lambda item: -_bytes(item[1]))
+    by_name: dict[str, list[Share]] = defaultdict(list)
+    for share in shares:
+        by_name[getattr(share, level)].append(share)
+    groups = sorted(by_name.items(), key=lambda item: -_bytes(item[1]))
     made = []
     for (name, rows), place in zip(groups, squarify([_bytes(rows) for _, rows in groups], box), strict=True):
         has_head = place.height > _HEADS_MIN[level] * _HEAD and place.width > 2 * _LABEL_WIDTH
@@ -131,13 +134,6 @@ def _bytes(shares: Sequence[Share]) -> int:
     return sum(share.size_bytes for share in shares)
 
 
-def _grouped(shares: Sequence[Share], level: str) -> dict[str, list[Share]]:
-    groups: dict[str, list[Share]] = defaultdict(list)
-    for share in shares:
-        groups[getattr(share, level)].append(share)
-    return groups
-
-
 # -- what is too small to be seen ---------------------------------------------------------------------------------------
 
 
@@ -160,9 +156,7 @@ def fold(shares: Sequence[Share]) -> list[Share]:
             rest[space].append(share)
         else:
             rest[(share.tenant, "other namespaces") if share.tenant in tenants else ("other tenants", "")].append(share)
-    return [*kept, *(_together(*space, group) for space, group in rest.items())]
-
-
-def _together(tenant: str, namespace: str, shares: Sequence[Share]) -> Share:
-    topics, done = sum(share.topics for share in shares), sum(share.done_bytes for share in shares)
-    return Share(tenant, namespace, counted(topics, "more topic"), _bytes(shares), done, topics)
+    for (tenant, namespace), group in rest.items():
+        topics, done = sum(share.topics for share in group), sum(share.done_bytes for share in group)
+        kept.append(Share(tenant, namespace, counted(topics, "more topic"), _bytes(group), done, topics))
+    return kept

@@ -95,8 +95,19 @@ class TimeWheel:
         while self._current is not None or self._open(None, now_ms):
             window = self._current
             assert window is not None
-            yield from self._give_overdue()
-            yield from _give(window, now_ms)
+            while self._overdue:
+                tick_ms = min(self._overdue)[0]
+                places = sorted(place for place in self._overdue if place[0] == tick_ms)
+                self._overdue.difference_update(places)
+                columns = np.array(places, np.int64)
+                yield Dispatch(tick_ms, DelayedRows(columns[:, 0], columns[:, 1], columns[:, 2]))
+            last = min(window.slot_of(now_ms), window.rules.slots - 1)
+            while window.slot <= last:
+                # Counted before it is handed out: a caller may stop here and go on later.
+                window.slot += 1
+                dispatch = window.take(window.slot - 1)
+                if dispatch is not None:
+                    yield dispatch
             if now_ms < window.end_ms:
                 # The next window is loaded once half of this one is over: before it is needed.
                 if self._next is None and now_ms - window.start_ms >= self._rules.granularity_ms // 2:
@@ -120,14 +131,6 @@ class TimeWheel:
         self._current, self._next = self._load(first), None
         return True
 
-    def _give_overdue(self) -> Iterator[Dispatch]:
-        while self._overdue:
-            tick_ms = min(self._overdue)[0]
-            places = sorted(place for place in self._overdue if place[0] == tick_ms)
-            self._overdue.difference_update(places)
-            columns = np.array(places, np.int64)
-            yield Dispatch(tick_ms, DelayedRows(columns[:, 0], columns[:, 1], columns[:, 2]))
-
     def _load(self, start_ms: int) -> _Window:
         rows = self._source.load(start_ms, start_ms + self._rules.granularity_ms)
         return _Window.of(start_ms, self._rules, rows)
@@ -150,13 +153,3 @@ class TimeWheel:
         else:
             window.added.setdefault(slot, []).append((ledger_id, entry_id))
         return True
-
-
-def _give(window: _Window, now_ms: int) -> Iterator[Dispatch]:
-    last = min(window.slot_of(now_ms), window.rules.slots - 1)
-    while window.slot <= last:
-        # Counted before it is handed out: a caller may stop here and go on later.
-        window.slot += 1
-        found = window.take(window.slot - 1)
-        if found is not None:
-            yield found
