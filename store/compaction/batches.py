@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 import numpy as np
 from msgspec import Struct, field
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
 from pulsar_admin.store.codec.compression import LIMIT_BYTES, NONE, decompress
@@ -19,15 +20,6 @@ from pulsar_admin.store.compaction.forms import RULE_4_0, RULE_4_2
 from pulsar_admin.store.compaction.heads import Transactions
 from pulsar_admin.store.compaction.last_id import check_indexes
 from pulsar_admin.store.compaction.view import CompactedView
-from pulsar_admin.store.errors import (
-    EntryCorrupt,
-    EntryLogCorrupt,
-    EntryNotFound,
-    LimitExceeded,
-    SourceChanged,
-    StoreError,
-    Unsupported,
-)
 from pulsar_admin.store.kernels import compaction as kernel
 from pulsar_admin.store.kernels import slots as slot_kernel
 from pulsar_admin.store.model.reader import EntryReader
@@ -105,7 +97,7 @@ class MessageSource(Struct):
     rule: str = RULE_4_2
     transactional: bool = False
     as_is: bool = False
-    damaged: list[StoreError] = field(default_factory=list)
+    damaged: list[errors.StoreError] = field(default_factory=list)
     lost: int = 0
     _before: tuple[int, int] = (-1, -1)  # where the compacted entry was that came last
 
@@ -133,7 +125,7 @@ class MessageSource(Struct):
         self._before, noted = (-1, -1), len(self.damaged)
         for entries in scan.batches():
             if scan.unreadable:
-                raise SourceChanged(
+                raise errors.SourceChanged(
                     f"{scan.unreadable[0].message}: it was sound a moment ago",
                     hint="something changed the entry logs meanwhile: run it again",
                 )
@@ -154,7 +146,7 @@ class MessageSource(Struct):
                     row = batch.rows[index]
                     where = f"compacted ledger entry {batch.stored_ledgers[index]}:{batch.stored_entries[index]}"
                     self._note(
-                        EntryCorrupt(
+                        errors.EntryCorrupt(
                             f"{where}: a batch of {row['messages']} messages that lists {row['indexes']} does not hold them",
                             hint="compact what can be read with --skip-damaged, or from the topic's own entries with --from-start",
                             where=where,
@@ -175,8 +167,8 @@ class MessageSource(Struct):
             for entry_id in range(first, last + 1):
                 try:
                     self.reader.read(ledger_id, entry_id)
-                except (EntryNotFound, EntryCorrupt, EntryLogCorrupt) as error:
-                    raise EntryCorrupt(
+                except (errors.EntryNotFound, errors.EntryCorrupt, errors.EntryLogCorrupt) as error:
+                    raise errors.EntryCorrupt(
                         f"{error.message} ({counted(scan.missing, 'entry')} cannot be read in all)",
                         hint="compact what can be read with --skip-damaged: older messages of keys may come back",
                         **error.context,
@@ -202,7 +194,7 @@ class MessageSource(Struct):
             where = f"compacted ledger entry {entries.ledger_ids[index]}:{entries.entry_ids[index]}"
             place, before = (Position(int(ledgers[at]), int(ids[at])) for at in (index + 1, index))
             self._note(
-                EntryCorrupt(
+                errors.EntryCorrupt(
                     f"{where}: {place} comes after {before}, out of order",
                     hint="compact the topic from its own entries with --from-start, or without this one with --skip-damaged",
                     where=where,
@@ -212,7 +204,7 @@ class MessageSource(Struct):
             self._before = (int(ledgers[-1]), int(ids[-1]))
         return (entries, rows) if behind.all() else (entries.take(behind), rows[behind])
 
-    def _note(self, error: EntryCorrupt) -> None:
+    def _note(self, error: errors.EntryCorrupt) -> None:
         if not self.skip_damaged:
             raise error
         self.damaged.append(error)
@@ -224,14 +216,14 @@ def contradicts(batch: MessageBatch) -> Array:
     return found
 
 
-def _why_broken(raw: memoryview, where: str) -> EntryCorrupt:
+def _why_broken(raw: memoryview, where: str) -> errors.EntryCorrupt:
     try:
         entry = decode_compacted_entry(raw, where)
         metadata = decode_message_entry(entry.headers_and_payload, where).metadata
         check_indexes(metadata.compacted_batch_indexes, metadata.num_messages_in_batch, where)
-    except EntryCorrupt as error:
+    except errors.EntryCorrupt as error:
         return error
-    return EntryCorrupt(f"{where}: no compacted entry", where=where)
+    return errors.EntryCorrupt(f"{where}: no compacted entry", where=where)
 
 
 def _spans(entries: EntryBatch) -> tuple[Array, Array]:
@@ -301,7 +293,7 @@ def _decompress(data: Array, rows: Array) -> Array:
         stored = view[row["meta_end"] : row["end"]]
         try:
             plain = decompress(int(row["codec"]), stored, int(row["plain_bytes"]), where="batch")
-        except (EntryCorrupt, LimitExceeded, Unsupported):
+        except (errors.EntryCorrupt, errors.LimitExceeded, errors.Unsupported):
             row["kind"] = kernel.STRANGE
             continue
         parts.append(plain)

@@ -27,17 +27,10 @@ from pulsar_admin.store.codec.batch import encode_batch, placeholder
 from pulsar_admin.store.codec.claims import compacted_claims
 from pulsar_admin.store.codec.compression import LIMIT_BYTES, compress
 from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.compaction import heads
 from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource
 from pulsar_admin.store.compaction.floor import compacted_floor
 from pulsar_admin.store.compaction.forms import INDEXED, LEGACY, REDUCED, RULE_4_2
-from pulsar_admin.store.compaction.heads import (
-    Transactions,
-    find_topic_end,
-    has_transactions,
-    rank_behind,
-    read_compacted_head,
-    read_transactions,
-)
 from pulsar_admin.store.compaction.keys import (
     LIMIT_KEYS,
     WHOLE,
@@ -99,12 +92,12 @@ def prepare(reader: EntryReader, topic: Topic, options: SourceOptions) -> Prepar
     if view is None and options.view_only:
         return None
     floor = None if view is None else compacted_floor(reader, topic, view)
-    transactional = options.transactional or has_transactions(reader, topic.name)
-    transactions = cache(lambda: read_transactions(reader, topic, floor))
+    transactional = options.transactional or heads.has_transactions(reader, topic.name)
+    transactions = cache(lambda: heads.read_transactions(reader, topic, floor))
     end = None if options.view_only else _end(reader, topic, floor, transactions() if transactional else None)
     if end is None and view is None:
         return None
-    parts = () if end is None else tuple(iter_ledger_parts(topic, rank_behind(topic, floor), topic.rank(end) + 1))
+    parts = () if end is None else tuple(iter_ledger_parts(topic, heads.rank_behind(topic, floor), topic.rank(end) + 1))
     source = MessageSource(
         reader, view, parts, transactions, options.skip_damaged, options.encrypted_by_key, options.rule, transactional
     )
@@ -122,7 +115,7 @@ def loses_trimmed(reader: EntryReader, prepared: Prepared) -> bool:
         view = open_view(reader, prepared.topic)
         if view is None or view.last_entry_id < 0:
             return False
-        first = read_compacted_head(reader, view, 0).position
+        first = heads.read_compacted_head(reader, view, 0).position
     except (EntryCorrupt, EntryNotFound, MetadataCorrupt):
         return False
     return first.ledger_id < prepared.topic.ids[0]
@@ -138,11 +131,11 @@ def passes_open_transaction(source: MessageSource, uncommitted: int) -> bool:
 
 
 def _end(
-    reader: EntryReader, topic: Topic, floor: Position | None, transactions: Transactions | None
+    reader: EntryReader, topic: Topic, floor: Position | None, transactions: heads.Transactions | None
 ) -> Position | None:
     """Return the last entry after ``floor`` that readers get, the topic's last one if that is not a message."""
     try:
-        end = find_topic_end(reader, topic, floor, transactions).head
+        end = heads.find_topic_end(reader, topic, floor, transactions).head
     except (EntryCorrupt, EntryNotFound):
         return topic.last_confirmed
     return None if end is None else end.position

@@ -15,24 +15,10 @@ from msgspec import Struct
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.compaction import forms
 from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource
 from pulsar_admin.store.compaction.compactor import iter_facts
 from pulsar_admin.store.compaction.floor import readable_floor
-from pulsar_admin.store.compaction.forms import (
-    DAMAGED,
-    DELETED,
-    DIFFERS,
-    FOREIGN,
-    INDEXED,
-    INDEXES,
-    LEGACY,
-    MISSING,
-    ORDER,
-    REDUCED,
-    RULE_4_0,
-    STALE,
-    Verification,
-)
 from pulsar_admin.store.compaction.heads import has_transactions, read_transactions
 from pulsar_admin.store.compaction.keys import LIMIT_KEYS, LatestKeys, uuid_of
 from pulsar_admin.store.compaction.last_id import check_indexes
@@ -56,16 +42,16 @@ def verify_view(
     *,
     limit_keys: int = LIMIT_KEYS,
     advance: Callable[[int], None] = lambda entries: None,
-) -> Verification:
+) -> forms.Verification:
     """Compare a view's compacted ledger with the entries of the topic that it covers."""
-    found = Verification(view.ledger_id, view.horizon)
+    found = forms.Verification(view.ledger_id, view.horizon)
     floor = readable_floor(reader, topic, view)
     parts = tuple(iter_ledger_parts(topic, 0, topic.place(floor)))
     transactions = cache(lambda: read_transactions(reader, topic, None))
     known = has_transactions(reader, topic.name)
     # By the rule of 4.0 the messages that the rules disagree on are values: either may have written them, or left them out.
-    log = MessageSource(reader, None, parts, transactions, skip_damaged=True, transactional=known, rule=RULE_4_0)
-    kept = MessageSource(reader, view, (), transactions, skip_damaged=True, as_is=True, rule=RULE_4_0)
+    log = MessageSource(reader, None, parts, transactions, skip_damaged=True, transactional=known, rule=forms.RULE_4_0)
+    kept = MessageSource(reader, view, (), transactions, skip_damaged=True, as_is=True, rule=forms.RULE_4_0)
     first = Position(parts[0][0], parts[0][1]) if parts else Position(floor.ledger_id, floor.entry_id + 1)
     with LatestKeys(limit_keys) as keys:
         for batch in keys.adding(_batches_before(kept, first)):
@@ -76,10 +62,10 @@ def verify_view(
     comparison = _Comparison(found, latest.bits, floor)
     comparison.run(kept, log, first, advance)
     for error in kept.damaged:
-        found.add(DAMAGED, None, error.message)
+        found.add(forms.DAMAGED, None, error.message)
     if kept.lost:
         found.add(
-            DAMAGED,
+            forms.DAMAGED,
             None,
             f"of the compacted ledger {view.ledger_id} {counted(kept.lost, 'entry is', 'entries are')} lost",
         )
@@ -152,7 +138,7 @@ class _Entry(Struct, frozen=True):
 class _Comparison:
     """The second pass: compacted entries beside those of the topic, with the bits of the messages to keep."""
 
-    def __init__(self, found: Verification, bits: Array, floor: Position) -> None:
+    def __init__(self, found: forms.Verification, bits: Array, floor: Position) -> None:
         self._found = found
         self._bits = bits
         self._floor = floor
@@ -180,7 +166,9 @@ class _Comparison:
             advance(len(batch.rows))
         while self._next is not None:
             place = self._next.position
-            self._found.add(FOREIGN, place, f"entry {place}: compacted, but no entry of the topic up to {self._floor}")
+            self._found.add(
+                forms.FOREIGN, place, f"entry {place}: compacted, but no entry of the topic up to {self._floor}"
+            )
             self._next = next(self._kept, None)
 
     def _iter_kept(self, kept: MessageSource) -> Iterator[_Entry]:
@@ -190,25 +178,27 @@ class _Comparison:
             self._found.entries += len(batch.rows)
             self._found.messages += int((batch.slots["flags"] & slot_kernel.COMPACTED_OUT == 0).sum())
             self._found.nulls_kept += int((batch.slots["flags"] & slot_kernel.RULE_MATTERS != 0).sum())
-            rows, forms = batch.rows, self._found.forms
+            rows, counted_forms = batch.rows, self._found.forms
             is_listed, is_whole = rows["indexes"] > 0, np.diff(batch.firsts) == rows["messages"]
             for form, chosen in (
-                (LEGACY, ~is_listed),
-                (INDEXED, is_listed & is_whole),
-                (REDUCED, is_listed & ~is_whole),
+                (forms.LEGACY, ~is_listed),
+                (forms.INDEXED, is_listed & is_whole),
+                (forms.REDUCED, is_listed & ~is_whole),
             ):
                 count = int((chosen & (rows["kind"] == kernel.BATCH)).sum())
                 if count:
-                    forms[form] = forms.get(form, 0) + count
+                    counted_forms[form] = counted_forms.get(form, 0) + count
             for index in range(len(batch.rows)):
                 place = batch.position(index)
                 if place <= before:
-                    self._found.add(ORDER, place, f"entry {place} comes after {before}, out of order")
+                    self._found.add(forms.ORDER, place, f"entry {place} comes after {before}, out of order")
                     continue
                 before = place
                 entry = _Entry(batch, index, place)
                 if entry.row["kind"] == kernel.MARKER:
-                    self._found.add(FOREIGN, entry.position, f"entry {entry.position}: a marker, which no reader gets")
+                    self._found.add(
+                        forms.FOREIGN, entry.position, f"entry {entry.position}: a marker, which no reader gets"
+                    )
                 elif entry.row["indexes"]:
                     self._check_indexes(entry)
                 yield entry
@@ -220,13 +210,13 @@ class _Comparison:
         try:
             check_indexes(listed, int(row["messages"]), f"entry {place}")
         except EntryCorrupt as error:
-            self._found.add(INDEXES, place, error.message)
+            self._found.add(forms.INDEXES, place, error.message)
             return
         slots = entry.slots
         left = np.flatnonzero(slots["flags"] & slot_kernel.COMPACTED_OUT == 0)
         if row["kind"] == kernel.BATCH and len(slots) == row["messages"] and left.tolist() != listed:
             self._found.add(
-                INDEXES,
+                forms.INDEXES,
                 place,
                 f"entry {place}: compacted_batch_indexes {listed[:16]}, the payload keeps {left[:16].tolist()}",
             )
@@ -257,7 +247,7 @@ class _Comparison:
             place = self._next.position
             found = places.get((place.ledger_id, place.entry_id))
             if found is None:
-                self._found.add(FOREIGN, place, f"entry {place}: compacted, but no entry of the topic")
+                self._found.add(forms.FOREIGN, place, f"entry {place}: compacted, but no entry of the topic")
             else:
                 wanted[found] = False
                 visited.add(found)
@@ -279,24 +269,24 @@ class _Comparison:
         elif len(fates) and fates[0] == slot_kernel.RETAINED and uuid in self._absent_chunks:
             absent = self._absent_chunks[uuid]
             self._found.add(
-                MISSING, place, f"entry {place}: the last chunk of a message, its chunk {absent} is not there"
+                forms.MISSING, place, f"entry {place}: the last chunk of a message, its chunk {absent} is not there"
             )
 
     def _compare_entry(self, original: _Entry, fates: Array, kept: _Entry) -> None:
         kind, place = int(original.row["kind"]), kept.position
         if kind == kernel.UNCOMMITTED:
-            self._found.add(FOREIGN, place, f"entry {place}: of a transaction that was not committed")
+            self._found.add(forms.FOREIGN, place, f"entry {place}: of a transaction that was not committed")
         elif kind in (kernel.STRANGE, kernel.ENCRYPTED_BATCH, kernel.SINGLE, kernel.CHUNK, kernel.MARKER):
             # A broker's compactor is a client, which gets broker metadata only with
             # ``exposingBrokerEntryMetadataToClientEnabled``.
             mine = bytes(kept.batch.stored(kept.index))
             theirs, index = original.batch, original.index
             if mine not in (bytes(theirs.stored(index)), bytes(theirs.received(index))):
-                self._found.add(DIFFERS, place, f"entry {place}: not the bytes of the topic's entry")
+                self._found.add(forms.DIFFERS, place, f"entry {place}: not the bytes of the topic's entry")
             if len(fates) and fates[0] != slot_kernel.RETAINED:
                 self._unwanted(original, 0, int(fates[0]))
         elif kept.row["kind"] != kernel.BATCH:
-            self._found.add(DAMAGED, place, f"entry {place}: {_why_strange(kept)}")
+            self._found.add(forms.DAMAGED, place, f"entry {place}: {_why_strange(kept)}")
         else:
             self._compare_batch(original, fates, kept)
 
@@ -304,14 +294,16 @@ class _Comparison:
         place = kept.position
         mine, theirs = kept.messages(), original.messages()
         if int(kept.row["messages"]) != int(original.row["messages"]):
-            self._found.add(DIFFERS, place, f"entry {place}: a batch of another number of messages than the topic's")
+            self._found.add(
+                forms.DIFFERS, place, f"entry {place}: a batch of another number of messages than the topic's"
+            )
             return
         for number, data in mine.items():
             if number not in theirs:  # an index out of range, which was noted
                 continue
             if data != theirs[number]:
                 message = Position(place.ledger_id, place.entry_id, number)
-                self._found.add(DIFFERS, message, f"message {message}: not the bytes of the topic's message")
+                self._found.add(forms.DIFFERS, message, f"message {message}: not the bytes of the topic's message")
             if fates[number] != slot_kernel.RETAINED:
                 self._unwanted(original, number, int(fates[number]))
         self._missing(original, np.where(np.isin(np.arange(len(fates)), list(mine)), slot_kernel.OUT_BEFORE, fates))
@@ -321,14 +313,14 @@ class _Comparison:
         place = original.position
         if original.row["kind"] == kernel.STRANGE:
             self._found.add(
-                MISSING, place, f"entry {place}: cannot be decoded and is missing; compaction keeps such entries whole"
+                forms.MISSING, place, f"entry {place}: cannot be decoded and is missing; compaction keeps such entries whole"
             )
         undecided = original.slots["flags"] & slot_kernel.RULE_MATTERS != 0
         retained = fates == slot_kernel.RETAINED
         self._found.nulls_dropped += int((retained & undecided).sum())
         for number in np.flatnonzero(retained & ~undecided).tolist():
             message, key = original.place_of(number), original.key_of(number)
-            self._found.add(MISSING, message, f"message {message}: the latest of key {key!r} is missing")
+            self._found.add(forms.MISSING, message, f"message {message}: the latest of key {key!r} is missing")
 
     def _unwanted(self, original: _Entry, number: int, fate: int) -> None:
         """Note a message of an entry that is present but should not be."""
@@ -337,9 +329,9 @@ class _Comparison:
             return
         message, key = original.place_of(number), original.key_of(number)
         if fate == slot_kernel.NULLED:
-            self._found.add(DELETED, message, f"message {message}: a null value of key {key!r} is there")
+            self._found.add(forms.DELETED, message, f"message {message}: a null value of key {key!r} is there")
         elif fate == slot_kernel.SUPERSEDED:
-            self._found.add(STALE, message, f"message {message}: key {key!r} was changed or deleted later")
+            self._found.add(forms.STALE, message, f"message {message}: key {key!r} was changed or deleted later")
 
 
 def _why_strange(kept: _Entry) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import field
 from msgspec.structs import replace
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.changes.cursors import CursorMove, is_guarded, plan_moves
 from pulsar_admin.store.changes.plan import DelayLoss, DroppedEarly, DueMessage, Plan
 from pulsar_admin.store.changes.resets import (
@@ -21,15 +22,6 @@ from pulsar_admin.store.changes.resets import (
     unchanged_move,
 )
 from pulsar_admin.store.codec.policies import EVICTION
-from pulsar_admin.store.errors import (
-    EntryLogCorrupt,
-    InvalidValue,
-    MetadataCorrupt,
-    NothingMatches,
-    NotWritable,
-    Refused,
-    SourceChanged,
-)
 from pulsar_admin.store.model.cursors import Cursor, Intervals, is_consumed, pending_intervals, subtract
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
@@ -44,7 +36,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.search.before_due import TooEarly
 
 
-_UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable)
+_UNREADABLE = (errors.SourceChanged, errors.EntryLogCorrupt, errors.NotWritable)
 LOOKED_AT_MAX = 1_000_000
 """Entries that are looked at where no policy speaks of delays: a second's work; beyond, the user is told."""
 _EVICTS = "{}: the backlog quota {} evicts delayed messages as any others"
@@ -126,7 +118,7 @@ def _policy_delays(txn: Txn, topic: TopicName) -> bool:
 
     try:
         return find_delivery(txn, topic) is not None
-    except MetadataCorrupt:
+    except errors.MetadataCorrupt:
         return True
 
 
@@ -141,7 +133,7 @@ def evicting_quotas(txn: Txn, topic: TopicName, *, assumed: bool) -> list[str]:
         if not assumed and find_delivery(txn, topic) is None:
             return []
         return [kind for kind, found in find_quotas(txn, topic).items() if found.quota.policy == EVICTION]
-    except MetadataCorrupt:
+    except errors.MetadataCorrupt:
         return []
 
 
@@ -176,7 +168,7 @@ def plan_expiries(reader: EntryReader, command: str, cursors: Cursors, request: 
         _check_expirable(topic, cursor.name)
     limit = request.limit
     if isinstance(limit, UpTo) and limit.position not in (EARLIEST, LATEST) and len(cursors) > 1:
-        raise InvalidValue(
+        raise errors.InvalidValue(
             f"Expire message at position is not supported for {len(cursors)} topics: {limit.position} is in one of them",
             hint="name that topic or partition, or use -t",
         )
@@ -214,7 +206,7 @@ def _earlier(request: ExpiryRequest, earlier_ms: int) -> ExpiryRequest:
 
 def _check_expirable(topic: Topic, name: str) -> None:
     if not is_consumed(name) or is_guarded(topic.name, name):
-        raise Refused(f"expiry never touches {name}: it is the broker's own cursor", subscription=name)
+        raise errors.Refused(f"expiry never touches {name}: it is the broker's own cursor", subscription=name)
 
 
 def _move_by_ttl(
@@ -231,7 +223,7 @@ def _read_ttls(reader: EntryReader, topics: Iterable[Topic]) -> dict[Topic, Mess
     """Return the TTL in force for each topic; raises NothingMatches if no topic has one."""
     ttls = {topic: find_message_ttl(reader.txn, topic.name) for topic in topics}
     if not any(ttl is not None and ttl.seconds > 0 for ttl in ttls.values()):
-        raise NothingMatches(
+        raise errors.NothingMatches(
             f"no TTL applies for {next(iter(ttls)).name}" if len(ttls) == 1 else "no TTL applies for any of the topics",
             hint="give the age with -t, for example -t 3d; a broker's own default (ttlDurationDefaultInSeconds) is in no store",
         )
@@ -298,7 +290,7 @@ def forecast_expiries(
     ttls = _read_ttls(reader, [topic for topic, _ in cursors]) if isinstance(limit, ByTtl) else {}
     given_ms = request.now_ms - limit.time_ms if isinstance(limit, Before) else 0
     if isinstance(limit, Before) and given_ms <= 0:
-        raise InvalidValue("a forecast needs an age above 0: --expireTime is not in the past")
+        raise errors.InvalidValue("a forecast needs an age above 0: --expireTime is not in the past")
     width_ms = max(ahead_ms // FORECAST_INTERVALS, 1) if interval_ms is None else interval_ms
     for topic, cursor in cursors:
         ttl = ttls.get(topic)

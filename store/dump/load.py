@@ -8,17 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from pulsar_admin.store.changes.log_writer import (
-    LedgerSpec,
-    Payload,
-    PayloadColumns,
-    WrittenLedgers,
-    append_ledgers,
-    append_payload,
-    apply_written,
-    recover_chain,
-    write_ledgers,
-)
+from pulsar_admin.store.changes import log_writer
 from pulsar_admin.store.changes.plan import ChangePart, ChangeReport, Plan
 from pulsar_admin.store.codec.claims import topic_claims
 from pulsar_admin.store.codec.interceptors import InterceptorChain, open_chain
@@ -87,12 +77,12 @@ def apply_load(store: Store, source: EntryDump, options: LoadOptions, advance: A
     """
     found: list[LoadedTopic] = []
     with open_reader(store) as reader:
-        written = write_ledgers(store, _iter_ledgers(reader, source, options, found, advance))
+        written = log_writer.write_ledgers(store, _iter_ledgers(reader, source, options, found, advance))
     with written:
         _check_any(found)
         with store.read() as txn:
             plan = _plan(txn, written, found, options)
-        return apply_written(written, plan, options.now_ms)
+        return log_writer.apply_written(written, plan, options.now_ms)
 
 
 # -- what is there ----------------------------------------------------------------------------------------------------
@@ -146,21 +136,21 @@ def _count(topic: LoadedTopic, run: EntryRows) -> None:
 
 def _iter_ledgers(
     reader: EntryReader, source: EntryDump, options: LoadOptions, found: list[LoadedTopic], advance: Advance
-) -> Iterator[tuple[LedgerSpec, Iterator[Payload]]]:
+) -> Iterator[tuple[log_writer.LedgerSpec, Iterator[log_writer.Payload]]]:
     for topic, stream in _topics(reader.txn, source, options, found):
         chain = open_chain(options.interceptors or ())
         if chain:
-            recover_chain(reader, topic.name, chain)
+            log_writer.recover_chain(reader, topic.name, chain)
         runs = (run for rows in stream for run in ledger_runs(rows))
         for ledger_id, group in groupby(runs, key=lambda run: int(run.ledger_ids[0])):
-            spec = LedgerSpec(topic_claims(topic.name), ledger_id=ledger_id if options.keep_ids else None)
+            spec = log_writer.LedgerSpec(topic_claims(topic.name), ledger_id=ledger_id if options.keep_ids else None)
             yield spec, _payloads(topic, group, chain, options, advance)
         topic.properties = chain.properties()
 
 
 def _payloads(
     topic: LoadedTopic, runs: Iterable[EntryRows], chain: InterceptorChain, options: LoadOptions, advance: Advance
-) -> Iterator[Payload]:
+) -> Iterator[log_writer.Payload]:
     following = 0
     for run in runs:
         _count(topic, run)
@@ -168,28 +158,28 @@ def _payloads(
         topic.gaps += last + 1 - following - len(run)
         following = last + 1
         ids = run.entry_ids if options.keep_ids else None
-        columns = PayloadColumns(run.data, run.starts, run.sizes, ids)
+        columns = log_writer.PayloadColumns(run.data, run.starts, run.sizes, ids)
         yield columns if options.interceptors is None else _intercepted(columns, chain, options.now_ms)
         advance(len(run))
 
 
-def _intercepted(columns: PayloadColumns, chain: InterceptorChain, now_ms: int) -> PayloadColumns:
+def _intercepted(columns: log_writer.PayloadColumns, chain: InterceptorChain, now_ms: int) -> log_writer.PayloadColumns:
     """Return the payloads with the broker metadata that CHAIN gives them, in place of what they had."""
     import numpy as np
 
     view = memoryview(columns.data.data)
     parts: list[bytes] = []
     for start, size in zip(columns.starts.tolist(), columns.sizes.tolist(), strict=True):
-        parts.append(append_payload(view[start : start + size], chain, now_ms))
+        parts.append(log_writer.append_payload(view[start : start + size], chain, now_ms))
     sizes = np.array([len(part) for part in parts], np.int64)
     data = np.frombuffer(b"".join(parts), np.uint8)
-    return PayloadColumns(data, np.cumsum(sizes) - sizes, sizes, columns.entry_ids)
+    return log_writer.PayloadColumns(data, np.cumsum(sizes) - sizes, sizes, columns.entry_ids)
 
 
 # -- the change -------------------------------------------------------------------------------------------------------
 
 
-def _plan(txn: Txn, written: WrittenLedgers, found: list[LoadedTopic], options: LoadOptions) -> Plan:
+def _plan(txn: Txn, written: log_writer.WrittenLedgers, found: list[LoadedTopic], options: LoadOptions) -> Plan:
     steps = list(written.steps(txn, options.now_ms))
     parts = []
     rest = iter(written.ledgers)
@@ -204,7 +194,7 @@ def _plan(txn: Txn, written: WrittenLedgers, found: list[LoadedTopic], options: 
         if infos and not topic.ledgers[-1].closed_ms:
             infos[-1] = LedgerInfo(infos[-1].ledger_id)  # it was open: a broker looks for its end itself
         if infos:
-            steps.append(append_ledgers(txn, topic.name, infos, topic.properties, options.now_ms))
+            steps.append(log_writer.append_ledgers(txn, topic.name, infos, topic.properties, options.now_ms))
     return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=tuple(_warnings(txn, found, options)))
 
 

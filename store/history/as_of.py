@@ -11,19 +11,9 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.codec.zookeeper_log import Transaction
 from pulsar_admin.store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, NothingMatches
+from pulsar_admin.store.sources import zookeeper
 from pulsar_admin.store.sources.cluster import with_history
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source
-from pulsar_admin.store.sources.zookeeper import (
-    LogOrder,
-    ServerFiles,
-    Tree,
-    iter_log_files,
-    iter_merged,
-    iter_snapshot_files,
-    newest_zxid,
-    read_log,
-    read_tree,
-)
 from pulsar_admin.store.timespec import format_time_ms, parse_time_point
 
 _ZXID = re.compile(r"0[xX]([0-9a-fA-F]{1,16})")
@@ -50,13 +40,13 @@ def parse_moment(text: str, *, now_ms: int, tz: tzinfo | None = None) -> Moment:
     return Moment(zxid=zxid)
 
 
-def read_tree_at(servers: Sequence[ServerFiles], moment: Moment, problems: list[str]) -> Tree:
+def read_tree_at(servers: Sequence[zookeeper.ServerFiles], moment: Moment, problems: list[str]) -> zookeeper.Tree:
     """Return the nodes as of MOMENT by SERVERS, copies of one ensemble; what is missing of them goes into PROBLEMS.
 
     As of a time: behind the last transaction in front of the first one that is later, by the leaders' clocks. Raises NothingMatches
     where nothing reaches so far back, or so far on, and as ``store.sources.zookeeper.read_tree``.
     """
-    return read_tree(servers, problems, find_zxid(servers, moment, problems))
+    return zookeeper.read_tree(servers, problems, find_zxid(servers, moment, problems))
 
 
 def past_metadata(metadata: Source | None, moment: Moment, problems: list[str]) -> MetadataDirectory:
@@ -65,7 +55,7 @@ def past_metadata(metadata: Source | None, moment: Moment, problems: list[str]) 
     return replace(found, as_of=find_zxid((found.server,), moment, problems))
 
 
-def find_zxid(servers: Sequence[ServerFiles], moment: Moment, problems: list[str]) -> int:
+def find_zxid(servers: Sequence[zookeeper.ServerFiles], moment: Moment, problems: list[str]) -> int:
     """Return the last transaction of MOMENT; raises NothingMatches where the files begin later, or end before a zxid.
 
     PROBLEMS is told of transactions that are missing in front of a time.
@@ -78,11 +68,14 @@ def find_zxid(servers: Sequence[ServerFiles], moment: Moment, problems: list[str
     return _snapshot_before(servers, moment) if found is None else found
 
 
-def _checked(servers: Sequence[ServerFiles], zxid: int) -> int:
-    begins = [*(found[0] for found in iter_snapshot_files(servers)), *(first for first, _ in _first_times(servers))]
+def _checked(servers: Sequence[zookeeper.ServerFiles], zxid: int) -> int:
+    begins = [
+        *(found[0] for found in zookeeper.iter_snapshot_files(servers)),
+        *(first for first, _ in _first_times(servers)),
+    ]
     if zxid < min(begins, default=0) or zxid < 1:
         raise _too_early(servers, Moment(zxid=zxid))
-    newest = max(newest_zxid(place) for server in servers for place in (server.snapshots, server.logs))
+    newest = max(zookeeper.newest_zxid(place) for server in servers for place in (server.snapshots, server.logs))
     if zxid > newest:
         raise NothingMatches(
             f"the newest transaction here is {newest:#x}, before {zxid:#x}",
@@ -91,19 +84,19 @@ def _checked(servers: Sequence[ServerFiles], zxid: int) -> int:
     return zxid
 
 
-def _first_times(servers: Sequence[ServerFiles]) -> Iterator[tuple[int, int]]:
+def _first_times(servers: Sequence[zookeeper.ServerFiles]) -> Iterator[tuple[int, int]]:
     """Yield (zxid, time in ms) of the first transaction of each log."""
     for server in servers:
-        for _, file in iter_log_files(server):
-            first = next((item for item in read_log(file) if isinstance(item, Transaction)), None)
+        for _, file in zookeeper.iter_log_files(server):
+            first = next((item for item in zookeeper.read_log(file) if isinstance(item, Transaction)), None)
             if first is not None:
                 yield first.zxid, first.time_ms
 
 
-def _last_until(servers: Sequence[ServerFiles], first: int, time_ms: int, problems: list[str]) -> int | None:
+def _last_until(servers: Sequence[zookeeper.ServerFiles], first: int, time_ms: int, problems: list[str]) -> int | None:
     found = None
-    order = LogOrder(first - 1)
-    for file, item in iter_merged(servers, first):
+    order = zookeeper.LogOrder(first - 1)
+    for file, item in zookeeper.iter_merged(servers, first):
         gap = order.take(file, item)
         if not isinstance(item, Transaction) or item.zxid < first:
             continue
@@ -115,11 +108,11 @@ def _last_until(servers: Sequence[ServerFiles], first: int, time_ms: int, proble
     return found
 
 
-def _snapshot_before(servers: Sequence[ServerFiles], moment: Moment) -> int:
+def _snapshot_before(servers: Sequence[zookeeper.ServerFiles], moment: Moment) -> int:
     """Return the transaction of the newest snapshot in front of all logs that shows nothing behind MOMENT; raises NothingMatches."""
     assert moment.time_ms is not None
     begin = min((zxid for zxid, _ in _first_times(servers)), default=1 << 63)
-    for file in reversed([*iter_snapshot_files(servers)]):
+    for file in reversed([*zookeeper.iter_snapshot_files(servers)]):
         if 0 < file.zxid < begin:
             try:
                 snapshot = file.read()
@@ -130,7 +123,7 @@ def _snapshot_before(servers: Sequence[ServerFiles], moment: Moment) -> int:
     raise _too_early(servers, moment)
 
 
-def _too_early(servers: Sequence[ServerFiles], moment: Moment) -> NothingMatches:
+def _too_early(servers: Sequence[zookeeper.ServerFiles], moment: Moment) -> NothingMatches:
     first = min(_first_times(servers), default=None)
     begin = (
         "there is no log"

@@ -12,18 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import field
 
+from pulsar_admin.store.db import nacks
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.nacks import (
-    TRACKER,
-    TrackerRow,
-    bucket_of_key,
-    bucket_prefix,
-    bucket_row_entries,
-    decode_bucket_row,
-    decode_tracker_row,
-    tracker_id,
-    tracker_key,
-)
 from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.wording import Answer
@@ -70,60 +60,62 @@ class KeptStats(Answer, frozen=True):
     last_deadline_ms: int | None
 
 
-def iter_trackers(txn: Txn) -> Iterator[TrackerRow]:
+def iter_trackers(txn: Txn) -> Iterator[nacks.TrackerRow]:
     """Yield every subscription that nacks are or were kept for; raises IndexCorrupt, Unsupported."""
-    for key, value in txn.items("nacks", TRACKER):
-        yield decode_tracker_row(key, value)
+    for key, value in txn.items("nacks", nacks.TRACKER):
+        yield nacks.decode_tracker_row(key, value)
 
 
-def find_tracker(txn: Txn, topic: str, subscription: str) -> TrackerRow | None:
+def find_tracker(txn: Txn, topic: str, subscription: str) -> nacks.TrackerRow | None:
     """Return the tracker of a subscription, or None; raises IndexCorrupt, Unsupported."""
-    key = tracker_key(tracker_id(topic, subscription))
+    key = nacks.tracker_key(nacks.tracker_id(topic, subscription))
     value = txn.view("nacks", key)
-    return None if value is None else decode_tracker_row(key, value)
+    return None if value is None else nacks.decode_tracker_row(key, value)
 
 
-def iter_due(txn: Txn, trackers: Iterable[TrackerRow], now_ms: int) -> Iterator[KeptGroup]:
+def iter_due(txn: Txn, trackers: Iterable[nacks.TrackerRow], now_ms: int) -> Iterator[KeptGroup]:
     """Yield what is due at NOW_MS, in order of (bucket, topic, subscription, ledger); what is not due is not read."""
     return heapq.merge(*(_iter_due(txn, tracker, now_ms) for tracker in trackers), key=lambda group: group.order)
 
 
-def _iter_due(txn: Txn, tracker: TrackerRow, now_ms: int) -> Iterator[KeptGroup]:
-    for key, value in txn.items("nacks", bucket_prefix(tracker.id)):
-        if bucket_of_key(key)[1] > now_ms:
+def _iter_due(txn: Txn, tracker: nacks.TrackerRow, now_ms: int) -> Iterator[KeptGroup]:
+    for key, value in txn.items("nacks", nacks.bucket_prefix(tracker.id)):
+        if nacks.bucket_of_key(key)[1] > now_ms:
             return
         yield group_of(tracker.topic, tracker.subscription, key, bytes(value))
 
 
 def group_of(topic: str, subscription: str, key: bytes, value: bytes) -> KeptGroup:
     """Return the group in one row; raises IndexCorrupt, Unsupported."""
-    _, bucket_ms, ledger_id = bucket_of_key(key)
-    return KeptGroup(topic, subscription, bucket_ms, ledger_id, decode_bucket_row(key, value), key, value)
+    _, bucket_ms, ledger_id = nacks.bucket_of_key(key)
+    return KeptGroup(topic, subscription, bucket_ms, ledger_id, nacks.decode_bucket_row(key, value), key, value)
 
 
-def next_deadline_ms(txn: Txn, tracker: TrackerRow, after_ms: int = -1) -> int | None:
+def next_deadline_ms(txn: Txn, tracker: nacks.TrackerRow, after_ms: int = -1) -> int | None:
     """Return the earliest bucket of TRACKER behind AFTER_MS, or None."""
-    prefix = bucket_prefix(tracker.id)
+    prefix = nacks.bucket_prefix(tracker.id)
     start = prefix + max(after_ms + 1, 0).to_bytes(8, "big")
     for key, _ in txn.items("nacks", prefix, start):
-        return bucket_of_key(key)[1]
+        return nacks.bucket_of_key(key)[1]
     return None
 
 
-def pending_entries(txn: Txn, tracker: TrackerRow) -> int:
+def pending_entries(txn: Txn, tracker: nacks.TrackerRow) -> int:
     """Return how many entries wait, once per bucket; reads the head of every row of TRACKER."""
-    return sum(bucket_row_entries(key, value) for key, value in txn.items("nacks", bucket_prefix(tracker.id)))
+    return sum(
+        nacks.bucket_row_entries(key, value) for key, value in txn.items("nacks", nacks.bucket_prefix(tracker.id))
+    )
 
 
-def read_stats(txn: Txn, tracker: TrackerRow, now_ms: int) -> KeptStats:
+def read_stats(txn: Txn, tracker: nacks.TrackerRow, now_ms: int) -> KeptStats:
     """Return what waits for the subscription of TRACKER, from the heads of its rows."""
     ledgers: set[int] = set()
     entries = due = buckets = bitmaps = size = 0
     first: int | None = None
     last: int | None = None
-    for key, value in txn.items("nacks", bucket_prefix(tracker.id)):
-        _, bucket_ms, ledger_id = bucket_of_key(key)
-        count = bucket_row_entries(key, value)
+    for key, value in txn.items("nacks", nacks.bucket_prefix(tracker.id)):
+        _, bucket_ms, ledger_id = nacks.bucket_of_key(key)
+        count = nacks.bucket_row_entries(key, value)
         first = bucket_ms if first is None else first
         buckets += bucket_ms != last
         last = bucket_ms
@@ -152,14 +144,14 @@ def iter_wrong_rows(txn: Txn) -> Iterator[IndexCorrupt]:
 
     Raises Unsupported for a newer row.
     """
-    trackers: dict[bytes, TrackerRow] = {}
+    trackers: dict[bytes, nacks.TrackerRow] = {}
     for key, value in txn.items("nacks"):
         try:
-            if key[:1] == TRACKER:
-                trackers[key[1:]] = decode_tracker_row(key, value)
+            if key[:1] == nacks.TRACKER:
+                trackers[key[1:]] = nacks.decode_tracker_row(key, value)
                 continue
-            identity, _, _ = bucket_of_key(key)
-            decode_bucket_row(key, value)
+            identity, _, _ = nacks.bucket_of_key(key)
+            nacks.decode_bucket_row(key, value)
         except IndexCorrupt as error:
             yield error
             continue

@@ -45,24 +45,12 @@ from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
 from pulsar_admin.store.engine.spark_session import hide_traceback
 from pulsar_admin.store.errors import InvalidValue, StoreError, Unsupported
 from pulsar_admin.store.model.messages import check_times
+from pulsar_admin.store.scan import source_options
 from pulsar_admin.store.scan.files import Problem
 from pulsar_admin.store.scan.following import FIRST, Followed, Follower, FoundFile, Limit, Offset
 from pulsar_admin.store.scan.ledgers_map import Files, wanted_files
 from pulsar_admin.store.scan.operations import ReadEntries, ReadMessages, ScanOptions
 from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, MESSAGE_SCHEMA
-from pulsar_admin.store.scan.source_options import (
-    CONF,
-    OPTIONS,
-    connector_names,
-    did_you_mean,
-    is_catalogue,
-    is_connector_read,
-    paths_of,
-    read_connector_options,
-    read_options,
-    refuse_stream_options,
-    table_options,
-)
 from pulsar_admin.store.scan.sources import absolute_path, shown_path, source_files
 from pulsar_admin.store.scan.typed_values import Values
 from pulsar_admin.store.timespec import MAX_TIME_MS
@@ -76,7 +64,7 @@ if TYPE_CHECKING:
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 """The session setting, since Spark 4.1, without which a reader may not have ``pushFilters``."""
-KNOWN = OPTIONS
+KNOWN = source_options.OPTIONS
 _KEPT = "pulsar_entries"
 _NO_LEDGER = (-1,)
 _TIMES = {"publish_time": "publish_ms", "broker_time": "broker_ms"}
@@ -98,10 +86,10 @@ class PulsarEntries(DataSource):
     def schema(self) -> StructType:
         """Return the columns; of a table that a catalogue keeps they carry its options, which Spark does not hand over again."""
         schema = _in_one_line(lambda: from_arrow_schema(self._columns()))
-        if not is_catalogue(self.options):
+        if not source_options.is_catalogue(self.options):
             return schema
         first, *others = schema.fields
-        kept = {_KEPT: table_options(self.options)}
+        kept = {_KEPT: source_options.table_options(self.options)}
         return StructType([StructField(first.name, first.dataType, first.nullable, kept), *others])
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -122,8 +110,8 @@ class PulsarEntries(DataSource):
 
     def _read(self, schema: StructType) -> tuple[ReadEntries | ReadMessages, Files, dict[str, Any]]:
         """Return the operation that reads the columns of a schema (the user's or ours), its files, and the options."""
-        values = read_options({**_kept_options(schema), **self.options}, KNOWN)
-        refuse_stream_options(values)
+        values = source_options.read_options({**_kept_options(schema), **self.options}, KNOWN)
+        source_options.refuse_stream_options(values)
         return self._asked(schema, values), _files(values), values
 
     def _asked(self, schema: StructType, values: dict[str, Any]) -> ReadEntries | ReadMessages:
@@ -136,11 +124,11 @@ class PulsarEntries(DataSource):
     def _topic_reader(self, schema: StructType) -> _TopicReader | None:
         """Return the reader of topics where the options are those of the Spark connector, else None."""
         given = {**_kept_options(schema), **self.options}
-        if not is_connector_read(given):
+        if not source_options.is_connector_read(given):
             return None
         from pulsar_admin.store.scan.topic_reads import plan_topic_pieces, topics_operation  # few reads are such
 
-        read = read_connector_options(given, self.defaults, warns=self._topics is None)
+        read = source_options.read_connector_options(given, self.defaults, warns=self._topics is None)
         operation = self._topics or topics_operation(read)
         if schema.names != operation.schema.names:
             _check_names(schema.names, operation.schema.names)
@@ -149,16 +137,16 @@ class PulsarEntries(DataSource):
         return _TopicReader(operation, plan_topic_pieces(read))
 
     def _columns(self) -> pa.Schema:
-        if not is_connector_read(self.options):
+        if not source_options.is_connector_read(self.options):
             return self._operation().schema
         from pulsar_admin.store.scan.topic_reads import topics_operation  # as above
 
-        self._topics = topics_operation(read_connector_options(self.options, self.defaults))
+        self._topics = topics_operation(source_options.read_connector_options(self.options, self.defaults))
         return self._topics.schema
 
     def _operation(self) -> ReadEntries | ReadMessages:
         if self._known is None:  # once: it travels with this object, and opens the store
-            values = read_options(self.options, KNOWN)
+            values = source_options.read_options(self.options, KNOWN)
             self._known = _operation(values, values["columns"])
         return self._known
 
@@ -169,12 +157,12 @@ def _refuse_writing() -> NoReturn:
 
 def read_stream_options(given: Mapping[str, str]) -> dict[str, Any]:
     """Return the options of a stream; raises InvalidValue, also for those of the Spark connector."""
-    if is_connector_read(given):
+    if source_options.is_connector_read(given):
         raise InvalidValue(
-            f"option {', '.join(connector_names(given))}: the Pulsar connector's options are of batch reads here",
+            f"option {', '.join(source_options.connector_names(given))}: the Pulsar connector's options are of batch reads here",
             hint="a stream follows files: name them with path, and leave the connector's options out",
         )
-    return read_options(given, KNOWN)
+    return source_options.read_options(given, KNOWN)
 
 
 def _kept_options(schema: StructType) -> dict[str, str]:
@@ -210,7 +198,7 @@ def _check_names(columns: Iterable[str], names: Sequence[str]) -> None:
             raise InvalidValue(f"column {column} is named twice", hint="name it once")
         seen.add(column)
         if column not in names:
-            raise InvalidValue(f"there is no column {column}", hint=did_you_mean(column, names))
+            raise InvalidValue(f"there is no column {column}", hint=source_options.did_you_mean(column, names))
 
 
 def _check_columns(asked: StructType, found: StructType) -> None:
@@ -261,7 +249,7 @@ def _scan_options(values: dict[str, Any], *, schemas: bool) -> tuple[ScanOptions
 
 
 def _files(values: dict[str, Any]) -> Files:
-    files = source_files(paths_of(values), recursive=values["recursiveFileLookup"])
+    files = source_files(source_options.paths_of(values), recursive=values["recursiveFileLookup"])
     return [(absolute_path(path), file_id, size) for path, file_id, size in files]
 
 
@@ -392,7 +380,9 @@ def register(session: SparkSession) -> None:
     pushed = session.conf.get(PUSHDOWN, "false") == "true" and hasattr(DataSourceReader, "pushFilters")
     base = FilteredEntries if pushed else PulsarEntries
     said = {
-        name.removeprefix(CONF).lower(): text for name, text in session.conf.getAll.items() if name.startswith(CONF)
+        name.removeprefix(source_options.CONF).lower(): text
+        for name, text in session.conf.getAll.items()
+        if name.startswith(source_options.CONF)
     }
     session.dataSource.register(type(base.__name__, (base,), {"defaults": said}) if said else base)
 
@@ -414,7 +404,7 @@ def stream_reader(operation: ReadEntries | ReadMessages, values: Mapping[str, An
             hint="give option store alone, and filter by column topic",
         )
     followed = Followed(
-        paths_of(values),
+        source_options.paths_of(values),
         fails=values["failOnDataLoss"],
         verify=values["checksums"],
         slice_bytes=values["sliceBytes"],

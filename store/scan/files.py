@@ -19,21 +19,11 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from msgspec import Struct, field
 
-from pulsar_admin.store.codec import journal
+from pulsar_admin.store.codec import journal, logscan
 from pulsar_admin.store.codec.buffer import run_end
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
 from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES, find_digest_type
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES, decode_header
-from pulsar_admin.store.codec.logscan import (
-    HEAD_BYTES,
-    Gap,
-    GapReason,
-    Record,
-    TornTail,
-    find_record,
-    iter_candidates,
-    iter_records,
-)
 from pulsar_admin.store.codec.proof import Proofs
 from pulsar_admin.store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
 from pulsar_admin.store.files import open_file
@@ -162,9 +152,11 @@ class FileScan(Struct):
         """Return where the first record at or after the slice's start begins; the slice's end if none does."""
         stop = min(self.slice.end, size)
         whole = self._whole_of(file, size)
-        begin = find_record(whole.data, self.slice.start, stop, whole.proofs)
+        begin = logscan.find_record(whole.data, self.slice.start, stop, whole.proofs)
         if begin is None:
-            heads = iter_candidates(whole.data, self.slice.start, min(stop + HEAD_BYTES, size), whole.proofs)
+            heads = logscan.iter_candidates(
+                whole.data, self.slice.start, min(stop + logscan.HEAD_BYTES, size), whole.proofs
+            )
             self.is_inside = next(heads, stop) >= stop
         return stop if begin is None else begin
 
@@ -243,11 +235,11 @@ class FileScan(Struct):
 
     def _log_places(self, whole: WholeFile, stop: int) -> Iterator[tuple[int, int]]:
         """Yield (offset, size) of the records of a log that begin before ``stop``, and note the bytes between records."""
-        for item in iter_records(whole.data, self.slice.path, self.next_offset, proofs=whole.proofs):
+        for item in logscan.iter_records(whole.data, self.slice.path, self.next_offset, proofs=whole.proofs):
             self.next_offset = item.offset
             if item.offset >= stop:
                 return
-            if isinstance(item, Record):
+            if isinstance(item, logscan.Record):
                 yield item.offset, item.size
             else:
                 self._note(item)
@@ -277,7 +269,7 @@ class FileScan(Struct):
             for item in journal.iter_records(whole.data, self.slice.path, self.next_offset, whole.proofs):
                 if isinstance(item, journal.Leftover):
                     break
-                if isinstance(item, (TornTail, journal.UnknownRecord)) or whole.is_no_entry(item):
+                if isinstance(item, (logscan.TornTail, journal.UnknownRecord)) or whole.is_no_entry(item):
                     return
                 self.next_offset = whole.end_of(item)
                 yield item
@@ -364,20 +356,20 @@ class FileScan(Struct):
         return shorter
 
     def _step_over_in_log(self, whole: WholeFile) -> None:
-        for item in iter_records(whole.data, self.slice.path, self.next_offset, proofs=whole.proofs):
-            if isinstance(item, Record) and item.offset != self.next_offset:
+        for item in logscan.iter_records(whole.data, self.slice.path, self.next_offset, proofs=whole.proofs):
+            if isinstance(item, logscan.Record) and item.offset != self.next_offset:
                 self.next_offset = item.offset
                 return
             self._note(item)
         self.next_offset = len(whole.data)
 
-    def _note(self, item: Record | Gap | TornTail) -> None:
-        if isinstance(item, TornTail):
+    def _note(self, item: logscan.Record | logscan.Gap | logscan.TornTail) -> None:
+        if isinstance(item, logscan.TornTail):
             self.torn = True
             self.problems.append(Problem(item.offset, item.got, f"torn tail: {item.got} of {item.wanted} bytes"))
-        elif isinstance(item, Gap) and item.reason is GapReason.UNREADABLE:
+        elif isinstance(item, logscan.Gap) and item.reason is logscan.GapReason.UNREADABLE:
             self.problems.append(Problem(item.offset, item.length, "unreadable bytes"))
-        elif isinstance(item, Record):
+        elif isinstance(item, logscan.Record):
             self.problems.append(Problem(item.offset, 4 + item.size, "digest mismatch", item.ledger_id, item.entry_id))
 
     def _step_over_in_journal(self, whole: WholeFile) -> None:
@@ -385,7 +377,7 @@ class FileScan(Struct):
         reason, torn = "unreadable bytes", False
         try:
             item = next(journal.iter_records(whole.data, self.slice.path, start, whole.proofs), None)
-            if isinstance(item, TornTail):
+            if isinstance(item, logscan.TornTail):
                 reason, torn = f"torn tail: {item.got} of {item.wanted} bytes", True
             elif isinstance(item, journal.UnknownRecord):
                 reason = f"unknown record: entry id {item.entry_id}"
@@ -576,7 +568,7 @@ class WholeFile:
 
     def find_journal_entry(self, start: int) -> int | None:
         """Return the first offset from ``start`` on of an entry that its digest proves."""
-        for offset in iter_candidates(self.data, start, len(self.data), self.proofs):
+        for offset in logscan.iter_candidates(self.data, start, len(self.data), self.proofs):
             end = offset + 4 + int.from_bytes(self.data[offset : offset + 4], "big")
             if end <= len(self.data) and self.proofs.digest_type(offset + 4, end):
                 return offset

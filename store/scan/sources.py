@@ -18,18 +18,10 @@ from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import quote
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE
 from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.engine.secrets import hide_secrets
-from pulsar_admin.store.errors import (
-    EntryLogCorrupt,
-    InvalidValue,
-    MissingComponent,
-    SourceChanged,
-    SourceNotFound,
-    StoreError,
-    Unsupported,
-)
 from pulsar_admin.store.files import open_file
 
 if TYPE_CHECKING:
@@ -98,7 +90,7 @@ def source_files(paths: str | Sequence[str], *, recursive: bool = False) -> list
     ]
     empty = [part for part, files in zip(parts, each, strict=True) if not files]
     if empty or not parts:
-        raise SourceNotFound(
+        raise errors.SourceNotFound(
             f"no entry log at {', '.join(empty)}", hint="name files, a directory that holds N.log files, or a glob"
         )
     sizes = {path: size for files in each for path, size in files.items()}
@@ -129,7 +121,7 @@ def alternatives(pattern: str) -> list[str]:
             for choice in ([""] if inner is None else inner[1].split(","))
         ]
         if len(patterns) > _ALTERNATIVES_MAX:
-            raise InvalidValue(
+            raise errors.InvalidValue(
                 f"{pattern} means more than {_ALTERNATIVES_MAX:,} globs", hint="write * in place of some of its braces"
             )
     return [*dict.fromkeys(patterns)]
@@ -210,25 +202,25 @@ def translated(where: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise SourceNotFound(f"{where} is not there", hint="check the bucket and the path") from error
+        raise errors.SourceNotFound(f"{where} is not there", hint="check the bucket and the path") from error
     except (OSError, ValueError, ArrowException) as error:
         raise _explained(where, str(error)) from error
 
 
-def _explained(where: str, text: str) -> StoreError:
+def _explained(where: str, text: str) -> errors.StoreError:
     """Return a file system's error text as the cause in one line, with what to install or set."""
     scheme = where.partition("://")[0]
     said = " ".join(text.split())[:_TEXT_BYTES]
     if "Unrecognized filesystem type" in text:
-        return Unsupported(
+        return errors.Unsupported(
             f"{where}: there is no file system {scheme}://", hint="there are s3, gs, abfs, hdfs and file"
         )
     if any(name in text for name in ("libjvm", "libhdfs")):
-        return MissingComponent(f"{where} needs Hadoop's native client: {said}", hint=_HADOOP)
+        return errors.MissingComponent(f"{where} needs Hadoop's native client: {said}", hint=_HADOOP)
     if any(word in text for word in _NO_CREDENTIALS):
         hint = _CREDENTIALS.get(scheme, "check the credentials")
-        return MissingComponent(f"{where} cannot be opened without credentials: {said}", hint=hint)
-    return EntryLogCorrupt(f"{where} cannot be read: {said}", hint="check address and credentials", path=where)
+        return errors.MissingComponent(f"{where} cannot be opened without credentials: {said}", hint=hint)
+    return errors.EntryLogCorrupt(f"{where} cannot be read: {said}", hint="check address and credentials", path=where)
 
 
 def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
@@ -346,7 +338,7 @@ class _Fetched:
             with translated(self._url):
                 raw = self._file.read_at(min(_REQUEST_BYTES, end - self.end), self.end)
             if not raw:
-                raise SourceChanged(
+                raise errors.SourceChanged(
                     f"{self._url} is truncated: expected {self.size_bytes} bytes, found {self.end}",
                     hint="copy the file there again",
                     path=self._url,
@@ -380,7 +372,7 @@ def _fetch(piece: FileRange) -> Iterator[_Fetched]:
         if piece.limit >= 0:
             size_bytes = min(size_bytes, piece.limit)
         if size_bytes < piece.end:
-            raise SourceChanged(
+            raise errors.SourceChanged(
                 f"{piece.path} became shorter: expected {piece.end} bytes or more, found {size_bytes}",
                 hint="copy the file there again",
                 path=piece.path,

@@ -23,22 +23,13 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
 from pulsar_admin.store.codec.entry import Entry, decode_entry
 from pulsar_admin.store.codec.message import EntryHeader, is_chunk
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.engine.slices import FileRange
-from pulsar_admin.store.errors import (
-    EncryptedPayload,
-    EntryCorrupt,
-    EntryNotFound,
-    InvalidValue,
-    NotWritable,
-    SourceChanged,
-    TopicNotFound,
-    Unsupported,
-)
 from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions, Window
 from pulsar_admin.store.model.reader import EntryReader, open_reader
@@ -122,7 +113,7 @@ class ReadTopicPieces(Struct, frozen=True):
                 sound = ~wrong
                 if self.fail and not sound.all():
                     position = Position(int(batch.ledger_ids[~sound][0]), int(batch.entry_ids[~sound][0]))
-                    raise EntryCorrupt(
+                    raise errors.EntryCorrupt(
                         f"{piece.topic}: entry {position} is not what was imported; failOnDataLoss is true"
                     )
                 read += int(sound.sum())
@@ -133,14 +124,14 @@ class ReadTopicPieces(Struct, frozen=True):
 
     def _check(self, messages: _PieceMessages, batch: pa.RecordBatch | None = None) -> None:
         if messages.unfinished is not None:
-            raise Unsupported(
+            raise errors.Unsupported(
                 f"{messages.unfinished} is of a transaction, whose end may be in another task",
                 hint="let a task read a topic whole: set sliceBytes to more than the topic has",
             )
         if self.fail and messages.errors:
             raise messages.errors[0]
         if self.fail and batch is not None and batch.column("encrypted").true_count:
-            raise EncryptedPayload("a message is encrypted; failOnDataLoss is true")
+            raise errors.EncryptedPayload("a message is encrypted; failOnDataLoss is true")
 
 
 def _warn(topic: str, entries: int) -> None:
@@ -170,7 +161,7 @@ class _PlacedReader(EntryReader):
                 ids = zip(places.ledger_ids.tolist(), places.entry_ids.tolist(), strict=True)
                 columns = (places.files, places.offsets, places.sizes, places.digests)
                 return dict(zip(ids, zip(*(column.tolist() for column in columns), strict=True), strict=True))
-        raise EntryNotFound(f"entry {ledger_id}:{entry_id} is not among those of its topic")
+        raise errors.EntryNotFound(f"entry {ledger_id}:{entry_id} is not among those of its topic")
 
 
 class _PieceMessages(MessageReader):
@@ -191,7 +182,7 @@ class _PieceMessages(MessageReader):
                     self.unfinished = position
                     return
                 yield from self._visible(header, position, ())
-            except (SourceChanged, *ENTRY_ERRORS) as error:
+            except (errors.SourceChanged, *ENTRY_ERRORS) as error:
                 self.errors.append(error)
 
     def _join(self, header: EntryHeader, position: Position) -> Message | None:
@@ -207,7 +198,7 @@ class _PieceMessages(MessageReader):
         for position in reversed([*_positions(self._before)]):
             try:
                 header = self.read_header(position)
-            except (SourceChanged, *ENTRY_ERRORS):
+            except (errors.SourceChanged, *ENTRY_ERRORS):
                 continue
             if (
                 is_chunk(header.metadata)
@@ -259,15 +250,15 @@ def topics_operation(read: ConnectorRead, only: tuple[str, ...] = ()) -> ReadTop
         }
     newest = [known.schemas.newest for known in columns.values()]
     if not read.raw and any(schema != newest[0] for schema in newest):
-        raise InvalidValue(
+        raise errors.InvalidValue(
             f"the {len(newest)} topics do not share one schema",
             hint="set allowDifferentTopicSchemas to true, and column value has their bytes",
         )
     operation = ReadTopicPieces(columns, read.fail)
     try:
         _ = operation.schema
-    except Unsupported as error:
-        raise Unsupported(
+    except errors.Unsupported as error:
+        raise errors.Unsupported(
             error.message, hint="set allowDifferentTopicSchemas to true, and column value has the bytes"
         ) from error
     return operation
@@ -281,7 +272,7 @@ def plan_topic_pieces(read: ConnectorRead) -> list[TopicPiece]:
         for places in (read.start, read.end):
             for name in places.each or ():
                 if name not in known:
-                    raise InvalidValue(
+                    raise errors.InvalidValue(
                         f"an offset or time is of {name}, which is not read",
                         hint="name a topic that is; of partitions, each",
                     )
@@ -313,7 +304,7 @@ def _chosen(txn: Txn, read: ConnectorRead) -> list[TopicName]:
         found = [topic for name in names for topic in expand_topic(txn, parse_topic(name))]
     chosen = [*dict.fromkeys(found)]
     if not chosen:
-        raise TopicNotFound(f"no topic is {read.kind} {read.text!r}", hint="list them: pulsar-admin topics list")
+        raise errors.TopicNotFound(f"no topic is {read.kind} {read.text!r}", hint="list them: pulsar-admin topics list")
     return chosen
 
 
@@ -361,7 +352,7 @@ def _report(topic: TopicName, lost: int, *, fail: bool) -> None:
         return
     said = f"{topic}: {counted(lost, 'entry is', 'entries are')} in no imported file"
     if fail:
-        raise EntryNotFound(
+        raise errors.EntryNotFound(
             f"{said}; failOnDataLoss is true",
             hint=f"which ones: pulsar-admin topics dump {shell_word(topic)} --directory DIR",
         )
@@ -386,7 +377,7 @@ class _Paths:
         if file_id not in self._known:
             try:
                 self._known[file_id] = str(self._files.path_of(file_id))
-            except (SourceChanged, NotWritable):
+            except (errors.SourceChanged, errors.NotWritable):
                 if self._fail:
                     raise
                 self._known[file_id] = None
@@ -432,7 +423,7 @@ def _ranks(reader: EntryReader, topic: Topic, read: ConnectorRead) -> tuple[int,
     if first > last:
         said = f"{topic.name}: the end, {topic.at_rank(last)}, is before the start, {topic.at_rank(first)}"
         if read.fail:
-            raise InvalidValue(said, hint="swap them, or set failOnDataLoss to false: then nothing is read")
+            raise errors.InvalidValue(said, hint="swap them, or set failOnDataLoss to false: then nothing is read")
         warn(f"pulsar_entries: {said}: skipped, as failOnDataLoss is false", stacklevel=2)
         return first, first
     if first == last and start not in (None, EARLIEST):
