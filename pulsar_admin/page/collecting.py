@@ -21,7 +21,13 @@ from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes, subscriptions_of
 from pulsar_admin.store.facts.file_sums import read_disk_totals
 from pulsar_admin.store.facts.topics import TopicFacts
-from pulsar_admin.store.model import cursors
+from pulsar_admin.store.model.cursors import (
+    Cursor,
+    backlog_entries,
+    iter_cursor_names,
+    pending_intervals,
+    read_cursor,
+)
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, iter_topics, read_topic
 from pulsar_admin.store.names import Position, parse_topic
@@ -67,7 +73,7 @@ class _Sums(Struct):
     entries: int = 0
     size_bytes: int = 0
     done_bytes: int = 0
-    cursors.backlog_entries: int = 0
+    backlog_entries: int = 0
 
     def add(self, found: _Found, times: int = 1) -> None:
         """Add a topic's sums; with ``times`` of -1 subtract them."""
@@ -103,13 +109,13 @@ class _Collector:
                 self.add(TopicFacts(self.reader, read_topic(self.reader.txn, name), None, self.now_ms))
             except StoreError as error:
                 self.unread.append(f"{name}: {error.message}")
-                self.counts = self.counts.of(name, cursors.iter_cursor_names(self.reader.txn, name))
+                self.counts = self.counts.of(name, iter_cursor_names(self.reader.txn, name))
             advance(1)
 
     def add(self, facts: TopicFacts) -> None:
         topic = facts.topic
         own = subscriptions_of(topic, sorted(facts.cursors, key=lambda cursor: cursor.name))
-        backlogs = {cursor.name: cursors.backlog_entries(topic, cursor.state) for cursor in own}
+        backlogs = {cursor.name: backlog_entries(topic, cursor.state) for cursor in own}
         worst = max(own, key=lambda cursor: backlogs[cursor.name], default=None)
         name, entries = str(topic.name), topic.number_of_entries
         row = TopicRow(
@@ -219,8 +225,8 @@ def _other_traffic(found: _Collector, traffic: Sequence[Traffic]) -> Rest:
     )
 
 
-def _oldest(topic: Topic, cursor: cursors.Cursor | None) -> Position | None:
-    pending = cursors.pending_intervals(topic, cursor.state) if cursor is not None else ()
+def _oldest(topic: Topic, cursor: Cursor | None) -> Position | None:
+    pending = pending_intervals(topic, cursor.state) if cursor is not None else ()
     return topic.at_rank(pending[0][0]) if pending else None
 
 
@@ -249,13 +255,13 @@ def _standings(found: _Collector) -> tuple[list[Standing], list[_Waits]]:
     for topic_name, name in found.worst.items():
         try:
             topic = read_topic(found.reader.txn, parse_topic(topic_name))
-            cursor = cursors.read_cursor(found.reader.txn, found.reader, topic, name)
+            cursor = read_cursor(found.reader.txn, found.reader, topic, name)
             lost = TopicFacts(found.reader, topic, None, found.now_ms).lost
             waits = _delays(found, topic, cursor, found.limits.scanned - scanned)
         except StoreError as error:
             found.unread.append(f"{topic_name} {name}: {error.message}")
             continue
-        scanned += cursors.backlog_entries(topic, cursor.state)
+        scanned += backlog_entries(topic, cursor.state)
         oldest = _oldest(topic, cursor)
         oldest_ms = None if oldest is None else find_publish_ms(found.reader, oldest)[0]
         standings.append(Standing(make_strip(topic, cursor, lost, None if waits is None else waits[0]), oldest_ms))
@@ -264,15 +270,15 @@ def _standings(found: _Collector) -> tuple[list[Standing], list[_Waits]]:
     return standings, sorted(due, key=lambda one: -len(one.times))
 
 
-def _delays(found: _Collector, topic: Topic, cursor: cursors.Cursor, most: int) -> tuple[Array, Array] | None:
+def _delays(found: _Collector, topic: Topic, cursor: Cursor, most: int) -> tuple[Array, Array] | None:
     """Return ranks and due times of delayed messages; empty if delays are disabled, None for over ``most`` backlog
     entries.
     """
-    if cursors.backlog_entries(topic, cursor.state) > most:
+    if backlog_entries(topic, cursor.state) > most:
         return None
     in_force = find_delivery(found.reader.txn, topic.name)
     is_on = in_force is None or in_force.delivery.active
-    intervals = cursors.pending_intervals(topic, cursor.state) if is_on else ()
+    intervals = pending_intervals(topic, cursor.state) if is_on else ()
     return delayed_ranks(found.reader, topic, intervals, found.now_ms)
 
 

@@ -42,7 +42,13 @@ def squarify(sizes: Sequence[float], box: Box) -> list[Box]:
     areas = [size * scale for size in sizes]
     while len(found) < len(areas):
         side = min(box.width, box.height)
-        row = _best_row(areas[len(found) :], side)
+        left = areas[len(found) :]
+        row = [left[0]]
+        for following in left[1:]:
+            longer = [*row, following]
+            if _worst(longer, side) > _worst(row, side):
+                break
+            row = longer
         thick = sum(row) / side if side else 0
         at = 0.0
         for area in row:
@@ -57,16 +63,6 @@ def squarify(sizes: Sequence[float], box: Box) -> list[Box]:
         else:
             box = Box(box.x, box.y + thick, box.width, max(box.height - thick, 0))
     return found
-
-
-def _best_row(areas: Sequence[float], side: float) -> list[float]:
-    row = [areas[0]]
-    for area in areas[1:]:
-        longer = [*row, area]
-        if _worst(longer, side) > _worst(row, side):
-            break
-        row = longer
-    return row
 
 
 def _worst(row: Sequence[float], side: float) -> float:

@@ -42,8 +42,10 @@ class _Resolution:
         wanted, given = _type_of(reader), _type_of(writer)
         if wanted != given:
             return given in _PROMOTED.get(wanted, ())
-        if wanted in _NAMED and not _same_name(reader, writer):
-            return False
+        if wanted in _NAMED:
+            names = {_simple(name) for name in (reader["name"], *reader.get("aliases", ()))}
+            if _simple(writer["name"]) not in names:
+                return False
         match wanted:
             case "array":
                 return self.reads(reader["items"], writer["items"])
@@ -80,11 +82,6 @@ def _type_of(schema: Schema) -> str:
 
 def _simple(name: str) -> str:
     return name.rpartition(".")[2]
-
-
-def _same_name(reader: Schema, writer: Schema) -> bool:
-    aliases = {_simple(alias) for alias in reader.get("aliases", ())}
-    return _simple(writer["name"]) in {_simple(reader["name"]), *aliases}
 
 
 def _names_in(schema: Schema) -> dict[str, Schema]:

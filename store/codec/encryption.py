@@ -171,18 +171,17 @@ def read_private_keys(paths: Iterable[Path]) -> PrivateKeys | None:
     if not listed:
         return None
     require("cryptography", "--private-key")
-    files = [file for path in listed for file in (_iter_keys(path) if path.is_dir() else [path])]
+    files: list[Path] = []
+    for path in listed:
+        found = [path]
+        if path.is_dir():
+            found = [file for file in sorted(path.iterdir()) if file.is_file() and b"PRIVATE KEY-----" in _read(file)]
+        if not found:
+            raise InvalidValue(
+                f"{path}: no file in it is a private key in PEM", hint="it has -----BEGIN … PRIVATE KEY-----"
+            )
+        files += found
     return PrivateKeys([load_private_key(_read(file), str(file)) for file in files])
-
-
-def _iter_keys(path: Path) -> list[Path]:
-    """Return the files of a directory that contain a private key; raises InvalidValue if there is no such file."""
-    found = [file for file in sorted(path.iterdir()) if file.is_file() and b"PRIVATE KEY-----" in _read(file)]
-    if not found:
-        raise InvalidValue(
-            f"{path}: no file in it is a private key in PEM", hint="it has -----BEGIN … PRIVATE KEY-----"
-        )
-    return found
 
 
 def _read(path: Path) -> bytes:

@@ -146,7 +146,11 @@ def decode_ledgers_map(view: bytes | memoryview, header: EntryLogHeader, where: 
         raise _map_error(where, "no ledgers map in the header", f"{HEADER_BYTES} <= offset < {len(view)}", offset)
     data = memoryview(view)
     sizes: dict[int, int] = {}
-    while offset < len(data) and not _is_map_end(data, offset):
+    while offset < len(data):
+        head = bytes(data[offset : offset + 4])
+        # Zeros of a preallocated tail, or the direct logger's padding, which is negative as a size.
+        if head[0] == _PADDING or head.count(0) == len(head):
+            break
         offset = _decode_map_batch(data, offset, where, sizes)
     if header.ledgers_count <= 0 or len(sizes) != header.ledgers_count:
         raise _map_error(where, "ledgers map and header disagree", header.ledgers_count, len(sizes))
@@ -185,12 +189,6 @@ def log_id_of(name: str) -> int | None:
     """
     match = _LOG_NAME.fullmatch(name)
     return int(match[1], 16) if match else None
-
-
-def _is_map_end(data: memoryview, offset: int) -> bool:
-    """Whether no batch follows: zeros of a preallocated tail, or the direct logger's padding (negative as a size)."""
-    head = bytes(data[offset : offset + 4])
-    return head[0] == _PADDING or head.count(0) == len(head)
 
 
 def _decode_map_batch(data: memoryview, offset: int, where: str, sizes: dict[int, int]) -> int:

@@ -187,7 +187,11 @@ def _parts_of(facts: EntryFacts, first_ordinal: int, bits: Array) -> Iterator[tu
     counts = np.ones(facts.entries, np.int64) if facts.counts is None else facts.counts.astype(np.int64)
     ends = np.cumsum(counts)
     ordinals = first_ordinal + ends - counts
-    set_before = np.concatenate([[0], np.cumsum(_unpacked(bits, first_ordinal, int(ends[-1])))])
+    # The bits of these messages, a byte each.
+    begin, messages = first_ordinal >> 3, int(ends[-1])
+    packed = bits[begin : (first_ordinal + messages + 7) >> 3]
+    is_set = np.unpackbits(packed, bitorder="little")[first_ordinal - (begin << 3) :][:messages]
+    set_before = np.concatenate([[0], np.cumsum(is_set)])
     wanted = set_before[ends] > set_before[ends - counts]
     if facts.always is not None:
         wanted |= facts.always
@@ -200,14 +204,6 @@ def _parts_of(facts: EntryFacts, first_ordinal: int, bits: Array) -> Iterator[tu
             for low, high in zip(lows, highs, strict=True):
                 yield (ledger_id, first + low, first + high), ordinals[at + low : at + high + 1]
         at += count
-
-
-def _unpacked(bits: Array, start: int, count: int) -> Array:
-    """Return ``count`` packed bits from bit ``start`` on, one per byte."""
-    low = start >> 3
-    packed = bits[low : (start + count + 7) >> 3]
-    found: Array = np.unpackbits(packed, bitorder="little")[start - (low << 3) :][:count]
-    return found
 
 
 _SIZE = struct.Struct(">I")

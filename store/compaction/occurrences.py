@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
@@ -116,27 +115,21 @@ def _messages(batch: MessageBatch, key: bytes) -> Iterator[_Found]:
         start = int(slot["key_start"])
         if batch.plain(index).data[start : start + len(key)] != key:
             continue
-        place = batch.position(index)
-        if batch.rows[index]["kind"] == kernel.BATCH:
-            place = Position(place.ledger_id, place.entry_id, _batch_index(batch, index, number))
+        row, place = batch.rows[index], batch.position(index)
+        # The value of a message alone is the entry's payload, by the rule of 4.0.
+        size = int(row["plain_bytes"] if row["flags"] & kernel.HAS_PLAIN_SIZE else row["end"] - row["meta_end"])
+        if row["kind"] == kernel.BATCH:
+            first = int(batch.firsts[index])
+            batch_index = number - first
+            if (
+                int(batch.firsts[index + 1]) - first != row["messages"]
+            ):  # a batch that lost some lists those that remain
+                raw = bytes(batch.data.data[row["meta_start"] : row["meta_end"]])
+                batch_index = int(MessageMetadata.FromString(raw).compacted_batch_indexes[batch_index])
+            place = Position(place.ledger_id, place.entry_id, batch_index)
+            size = int(slot["value_bytes"])
         is_null = bool(slot["value_bytes"] <= 0)
-        size = int(slot["value_bytes"]) if place.batch_index >= 0 else _size_alone(batch.rows[index])
-        yield _Found(place, int(batch.rows[index]["publish_ms"]), slots[number : number + 1].copy(), size, is_null)
-
-
-def _size_alone(row: Any) -> int:  # Any: a numpy row
-    """Return the bytes of the value of a message alone, which the rule of 4.0 takes the entry for."""
-    stored = int(row["end"] - row["meta_end"])
-    return int(row["plain_bytes"]) if row["flags"] & kernel.HAS_PLAIN_SIZE else stored
-
-
-def _batch_index(batch: MessageBatch, index: int, number: int) -> int:
-    """Return the index in its batch of a slot; a batch that lost messages lists the remaining indexes."""
-    row, first = batch.rows[index], int(batch.firsts[index])
-    if int(batch.firsts[index + 1]) - first == row["messages"]:
-        return number - first
-    raw = bytes(batch.data.data[row["meta_start"] : row["meta_end"]])
-    return int(MessageMetadata.FromString(raw).compacted_batch_indexes[number - first])
+        yield _Found(place, int(row["publish_ms"]), slots[number : number + 1].copy(), size, is_null)
 
 
 def _uncommitted(batch: MessageBatch, key: str) -> Iterator[_Found]:

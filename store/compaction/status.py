@@ -11,7 +11,7 @@ from pulsar_admin.store.codec.batch import iter_batch
 from pulsar_admin.store.codec.claims import COMPACTED_TO
 from pulsar_admin.store.codec.compactedentry import decode_compacted_to
 from pulsar_admin.store.codec.compression import NONE, decompress
-from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState
+from pulsar_admin.store.codec.ledgermetadata import LedgerState
 from pulsar_admin.store.codec.message import is_batch, is_encrypted
 from pulsar_admin.store.compaction.floor import find_skipped, with_last_entry
 from pulsar_admin.store.compaction.forms import INDEXED, LEGACY, REDUCED
@@ -217,16 +217,12 @@ def find_leaked(txn: Txn, topic: Topic) -> tuple[LeakedLedger, ...]:
     """Return the compacted ledgers of a topic that nothing references; reads the metadata of every ledger."""
     leaked = []
     for ledger_id in iter_ledger_ids(txn):
-        metadata = _find_sound_metadata(txn, ledger_id)
+        try:
+            metadata = find_metadata(txn, ledger_id)
+        except MetadataCorrupt:
+            continue  # `ledgers list` and `store check` name it
         if metadata is None or not is_compacted_ledger(metadata, topic.name) or find_owners(txn, ledger_id):
             continue
         ledger = read_ledger(txn, ledger_id)
         leaked.append(LeakedLedger(ledger_id, ledger.entries, ledger.size_bytes, metadata.state.name))
     return tuple(leaked)
-
-
-def _find_sound_metadata(txn: Txn, ledger_id: int) -> LedgerMetadata | None:
-    try:
-        return find_metadata(txn, ledger_id)
-    except MetadataCorrupt:
-        return None  # `ledgers list` and `store check` name it

@@ -157,7 +157,14 @@ def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified
     scan = DelayScan(reader, parts_of(topic, pending_intervals(topic, cursor.state)))
     exact = MessagePlaces.of(topic.ids, (rows for _, rows in read_delayed([scan])))
     buckets = list(iter_buckets(reader, cursor))
-    in_buckets, stale = _held(exact, [bucket.rows for bucket in buckets if bucket.rows is not None])
+    parts = [bucket.rows for bucket in buckets if bucket.rows is not None]
+    held = np.zeros(len(exact), bool)
+    others = []
+    for part in parts:
+        found = exact.find(part)
+        held[found[found >= 0]] = True
+        others.append(part.take(found < 0))
+    in_buckets, stale = int(held.sum()), len(distinct(others)[0])
     result = Verified(
         str(topic.name),
         cursor.name,
@@ -175,17 +182,6 @@ def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified
     result.findings += _bucket_findings(buckets, exact)
     result.findings += _index_findings(reader, topic, cursor, exact, result)
     return result
-
-
-def _held(exact: MessagePlaces, parts: list[DelayedRows]) -> tuple[int, int]:
-    """Return how many of the exact messages are in the parts, and how many other messages the parts have."""
-    held = np.zeros(len(exact), bool)
-    others = []
-    for rows in parts:
-        found = exact.find(rows)
-        held[found[found >= 0]] = True
-        others.append(rows.take(found < 0))
-    return int(held.sum()), len(distinct(others)[0])
 
 
 def _bucket_findings(buckets: list[Bucket], exact: MessagePlaces) -> Iterator[DelayedFinding]:

@@ -195,7 +195,17 @@ def _plan(txn: Txn, written: log_writer.WrittenLedgers, found: list[LoadedTopic]
             infos[-1] = LedgerInfo(infos[-1].ledger_id)  # it was open: a broker looks for its end itself
         if infos:
             steps.append(log_writer.append_ledgers(txn, topic.name, infos, topic.properties, options.now_ms))
-    return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=tuple(_warnings(txn, found, options)))
+    warnings = [
+        f"{topic.name}: {counted(topic.gaps, 'entry is', 'entries are')} missing in the dump; later entries moved up"
+        for topic in found
+        if topic.gaps and not options.keep_ids
+    ]
+    warnings += [
+        f"{namespace} has no policies here: a broker serves its topics only when the namespace exists"
+        for namespace in sorted({topic.name.namespace for topic in found})
+        if find_node(txn, namespace.policies_path) is None
+    ]
+    return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
 
 
 def _part(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo] | None) -> ChangePart:
@@ -216,12 +226,3 @@ def _part(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo] | None) -> Chang
     }
     extent = Extent(topic.entries, topic.messages, topic.size_bytes)
     return ChangePart(topic=str(topic.name), before=before, after=after, extent=extent)
-
-
-def _warnings(txn: Txn, found: list[LoadedTopic], options: LoadOptions) -> Iterator[str]:
-    for topic in found:
-        if topic.gaps and not options.keep_ids:
-            yield f"{topic.name}: {counted(topic.gaps, 'entry is', 'entries are')} missing in the dump; later entries moved up"
-    for namespace in sorted({topic.name.namespace for topic in found}):
-        if find_node(txn, namespace.policies_path) is None:
-            yield f"{namespace} has no policies here: a broker serves its topics only when the namespace exists"

@@ -99,7 +99,13 @@ class LocalEngine(Struct):
                     yield from self._settle(operation, task.piece, packed)
                     finished(task.piece)
         finally:
-            self._release(team)
+            # What has nothing to do stays for the next run; what nobody waits for ends.
+            for worker in [worker for worker in team if worker in self._busy]:
+                self._busy.remove(worker)
+                if worker.tasks:
+                    worker.kill()
+                else:
+                    self._idle.append(worker)
 
     def _hand_out(self, operation: Operation, waiting: deque[Task], team: list[Worker], jobs: int) -> None:
         """Give WAITING to the processes of TEAM that can take more, one after the other."""
@@ -140,15 +146,6 @@ class LocalEngine(Struct):
         lost = [(task, Packed(None, reason)) for task in worker.tasks if task.alone]
         waiting.extend(Task(task.piece, task.tried + 1, alone=True) for task in worker.tasks if not task.alone)
         return lost
-
-    def _release(self, team: list[Worker]) -> None:
-        """Keep the processes of TEAM that have nothing to do; end those that still run what nobody waits for."""
-        for worker in [worker for worker in team if worker in self._busy]:
-            self._busy.remove(worker)
-            if worker.tasks:
-                worker.kill()
-            else:
-                self._idle.append(worker)
 
 
 Given = tuple[Operation | None, FileRange] | None

@@ -62,26 +62,22 @@ def find_zxid(servers: Sequence[zookeeper.ServerFiles], moment: Moment, problems
     """
     if moment.time_ms is None:
         assert moment.zxid is not None
-        return _checked(servers, moment.zxid)
+        begins = [
+            *(found[0] for found in zookeeper.iter_snapshot_files(servers)),
+            *(first for first, _ in _first_times(servers)),
+        ]
+        if moment.zxid < min(begins, default=0) or moment.zxid < 1:
+            raise _too_early(servers, Moment(zxid=moment.zxid))
+        newest = max(zookeeper.newest_zxid(place) for server in servers for place in (server.snapshots, server.logs))
+        if moment.zxid > newest:
+            raise NothingMatches(
+                f"the newest transaction here is {newest:#x}, before {moment.zxid:#x}",
+                hint="name the copies of other servers with --zookeeper DIR[,LOGDIR], or a time: now is the newest state",
+            )
+        return moment.zxid
     first = max((zxid for zxid, time_ms in _first_times(servers) if time_ms <= moment.time_ms), default=None)
     found = None if first is None else _last_until(servers, first, moment.time_ms, problems)
     return _snapshot_before(servers, moment) if found is None else found
-
-
-def _checked(servers: Sequence[zookeeper.ServerFiles], zxid: int) -> int:
-    begins = [
-        *(found[0] for found in zookeeper.iter_snapshot_files(servers)),
-        *(first for first, _ in _first_times(servers)),
-    ]
-    if zxid < min(begins, default=0) or zxid < 1:
-        raise _too_early(servers, Moment(zxid=zxid))
-    newest = max(zookeeper.newest_zxid(place) for server in servers for place in (server.snapshots, server.logs))
-    if zxid > newest:
-        raise NothingMatches(
-            f"the newest transaction here is {newest:#x}, before {zxid:#x}",
-            hint="name the copies of other servers with --zookeeper DIR[,LOGDIR], or a time: now is the newest state",
-        )
-    return zxid
 
 
 def _first_times(servers: Sequence[zookeeper.ServerFiles]) -> Iterator[tuple[int, int]]:

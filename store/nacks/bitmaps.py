@@ -81,12 +81,12 @@ def encode_groups(starts: Int64s, entry_ids: Int64s) -> tuple[Uint32s, Bytes]:
     as_runs = one_container & np.where(small, 2 * run_counts <= counts + 2, run_counts <= _BITSET_RUNS)
     as_array = one_container & small & ~as_runs
     lengths = np.where(as_runs, _RUN_HEADER + 4 * run_counts, _ARRAY_HEADER + 2 * counts)
-    others = {
-        int(group): _encode_large(entry_ids[starts[group] : starts[group + 1]])
-        for group in np.flatnonzero(~(as_runs | as_array))
-    }
-    for group, bitmap in others.items():
-        lengths[group] = len(bitmap)
+    others: dict[int, bytes] = {}
+    for group in np.flatnonzero(~(as_runs | as_array)).tolist():
+        large = BitMap64(array("Q", entry_ids[starts[group] : starts[group + 1]].tobytes()))
+        large.run_optimize()
+        others[group] = bytes(large.serialize())
+        lengths[group] = len(others[group])
     ends = np.cumsum(lengths)
     offsets = ends - lengths
     target = np.empty(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
@@ -96,12 +96,6 @@ def encode_groups(starts: Int64s, entry_ids: Int64s) -> tuple[Uint32s, Bytes]:
     for group, bitmap in others.items():
         target[offsets[group] : ends[group]] = np.frombuffer(bitmap, dtype=np.uint8)
     return lengths.astype(np.uint32), target
-
-
-def _encode_large(entry_ids: Int64s) -> bytes:
-    bitmap = BitMap64(array("Q", entry_ids.tobytes()))
-    bitmap.run_optimize()
-    return bytes(bitmap.serialize())
 
 
 def _scatter(target: Bytes, offsets: Int64s, records: npt.NDArray[np.void] | npt.NDArray[np.unsignedinteger]) -> None:

@@ -132,6 +132,11 @@ def read_topic_nacks(txn: Txn, topic: Topic, cursor: Cursor | None) -> TopicNack
         )
     ledgers, entries, times = _columns(txn, topic, holes) if holes else all_columns
     count = sum(end - start for start, end in holes)
+    share = 1.0
+    if cursor is not None and holes:
+        # Behind the last hole there is a deleted entry, so the region ends behind it.
+        last = max(topic.place(upper) for _, upper in cursor.state.ranges)
+        share = count / max(last - topic.place(cursor.state.mark_delete), 1)
     # Of all but the outermost entries: clocks that are far off say nothing about a rate.
     import numpy as np
 
@@ -145,21 +150,11 @@ def read_topic_nacks(txn: Txn, topic: Topic, cursor: Cursor | None) -> TopicNack
         entries_per_second=(len(kept) - 1) * 1000 / span_ms if span_ms > 0 else None,
         entries_per_ledger=max(ledger.entries for ledger in topic.ledgers),
         holes=count,
-        nacked_share=_share(topic, cursor, holes, count),
+        nacked_share=share,
         ledger_ids=ledgers,
         entry_ids=entries,
         times_ms=times,
     )
-
-
-def _share(topic: Topic, cursor: Cursor | None, holes: Intervals, count: int) -> float:
-    if cursor is None or not holes:
-        return 1.0
-    # Behind the last hole there is a deleted entry, so the region ends behind it.
-    mark = cursor.state.mark_delete
-    start = topic.place(mark)
-    end = max(topic.place(upper) for _, upper in cursor.state.ranges)
-    return count / max(end - start, 1)
 
 
 def _columns(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> tuple[Int64s, Int64s, Int64s]:

@@ -236,7 +236,12 @@ def merge_blocks(blocks: Sequence[Block]) -> list[Block]:
         lengths[targets] = new_lengths
         offsets[targets] = len(bitmaps) + np.cumsum(new_lengths, dtype=np.int64) - new_lengths
         bitmaps = np.concatenate((bitmaps, united))
-    return _gather_blocks(buckets, ledgers, lengths, offsets, bitmaps)
+    merged = []
+    for start in range(0, len(buckets), BLOCK_ROWS):
+        cut = slice(start, start + BLOCK_ROWS)
+        part = _gather(bitmaps, offsets[cut], lengths[cut])
+        merged.append(Block(buckets[cut].copy(), ledgers[cut].copy(), lengths[cut].copy(), part))
+    return merged
 
 
 def _in_order(blocks: Sequence[Block]) -> bool:
@@ -252,12 +257,3 @@ def _in_order(blocks: Sequence[Block]) -> bool:
 
 def _gather(bitmaps: Bytes, offsets: Int64s, lengths: Uint32s) -> Bytes:
     return bitmaps[ranges(offsets, lengths.astype(np.int64))]
-
-
-def _gather_blocks(buckets: Int64s, ledgers: Int64s, lengths: Uint32s, offsets: Int64s, bitmaps: Bytes) -> list[Block]:
-    blocks = []
-    for start in range(0, len(buckets), BLOCK_ROWS):
-        cut = slice(start, start + BLOCK_ROWS)
-        raw = _gather(bitmaps, offsets[cut], lengths[cut])
-        blocks.append(Block(buckets[cut].copy(), ledgers[cut].copy(), lengths[cut].copy(), raw))
-    return blocks

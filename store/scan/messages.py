@@ -306,7 +306,11 @@ def _message_columns(data: Array, messages: Array, pairs: Array) -> dict[str, Ma
         "sequenceId": lambda: column(messages["sequence_id"]),
         "properties": lambda: _properties(data, messages, pairs),
         "size": lambda: column(messages["body_size"]),
-        "sha1": lambda: _digests(data, messages),
+        "sha1": lambda: pa.Array.from_buffers(
+            pa.binary(20),
+            len(messages),
+            [None, pa.py_buffer(sha1_spans(data, messages["body_start"], messages["body_size"]))],
+        ),
         "payload": lambda: spans("body", pa.binary()),
         "nullValue": lambda: column(messages["null_value"] != 0),
         "keyEncoded": lambda: column(messages["key_encoded"] != 0),
@@ -319,11 +323,6 @@ def _properties(data: Array, messages: Array, pairs: Array) -> pa.Array:
     names = spans_array(data, pairs["key_start"], pairs["key_size"], pa.string())
     values = spans_array(data, pairs["value_start"], pairs["value_size"], pa.string())
     return pa.MapArray.from_arrays(column(offsets), names, values)
-
-
-def _digests(data: Array, messages: Array) -> pa.Array:
-    digests = sha1_spans(data, messages["body_start"], messages["body_size"])
-    return pa.Array.from_buffers(pa.binary(20), len(messages), [None, pa.py_buffer(digests)])
 
 
 def _slow_row(message: Message) -> dict[str, Any]:  # Any: column values

@@ -672,7 +672,14 @@ class EngineRows:
         digests = LedgerDigests.of(kinds)
         rows: Rows = []
         for places, found in iter_rows(self._engine, digests, self._reader.files, self._pieces(ledgers, due)):
-            rows += [None] * len(places) if found is None else _judged(places, found)
+            if found is None:
+                rows += [None] * len(places)
+            else:
+                good = found["flags"] & (BAD_DIGEST | UNVERIFIED) == 0
+                good &= (found["entry_id"] == places.entry_ids) & (found["ledger_id"] == places.ledger_ids)
+                payload = np.maximum(places.sizes.astype(np.int64) - 32 - found["digest_bytes"], 0)
+                checks = zip(good.tolist(), found["length"].tolist(), payload.tolist(), strict=True)
+                rows += [(length, size) if is_good else None for is_good, length, size in checks]
             key, entries = due[0]
             if len(rows) == entries:
                 due.popleft()
@@ -685,14 +692,6 @@ class EngineRows:
             for block in iter_blocks(self._reader.txn, ledger_id):
                 due.append(((ledger_id, block.entry_id(0)), len(block)))
                 yield from split_places(Places.of(block, 0, len(block)), BATCH_BYTES)
-
-
-def _judged(places: Places, rows: Array) -> Rows:
-    good = rows["flags"] & (BAD_DIGEST | UNVERIFIED) == 0
-    good &= (rows["entry_id"] == places.entry_ids) & (rows["ledger_id"] == places.ledger_ids)
-    payload = np.maximum(places.sizes.astype(np.int64) - 32 - rows["digest_bytes"], 0)
-    checks = zip(good.tolist(), rows["length"].tolist(), payload.tolist(), strict=True)
-    return [(length, size) if is_good else None for is_good, length, size in checks]
 
 
 def topics_option(store: Path | str, topics: Sequence[str] = (), *, pattern: str | None = None) -> str:

@@ -171,11 +171,14 @@ def _packed(column: Array) -> Any:  # Any: a column in the shortest of three for
 
 
 def _unpacked(*columns: Any) -> Places:
-    return Places(*(_unrolled(*column) if isinstance(column, tuple) else column for column in columns))
-
-
-def _unrolled(first: int, step: int, length: int, kind: str) -> Array:
-    return (first + step * np.arange(length)).astype(kind)
+    """Return the places of columns as ``_packed`` made them."""
+    whole = []
+    for column in columns:
+        if isinstance(column, tuple):
+            first, step, length, kind = column
+            column = (first + step * np.arange(length)).astype(kind)
+        whole.append(column)
+    return Places(*whole)
 
 
 def split_places(places: Places, batch_bytes: int) -> Iterator[Places]:

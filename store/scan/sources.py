@@ -174,7 +174,13 @@ def _list_url(part: str, recursive: bool) -> list[tuple[str, int]]:
         sizes = {info.path: info.size for info in infos if info.type == fs.FileType.File}
         for info in infos:
             if info.type == fs.FileType.Directory:
-                sizes |= {log.path: log.size for log in _logs_at(system, info.path, recursive)}
+                logs = [log for log in _list_at(system, info.path, recursive=recursive) if log.is_file]
+                databases = {os.path.dirname(log.path) for log in logs if _is_rocksdb(log.base_name)}
+                sizes |= {
+                    log.path: log.size
+                    for log in logs
+                    if log_id_of(log.base_name) is not None and os.path.dirname(log.path) not in databases
+                }
     return sorted((f"{folder}{path[len(root) :]}{mark}{query}", size) for path, size in sizes.items())
 
 
@@ -183,15 +189,6 @@ def _list_at(system: Any, path: str, *, recursive: bool = False) -> list[Any]:  
 
     infos: list[Any] = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
     return infos
-
-
-def _logs_at(system: Any, path: str, recursive: bool) -> Iterator[Any]:  # Any: pyarrow's
-    """Yield the entry logs at a prefix; ``recursive``: also those below it, without files of a RocksDB."""
-    infos = [info for info in _list_at(system, path, recursive=recursive) if info.is_file]
-    databases = {os.path.dirname(info.path) for info in infos if _is_rocksdb(info.base_name)}
-    yield from (
-        info for info in infos if log_id_of(info.base_name) is not None and os.path.dirname(info.path) not in databases
-    )
 
 
 @contextmanager

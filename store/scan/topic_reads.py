@@ -325,7 +325,12 @@ def iter_pieces(
     gone = 0
     seen: tuple[Places, ...] = ()
     paths = _Paths(reader, fail=read.fail)
-    runs = [*_runs((places for places in scan.groups()), None if whole else read.slice_bytes)]
+    runs: list[list[Places]] = [[]]
+    for places in scan.groups():
+        runs[-1].append(places)
+        if not whole and sum(places.bytes for places in runs[-1]) >= read.slice_bytes:
+            runs.append([])
+    runs = [run for run in runs if run]
     for run in runs:
         batches = [kept for places in run if len(kept := paths.readable(places))]
         gone += sum(map(len, run)) - sum(map(len, batches))
@@ -334,17 +339,6 @@ def iter_pieces(
             yield paths.piece(str(topic.name), batches, before=seen, after=after, is_whole=is_whole)
         seen = nearest([*seen, *batches], LOOK_BACK_ENTRIES)
     lost(scan.missing + gone)
-
-
-def _runs(groups: Iterator[Places], target_bytes: int | None) -> Iterator[list[Places]]:
-    run: list[Places] = []
-    for places in groups:
-        run.append(places)
-        if target_bytes is not None and sum(places.bytes for places in run) >= target_bytes:
-            yield run
-            run = []
-    if run:
-        yield run
 
 
 def _report(topic: TopicName, lost: int, *, fail: bool) -> None:

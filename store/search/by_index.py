@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry, is_batch, message_count, transaction_id
+from pulsar_admin.store.codec.message import decode_message_entry, is_batch, message_count, transaction_id
 from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFound
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
@@ -107,21 +107,16 @@ class _Search:
             position = self._topic.at_rank(here)
             try:
                 payload = self._reader.read(position.ledger_id, position.entry_id).payload
-                covered = _covered(decode_message_entry(payload, f"entry {position}"), position)
+                header = decode_message_entry(payload, f"entry {position}")
             except _UNREADABLE:
                 continue
-            if covered is not None:
-                return here, covered
+            if header.broker is not None and header.broker.index is not None:
+                last = header.broker.index
+                # The broker counts a batch of a transaction as one message.
+                batch = is_batch(header.metadata) and transaction_id(header.metadata) is None
+                first = last - (message_count(header.metadata) - 1 if batch else 0)
+                return here, _Covered(position, first, last, batch)
         return None
-
-
-def _covered(header: EntryHeader, position: Position) -> _Covered | None:
-    if header.broker is None or header.broker.index is None:
-        return None
-    last = header.broker.index
-    in_transaction = transaction_id(header.metadata) is not None
-    batch = is_batch(header.metadata) and not in_transaction
-    return _Covered(position, last - (message_count(header.metadata) - 1 if batch else 0), last, batch)
 
 
 def _is_sound(reader: EntryReader, position: Position) -> bool:

@@ -154,15 +154,12 @@ class _Tally:
         places = spans[firsts[:count]].tolist()
         names = [batch.data[start : start + length].tobytes() for start, length in places]
         known = np.array([self._names.setdefault(name, len(self._names)) for name in names], np.int64)
-        self._grow(len(self._names))
-        return known[numbers]
-
-    def _grow(self, count: int) -> None:
-        more = count - len(self._lowest)
+        more = len(self._names) - len(self._lowest)
         for name, column in self._sums.items():
             self._sums[name] = np.append(column, np.zeros(more, np.int64))
         self._lowest = np.append(self._lowest, np.full(more, LONG_MAX, np.int64))
         self._highest = np.append(self._highest, np.full(more, _NONE, np.int64))
+        return known[numbers]
 
     def _count(self, name: str, producers: Array, amounts: Array | None = None) -> None:
         if amounts is None:
