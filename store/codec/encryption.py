@@ -38,7 +38,7 @@ _WHOLE_POINT = (4, 6, 7)  # of a point's first byte: both coordinates follow
 
 
 def load_private_key(pem: bytes, where: str) -> PrivateKey:
-    """Return the RSA or EC key in PEM text; raises InvalidValue, which reveals none of its bytes."""
+    """Return the RSA or EC key in a PEM text; raises InvalidValue, which reveals none of its bytes."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey

@@ -313,7 +313,9 @@ class _Comparison:
         place = original.position
         if original.row["kind"] == kernel.STRANGE:
             self._found.add(
-                forms.MISSING, place, f"entry {place}: cannot be decoded and is missing; compaction keeps such entries whole"
+                forms.MISSING,
+                place,
+                f"entry {place}: cannot be decoded and is missing; compaction keeps such entries whole",
             )
         undecided = original.slots["flags"] & slot_kernel.RULE_MATTERS != 0
         retained = fates == slot_kernel.RETAINED

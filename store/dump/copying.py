@@ -84,7 +84,7 @@ Ids = Mapping[int, int]
 
 
 def plan_copy(store: Store, request: CopyRequest) -> WritingPlan:
-    """Plan copying what REQUEST names into STORE.
+    """Plan the requested copy into a store.
 
     Raises TopicNotFound, AlreadyExists, Refused (entries are not here), InvalidValue, and what opening the source raises.
     """
@@ -117,7 +117,7 @@ def _digest(store: Store, request: CopyRequest) -> str:
 
 @contextmanager
 def _source(store: Store, request: CopyRequest) -> Iterator[EntryReader]:
-    """Open the store that is copied from; raises InvalidValue where that is STORE itself."""
+    """Open the store that is copied from; raises InvalidValue where that is the target itself."""
     if request.source.resolve() == store.path.resolve():
         raise InvalidValue(f"--from {request.source} is this store itself", hint="name another store with --store")
     with open_store(request.source) as opened, open_reader(opened) as reader:
@@ -192,7 +192,7 @@ class _Copying:
         return ledgers
 
     def _locator(self, base: TopicName, target: TopicName) -> SchemaLocator | None:
-        """Return where the schema of BASE lies; None where there is none, or TARGET has one."""
+        """Return where the schema of the topic ``base`` lies; None where it has none, or ``target`` has one already."""
         node = find_node(self._theirs.txn, base.schema_path)
         if node is None or not node.value or find_node(self._txn, target.schema_path) is not None:
             return None
@@ -201,7 +201,7 @@ class _Copying:
     # -- the change ---------------------------------------------------------------------------------------------------
 
     def plan(self, ids: Ids, written: WrittenLedgers | None = None) -> Plan:
-        """Return the change, with IDS of ledgers that are WRITTEN; None: as the source has them, for a preview."""
+        """Return the change. ``ids``: of the ledgers that are ``written``; None: as the source has them, for a preview."""
         now_ms = self._request.now_ms
         steps = [] if written is None else list(written.steps(self._txn, now_ms))
         parts: list[ChangePart] = []
@@ -217,7 +217,7 @@ class _Copying:
         return Plan(COMMAND, self._txn.id, tuple(once.values()), tuple(parts), warnings=tuple(self._warnings))
 
     def _namespace_steps(self, namespace: NamespaceName) -> Iterator[Step]:
-        """Yield what makes NAMESPACE as the source has it, where it is not here; tell where it is here and is another."""
+        """Yield the steps that make a namespace as the source has it, where the store lacks it; warn where the two differ."""
         paths = (tenant_path(namespace.tenant), namespace.policies_path, local_policies_path(namespace))
         for path in paths:
             theirs, ours = find_node(self._theirs.txn, path), find_node(self._txn, path)
@@ -310,12 +310,12 @@ _SHOWN = ("markDeletePosition", "backlogEntries", "individuallyDeletedMessages",
 
 
 def _kept(topic: Topic) -> Sequence[TopicLedger]:
-    """Return the ledgers of TOPIC to copy: those with entries, or an empty one for a topic without any."""
+    """Return the ledgers of a topic to copy: those with entries, or an empty one for a topic without any."""
     return [ledger for ledger in topic.ledgers if ledger.entries] or list(topic.ledgers[-1:])
 
 
 def _moved(topic: Topic, position: Position, ids: Ids) -> Position:
-    """Return where POSITION of TOPIC is in the copy: in front of the same entry."""
+    """Return where a position of a topic is in the copy: before the same entry."""
     kept = [ledger.ledger_id for ledger in _kept(topic)]
     if position.ledger_id in kept or not kept:
         found = position
@@ -326,7 +326,7 @@ def _moved(topic: Topic, position: Position, ids: Ids) -> Position:
 
 
 def _moved_state(topic: Topic, state: CursorState, ids: Ids) -> CursorState:
-    """Return STATE with every position in the ledgers of the copy."""
+    """Return a cursor's state with every position in the ledgers of the copy."""
     ranges = tuple((_moved(topic, lower, ids), _moved(topic, upper, ids)) for lower, upper in state.ranges)
     batches = {_moved(topic, entry, ids): words for entry, words in state.batch_deletes.items()}
     return replace(state, mark_delete=_moved(topic, state.mark_delete, ids), ranges=ranges, batch_deletes=batches)

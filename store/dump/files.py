@@ -70,9 +70,9 @@ class _Open:
     """A file being written, durable when closed."""
 
     def __init__(self, path: Path, schema: pa.Schema, topic: str, form: Format, *, large: bool, is_known: bool) -> None:
-        """LARGE: it is for a value that would be in memory once more for its compression; it is not compressed.
+        """``large``: the file is for a value that compression would put in memory once more, so it is not compressed.
 
-        IS_KNOWN: the columns are another tool's.
+        ``is_known``: the columns are another tool's.
         """
         self._is_known = is_known
         self._stack = ExitStack()
@@ -113,7 +113,7 @@ class DumpDirectory:
     """Takes batches of rows in topic order; use in ``with``: the directory gets its name when the block ends."""
 
     def __init__(self, path: Path, form: Format, clock: Clock, level: str, hidden: Sequence[str] = ()) -> None:
-        """HIDDEN: columns that say a row's day alone, and are not written; what is left is another tool's."""
+        """``hidden``: columns that say a row's day alone, and are not written; the others are another tool's."""
         _check_new(path)
         self._hidden = list(hidden)
         self._path = path
@@ -134,7 +134,7 @@ class DumpDirectory:
         return len(self._files)
 
     def add(self, topic: str, batch: pa.RecordBatch) -> None:
-        """Write BATCH, sooner or later."""
+        """Write a batch, sooner or later."""
         for day, found in split_by_day(batch, self._clock):
             rows = found.drop_columns(self._hidden) if self._hidden else found
             part = self._parts.pop((topic, day), None)
@@ -172,7 +172,7 @@ class DumpDirectory:
             self._in_background(lambda other=other: self._close(other))  # type: ignore[misc]  # binds this one
 
     def _in_background(self, work: Callable[[], None]) -> None:
-        """Run WORK behind what was given before; waits while two are still running."""
+        """Run ``work`` after what was given before; waits while two are still running."""
         while len(self._running) >= 2:
             self._running.pop(0).result()
         self._running.append(self._pool.submit(work))
@@ -254,7 +254,7 @@ def _check_new(path: Path) -> None:
 
 
 def _take_lock(path: Path, unfinished: Path) -> int:
-    """Make the directory UNFINISHED, which becomes PATH, ours, and return the descriptor that holds its lock.
+    """Make the directory ``unfinished``, which becomes ``path``, ours, and return the descriptor that holds its lock.
 
     Raises SourceBusy while another process writes there, AlreadyExists when it finished first.
     """

@@ -125,10 +125,11 @@ def find_entry(
     explain: bool = False,
     progress: OpenProgress = no_progress,
 ) -> FoundEntry:
-    """Return the answer to QUESTION in TOPIC, with EXPLAIN its proof; the first two rules are exact on clocks that run backwards.
+    """Return the answer to a question in a topic, with ``explain`` its proof; the first two rules are exact on clocks that run backwards.
 
-    Where ledgers are in no index and READER has an engine, the files are scanned for their entries, with PROGRESS. Raises
-    InvalidValue for an unknown clock, SliceFailed, and where a broker fails what ``BrokerSearch`` raises.
+    Where ledgers are in no index and the reader has an engine, the files are scanned for their entries, with
+    ``progress``. Raises InvalidValue for an unknown clock, SliceFailed, and where a broker fails what ``BrokerSearch``
+    raises.
     """
     if question.rule == BROKER:
         answer, exact = _find_as_broker(reader, topic, question)
@@ -201,7 +202,7 @@ def _doubts(
 
 
 def gaps_before(found: FoundEntry) -> list[str]:
-    """Return what could hold an answer earlier than FOUND and was not read, in words; empty: nothing."""
+    """Return what could hold an earlier answer and was not read, in words; empty: nothing."""
     if found.exact:
         return []
     gaps = []
@@ -224,7 +225,7 @@ def gaps_before(found: FoundEntry) -> list[str]:
 
 
 def texts_of_answer(txn: Txn, topic: Topic, found: FoundEntry) -> list[str]:
-    """Return what a broker does at the position FOUND, where it cannot read the ledger."""
+    """Return what a broker does at the found position, where it cannot read the ledger."""
     ledger = None if found.position is None else topic.ledger(found.position.ledger_id)
     if ledger is None or is_whole(txn, ledger):
         return []
@@ -237,7 +238,7 @@ def texts_of_answer(txn: Txn, topic: Topic, found: FoundEntry) -> list[str]:
 
 
 def _find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -> tuple[FoundEntry, Position | None]:
-    """Return what the broker of QUESTION answers, by its own clock, and the first entry at or after the time on it."""
+    """Return what the broker of a question answers, by its own clock, and the first entry at or after the time on it."""
     from pulsar_admin.store.search.broker import BrokerSearch  # 1 ms, and only this rule asks a broker
 
     search = BrokerSearch(reader, topic, question.broker)

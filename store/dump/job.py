@@ -48,7 +48,7 @@ class Dumped(Struct):
 def iter_batches(
     reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped, advance: Advance
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of TOPIC's window in topic order; DUMPED counts them."""
+    """Yield the rows of a topic's window in topic order; ``dumped`` counts them."""
     undecoded = 0
     for batch in iter_window_rows(reader, topic, options, dumped, advance):
         if "valueError" in batch.schema.names:
@@ -64,7 +64,7 @@ def iter_batches(
 def iter_window_rows(
     reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped, advance: Advance
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the rows; what could not be read is in DUMPED when they end, or are closed because nobody wants more."""
+    """Yield the rows; ``dumped`` has what could not be read when they end, or are closed because nobody wants more."""
     found = WindowScan(reader, topic, options.window, None if options.view is None else parts_of_view(options.view))
     columns = _columns(reader, topic, options)
     slow = _message_columns(reader, topic, options, columns, dumped) if options.level == "messages" else None
@@ -186,7 +186,7 @@ class DumpReport(Answer, frozen=True):
 def dump_directory(
     reader: EntryReader, topics: Sequence[Topic], path: Path, form: Format, options: DumpOptions, advance: Advance
 ) -> tuple[DumpReport, list[StoreError]]:
-    """Write TOPICS into PATH, a new directory, as FORM; return the report and what could not be dumped.
+    """Write topics into a new directory in a format; return the report and what could not be dumped.
 
     Raises AlreadyExists, DiskFull, NotWritable; an error leaves nothing behind.
     """

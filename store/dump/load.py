@@ -60,7 +60,7 @@ class LoadedTopic(Struct):
 
 
 def preview_load(store: Store, source: EntryDump, options: LoadOptions) -> ChangeReport:
-    """Read SOURCE to its end and return what loading it would do, a part a topic; raises what ``apply_load`` raises."""
+    """Read a dump to its end and return what loading it would do, one part for each topic; raises what ``apply_load`` raises."""
     found: list[LoadedTopic] = []
     with store.read() as txn:
         for topic, stream in _topics(txn, source, options, found):
@@ -71,7 +71,7 @@ def preview_load(store: Store, source: EntryDump, options: LoadOptions) -> Chang
 
 
 def apply_load(store: Store, source: EntryDump, options: LoadOptions, advance: Advance) -> ChangeReport:
-    """Load SOURCE into STORE (open for writing); return the change's report.
+    """Load a dump into a store that is open for writing; return the change's report.
 
     Raises Refused for a terminated topic or ids that are taken, InvalidValue and Corrupt for a dump that is none or damaged.
     """
@@ -91,7 +91,7 @@ def apply_load(store: Store, source: EntryDump, options: LoadOptions, advance: A
 def _topics(
     txn: Txn, source: EntryDump, options: LoadOptions, found: list[LoadedTopic]
 ) -> Iterator[tuple[LoadedTopic, Iterator[EntryRows]]]:
-    """Yield each topic of SOURCE under the name it gets, with its entries; FOUND grows along."""
+    """Yield each topic of a dump under the name it gets, with its entries; ``found`` grows along."""
     for name, stream in source.topics():
         if options.topic is not None and found:
             raise InvalidValue(
@@ -122,7 +122,7 @@ def _check_any(found: list[LoadedTopic]) -> None:
 
 
 def _count(topic: LoadedTopic, run: EntryRows) -> None:
-    """Add RUN, entries of one ledger, to what is known of TOPIC."""
+    """Add a run, entries of one ledger, to what is known of a topic."""
     ledger_id = int(run.ledger_ids[0])
     if not topic.ledgers or topic.ledgers[-1].ledger_id != ledger_id:
         topic.ledgers.append(LoadedLedger(ledger_id, int(run.closed_ms[0])))
@@ -164,7 +164,7 @@ def _payloads(
 
 
 def _intercepted(columns: log_writer.PayloadColumns, chain: InterceptorChain, now_ms: int) -> log_writer.PayloadColumns:
-    """Return the payloads with the broker metadata that CHAIN gives them, in place of what they had."""
+    """Return the payloads with the broker metadata that the chain gives them, in place of what they had."""
     import numpy as np
 
     view = memoryview(columns.data.data)

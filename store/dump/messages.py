@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TopicMessages:
-    """At most LIMIT messages of TOPIC, those of the window of OPTIONS; what cannot be read is added to PROBLEMS.
+    """At most ``limit`` messages of a topic, those of the options' window; what cannot be read is added to ``problems``.
 
     They are read once, in one of its forms. ``count``: how many there were so far.
     """
@@ -73,7 +73,7 @@ class TopicMessages:
             yield from iter_rows(self.topic.name, batch)
 
     def text(self, line_of: Callable[[MessageRow], str]) -> Iterator[str]:
-        """Yield them as JSON lines, in the pieces of ``store.dump.tables.json_text``; LINE_OF makes that of a few."""
+        """Yield them as JSON lines, in the pieces of ``store.dump.tables.json_text``; ``line_of`` makes the lines of a few."""
         if self.is_few():
             yield from (f"{line_of(row)}\n" for row in self.rows())
             return
@@ -95,7 +95,7 @@ class TopicMessages:
 
 
 class ViewMessages(TopicMessages):
-    """The messages of a topic's compacted view, those with one of KEYS (none: all); raises MetadataCorrupt, EntryCorrupt."""
+    """The messages of a topic's compacted view, those with one of ``keys`` (none: all); raises MetadataCorrupt, EntryCorrupt."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class ViewMessages(TopicMessages):
 
 
 class EntryMessage(TopicMessages):
-    """The first message of the entry at POSITION; raises what is wrong with it, NothingMatches: compaction took all of them."""
+    """The first message of the entry at a position; raises what is wrong with the entry, NothingMatches: compaction took all of them."""
 
     def __init__(
         self, reader: EntryReader, topic: Topic, options: DumpOptions, position: Position, problems: list[StoreError]
@@ -158,7 +158,7 @@ class FoundRow(MessageRow, frozen=True):
 
 
 class MatchingMessages(TopicMessages):
-    """The messages that the match of the options looks for; as rows with BEFORE messages in front of each and AFTER behind it."""
+    """The messages that the match of the options looks for; as rows, with ``before`` messages before each and ``after`` after it."""
 
     def __init__(self, *asked: Any, before: int = 0, after: int = 0) -> None:  # Any: as of any messages of a topic
         super().__init__(*asked)
@@ -205,12 +205,12 @@ class _Neighbours:
         self._decode = value_decoder(reader, topic.name) if options.value else None
 
     def behind(self, start: Position, stop: Position | None, count: int) -> Iterator[FoundRow]:
-        """Yield the first COUNT messages behind START and in front of STOP."""
+        """Yield the first ``count`` messages after ``start`` and before ``stop``."""
         found = self._between(start, start.entry, stop) if count else iter(())
         yield from map(self._row, islice(found, count))
 
     def in_front(self, start: Position | None, stop: Position, count: int) -> Iterator[FoundRow]:
-        """Yield the last COUNT messages behind START and in front of STOP."""
+        """Yield the last ``count`` messages after ``start`` and before ``stop``."""
         end = self._topic.rank(stop.entry)
         lowest = 0 if start is None else self._topic.rank(start.entry)
         entries, found = count, list[Message]()
@@ -222,7 +222,7 @@ class _Neighbours:
         yield from map(self._row, found[len(found) - min(count, len(found)) :])
 
     def _between(self, start: Position | None, first: Position, stop: Position | None) -> Iterator[Message]:
-        """Yield the messages from the entry FIRST on, behind START and in front of STOP."""
+        """Yield the messages from the entry ``first`` on, after ``start`` and before ``stop``."""
         from pulsar_admin.store.model.messages import MessageReader
 
         options = ReadOptions(self._options.committed, whole=False)

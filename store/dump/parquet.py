@@ -29,12 +29,12 @@ _DICTIONARIES += ["encrypted", "nullValue", "chunks", "transaction", "messages",
 
 
 def named_schema(schema: pa.Schema, topic: str) -> pa.Schema:
-    """Return SCHEMA as the files have it: they name their topic."""
+    """Return a schema as the files have it: they name their topic."""
     return schema.with_metadata({"topic": topic, "dump": str(DUMP_FORMAT)})
 
 
 def open_parquet(path: Path, schema: pa.Schema, *, compressed: bool = True) -> Any:  # Any: pyarrow has no types
-    """Open PATH, which Arrow writes to itself: on its way through Python's file every page would be copied."""
+    """Open a file to which Arrow writes itself: on its way through Python's file every page would be copied."""
     return pq.ParquetWriter(
         str(path),
         schema,
@@ -49,7 +49,7 @@ def open_parquet(path: Path, schema: pa.Schema, *, compressed: bool = True) -> A
 
 
 def write_apart(path: Path, table: pa.Table) -> None:
-    """Write TABLE to PATH, not compressed, in a process that ends with it. Raises OSError and MemoryError as writing here would."""
+    """Write a table to a file, not compressed, in a process that ends with it. Raises OSError and MemoryError as writing here would."""
     from pulsar_admin.store.engine.starting import start_process  # no other format needs it
 
     connection, process = start_process(_write, str(path))
@@ -71,7 +71,7 @@ def write_apart(path: Path, table: pa.Table) -> None:
 
 
 def _write(connection: Connection, path: str) -> None:
-    """Write the table that comes on CONNECTION to PATH, and answer with the error or None."""
+    """Write the table that comes on a connection to a file, and answer with the error or None."""
     with _file_of(connection, "rb") as pipe, pa.ipc.open_stream(pipe) as stream:
         table = stream.read_all()
     try:

@@ -33,10 +33,10 @@ _ROW = (*message_schema(payload=True, markers=True).names, "schemaVersion", "val
 def iter_columns(
     reader: EntryReader, topic: Topic, options: DumpOptions, limit: int | None, problems: list[StoreError]
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the first LIMIT messages of the window of OPTIONS in topic order, by the reader's engine where it has one.
+    """Yield the first ``limit`` messages of the options' window in topic order, by the reader's engine where it has one.
 
-    The window may choose messages by their key or event time and begin or end inside a batch. What could not be read is added
-    to PROBLEMS at the end, values that cannot be decoded as they come.
+    The window may choose messages by their key or event time and begin or end inside a batch. What could not be read is
+    added to ``problems`` at the end, values that cannot be decoded as they come.
     """
     entries = replace(options, window=options.window.by_entry)
     yield from _limited(reader, topic, entries, lambda batch: _chosen(batch, options.window), limit, problems)
@@ -45,9 +45,9 @@ def iter_columns(
 def iter_matches(
     reader: EntryReader, topic: Topic, options: DumpOptions, limit: int | None, problems: list[StoreError]
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the first LIMIT messages of the window of OPTIONS that its match looks for, as ``iter_columns``.
+    """Yield the first ``limit`` messages of the options' window that its match looks for, as ``iter_columns``.
 
-    Those of which nobody can tell are counted in PROBLEMS, sealed ones as EncryptedPayload.
+    Those of which nobody can tell are counted in ``problems``, sealed ones as EncryptedPayload.
     """
     encrypted = undecoded = 0
 
@@ -79,9 +79,9 @@ def iter_view_columns(
     limit: int | None,
     problems: list[StoreError],
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the first LIMIT messages, of KEYS where there are any, as ``store.compaction.reading.iter_view`` gives them.
+    """Yield the first ``limit`` messages, with one of ``keys`` if any are named, as ``store.compaction.reading.iter_view`` gives them.
 
-    The view of OPTIONS is read, then what lies behind it; None: the topic was never compacted. Problems are told as by
+    The view of the options is read, then what follows it; None: the topic was never compacted. Problems are told as by
     ``iter_columns``.
     """
     wanted = strings([*keys], pa.string()) if keys else None
@@ -107,7 +107,7 @@ def _limited(
     limit: int | None,
     problems: list[StoreError],
 ) -> Generator[pa.RecordBatch, None, int | None]:
-    """Yield the first LIMIT rows that CHOOSE takes of those of OPTIONS; return how many are still wanted."""
+    """Yield the first ``limit`` rows that ``choose`` takes of those of the options; return how many are still wanted."""
     dumped = Dumped()
     left = limit
     # Closed here: the engine's processes end, and what was wrong is told, when nobody wants more.
@@ -151,7 +151,7 @@ def find_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
 
 
 def _chosen(batch: pa.RecordBatch, window: Window) -> pa.RecordBatch:
-    """Return the messages of BATCH, of entries in the window, that are in it too; see ``Window.holds``."""
+    """Return the messages of a batch, of entries in the window, that are in it too; see ``Window.holds``."""
     if window.key is not None:
         batch = batch.filter(pc.equal(batch.column("key"), window.key))
     if window.clock == EVENT and window.chooses:
@@ -168,7 +168,7 @@ def _chosen(batch: pa.RecordBatch, window: Window) -> pa.RecordBatch:
 
 
 def _of_batch(batch: pa.RecordBatch, position: Position) -> pa.Array:
-    """Return which messages are of a batch that is the entry at POSITION."""
+    """Return a mask of the messages in the batch that is the entry at a position."""
     same = pc.and_(
         pc.equal(batch.column("ledgerId"), position.ledger_id), pc.equal(batch.column("entryId"), position.entry_id)
     )
@@ -176,7 +176,7 @@ def _of_batch(batch: pa.RecordBatch, position: Position) -> pa.Array:
 
 
 def iter_rows(topic: TopicName, batch: pa.RecordBatch) -> Iterator[MessageRow]:
-    """Yield the messages of BATCH as ``store.model.messages.message_row`` makes them."""
+    """Yield the messages of a batch as ``store.model.messages.message_row`` makes them."""
     columns = json_columns(batch)
     values = (columns.get(name, repeat(None, len(batch))) for name in _ROW)
     for row in map(MessageRow, repeat(str(topic), len(batch)), *values):

@@ -45,7 +45,7 @@ class EntryRows(Struct):
         return len(self.ledger_ids)
 
     def slice(self, low: int, high: int) -> EntryRows:
-        """Return rows LOW to HIGH (excluded); ``data`` is shared."""
+        """Return rows ``low`` to ``high`` (excluded); ``data`` is shared."""
         part = slice(low, high)
         return EntryRows(
             self.ledger_ids[part],
@@ -60,7 +60,7 @@ class EntryRows(Struct):
 
 
 def ledger_runs(rows: EntryRows) -> Iterator[EntryRows]:
-    """Cut ROWS where the ledger changes."""
+    """Cut rows where the ledger changes."""
     cuts = (np.flatnonzero(rows.ledger_ids[1:] != rows.ledger_ids[:-1]) + 1).tolist()
     for low, high in pairwise([0, *cuts, len(rows)]):
         yield rows.slice(low, high)
@@ -199,7 +199,7 @@ def _complete_files(path: Path) -> dict[Path, int]:
 
 
 def _iter_files(files: dict[Path, int], rows: int) -> Iterator[EntryRows]:
-    """Yield the entries of FILES; raises Corrupt for one that has not as many as the manifest says."""
+    """Yield the entries of files; raises Corrupt for one that has not as many as the manifest says."""
     for file, expected in files.items():
         found = 0
         for batch in _iter_parquet(file, rows) if file.suffix == ".parquet" else _iter_json_file(file):
@@ -222,7 +222,7 @@ def _topic_of(file: Path) -> str:
 
 
 def _checked(stream: Iterable[EntryRows]) -> Iterator[EntryRows]:
-    """Yield STREAM, whose positions must ascend; raises Corrupt, and LimitExceeded for an entry that no bookie takes."""
+    """Yield a stream whose positions must ascend; raises Corrupt, and LimitExceeded for an entry that no bookie takes."""
     last = (-1, -1)
     for rows in stream:
         ledgers = np.append(last[0], rows.ledger_ids)
@@ -279,7 +279,7 @@ def _iter_parquet(file: Path, rows: int) -> Iterator[EntryRows]:
 
 
 def _check_entry(size_bytes: int, where: str) -> None:
-    """Refuse a row of SIZE_BYTES in which is more than any entry, before it is in memory several times."""
+    """Refuse a row so large that it holds more than any entry, before it is in memory several times."""
     if size_bytes > ENTRY_MAX_BYTES + _BESIDE_BYTES_MAX:
         raise LimitExceeded(
             f"{where}: an entry of about {size_bytes} bytes, a bookie takes {ENTRY_MAX_BYTES}",

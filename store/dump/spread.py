@@ -47,7 +47,7 @@ class MakeRows(Struct, PlacesOperation, frozen=True):
         return self.entries is not None or self.columns.payload or self.columns.schemas is not None
 
     def weight(self, places: Places) -> int:
-        """Return how much the rows of PLACES take, in entries without contents."""
+        """Return how much the rows of some places take, in entries without contents."""
         return max(len(places), places.bytes // _CONTENT_UNIT_BYTES if self.has_contents else 0)
 
     def values(self, places: Places, files: PlainFiles) -> tuple[bytes, bytes, bytes]:
@@ -103,7 +103,7 @@ def rows_on(
 
 
 def _rows_here(found: WindowScan, places: Places, convert: Convert) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
-    """Yield (entries, their rows) at PLACES, read here. A function, so that a large entry is not kept beyond its end."""
+    """Yield (entries, their rows) at these places, read here. A function, so that a large entry is not kept beyond its end."""
     for batch in found.scan.read_here(places):
         entries = found.chosen(batch)
         yield len(entries), list(convert(entries))

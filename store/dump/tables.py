@@ -86,11 +86,11 @@ class DumpColumns(Struct, frozen=True):
         return (*names, *(self.match.needs if self.match else ()))
 
     def screened(self, entries: EntryBatch) -> EntryBatch:
-        """Return ENTRIES without those in which is nothing to look for."""
+        """Return the entries without those that cannot hold a match."""
         return entries if self.match is None or self.compacted else self.match.screened(entries)
 
     def unwrap(self, entries: EntryBatch) -> EntryBatch:
-        """Return ENTRIES, or of a compacted ledger's the topic's entries in them."""
+        """Return the entries or, of a compacted ledger, the topic's entries in them."""
         if not self.compacted:
             return entries
         from pulsar_admin.store.compaction.entries import unwrapped
@@ -159,7 +159,7 @@ _TEXT = pa.large_string()
 
 
 def json_lines(topic: str, batch: pa.RecordBatch, quiet: Iterable[str]) -> str:
-    """Return the rows of BATCH, each behind TOPIC, a line each; columns in QUIET are left out of a row where they are null."""
+    """Return the rows of a batch, each after its topic, a line each; columns in ``quiet`` are left out of a row where they are null."""
     lead = f'{{"topic":{compact(topic)}'
     parts: list[Any] = [scalar(lead, _TEXT)]  # Any: scalars and columns
     for field, cells in zip(batch.schema, batch.columns, strict=True):
@@ -177,7 +177,7 @@ def json_lines(topic: str, batch: pa.RecordBatch, quiet: Iterable[str]) -> str:
 
 
 def _texts(name: str, column: pa.Array) -> pa.Array:
-    """Return the JSON of each value of COLUMN, null for null."""
+    """Return the JSON of each value of a column, null for null."""
     kind = column.type
     if name == "value":
         return _each(column, lambda text: compact(json.loads(text)))
@@ -227,7 +227,7 @@ _HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint8).reshape(256, 2)
 
 
 def compact(value: Json) -> str:
-    """Return VALUE as JSON without blanks."""
+    """Return a value as JSON without blanks."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -275,7 +275,7 @@ class EntryColumns(Struct, frozen=True):
 
 
 def entry_batch(entries: EntryBatch, columns_of: EntryColumns) -> pa.RecordBatch:
-    """Return ENTRIES as rows of level ``entries``."""
+    """Return entries as rows of level ``entries``."""
     starts = entries.offsets + 4 + 32 + entries.rows["digest_bytes"]
     sizes = entries.offsets + 4 + entries.held - starts
     heads = np.zeros(len(entries), HEAD)
@@ -307,7 +307,7 @@ def entry_batch(entries: EntryBatch, columns_of: EntryColumns) -> pa.RecordBatch
 
 
 def days_of(batch: pa.RecordBatch, clock: Clock) -> Array:
-    """Return the day (since 1970, UTC) of each row on CLOCK; NO_DAY where it has no time there."""
+    """Return the day (since 1970, UTC) of each row on a clock; NO_DAY where it has no time there."""
     publish, published = numbers_of(batch.column("publishTime"))
     broker, stamped = numbers_of(batch.column("brokerTime"))
     times, present = {
@@ -320,7 +320,7 @@ def days_of(batch: pa.RecordBatch, clock: Clock) -> Array:
 
 
 def split_by_day(batch: pa.RecordBatch, clock: Clock) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield (day, its rows in order) of BATCH."""
+    """Yield (day, its rows in order) of a batch."""
     days = days_of(batch, clock)
     if len(days) and (days == days[0]).all():
         yield int(days[0]), batch
@@ -342,7 +342,7 @@ def day_name(day: int) -> str:
 
 
 def json_text(topic: str, batch: pa.RecordBatch) -> Iterator[str]:
-    """Yield the rows of BATCH as ``topics read -o jsonl`` writes them: bytes in base64, digests in hex.
+    """Yield the rows of a batch as ``topics read -o jsonl`` writes them: bytes in base64, digests in hex.
 
     A piece of text is lines; a line with a large payload comes in several pieces, of which only the last ends with a newline.
     """
@@ -388,7 +388,7 @@ def whole_lines(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def _pieces(row: dict[str, Any]) -> Iterator[str]:  # Any: JSON values
-    """Yield the line of ROW, whose payload is a buffer: as one text it would be in memory several times."""
+    """Yield the line of a row whose payload is a buffer: as one text it would be in memory several times."""
     names = list(row)
     at = names.index("payload")
     yield compact({name: row[name] for name in names[:at]})[:-1] + ',"payload":"'
@@ -400,7 +400,7 @@ def _pieces(row: dict[str, Any]) -> Iterator[str]:  # Any: JSON values
 
 
 def json_columns(batch: pa.RecordBatch) -> dict[str, list[Any]]:  # Any: JSON values
-    """Return the columns of BATCH as values of JSON, None for what says nothing; large payloads as buffers, not yet base64."""
+    """Return the columns of a batch as values of JSON, None for what says nothing; large payloads as buffers, not yet base64."""
     return {field.name: _json_values(field, batch.column(index)) for index, field in enumerate(batch.schema)}
 
 
@@ -421,7 +421,7 @@ def _json_values(field: pa.Field, column: pa.Array) -> list[Any]:  # Any: JSON v
 
 
 def _spoken(field: pa.Field, column: pa.Array) -> pa.Array:
-    """Return COLUMN with null for what says nothing."""
+    """Return a column with null for what says nothing."""
     if field.name not in _NOTHING:
         return column
     nothing = scalar(_NOTHING[field.name], field.type)

@@ -54,7 +54,7 @@ class LocalEngine(Struct):
         return self.jobs or len(os.sched_getaffinity(0))
 
     def run(self, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
-        """Yield (slice, its result) as slices end; FINISHED is told each slice that ended, well or not."""
+        """Yield (slice, its result) as slices end; ``finished`` is told each slice that ended, well or not."""
         jobs = min(self.most_jobs, len(pieces))
         if jobs <= 1:
             for piece in pieces:
@@ -108,7 +108,7 @@ class LocalEngine(Struct):
                     self._idle.append(worker)
 
     def _hand_out(self, operation: Operation, waiting: deque[Task], team: list[Worker], jobs: int) -> None:
-        """Give WAITING to the processes of TEAM that can take more, one after the other."""
+        """Give waiting slices to the processes that can take more, one after the other."""
         while len(team) < min(jobs, len(waiting)):
             team.append(self._idle.pop() if self._idle else start_worker(self.memory_bytes))
             self._busy.append(team[-1])
@@ -123,7 +123,7 @@ class LocalEngine(Struct):
                     waiting.popleft()
 
     def _hear(self, team: list[Worker], waiting: deque[Task]) -> Iterator[tuple[Task, Packed]]:
-        """Yield what TEAM ended, with the answers, except what is tried again."""
+        """Yield the slices that processes ended, with the answers, except what is tried again."""
         by_pipe = {id(worker.connection): worker for worker in team if worker.tasks}
         for connection in wait([worker.connection for worker in by_pipe.values()]):
             worker = by_pipe[id(connection)]
@@ -170,13 +170,13 @@ class Worker(Struct):
     _operation: Operation | None = None
 
     def can_take(self, task: Task) -> bool:
-        """Whether TASK may be given to it now: one that is suspected of killing has a process for itself."""
+        """Whether a task may be given to it now: one that is suspected of killing has a process for itself."""
         if not self.tasks:
             return True
         return len(self.tasks) < AHEAD and not task.alone and not self.tasks[0].alone
 
     def give(self, operation: Operation, task: Task) -> None:
-        """Hand TASK over; raises OSError when the process is gone."""
+        """Hand a task over; raises OSError when the process is gone."""
         self.connection.send((None if operation is self._operation else operation, task.piece))
         self._operation = operation
         self.tasks.append(task)
@@ -206,7 +206,7 @@ class Worker(Struct):
 
 
 def start_worker(memory_bytes: int | None) -> Worker:
-    """Start a process that runs slices in MEMORY_BYTES."""
+    """Start a process that runs slices in this much memory."""
     return Worker(*start_process(_serve, memory_bytes))
 
 

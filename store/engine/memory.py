@@ -20,7 +20,7 @@ _RESERVED_BYTES = 144 << 20
 
 
 def check_memory(memory_bytes: int) -> None:
-    """Raise LimitExceeded when a process with MEMORY_BYTES could not scan the smallest slice."""
+    """Raise LimitExceeded when a process with this much memory could not scan the smallest slice."""
     least = BASE_BYTES + _SLICE_COPIES * LEAST_SLICE_BYTES
     if memory_bytes < least:
         given = f"{memory_bytes >> 20}M" if memory_bytes >> 20 else f"{memory_bytes} bytes"
@@ -32,14 +32,14 @@ def check_memory(memory_bytes: int) -> None:
 
 
 def slice_bytes(memory_bytes: int | None) -> int:
-    """Return how large the slices of a process with MEMORY_BYTES are."""
+    """Return how large the slices of a process with this much memory are."""
     if memory_bytes is None:
         return SLICE_BYTES
     return min(SLICE_BYTES, max(LEAST_SLICE_BYTES, (memory_bytes - BASE_BYTES) // _SLICE_COPIES))
 
 
 def cut_for(memory_bytes: int | None) -> Cut:
-    """Return how to cut files for processes with MEMORY_BYTES each."""
+    """Return how to cut files for processes with this much memory each."""
     return Cut(slice_bytes(memory_bytes))
 
 
@@ -66,7 +66,7 @@ def keep_loaded() -> None:
 
 
 def bound_process(memory_bytes: int) -> None:
-    """Let this process grow to MEMORY_BYTES: what it asks for beyond is a MemoryError. Files that it maps do not count."""
+    """Let this process grow to so many bytes: what it asks for beyond is a MemoryError. Files that it maps do not count."""
     from numba.core.registry import cpu_target
 
     cpu_target.target_context.refresh()  # numba that finds no memory half way fails with a SystemError, or aborts

@@ -74,7 +74,7 @@ PACKED = pa.schema(
 
 
 def pack_slice(operation: Operation, piece: FileRange, compression: str | None = None) -> Packed:
-    """Run OPERATION on PIECE and return its result, or why there is none."""
+    """Run an operation on a slice and return its result, or why there is none."""
     try:
         table = pa.Table.from_batches(operation.run(piece), schema=operation.schema)
         sink = pa.BufferOutputStream()
@@ -89,12 +89,12 @@ def pack_slice(operation: Operation, piece: FileRange, compression: str | None =
 
 
 def unpack_slice(operation: Operation, result: bytes | pa.Buffer) -> pa.Table:
-    """Return the table in RESULT, of which it uses the memory where nothing is compressed."""
+    """Return the table in a result, whose memory it uses where nothing is compressed."""
     return pa.ipc.open_stream(result).read_all() if result else operation.schema.empty_table()
 
 
 def row_of(index: int, packed: Packed) -> pa.RecordBatch:
-    """Return slice INDEX's answer as a row of PACKED; the result's memory is used, not copied."""
+    """Return the answer of the slice with this index as a row of ``PACKED``; the result's memory is used, not copied."""
     result = pa.nulls(1, pa.binary())
     if packed.result is not None:
         ends = pa.py_buffer(np.array([0, len(packed.result)], np.int32))
@@ -103,7 +103,7 @@ def row_of(index: int, packed: Packed) -> pa.RecordBatch:
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[int, Packed]]:
-    """Yield (slice, its answer) of rows of PACKED; results use the memory of BATCH."""
+    """Yield (slice, its answer) of rows of ``PACKED``; results use the memory of the batch."""
     index, result, reason, out_of_memory = batch.columns
     for row in range(len(batch)):
         yield index[row].as_py(), Packed(result[row].as_buffer(), reason[row].as_py(), out_of_memory[row].as_py())

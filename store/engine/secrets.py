@@ -24,7 +24,7 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
 
 
 def hide_secrets(text: str) -> str:
-    """Return TEXT with the passwords, tokens and keys in its URLs and ``name=value`` pairs replaced by ``***``."""
+    """Return a text with the passwords, tokens and keys in its URLs and ``name=value`` pairs replaced by ``***``."""
     if "=" not in text and "@" not in text and "earer" not in text:
         return text
     for pattern, replacement in _patterns():
@@ -33,7 +33,7 @@ def hide_secrets(text: str) -> str:
 
 
 def hide_url(url: str) -> str:
-    """Return URL without what may be secret in it, blanks and quotes in a token or not."""
+    """Return a URL without what may be secret in it, blanks and quotes in a token or not."""
     scheme, found, rest = url.partition("://")
     if not found:
         return hide_secrets(url)

@@ -54,7 +54,7 @@ def kind_of(path: str) -> FileKind:
 
 
 def plan_slices(files: Iterable[tuple[str, int, int]], cut: Cut = _USUAL) -> list[FileRange]:
-    """Cut FILES (path, file id, bytes) into slices. Journals are never cut: their records do not prove themselves."""
+    """Cut files (path, file id, bytes) into slices. Journals are never cut: their records do not prove themselves."""
     listed = list(files)
     total = sum(size for _, _, size in listed)
     target = cut.slice_bytes if not cut.slices else max(LEAST_SLICE_BYTES, -(-total // cut.slices))

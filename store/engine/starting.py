@@ -15,7 +15,7 @@ from pulsar_admin.store.errors import NotWritable
 
 
 def start_process(target: Callable[..., None], *arguments: object) -> tuple[Connection, Any]:
-    """Start a process that runs TARGET with one end of a pipe and ARGUMENTS; return the other end and the process.
+    """Start a process that runs ``target`` with one end of a pipe and the arguments; return the other end and the process.
 
     Raises NotWritable where none can be started: a limit of open files or of processes was met, or there is no place for a socket.
     """

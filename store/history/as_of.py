@@ -41,24 +41,25 @@ def parse_moment(text: str, *, now_ms: int, tz: tzinfo | None = None) -> Moment:
 
 
 def read_tree_at(servers: Sequence[zookeeper.ServerFiles], moment: Moment, problems: list[str]) -> zookeeper.Tree:
-    """Return the nodes as of MOMENT by SERVERS, copies of one ensemble; what is missing of them goes into PROBLEMS.
+    """Return the nodes as of a moment by the servers, copies of one ensemble; ``problems`` gets what their files lack.
 
-    As of a time: behind the last transaction in front of the first one that is later, by the leaders' clocks. Raises NothingMatches
-    where nothing reaches so far back, or so far on, and as ``store.sources.zookeeper.read_tree``.
+    As of a time: after the last transaction before the first one that is later, by the leaders' clocks. Raises
+    NothingMatches where nothing reaches so far back, or so far on, and as ``store.sources.zookeeper.read_tree``.
     """
     return zookeeper.read_tree(servers, problems, find_zxid(servers, moment, problems))
 
 
 def past_metadata(metadata: Source | None, moment: Moment, problems: list[str]) -> MetadataDirectory:
-    """Return METADATA as of MOMENT; raises Refused for what keeps no history, NothingMatches, and tells in PROBLEMS as ``find_zxid``."""
+    """Return a cluster's metadata as of a moment; raises Refused for what keeps no history, NothingMatches; problems as
+    by ``find_zxid``."""
     found = with_history(metadata)
     return replace(found, as_of=find_zxid((found.server,), moment, problems))
 
 
 def find_zxid(servers: Sequence[zookeeper.ServerFiles], moment: Moment, problems: list[str]) -> int:
-    """Return the last transaction of MOMENT; raises NothingMatches where the files begin later, or end before a zxid.
+    """Return the last transaction of a moment; raises NothingMatches where the files begin later, or end before a zxid.
 
-    PROBLEMS is told of transactions that are missing in front of a time.
+    ``problems`` is told of transactions that are missing before a time.
     """
     if moment.time_ms is None:
         assert moment.zxid is not None
@@ -105,7 +106,7 @@ def _last_until(servers: Sequence[zookeeper.ServerFiles], first: int, time_ms: i
 
 
 def _snapshot_before(servers: Sequence[zookeeper.ServerFiles], moment: Moment) -> int:
-    """Return the transaction of the newest snapshot in front of all logs that shows nothing behind MOMENT; raises NothingMatches."""
+    """Return the transaction of the newest snapshot before all logs that shows nothing after a moment; raises NothingMatches."""
     assert moment.time_ms is not None
     begin = min((zxid for zxid, _ in _first_times(servers)), default=1 << 63)
     for file in reversed([*zookeeper.iter_snapshot_files(servers)]):

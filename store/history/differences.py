@@ -71,13 +71,13 @@ Values = Iterable[tuple[str, bytes]]
 
 
 def values_of(tree: Tree) -> Iterator[tuple[str, bytes]]:
-    """Yield the persistent nodes of TREE in the order of the store's."""
+    """Yield the persistent nodes of a tree in the order of the store's."""
     paths = (path for path, node in tree.nodes.items() if not node.ephemeral)
     return ((path, tree.nodes[path].data) for path in sorted(paths, key=tree_key))
 
 
 def side_of(tree: Tree) -> Side:
-    """Return TREE as a side: positions are known where the metadata has them."""
+    """Return a tree as a side: positions are known where the metadata has them."""
 
     def value(path: str) -> bytes | None:
         node = tree.nodes.get(path)
@@ -87,7 +87,7 @@ def side_of(tree: Tree) -> Side:
 
 
 def known_position(path: str, value: bytes) -> Position | None:
-    """Return the position that VALUE of a cursor has itself; None where it is in a cursor ledger."""
+    """Return the position in a cursor's own value; None where it is in a cursor ledger."""
     try:
         head = decode_cursor_head(value, path)
     except StoreError:
@@ -115,9 +115,9 @@ def iter_differences(before: Values, after: Values) -> Iterator[Difference]:
 def find_changed(
     differences: Iterable[Difference], sides: tuple[Side, Side], *, passing: bool = False
 ) -> Iterator[Changed]:
-    """Yield DIFFERENCES of two SIDES by what they belong to: tenants and namespaces, topics, paths. All that differ are in memory.
+    """Yield the differences of two sides by the tenant, namespace, topic or path that they belong to. All that differ are in memory.
 
-    PASSING: also load reports, bundle ownership and numbers handed out.
+    ``passing``: also load reports, bundle ownership and numbers handed out.
     """
     groups: dict[tuple[int, str, str], list[Difference]] = {}
     for found in differences:

@@ -36,7 +36,7 @@ _REGISTRIES = tuple(prefix for prefix, _ in _REGISTERED)
 
 
 def is_passing(path: str) -> bool:
-    """Whether the node at PATH is written for the moment."""
+    """Whether the node at a path is written for the moment."""
     return path.startswith(_PASSING)
 
 
@@ -87,17 +87,17 @@ class Question:
         self._passing = passing
 
     def wants(self, path: str) -> bool:
-        """Whether versions of the node at PATH have to be looked at."""
+        """Whether versions of the node at a path have to be looked at."""
         if self._path:
             return path == self._path or path.startswith(self._path.rstrip("/") + "/")
         return self._passing or not is_passing(path)
 
     def keeps(self, path: str) -> bool:
-        """Whether the value of the node at PATH is needed beside the next one, of which ``takes`` was asked already."""
+        """Whether the value of the node at a path is needed beside the next one; ``takes`` was asked of it already."""
         return True
 
     def takes(self, event: Event) -> bool:
-        """Whether EVENT, of a node that is wanted, belongs to the answer."""
+        """Whether an event of a wanted node belongs to the answer."""
         version = event.version
         empty = not version.value and not event.before and topic_of_path(version.path) is None
         return bool(self._path) or self._passing or not empty
@@ -144,7 +144,7 @@ class TopicQuestion(Question):
 
 
 def iter_claims(path: str, value: bytes | None) -> Iterator[str]:
-    """Yield the names of managed ledgers that the ledger at PATH, with metadata VALUE, says to be of."""
+    """Yield the names of the managed ledgers to which the metadata of a ledger says it belongs."""
     custom = _decoded(path, value, "custom") or {}
     for key, text in custom.items():
         if key in (TOPIC_KEY, COMPACTED_TOPIC, SCHEMA_KEY):
@@ -152,7 +152,7 @@ def iter_claims(path: str, value: bytes | None) -> Iterator[str]:
 
 
 def _managed_ledger_name(key: str, text: str) -> str:
-    """Return the managed ledger's name of what custom metadata has under KEY: that, a topic, or a schema's tenant/namespace/topic."""
+    """Return the managed ledger's name for a key of custom metadata, which names that, a topic, or a schema's tenant/namespace/topic."""
     if key == TOPIC_KEY:
         return text
     if key == SCHEMA_KEY:
@@ -180,7 +180,7 @@ class LedgerQuestion(Question):
         return path == self._path or self._named(path, event.before) != self._named(path, event.version.value)
 
     def _named(self, path: str, value: bytes | None) -> object:
-        """Return what VALUE has of the ledger."""
+        """Return what a value has of the ledger."""
         if value is None:
             return None
         if topic_of_path(path) is not None:
@@ -193,7 +193,7 @@ class LedgerQuestion(Question):
 
 
 def _decoded(path: str, value: bytes | None, name: str) -> Any:  # Any: the attribute's type
-    """Return the attribute NAME of the structure in VALUE, None where there is none."""
+    """Return the named attribute of the structure in a value, None where there is none."""
     try:
         return None if value is None else getattr(decode_structure(path, value)[1], name, None)
     except StoreError:
@@ -201,7 +201,8 @@ def _decoded(path: str, value: bytes | None, name: str) -> Any:  # Any: the attr
 
 
 def parse_question(text: str | None, *, passing: bool = False) -> Question:
-    """Parse a path, a topic, a tenant/namespace or a ledger id; None asks for all but what is PASSING. Raises InvalidValue."""
+    """Parse a path, a topic, a tenant/namespace or a ledger id; None asks for all but what is written for the moment.
+    Raises InvalidValue."""
     if text is None:
         return Question(passing=passing)
     if text.startswith("/"):
@@ -219,7 +220,7 @@ def iter_events(
     span: Span = _ALWAYS,
     advance: Advance = lambda size_bytes: None,
 ) -> Iterator[Event | Gap | Flaw]:
-    """Yield what ``iter_versions`` has of QUESTION in SPAN as events. Of each node that is wanted its last value is in memory."""
+    """Yield what ``iter_versions`` has for a question in a span as events. The last value of each wanted node is in memory."""
     values: dict[str, bytes] = {}
     sessions: dict[int, str] = {}
 

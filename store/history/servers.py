@@ -20,10 +20,10 @@ _HINT = "name the dataDir of its servers, or copies of these directories: --zook
 def find_servers(
     sources: Iterable[Mapping[str, Any]], places: Iterable[str] = (), chroot: str | None = None
 ) -> tuple[ServerFiles, ...]:  # Any: JSON
-    """Return the servers' files in the SOURCES of a store (``store.json``) and at PLACES, each ``dataDir[,dataLogDir]``.
+    """Return the servers' files in the sources of a store (``store.json``) and at the named places, each ``dataDir[,dataLogDir]``.
 
-    All are of one ensemble: the cluster in them is that of the store, or the one at CHROOT, or the only one. Raises SourceNotFound for a
-    place that is none, Refused where there is nothing at all, or several clusters.
+    All are of one ensemble: the cluster in them is that of the store, or the one at ``chroot``, or the only one. Raises
+    SourceNotFound for a place without such files, Refused where there is nothing at all, or several clusters.
     """
     named = [*map(parse_place, places)]
     stored = [found for source in sources if (found := _stored(source)) is not None]

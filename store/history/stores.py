@@ -25,7 +25,7 @@ from pulsar_admin.store.sources.zookeeper import ServerFiles, read_tree
 
 
 def compare_stores(one: EntryReader, other: EntryReader, *, passing: bool = False) -> Iterator[Changed]:
-    """Yield what is another in OTHER than in ONE, see ``find_changed``."""
+    """Yield what differs in the second store from the first, see ``find_changed``."""
     differences = iter_differences(iter_values(one.txn, "/"), iter_values(other.txn, "/"))
     return find_changed(differences, (_side_of(one), _side_of(other)), passing=passing)
 
@@ -33,7 +33,7 @@ def compare_stores(one: EntryReader, other: EntryReader, *, passing: bool = Fals
 def compare_moments(
     servers: Sequence[ServerFiles], since: Moment, until: Moment | None, problems: list[str], *, passing: bool = False
 ) -> Iterator[Changed]:
-    """Yield what is another UNTIL a moment, None: now, than at SINCE by SERVERS; what they lack goes into PROBLEMS."""
+    """Yield what differs at ``until`` (None: now) from ``since`` by the servers; ``problems`` gets what their files lack."""
     first = read_tree_at(servers, since, problems)
     second = read_tree(servers, problems) if until is None else read_tree_at(servers, until, problems)
     differences = iter_differences(values_of(first), values_of(second))

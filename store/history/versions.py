@@ -62,11 +62,11 @@ def iter_versions(
     wanted: Callable[[str], bool] = lambda path: True,
     advance: Advance = lambda size_bytes: None,
 ) -> Iterator[History]:
-    """Yield the versions of all nodes with a WANTED path, in the order of zxids, that SERVERS, copies of one ensemble, have together.
+    """Yield the versions of all wanted nodes, in the order of zxids, that the servers, copies of one ensemble, have together.
 
-    Between them: a Gap where transactions are missing in all of them, followed by the versions that snapshots have of these; a Flaw for
-    what cannot be read. ADVANCE gets the bytes of the logs that were passed. Logs are read as they are yielded, one chunk of each
-    server in memory at a time; a snapshot that is asked is in memory as a whole.
+    Between them: a Gap where transactions are missing in all of them, followed by the versions that snapshots have of
+    these; a Flaw for what cannot be read. ``advance`` gets the bytes of the logs that were passed. Logs are read as
+    they are yielded, one chunk of each server in memory at a time; a snapshot that is asked is in memory as a whole.
     """
     for server in servers:
         for text in iter_unread_logs(server.logs, -1):
@@ -113,7 +113,7 @@ def _versions_of(item: Transaction, wanted: Callable[[str], bool]) -> Iterator[V
 def _iter_snapshots(
     servers: Sequence[ServerFiles], after: int, before: int, wanted: Callable[[str], bool]
 ) -> Iterator[Version | Flaw]:
-    """Yield what snapshots show of the transactions between AFTER and BEFORE: those in between, and the first one behind."""
+    """Yield what snapshots show of the transactions between two zxids: those in between, and the first one after."""
     files = [found for found in iter_snapshot_files(servers) if found.zxid > after]
     for file, following in pairwise([*files, None]):
         assert file is not None

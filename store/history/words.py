@@ -22,7 +22,7 @@ _IDS = 6
 
 
 def subject_of(path: str) -> str:
-    """Return what the node at PATH belongs to, as an operator calls it; "" where that is no more than its path."""
+    """Return what the node at a path belongs to, as an operator calls it; "" where that is no more than its path."""
     topic, cursor, ledger_id = topic_of_path(path), cursor_of_path(path), ledger_id_of_path(path)
     if topic is not None:
         return f"topic {topic}"
@@ -53,7 +53,7 @@ _PLACES = (
 
 
 def describe(path: str, old: bytes | None, new: bytes | None) -> str:
-    """Return in words how the value of the node at PATH went from OLD to NEW; None: the node is not there."""
+    """Return in words how the value of a node went from ``old`` to ``new``; None: the node does not exist."""
     if new is None:
         return "; ".join(_deleted(path, old))
     try:
@@ -160,7 +160,7 @@ def _ids(ids: Sequence[int]) -> str:
 
 
 def entries_between(ledgers: Sequence[LedgerInfo], low: Position, high: Position) -> int:
-    """Return how many entries a cursor passes from LOW to HIGH in a topic with LEDGERS; −n where it goes back."""
+    """Return how many entries of the ledgers a cursor passes from ``low`` to ``high``; negative where it goes back."""
     if high < low:
         return -entries_between(ledgers, high, low)
     between = sum(one.entries for one in ledgers if low.ledger_id <= one.ledger_id < high.ledger_id)
@@ -259,7 +259,7 @@ def _value_words(before: object, now: object) -> Iterator[str]:
 
 
 def _json_words(before: dict[str, Any], now: dict[str, Any], prefix: str) -> Iterator[str]:  # Any: JSON
-    """Yield what is another value in NOW than BEFORE, by its name; secrets are hidden."""
+    """Yield what has another value now than before, by its name; secrets are hidden."""
     was, left = hide_secrets_in(before), hide_secrets_in(now)
     for key in dict.fromkeys([*was, *left]):
         old, new = was.get(key), left.get(key)

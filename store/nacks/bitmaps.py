@@ -66,7 +66,7 @@ def ranges(starts: Int64s, counts: Int64s) -> Int64s:
 def encode_groups(starts: Int64s, entry_ids: Int64s) -> tuple[Uint32s, Bytes]:
     """Return the length of each group's bitmap and the bitmaps, one after the other.
 
-    ENTRY_IDS are not negative and strictly increasing inside a group; group i is ``starts[i]:starts[i + 1]``, never
+    Entry ids are not negative and strictly increasing inside a group; group i is ``starts[i]:starts[i + 1]``, never
     empty. ``starts`` has one number more than there are groups.
     """
     firsts, counts = starts[:-1], np.diff(starts)
@@ -99,7 +99,7 @@ def encode_groups(starts: Int64s, entry_ids: Int64s) -> tuple[Uint32s, Bytes]:
 
 
 def _scatter(target: Bytes, offsets: Int64s, records: npt.NDArray[np.void] | npt.NDArray[np.unsignedinteger]) -> None:
-    """Write each of RECORDS at its own offset."""
+    """Write each record at its own offset."""
     size = records.dtype.itemsize
     flat = records.view(np.uint8).reshape(-1, size)
     window = _window(target, offsets, size)
@@ -110,7 +110,7 @@ def _scatter(target: Bytes, offsets: Int64s, records: npt.NDArray[np.void] | npt
 
 
 def _window(source: Bytes, offsets: Int64s, size: int) -> Bytes | None:
-    """Return SIZE bytes at every offset as a view, when the offsets are evenly spaced (all rows of one length)."""
+    """Return ``size`` bytes at every offset as a view, when the offsets are evenly spaced (all rows of one length)."""
     if len(offsets) < 2:
         return None
     step = int(offsets[1] - offsets[0])
@@ -190,7 +190,7 @@ def decode_groups(lengths: Uint32s, bitmaps: Bytes) -> tuple[Int64s, Int64s]:
 
 
 def decode_bitmap(raw: bytes) -> BitMap64:
-    """Return one bitmap; raises Corrupt when RAW is damaged, empty or longer than its bitmap."""
+    """Return one bitmap; raises Corrupt when the bytes are damaged, empty or longer than their bitmap."""
     try:
         bitmap = BitMap64.deserialize(raw)
     except (ValueError, IndexError) as error:

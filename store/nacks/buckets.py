@@ -24,12 +24,12 @@ MIN_NACK_DELAY_MS = 100
 
 
 def trim_lower_bits(time_ms: int, precision_bits: int) -> int:
-    """Return the bucket of TIME_MS (upstream ``trimLowerBit``)."""
+    """Return the bucket of a time (upstream ``trimLowerBit``)."""
     return time_ms & (-1 << precision_bits)
 
 
 def check_precision_bits(bits: int) -> int:
-    """Return BITS; raises InvalidValue when they are not 0 (exact) to 62."""
+    """Return the bits; raises InvalidValue when they are not 0 (exact) to 62."""
     if not isinstance(bits, int) or isinstance(bits, bool) or not 0 <= bits <= MAX_PRECISION_BITS:
         raise InvalidValue(
             f"{bits} precision bits",
@@ -40,7 +40,7 @@ def check_precision_bits(bits: int) -> int:
 
 
 def check_delay(delay_ms: int) -> int:
-    """Return DELAY_MS; raises InvalidValue when it is not an integer, negative or beyond 64 bits."""
+    """Return the delay; raises InvalidValue when it is not an integer, negative or beyond 64 bits."""
     if not isinstance(delay_ms, int) or isinstance(delay_ms, bool) or not 0 <= delay_ms <= LONG_MAX:
         raise InvalidValue(
             f"delay of {delay_ms} ms",
@@ -51,7 +51,7 @@ def check_delay(delay_ms: int) -> int:
 
 
 def due_time(delay_ms: int, now_ms: int) -> int:
-    """Return when a nack at NOW_MS is due; raises InvalidValue for a negative number or a time beyond 64 bits."""
+    """Return when a nack is due; raises InvalidValue for a negative number or a time beyond 64 bits."""
     check_delay(delay_ms)
     if not 0 <= now_ms <= LONG_MAX - delay_ms:
         raise InvalidValue(
@@ -73,7 +73,7 @@ class PositionRow(NamedTuple):
 
 
 def iter_position_rows(lines: Iterable[str], name: str, topic: TopicName) -> Iterator[PositionRow]:
-    """Yield the rows in LINES of the file NAME, empty lines left out; raises InvalidValue naming the line."""
+    """Yield the rows in the lines of the named file, empty lines left out; raises InvalidValue naming the line."""
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if not text:

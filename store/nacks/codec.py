@@ -52,7 +52,7 @@ class NackColumns(Struct, frozen=True):
 
 
 def encode_tracker(columns: NackColumns) -> bytes:
-    """Return the serialized form of COLUMNS."""
+    """Return the serialized form of a tracker's columns."""
     body = (
         columns.buckets.astype("<i8").tobytes(),
         columns.ledgers.astype("<i8").tobytes(),
@@ -76,7 +76,7 @@ def encode_tracker(columns: NackColumns) -> bytes:
 
 
 def decode_tracker(data: bytes | memoryview) -> NackColumns:
-    """Return the columns as views of DATA, all checksums and invariants but the bitmaps' own verified.
+    """Return the columns as views of the bytes, all checksums and invariants but the bitmaps' own verified.
 
     Raises Corrupt for damaged bytes and Unsupported for a version this toolkit does not know.
     """

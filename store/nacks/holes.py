@@ -31,14 +31,14 @@ class NackedEntries:
     """Entries to track, gathered one by one: topic → (due time in epoch ms, ledger id) → entry ids."""
 
     def __init__(self, topics: Sequence[Topic], *, unknown: bool = False) -> None:
-        """UNKNOWN: also take positions that no topic of TOPICS has, as long as there is one topic only."""
+        """``unknown``: also take positions that none of the topics has, as long as there is one topic only."""
         self.entries: dict[str, dict[tuple[int, int], BitMap64]] = {str(topic.name): {} for topic in topics}
         self._topics = {ledger_id: topic for topic in topics for ledger_id in topic.ids}
         self._default = topics[0] if unknown and len(topics) == 1 else None
         self._names = ", ".join(str(topic.name) for topic in topics[:1]) + (" …" if len(topics) > 1 else "")
 
     def add(self, position: Position, due_ms: int) -> None:
-        """Track the entry at POSITION (its batch index is dropped); raises InvalidValue, EntryNotFound."""
+        """Track the entry at a position (its batch index is dropped); raises InvalidValue, EntryNotFound."""
         if not (0 <= position.ledger_id < LONG_MAX and 0 <= position.entry_id < LONG_MAX):
             raise InvalidValue(
                 f"position {position} is not an entry",
@@ -58,7 +58,7 @@ class NackedEntries:
         self._bitmap(topic, due_ms, position.ledger_id).add(position.entry_id)
 
     def add_intervals(self, topic: Topic, intervals: Iterable[tuple[int, int]], due_ms: int) -> None:
-        """Track the entries of TOPIC with the ranks in INTERVALS."""
+        """Track the entries of a topic with the ranks in the intervals."""
         for start, end in intervals:
             for ledger_id, first, last in iter_ledger_parts(topic, start, end):
                 self._bitmap(topic, due_ms, ledger_id).add_range(first, last + 1)
@@ -118,7 +118,7 @@ class TopicNacks(Answer, frozen=True):
 
 
 def read_topic_nacks(txn: Txn, topic: Topic, cursor: Cursor | None) -> TopicNacks:
-    """Return what TOPIC and the holes of CURSOR say; raises InvalidValue for a topic without an indexed entry that has a time."""
+    """Return what a topic and the holes of a cursor say; raises InvalidValue for a topic without an indexed entry that has a time."""
     from pulsar_admin.store.model.cursors import extent_of
 
     whole = ((0, topic.number_of_entries),)
@@ -158,7 +158,7 @@ def read_topic_nacks(txn: Txn, topic: Topic, cursor: Cursor | None) -> TopicNack
 
 
 def _columns(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> tuple[Int64s, Int64s, Int64s]:
-    """Return ledger id, entry id and time (ms) of the entries in INTERVALS that have a time, ``SAMPLE_LIMIT`` at most."""
+    """Return ledger id, entry id and time (ms) of the entries in some intervals that have a time, ``SAMPLE_LIMIT`` at most."""
     import numpy as np
 
     none = np.empty(0, dtype=np.int64)
@@ -190,7 +190,7 @@ def _begins_by(last_entry: int, block: Block) -> bool:
 
 
 def _block_times(block: Block) -> tuple[Int64s, Int64s]:
-    """Return the entry ids of BLOCK and their times; nothing when none has one."""
+    """Return the entry ids of a block and their times; nothing when none has one."""
     import numpy as np
 
     low, high = block.header.auto_min_ms, block.header.auto_max_ms

@@ -74,7 +74,7 @@ def find_tracker(txn: Txn, topic: str, subscription: str) -> nacks.TrackerRow | 
 
 
 def iter_due(txn: Txn, trackers: Iterable[nacks.TrackerRow], now_ms: int) -> Iterator[KeptGroup]:
-    """Yield what is due at NOW_MS, in order of (bucket, topic, subscription, ledger); what is not due is not read."""
+    """Yield what is due now, in order of (bucket, topic, subscription, ledger); what is not due is not read."""
     return heapq.merge(*(_iter_due(txn, tracker, now_ms) for tracker in trackers), key=lambda group: group.order)
 
 
@@ -92,7 +92,7 @@ def group_of(topic: str, subscription: str, key: bytes, value: bytes) -> KeptGro
 
 
 def next_deadline_ms(txn: Txn, tracker: nacks.TrackerRow, after_ms: int = -1) -> int | None:
-    """Return the earliest bucket of TRACKER behind AFTER_MS, or None."""
+    """Return a tracker's earliest bucket after ``after_ms``, or None."""
     prefix = nacks.bucket_prefix(tracker.id)
     start = prefix + max(after_ms + 1, 0).to_bytes(8, "big")
     for key, _ in txn.items("nacks", prefix, start):
@@ -101,14 +101,14 @@ def next_deadline_ms(txn: Txn, tracker: nacks.TrackerRow, after_ms: int = -1) ->
 
 
 def pending_entries(txn: Txn, tracker: nacks.TrackerRow) -> int:
-    """Return how many entries wait, once per bucket; reads the head of every row of TRACKER."""
+    """Return how many entries wait, once per bucket; reads the head of every row of the tracker."""
     return sum(
         nacks.bucket_row_entries(key, value) for key, value in txn.items("nacks", nacks.bucket_prefix(tracker.id))
     )
 
 
 def read_stats(txn: Txn, tracker: nacks.TrackerRow, now_ms: int) -> KeptStats:
-    """Return what waits for the subscription of TRACKER, from the heads of its rows."""
+    """Return what waits for the subscription of a tracker, from the heads of its rows."""
     ledgers: set[int] = set()
     entries = due = buckets = bitmaps = size = 0
     first: int | None = None

@@ -21,7 +21,7 @@ from pulsar_admin.store.names import LONG_MAX
 
 
 def check_column(name: str, values: npt.ArrayLike) -> Int64s:
-    """Return VALUES (a column or one number) as int64; raises InvalidValue unless all are whole, 0 to 2^63 - 1."""
+    """Return a column or one number as int64; raises InvalidValue unless all are whole, 0 to 2^63 - 1."""
     try:
         column = np.asarray(values)
     except (ValueError, OverflowError) as error:
@@ -151,7 +151,7 @@ class Segment:
             yield block if index or not self._row else self._part(block, len(block.buckets))[0]
 
     def pop_until(self, last_bucket: int) -> list[Block]:
-        """Remove and return the rows whose bucket is LAST_BUCKET or earlier; nothing behind them is read."""
+        """Remove and return the rows whose bucket is ``last_bucket`` or earlier; nothing after them is read."""
         popped = []
         while self.head <= last_bucket:
             block = self._blocks[0]
@@ -177,7 +177,7 @@ class Segment:
 
 
 def cut_blocks(rows: Block) -> Iterator[Block]:
-    """Yield ROWS in blocks of ``BLOCK_ROWS``, as views."""
+    """Yield rows in blocks of ``BLOCK_ROWS``, as views."""
     byte = 0
     for start in range(0, len(rows.buckets), BLOCK_ROWS):
         cut = slice(start, start + BLOCK_ROWS)
@@ -198,7 +198,7 @@ def encode_blocks(buckets: Int64s, ledgers: Int64s, starts: Int64s, entry_ids: I
 
 
 def join_blocks(blocks: Sequence[Block]) -> Block:
-    """Return the rows of BLOCKS one after the other, copied."""
+    """Return the rows of blocks one after the other, copied."""
     if not blocks:
         none = np.empty(0, dtype=np.int64)
         return Block(none, none, none.astype(np.uint32), none.astype(np.uint8))
@@ -211,7 +211,7 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
 
 
 def merge_blocks(blocks: Sequence[Block]) -> list[Block]:
-    """Return the union of BLOCKS, which may overlap in any way, as sorted blocks."""
+    """Return the union of blocks, which may overlap in any way, as sorted blocks."""
     if _in_order(blocks):
         return list(blocks)
     rows = join_blocks(blocks)

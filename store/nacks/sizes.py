@@ -133,7 +133,7 @@ def pair_map_bytes(entries: int) -> int:
 
 
 def emptiest_pair_map_bytes(entries: int) -> int:
-    """Return what it takes at most for ENTRIES: its slots are halved when fewer than 15 % are used."""
+    """Return what it takes at most for so many entries: its slots are halved when fewer than 15 % are used."""
     return max(pair_map_bytes(entries), _PAIR_MAP_SLOT_BYTES << math.floor(math.log2(entries / _PAIR_MAP_IDLE)))
 
 
@@ -184,7 +184,7 @@ def measure_size(ledger_ids: Int64s, entry_ids: Int64s, due_times_ms: Int64s, pr
 
 
 def sample_load(load: NackLoad, precision_bits: int) -> tuple[Int64s, Int64s, Int64s]:
-    """Return ledger ids, entry ids and due times of whole buckets of LOAD, about 200,000 entries, two million at most."""
+    """Return ledger ids, entry ids and due times of whole buckets of a load, about 200,000 entries, two million at most."""
     entries_per_ms = load.messages_per_second / load.batch_size / 1000
     per_bucket = entries_per_ms * (1 << precision_bits)
     buckets = max(1, round(_SAMPLE_ENTRIES / per_bucket))
@@ -197,14 +197,14 @@ def sample_load(load: NackLoad, precision_bits: int) -> tuple[Int64s, Int64s, In
 
 
 def size_tracker(load: NackLoad, precision_bits: int) -> TrackerSizing:
-    """Return what LOAD costs at one precision; raises InvalidValue for bits out of range."""
+    """Return what a load costs at one precision; raises InvalidValue for bits out of range."""
     bucket_ms = 1 << check_precision_bits(precision_bits)
     sample = sample_load(load, precision_bits)
     return scale_size(load, precision_bits, bucket_ms, measure_size(*sample, precision_bits))
 
 
 def scale_size(load: NackLoad, precision_bits: int, bucket_ms: int, sample: MeasuredSize) -> TrackerSizing:
-    """Return the sizing of LOAD whose bytes an entry are those of SAMPLE."""
+    """Return the sizing of a load whose bytes an entry are those of a sample."""
     entries, per_second = load.pending_entries, load.entries_per_second
     factor = entries / sample.entries if sample.entries else 0.0
     return TrackerSizing(

@@ -150,7 +150,7 @@ class NegativeAcksTracker:
     def add_many(
         self, ledger_ids: npt.ArrayLike, entry_ids: npt.ArrayLike, delays_ms: npt.ArrayLike, *, now_ms: npt.ArrayLike
     ) -> None:
-        """Track many entries; DELAYS_MS and NOW_MS are columns too, or one number for all.
+        """Track many entries; delays and times are columns too, or one number for all.
 
         Raises InvalidValue for anything that is not a 63-bit number, columns of different lengths, or a time beyond
         64 bits, and then changes nothing.
@@ -175,7 +175,7 @@ class NegativeAcksTracker:
         self._append(encode_blocks(*group_rows(buckets, ledgers, entries, self.precision_bits)))
 
     def due(self, now_ms: int) -> DueNacks:
-        """Remove and return every bucket that is due at NOW_MS, whole; what is not due is not looked at."""
+        """Remove and return every bucket that is due now, whole; what is not due is not looked at."""
         now_ms = min(now_ms, LONG_MAX)
         if self._loose_first <= now_ms:
             self._seal_loose()
@@ -241,7 +241,7 @@ class NegativeAcksTracker:
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview) -> NegativeAcksTracker:
-        """Return the tracker serialized in DATA, whose bytes it goes on using.
+        """Return the tracker serialized in some bytes, which it goes on using.
 
         Raises Corrupt for damaged bytes (checksum, order, any bitmap) and Unsupported for a newer version.
         """
@@ -263,7 +263,7 @@ class NegativeAcksTracker:
 
     @classmethod
     def open(cls, path: Path) -> NegativeAcksTracker:
-        """Return the tracker serialized in the file PATH, which is read whole; raises as ``from_bytes``, and NotFound."""
+        """Return the tracker serialized in a file, which is read whole; raises as ``from_bytes``, and NotFound."""
         try:
             data = read_file(path)
         except OSError as error:
@@ -299,7 +299,7 @@ class NegativeAcksTracker:
         return groups
 
     def _append(self, blocks: list[Block]) -> None:
-        """Take sorted, non-overlapping BLOCKS as a segment; eight segments of one size become one."""
+        """Take sorted blocks that do not overlap as a segment; eight segments of one size become one."""
         self._entry_count = None
         while blocks:
             segment = Segment(blocks)
@@ -333,7 +333,7 @@ def _is_scattered(buckets: Int64s, ledgers: Int64s) -> bool:
 
 
 def _seal(groups: Sequence[DueGroup]) -> list[Block]:
-    """Return the blocks of live GROUPS, which are in order."""
+    """Return the blocks of live groups, which are in order."""
     if not groups:
         return []
     sizes = np.array([0, *(len(group.entry_ids) for group in groups)], dtype=np.int64)
