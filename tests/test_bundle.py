@@ -560,6 +560,16 @@ def test_a_lost_entry_log_is_no_difference(cli: Cli, tmp_path: Path, names: Path
     assert (there.exit_code, there.json["findings"], there.json["sameFindings"]) == (0, told, True)
 
 
+def test_a_topic_deleted_by_a_change_is_no_difference(cli: Cli, tmp_path: Path, names: Path) -> None:
+    """The change shows that its cursor's ledgers are nobody's, and no bundle has it; seen: ``ledgers-of-others`` in the bundle's store."""
+    store = copied("small", "clean", tmp_path)
+    assert cli("--store", store, "topics", "delete", "public/default/plain", "--yes").exit_code == 0
+    told = bundle(cli, store, tmp_path / "b", names)["findings"]
+    assert "ledgers-of-others" not in {one["code"] for one in told}
+    there = cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b", "-o", "json")
+    assert (there.exit_code, there.json["findings"], there.json["sameFindings"]) == (0, told, True)
+
+
 def test_a_fifo_is_no_bundle_and_is_not_waited_for(cli: Cli, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     refused = cli("--store", tmp_path / "s", "store", "import", "bundle", tmp_path / "fifo")

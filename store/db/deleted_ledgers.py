@@ -1,4 +1,5 @@
-"""Ledgers whose deletion was shown where an incident bundle was made, by ZooKeeper's logs or by a change: a bundle has neither.
+"""Ledgers whose deletion, or that of the node that they say to be of, was shown where an incident bundle was made, by ZooKeeper's logs or
+by a change: a bundle has neither.
 
 Row (database ``state``): key ``deleted-ledgers``, value a JSON list of ledger ids. Only stores of bundles have it.
 """

@@ -23,6 +23,7 @@ from pulsar_admin.store.codec.claims import (
 )
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, ledger_path
 from pulsar_admin.store.codec.managedledger import decode_ledger_ids
+from pulsar_admin.store.db.deleted_ledgers import find_deleted
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_metadata_damage
 from pulsar_admin.store.db.owners import OwnerKind, find_owners, has_owners
@@ -79,7 +80,8 @@ class Vanished(Struct, frozen=True):
     """What is gone from the metadata while its ledgers are listed. ``schemas``: those of topics that are there. ``kept``: ledgers that may
     be the only copy of something, those of cursors and schemas of such topics among them: nobody advises to delete them. ``foreign``:
     those of ``kept`` whose owner is not in this metadata, and no log shows that it was deleted: it vanished, or is of another Pulsar.
-    ``owners``: the path of the node that each of these says to be of."""
+    ``owners``: the path of the node that each of these says to be of. ``disowned``: listed ledgers whose owner was deleted, as a log or a
+    change of this store shows, or did where its incident bundle was made."""
 
     topics: tuple[VanishedTopic, ...] = ()
     views: tuple[DetachedView, ...] = ()
@@ -87,6 +89,7 @@ class Vanished(Struct, frozen=True):
     kept: frozenset[int] = field(default_factory=frozenset)
     foreign: frozenset[int] = field(default_factory=frozenset)
     owners: Mapping[int, str] = field(default_factory=dict)
+    disowned: frozenset[int] = field(default_factory=frozenset)
 
 
 class _LedgerOfGoneNode(Struct, frozen=True):
@@ -129,7 +132,11 @@ def _find(reader: EntryReader) -> Vanished:
     deleted_here = {
         one.owner for one in absent if txn.get("base", tree_key(one.owner))
     }  # a change of this store did it
-    owners = {one.ledger_id: one.owner for one in absent if one.owner not in deleted_here.union(last)}
+    bundled = find_deleted(txn)
+    disowned = frozenset(
+        one.ledger_id for one in absent if one.owner in deleted_here.union(last) or one.ledger_id in bundled
+    )
+    owners = {one.ledger_id: one.owner for one in absent if one.ledger_id not in disowned}
     gone: dict[TopicName, list[_LedgerOfGoneNode]] = defaultdict(list)
     bare: dict[TopicName, list[int]] = defaultdict(list)
     for one in absent:
@@ -159,7 +166,7 @@ def _find(reader: EntryReader) -> Vanished:
     )
     kept = {one.ledger_id for one in orphans if one.name in names} | {view.ledger_id for view in views}
     kept.update(owners, *bare.values())
-    return Vanished(tuple(topics), views, schemas, frozenset(kept), frozenset(owners), owners)
+    return Vanished(tuple(topics), views, schemas, frozenset(kept), frozenset(owners), owners, disowned)
 
 
 def _iter_orphans(reader: EntryReader) -> Iterable[_LedgerOfGoneNode]:

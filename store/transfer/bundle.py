@@ -90,6 +90,7 @@ from pulsar_admin.store.errors import (
 )
 from pulsar_admin.store.facts.trees import WRITERS, unknown_tree_of
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
+from pulsar_admin.store.facts.vanished import find_vanished
 from pulsar_admin.store.files import (
     PRIVATE_FILE,
     NotRegular,
@@ -226,6 +227,8 @@ def _iter_rows(store: Store, txn: Txn, names: Pseudonyms, result: BundleResult) 
     for key, value in txn.items("state", UNSERVED):
         yield ["row", "state", _text(key), _text(value)]
     deleted = [ledger_id for ledger_id, why in UnlistedLedgers(txn).iter_unowned() if why is Unlisted.DELETED]
+    with EntryFiles(store, txn) as files:
+        deleted += sorted(find_vanished(EntryReader(files, txn)).disowned)
     if deleted:  # by ZooKeeper's logs or a change of the store, of which a bundle has neither
         yield ["row", "state", _text(DELETED_LEDGERS), _text(json.dumps(deleted).encode())]
     yield from _iter_records(store, txn, names, result)

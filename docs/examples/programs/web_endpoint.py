@@ -33,9 +33,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    with (
-        pa.open_store(sys.argv[1]) as Handler.store,
-        ThreadingHTTPServer(("localhost", int(sys.argv[2])), Handler) as server,
-    ):
+    with pa.open_store(sys.argv[1]) as Handler.store:
+        server = ThreadingHTTPServer(("localhost", int(sys.argv[2])), Handler)
         print(server.server_port, flush=True)
         server.serve_forever()
