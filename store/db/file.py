@@ -222,7 +222,18 @@ class _Walk:
         """Raise IndexCorrupt for the first damage."""
         newest = 0
         for key, value in self._rows("free pages", self._meta.free):
-            newest = max(newest, self._check_free(key, value))
+            # The pages of a row of free pages are marked.
+            if len(key) != _NUMBER.size or len(value) < _NUMBER.size or len(value) % _NUMBER.size:
+                raise IndexCorrupt(f"a row of free pages has a key of {len(key)} and a value of {len(value)} bytes")
+            count, *numbers = struct.unpack(f"<{len(value) // _NUMBER.size}Q", value)
+            if count > len(numbers):
+                raise IndexCorrupt(f"a row of {len(numbers)} free pages claims {count}")
+            for number in numbers[:count]:
+                if not 2 <= number <= self._meta.last_page:
+                    raise IndexCorrupt(f"page {number} is named as free, the last one is {self._meta.last_page}")
+                if number < len(self._seen):
+                    self._mark(number)
+            newest = max(newest, int(_NUMBER.unpack(key)[0]))
         # A transaction that changes anything frees the pages it replaces, in a row under its own number.
         if newest > self._meta.transaction or (newest and newest < self._meta.transaction):
             raise IndexCorrupt(
@@ -234,20 +245,6 @@ class _Walk:
                 raise IndexCorrupt(f"the database {name!r} is described in {len(value)} bytes")
             for _ in self._rows(name, _DATABASE.unpack(value)):
                 pass
-
-    def _check_free(self, key: bytes, value: bytes) -> int:
-        """Mark the pages of a row of free pages; return the transaction that freed them."""
-        if len(key) != _NUMBER.size or len(value) < _NUMBER.size or len(value) % _NUMBER.size:
-            raise IndexCorrupt(f"a row of free pages has a key of {len(key)} and a value of {len(value)} bytes")
-        count, *numbers = struct.unpack(f"<{len(value) // _NUMBER.size}Q", value)
-        if count > len(numbers):
-            raise IndexCorrupt(f"a row of {len(numbers)} free pages claims {count}")
-        for number in numbers[:count]:
-            if not 2 <= number <= self._meta.last_page:
-                raise IndexCorrupt(f"page {number} is named as free, the last one is {self._meta.last_page}")
-            if number < len(self._seen):
-                self._mark(number)
-        return int(_NUMBER.unpack(key)[0])
 
     def _mark(self, number: int) -> None:
         if not 2 <= number < len(self._seen):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -162,7 +163,10 @@ def read_forecast(
     """
     state = read_state(storage)
     logs = read_bookie_directory(storage.logs).logs
-    maps = {log_id: _map_of(path) for log_id, path in logs}
+    maps: dict[int, dict[int, int] | None] = dict.fromkeys(log_id for log_id, _ in logs)
+    for log_id, path in logs:
+        with suppress(OSError, StoreError):  # reading the log tells why
+            maps[log_id] = read_ledgers_map(path)
     unmapped = np.array([log_id for log_id, sizes in maps.items() if sizes is None], np.int64)
     # Compactions that the bookie itself did not finish name the log they read and the log they write.
     names = (_COMPACTED.fullmatch(file.name) for file in storage.logs.iterdir())
@@ -207,13 +211,6 @@ def _ledgers_in(path: Path, sizes: Mapping[int, int] | None) -> Array:
     except (OSError, StoreError):
         mapped = {}  # reading the log for what lives tells why
     return np.fromiter(mapped, np.int64, len(mapped))
-
-
-def _map_of(path: Path) -> dict[int, int] | None:
-    try:
-        return read_ledgers_map(path)
-    except (OSError, StoreError):
-        return None  # reading the log tells why
 
 
 class _LogReader(Struct, frozen=True):

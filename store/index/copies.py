@@ -74,7 +74,8 @@ class Copies:
         first = 0
         while first < len(starts):
             # Records of a ledger lie close together in a log: one read for many.
-            last = int(np.searchsorted(starts, starts[first] + _SPAN_BYTES)) if _ascend(starts[first:]) else first + 1
+            ascend = bool((starts[first + 1 :] > starts[first:-1]).all())
+            last = int(np.searchsorted(starts, starts[first] + _SPAN_BYTES)) if ascend else first + 1
             if int(starts[last - 1] - starts[first]) > _SPARSE_BYTES * (last - first):
                 last = first + 1
             base = int(starts[first])
@@ -104,7 +105,3 @@ class Copies:
         for descriptor in self._open.values():
             os.close(descriptor)
         self._open.clear()
-
-
-def _ascend(starts: Array) -> bool:
-    return bool((starts[1:] > starts[:-1]).all())

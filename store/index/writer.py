@@ -64,7 +64,12 @@ class Indexer:
         self._journals = frozenset(journals) | {log.file_id for log in iter_logs(txn) if log.kind == FileKind.JOURNAL}
         self._seen: dict[int, tuple[int, int]] = {}
         """Of each ledger that got records the largest LAC, and the only block that got any, −1 where several did."""
-        self._held = _held_entries() if has_copies(txn) else None
+        self._held: HeldEntries | None = None
+        if has_copies(txn):
+            # Brings pyroaring: a store of one bookie does without.
+            from pulsar_admin.store.index.held_entries import HeldEntries
+
+            self._held = HeldEntries()
 
     def add(self, records: Records, file_id: int) -> None:
         """Index one batch of a file."""
@@ -159,14 +164,6 @@ class Indexer:
                     first[1] + int(part.slots()[index]),
                 )
             )
-
-
-def _held_entries() -> HeldEntries:
-    from pulsar_admin.store.index.held_entries import (
-        HeldEntries,  # brings pyroaring: a store of one bookie does without
-    )
-
-    return HeldEntries()
 
 
 class _Part:

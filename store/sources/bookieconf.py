@@ -38,6 +38,16 @@ def read_bookie_conf(file: Path, root: Path | None = None) -> GivenBookie:
     address = settings.get("advertisedAddress", "").strip()
     fallback = f"{address}:{settings.get('bookiePort', _PORT).strip()}" if address else ""
     indexes = _directories(settings, "indexDirectories", root)
+    # The path of ``metadataServiceUri`` (``zk+hierarchical://HOST:PORT/PATH``, ``metadata-store:zk:HOST:PORT/PATH``),
+    # else ``zkLedgersRootPath`` below the chroot of ``zkServers``; "" where nothing says it.
+    uri = _URI.fullmatch(settings.get("metadataServiceUri", "").strip())
+    if uri is not None:
+        metadata_root = uri[1].rstrip("/")
+    else:
+        _, slash, below = settings.get("zkServers", "").strip().partition("/")
+        chroot = (slash + below).rstrip("/")
+        below_chroot = settings.get("zkLedgersRootPath", LEDGERS_ROOT if chroot else "").strip().rstrip("/")
+        metadata_root = chroot + below_chroot if below_chroot else ""
     return GivenBookie(
         str(file),
         settings.get("bookieId", "").strip(),
@@ -46,23 +56,8 @@ def read_bookie_conf(file: Path, root: Path | None = None) -> GivenBookie:
         journals,
         indexes,
         fallback,
-        _metadata_root(settings),
+        metadata_root,
     )
-
-
-def _metadata_root(settings: dict[str, str]) -> str:
-    """Return BookKeeper's root in ZooKeeper, "" where nothing says it.
-
-    The path of ``metadataServiceUri`` (``zk+hierarchical://HOST:PORT/PATH``, ``metadata-store:zk:HOST:PORT/PATH``), else
-    ``zkLedgersRootPath`` below the chroot of ``zkServers``.
-    """
-    found = _URI.fullmatch(settings.get("metadataServiceUri", "").strip())
-    if found is not None:
-        return found[1].rstrip("/")
-    _, slash, below = settings.get("zkServers", "").strip().partition("/")
-    chroot = (slash + below).rstrip("/")
-    root = settings.get("zkLedgersRootPath", LEDGERS_ROOT if chroot else "").strip().rstrip("/")
-    return chroot + root if root else ""
 
 
 def _directories(settings: dict[str, str], name: str, root: Path | None) -> tuple[Path, ...]:

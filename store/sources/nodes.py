@@ -101,7 +101,19 @@ class MetadataDirectory(Struct, frozen=True):
         if is_rocksdb(self.path) and self.logs is None and self.as_of is None:
             yield from _rocksdb_rows(self.path, problems, Notes() if notes is None else notes)
         elif self.logs is not None or self.as_of is not None or is_zookeeper(self.path):
-            yield from _zookeeper_rows(self, problems, notes)
+            # ZooKeeper keeps no owner of a node, and intermediate nodes exist, empty.
+            tree, found, told = read_again(lambda: _read_tree(self), self.path)
+            problems += found
+            if notes is not None:
+                notes.not_needed += told.not_needed
+                notes.log_ends += told.log_ends
+            for node in tree.persistent():
+                yield row_of(
+                    Node(node.path, NodeStat(node.version, 0, node.created_ms, node.modified_ms, False), node.data)
+                )
+            next_id = tree.ledger_ids.next_id(LEDGERS_ROOT, whole=not found)
+            if next_id is not None:
+                yield NextLedgerId(next_id)
         else:
             raise SourceNotFound(f"{self.path} is not a metadata store any more", path=str(self.path))
 
@@ -194,22 +206,6 @@ def no_cluster(name: str, problems: Sequence[str]) -> SourceNotFound | MetadataC
         " pulsar-admin store recover",
         path=name,
     )
-
-
-def _zookeeper_rows(
-    metadata: MetadataDirectory, problems: list[str], notes: Notes | None
-) -> Iterator[Row | NextLedgerId]:
-    """Yield the znodes; ZooKeeper keeps no owner of a node, and intermediate nodes exist, empty."""
-    tree, found, told = read_again(lambda: _read_tree(metadata), metadata.path)
-    problems += found
-    if notes is not None:
-        notes.not_needed += told.not_needed
-        notes.log_ends += told.log_ends
-    for node in tree.persistent():
-        yield row_of(Node(node.path, NodeStat(node.version, 0, node.created_ms, node.modified_ms, False), node.data))
-    next_id = tree.ledger_ids.next_id(LEDGERS_ROOT, whole=not found)
-    if next_id is not None:
-        yield NextLedgerId(next_id)
 
 
 def _read_tree(metadata: MetadataDirectory) -> tuple[Tree, list[str], Notes]:

@@ -131,7 +131,13 @@ def link_files(directory: Path, links: Path, problems: list[str], tables: frozen
         elif file.name in tables:
             link_by_name(file.resolve(), links / file.name)
     for file in _replayed(links, list(damaged), directory):
-        problems.append(_flaws_text(file, damaged[file]))
+        its_flaws = damaged[file]
+        if not its_flaws[Flaw.DAMAGED]:
+            text = f"{file}: the write-ahead log ends within a record: that change is lost, and any after it"
+        else:
+            places = counted(its_flaws[Flaw.DAMAGED], "damaged place")
+            text = f"{file}: {places} in the write-ahead log: the changes there are lost, later ones were read"
+        problems.append(text)
         _write_whole_records(file, links)
 
 
@@ -142,13 +148,6 @@ def _count_flaws(log: Path) -> Counter[Flaw]:
             return Counter(record for record in records if isinstance(record, Flaw))
     except OSError as error:
         raise_read_error(error, log)
-
-
-def _flaws_text(log: Path, flaws: Counter[Flaw]) -> str:
-    if not flaws[Flaw.DAMAGED]:
-        return f"{log}: the write-ahead log ends within a record: that change is lost, and any after it"
-    places = counted(flaws[Flaw.DAMAGED], "damaged place")
-    return f"{log}: {places} in the write-ahead log: the changes there are lost, later ones were read"
 
 
 def _write_whole_records(log: Path, links: Path) -> None:

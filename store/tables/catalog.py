@@ -508,26 +508,25 @@ class ExportedTables:
     def find(self, name: str) -> MadeTable | TopicsMeant | None:
         """Return the table of a name, None if there is none: a topic, a namespace and a glob are messages."""
         if name in self._parts:
-            return self._table(name, self._parts[name])
+            parts = self._parts[name]
+            schema = TABLES[name]
+            if name == "messages" and self._columns is not None:
+                schema = known_schema()
+            for part in parts:
+                if part.path in self._proven:
+                    continue
+                check_file(self._folder, part)
+                missing = open_checked(self._folder, part, schema)
+                # A file of an earlier version may lack the last columns.
+                if missing != schema.names[len(schema) - len(missing) :]:
+                    raise lacking(part, missing)
+                self._proven.add(part.path)
+            return MadeTable(schema, partial(self._rows, schema, parts), Lock(), self.errors)
         if name in TABLES or "messages" not in self._parts:
             return None
         condition = _condition_of(name)
         known = [table for table in ("topics", "messages") if table in self._parts]
         return None if condition is None else TopicsMeant(condition, known)
-
-    def _table(self, name: str, parts: Sequence[TableFile]) -> MadeTable:
-        schema = TABLES[name]
-        if name == "messages" and self._columns is not None:
-            schema = known_schema()
-        for part in parts:
-            if part.path in self._proven:
-                continue
-            check_file(self._folder, part)
-            missing = open_checked(self._folder, part, schema)  # a file of an earlier version may lack the last columns
-            if missing != schema.names[len(schema) - len(missing) :]:
-                raise lacking(part, missing)
-            self._proven.add(part.path)
-        return MadeTable(schema, partial(self._rows, schema, parts), Lock(), self.errors)
 
     def _rows(
         self, schema: pa.Schema, parts: Sequence[TableFile], columns: Collection[str], pruner: Pruner

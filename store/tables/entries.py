@@ -370,20 +370,18 @@ class _ChosenEntries(Struct, frozen=True):
 def _sorted_passes(folder: Folder, segments: Sequence[Segment], most_rows: int) -> Iterator[_ChosenEntries]:
     """Yield the entries of segments in order, about ``most_rows`` records at a time."""
     total = sum(segment.rows for segment in segments)
-    edges = [] if total <= most_rows else _edges(folder, segments, -(-total // most_rows))
+    edges: list[tuple[int, int]] = []
+    if total > most_rows:
+        parts = -(-total // most_rows)  # about equal ones, cut at keys of a sample
+        samples = [_keys(_read(folder, segment))[::_SAMPLE] for segment in segments]
+        keys = np.sort(np.concatenate(samples), order=["ledger", "entry"])
+        chosen = np.unique(keys[[len(keys) * part // parts for part in range(1, parts)]])
+        edges = [(int(ledger), int(entry)) for ledger, entry in chosen.tolist()]
     for low, high in zip([None, *edges], [*edges, None], strict=True):
         tables = (_between(_read(folder, segment), low, high) for segment in segments)
         staged = _gathered(tables, total)
         if len(staged.rows):
             yield _choose(segments, staged)
-
-
-def _edges(folder: Folder, segments: Sequence[Segment], parts: int) -> list[tuple[int, int]]:
-    """Return keys that cut segments into about ``parts`` equal ones."""
-    samples = [_keys(_read(folder, segment))[::_SAMPLE] for segment in segments]
-    keys = np.sort(np.concatenate(samples), order=["ledger", "entry"])
-    chosen = np.unique(keys[[len(keys) * part // parts for part in range(1, parts)]])
-    return [(int(ledger), int(entry)) for ledger, entry in chosen.tolist()]
 
 
 def _keys(table: pa.Table) -> Array:

@@ -125,7 +125,18 @@ def find_tables(place: str, cluster: str | None) -> FoundTables:
             f"{folder.place} has no table {' and no '.join(missing)} of the cluster {name}: a store is made of {', '.join(NEEDED)}",
             hint=_again(folder, name, found[name]),
         )
-    _check_times(folder, name, found[name])
+    # One export has to have written all tables that a store is made of.
+    tables = found[name]
+    times: dict[int | None, list[str]] = {}
+    for table in NEEDED:
+        times.setdefault(tables.exported_ms.get(table), []).append(table)
+    if len(times) > 1:
+        said = "; ".join(f"{', '.join(some)} {_time_text(at)}" for at, some in times.items())
+        raise SourceChanged(
+            f"{folder.place} has tables of {name} that were exported at different times: {said}",
+            hint=_again(folder, name, tables),
+            cluster=name,
+        )
     return FoundTables(folder, name, found[name])
 
 
@@ -135,20 +146,6 @@ def _again(folder: Folder, name: str, cluster: ClusterTables) -> str:
         f" --cluster {shell_word(name)} --only {','.join(NEEDED)}"
     )
     return f"export them at once: {command}"
-
-
-def _check_times(folder: Folder, name: str, cluster: ClusterTables) -> None:
-    """Raise SourceChanged unless one export wrote all tables that a store is made of."""
-    times: dict[int | None, list[str]] = {}
-    for table in NEEDED:
-        times.setdefault(cluster.exported_ms.get(table), []).append(table)
-    if len(times) > 1:
-        said = "; ".join(f"{', '.join(tables)} {_time_text(at)}" for at, tables in times.items())
-        raise SourceChanged(
-            f"{folder.place} has tables of {name} that were exported at different times: {said}",
-            hint=_again(folder, name, cluster),
-            cluster=name,
-        )
 
 
 def _time_text(time_ms: int | None) -> str:

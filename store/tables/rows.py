@@ -357,7 +357,17 @@ def iter_ledgers(
                 *_, (_, place, entries, size_bytes, closed_ms, offloaded) = of_it  # of several topics' the last one
                 facts = (place, entries, size_bytes, closed_ms, bool(offloaded))
                 listed = _LedgerListing(*facts, properties.get(ledger_id, {}))
-            yield _facts_of(txn, ledger_id, listed, fail)
+            topic = ledger = None
+            try:
+                if listed is not None:
+                    naming = (owner.topic for owner in find_owners(txn, ledger_id) if owner.kind == "managed-ledger")
+                    topic = next(naming, None)
+                ledger = read_ledger(txn, ledger_id)
+            except LedgerNotFound:
+                pass  # listed and gone, or in tiered storage alone: the list's row is what there is
+            except StoreError as error:
+                fail(error)
+            yield LedgerFacts(ledger_id, topic, ledger, listed)
 
 
 def _spill_lists(
@@ -378,22 +388,6 @@ def _spill_lists(
             if info.properties:
                 properties[info.ledger_id] = info.properties
     return properties
-
-
-def _facts_of(
-    txn: Txn, ledger_id: int, listed: _LedgerListing | None, fail: Callable[[StoreError], None]
-) -> LedgerFacts:
-    topic = ledger = None
-    try:
-        if listed is not None:
-            owners = (owner.topic for owner in find_owners(txn, ledger_id) if owner.kind == "managed-ledger")
-            topic = next(owners, None)
-        ledger = read_ledger(txn, ledger_id)
-    except LedgerNotFound:
-        pass  # listed and gone, or in tiered storage alone: the list's row is what there is
-    except StoreError as error:
-        fail(error)
-    return LedgerFacts(ledger_id, topic, ledger, listed)
 
 
 def _ids_of(txn: Txn, topics: Sequence[TopicName]) -> list[int]:

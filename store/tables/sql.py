@@ -24,7 +24,7 @@ import pyarrow.dataset as ds
 from msgspec import Struct
 from pyarrow import fs
 
-from pulsar_admin.store.db.blocks import Block, LedgerSums
+from pulsar_admin.store.db.blocks import LedgerSums
 from pulsar_admin.store.db.clocks import block_max, block_min
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import BadSql, DiskFull, InvalidValue, LimitExceeded, NotFound, Refused, Unsupported
@@ -301,7 +301,11 @@ class Database:
             return
         table = self._tables.find(name)
         if isinstance(table, TopicsMeant):
-            if not self._is_there(table):
+            # One of the meant topics exists, with messages or without; system topics have none in tables.
+            for known in table.tables:
+                self._make(known)
+            topics = (topic for known in table.tables for topic in self._topics(known, table.condition))
+            if not any(not parse_owner(topic).is_system for topic in topics):
                 return
             quoted = name.replace('"', '""')
             try:
@@ -313,13 +317,6 @@ class Database:
             self._connection.register(name, table)
         if table is not None:
             self._known[name.lower()] = name
-
-    def _is_there(self, meant: TopicsMeant) -> bool:
-        """Whether one of the meant topics exists, with messages or without; system topics have none in tables."""
-        for table in meant.tables:
-            self._make(table)
-        topics = (topic for table in meant.tables for topic in self._topics(table, meant.condition))
-        return any(not parse_owner(topic).is_system for topic in topics)
 
     def _topics(self, table: str, condition: str) -> Iterator[str]:
         try:
@@ -565,7 +562,9 @@ def _blocks(txn: Txn, part: Part, pruner: Pruner, seen: Seen) -> Iterator[Part]:
         if high > low:
             ids.append((block.entry_id(low), block.entry_id(high - 1)))
             sizes.append(block.header.payload_bytes)
-            bounds.append(_bounds_of_block(block, *ids[-1]))
+            publish = _times_between("publish_time", block_min(block, "publish"), block_max(block, "publish"))
+            broker = _times_between("broker_time", block_min(block, "broker"), block_max(block, "broker"))
+            bounds.append(between("entry_id", *ids[-1]) & publish & broker)
     run: Part | None = None
     before = -2
     for place in pruner.passing(bounds):
@@ -587,9 +586,3 @@ def _bounds_of(part: Part, sums: LedgerSums | None) -> pc.Expression:
         return bounds
     publish = _times_between("publish_time", sums.publish_min_ms, sums.publish_max_ms)
     return bounds & publish & _times_between("broker_time", sums.broker_min_ms, sums.broker_max_ms)
-
-
-def _bounds_of_block(block: Block, first: int, last: int) -> pc.Expression:
-    publish = _times_between("publish_time", block_min(block, "publish"), block_max(block, "publish"))
-    broker = _times_between("broker_time", block_min(block, "broker"), block_max(block, "broker"))
-    return between("entry_id", first, last) & publish & broker
