@@ -19,7 +19,7 @@ NEEDS: tuple[Need, ...] = (
     Need(
         ("topics unload", "persistent unload", "namespaces unload"),
         "it makes a running broker close topics, and no broker has those of a store open",
-        "what brokers wrote since the import comes with: pulsar-admin store refresh",
+        "to add what brokers wrote since the import: pulsar-admin store refresh",
     ),
     Need(
         ("topics lookup", "topics partitioned-lookup", "persistent lookup", "non-persistent lookup"),
@@ -34,7 +34,7 @@ NEEDS: tuple[Need, ...] = (
     Need(
         ("transactions abort-transaction",),
         "a coordinator ends a transaction together with the brokers of all its topics",
-        "the messages of committed ones alone: pulsar-admin topics read TOPIC",
+        "for messages of committed transactions only: pulsar-admin topics read TOPIC",
     ),
     Need(
         ("transactions position-stats-in-pending-ack",),

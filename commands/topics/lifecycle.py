@@ -318,7 +318,7 @@ def undelete(
     still referenced are refused, because one topic would delete them for the other.
     """
     if to is not None and (options["in_place"] or namespaces or len(topics) != 1):
-        raise click.UsageError("--to names one topic that comes back, without --in-place.")
+        raise click.UsageError("--to names a single restored topic, without --in-place.")
     where: dict[str, Any] = {"zookeeper": directories, "by_evidence": by_evidence}  # Any: of Store.undelete
     if topics or namespaces:
         back = options | where | {"namespaces": [*map(str, namespaces)], "to": to and str(to)}

@@ -99,7 +99,7 @@ def _terminal_position(topic: Topic) -> Position:
     """
     if not topic.ledgers:
         raise Refused(
-            f"{topic.name} has no ledger yet: there is no position that it could end at",
+            f"{topic.name} has no ledger yet, so it cannot be terminated",
             hint=f"delete it with: pulsar-admin topics delete {shell_word(topic.name)}",
             topic=str(topic.name),
         )

@@ -109,7 +109,7 @@ def _hint_unreferenced(txn: Txn, ledger_id: int) -> str:
     if why is Unlisted.NEWER:
         return "it is newer than the metadata: roll that forward with: pulsar-admin store recover --level B"
     said = "a broker deleted it" if why is Unlisted.DELETED else "if a broker deleted it"
-    return f"{said}: see what comes back with: pulsar-admin ledgers restore --deleted {ledger_id} --dry-run"
+    return f"{said}: see what can be restored with: pulsar-admin ledgers restore --deleted {ledger_id} --dry-run"
 
 
 def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> LedgerMetadata:

@@ -54,7 +54,7 @@ _DELAYED_INDEX = b"index\0"  # rows that builds write: what can be made again fr
 _NUMBER = struct.Struct(">Q")
 PLAN_FORMAT = 3
 _HINT = "make one with --plan FILE on any command that changes"
-_AGAIN = "make the plan again and look at it"
+_AGAIN = "make a new plan and review it"
 
 
 class Step(Answer, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -968,7 +968,7 @@ class ForgottenPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ReturnedPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
-    """What comes back."""
+    """A part whose entries or nodes are restored."""
 
     VERB = "restores"
 

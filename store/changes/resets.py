@@ -175,7 +175,7 @@ def check_position(topic: Topic, target: Position, otherwise: str) -> None:
     if ledger is None:
         raise LedgerNotFound(
             f"{topic.name} has no ledger {target.ledger_id}: {_ledgers_text(topic, target)}",
-            hint=f"name an entry that is there, earliest or latest{otherwise}",
+            hint=f"name an existing entry, earliest or latest{otherwise}",
             topic=str(topic.name),
             ledgerId=target.ledger_id,
         )
@@ -183,7 +183,7 @@ def check_position(topic: Topic, target: Position, otherwise: str) -> None:
         held = f"has entries 0 to {ledger.entries - 1}" if ledger.entries else "has no entries"
         raise EntryNotFound(
             f"{topic.name} has no entry {target.entry}: ledger {target.ledger_id} {held}",
-            hint=f"name an entry that is there, earliest or latest{otherwise}",
+            hint=f"name an existing entry, earliest or latest{otherwise}",
             topic=str(topic.name),
             ledgerId=target.ledger_id,
             entryId=target.entry_id,
@@ -453,7 +453,7 @@ def _target_move(
     match target:
         case ToPosition(position, exclude):
             if request.rule == EXACT:
-                check_position(topic, position, ", or --rule broker, which takes the next entry there is")
+                check_position(topic, position, ", or --rule broker, which takes the next existing entry")
             state = reset_state(reader, topic, cursor, position, exclude=exclude)
             return CursorMove(topic, cursor, state, MoveBasis(request.rule, position), is_set=True)
         case ShiftBy(entries):
@@ -747,7 +747,7 @@ def _raise_for_nothing_older(
     oldest = next(search.iter_late(0), None)
     text = f"{first.topic.name}: {first.cursor.name} has nothing to expire before {format_time_ms(limit_ms)}"
     if oldest is not None:
-        text += f"; the first entry it is to get, {_dated(oldest, now_ms)}"
+        text += f"; its next entry, {_dated(oldest, now_ms)}"
     if others:
         text += f" (also for {_others(others)})"
     raise NothingMatches(
@@ -812,7 +812,7 @@ def _others(moves: Sequence[CursorMove]) -> str:
     return ", ".join(names) + (f" and {counted(more, 'other')}" if more else "")
 
 
-_OR_BROKER = ", or add --rule broker: it goes by the next entry there is"
+_OR_BROKER = ", or add --rule broker: it takes the next existing entry"
 
 
 class Before(Struct, frozen=True):

@@ -223,7 +223,7 @@ class SalvagePlan(Struct, frozen=True):
         parts = [f"{counted(indexes, 'index', 'indexes')} of bookie {self.bookie.name} rebuilt"] if indexes else []
         if self.journals.stops:
             parts.append(f"{counted(len(self.journals.stops), 'journal')} cut")
-        return f"{' and '.join(parts)}; what was there stays beside" if parts else ""
+        return f"{' and '.join(parts)}; the old one is kept beside it" if parts else ""
 
     def preview(self) -> object:
         return self.report(dry_run=True)

@@ -26,7 +26,7 @@ def check_memory(memory_bytes: int) -> None:
         given = f"{memory_bytes >> 20}M" if memory_bytes >> 20 else f"{memory_bytes} bytes"
         raise LimitExceeded(
             f"--memory {given} is too small: a process that scans needs {least >> 20}M",
-            hint="give it more, such as --memory 512M, and fewer --jobs where that is too much in all",
+            hint="give it more, such as --memory 512M, with fewer --jobs if the sum is too large",
             memory=memory_bytes,
         )
 

@@ -123,7 +123,7 @@ def plan_recovery(
     if wanted == "C":
         if condition.listed:
             raise Refused(
-                f"the metadata lists {counted(condition.listed, 'ledger')}: bookies are not all there is",
+                f"the metadata lists {counted(condition.listed, 'ledger')}: this is not a copy of bookies alone",
                 hint="use level B, which keeps the listed ledgers, or a store imported from the bookies alone",
             )
         return _summed(_from_bookies(sources, names), "C", condition, survey)

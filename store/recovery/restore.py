@@ -226,7 +226,7 @@ class TopicRestorer:
         returned = dict(self._returning(then, target, there, texts, copies))
         if not (returned or then.cursors) and (node is not None or then.gone_ms is None):
             raise TopicNotFound(
-                f"nothing of {then.name} comes back: {'; '.join(texts) or 'it lists every ledger that it had'}",
+                f"nothing of {then.name} can be restored: {'; '.join(texts) or 'it lists every ledger that it had'}",
                 hint="bookies have freed the missing entries; see: pulsar-admin ledgers list",
                 topic=str(then.name),
             )
@@ -292,7 +292,7 @@ class TopicRestorer:
         """Return a ledger that nothing references, up to the entry ``last``, and plan its node; raises Refused, LedgerNotFound."""
         owners = find_owners(self._txn, ledger_id)
         if owners or ledger_id in self._taken:
-            who = f"{owners[0].kind} {owners[0].topic}" if owners else "another topic that comes back"
+            who = f"{owners[0].kind} {owners[0].topic}" if owners else "another restored topic"
             raise Refused(
                 f"ledger {ledger_id} is referenced by {who}: of two topics that list a ledger, the first to trim it deletes it for both",
                 hint="copy what the old topic had then with: pulsar-admin topics restore TOPIC --at TIME",
@@ -459,7 +459,7 @@ def read_topic_at(reader: EntryReader, name: TopicName, past: Past, cursors: Cur
     if fate is None or fate.then is None:
         began = "" if past.begins_ms is None else f", which begins at {format_time_ms(past.begins_ms)}"
         raise TopicNotFound(
-            f"{name} was not there at {format_time_ms(at_ms)} by the history{began}",
+            f"{name} did not exist at {format_time_ms(at_ms)} according to the history{began}",
             hint="name files of ZooKeeper that reach further back with --zookeeper DIR",
             topic=str(name),
         )

@@ -414,8 +414,8 @@ class Match(Struct, frozen=True):
                     re.compile(self.regex)
             except (pa.ArrowInvalid, re.error) as error:
                 text = str(error).partition(": ")[2] or str(error)
-                hint = "look-around and back references are not known: the syntax is that of RE2"
-                raise InvalidValue(f"no regular expression: {self.regex!r}: {text}", hint=hint) from error
+                hint = "look-around and back references are not supported: the syntax is that of RE2"
+                raise InvalidValue(f"not a regular expression: {self.regex!r}: {text}", hint=hint) from error
         return self
 
     @property

@@ -460,7 +460,7 @@ def pattern_topics(text: str, topics: Sequence[TopicName]) -> list[TopicName]:
     try:
         pattern = re.compile(rest)
     except re.error as error:
-        raise InvalidValue(f"option topicsPattern: {text!r} is no regular expression: {error}") from error
+        raise InvalidValue(f"option topicsPattern: {text!r} is not a regular expression: {error}") from error
     return [topic for topic in topics if pattern.fullmatch(str(topic.base).partition("://")[2])]
 
 

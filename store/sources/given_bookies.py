@@ -200,7 +200,7 @@ def _check_cookies(given: GivenBookie, cookies: dict[Path, Cookie]) -> None:
     for path, cookie in cookies.items():
         if first is not None and identity_of(cookie) != identity_of(cookies[first]):
             raise Refused(
-                f"{given.where}: {first} and {path} are not of one bookie: the cookie (VERSION) of the first is of"
+                f"{given.where}: {first} and {path} belong to different bookies: the cookie (VERSION) of the first is of"
                 f" {_cookie_text(cookies[first])}, of the second of {_cookie_text(cookie)}",
                 hint="give each bookie its own --bookie",
                 path=str(path),
@@ -222,7 +222,7 @@ def _id_of(given: GivenBookie, cookie: Cookie | None) -> str:
     if given.bookie_id and given.bookie_id != cookie.bookie_id:
         raise Refused(
             f"{given.where}: said to be bookie {given.bookie_id}, but the cookie (VERSION) there is of {cookie.bookie_id}",
-            hint="give the directories of that bookie, or leave the id away: the cookie has it",
+            hint="give the directories of that bookie, or omit the id: the cookie has it",
         )
     return cookie.bookie_id
 

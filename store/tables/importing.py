@@ -145,7 +145,7 @@ def _again(folder: Folder, name: str, cluster: ClusterTables) -> str:
         f"pulsar-admin --store {shell_word(cluster.store)} store export tables {shell_word(folder.place)}"
         f" --cluster {shell_word(name)} --only {','.join(NEEDED)}"
     )
-    return f"export them at once: {command}"
+    return f"export them together: {command}"
 
 
 def _time_text(time_ms: int | None) -> str:

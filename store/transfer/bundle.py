@@ -368,7 +368,7 @@ def _iter_lines(path: Path) -> Iterator[tuple[int, Any]]:  # Any: JSON
                 if len(line) > LINE_MAX_BYTES:
                     raise LimitExceeded(
                         f"{path} is not a bundle: a line has more than {LINE_MAX_BYTES:,} bytes",
-                        hint="ask for it again",
+                        hint="ask its sender for another copy",
                         path=str(path),
                         limit_bytes=LINE_MAX_BYTES,
                     )
@@ -378,7 +378,9 @@ def _iter_lines(path: Path) -> Iterator[tuple[int, Any]]:  # Any: JSON
     except NotRegular as error:  # a FIFO would be waited for
         raise SourceNotFound(f"{path}: {error.strerror}", hint="name the bundle's file", path=str(path)) from error
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
-        raise MetadataCorrupt(f"{path} is damaged, or no bundle: {error}", hint="ask for it again") from error
+        raise MetadataCorrupt(
+            f"{path} is damaged or not a bundle: {error}", hint="ask its sender for another copy"
+        ) from error
 
 
 def _checked(
@@ -394,7 +396,7 @@ def _checked(
             break
         result.rows += 1
         yield size_bytes, line
-    raise MetadataCorrupt(f"{path} was cut: row {result.rows + 1} is missing", hint="ask for it again")
+    raise MetadataCorrupt(f"{path} was cut: row {result.rows + 1} is missing", hint="ask its sender for another copy")
 
 
 def _fill(store: Store, rows: Iterable[tuple[int, list[Any]]], result: BundleResult) -> None:  # Any: JSON
@@ -423,7 +425,7 @@ def _fill(store: Store, rows: Iterable[tuple[int, list[Any]]], result: BundleRes
         made = [_as_it_is(store.path, log) for log in logs.values()]
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise MetadataCorrupt(
-            f"row {result.rows} of the bundle is damaged: {error}", hint="ask for it again"
+            f"row {result.rows} of the bundle is damaged: {error}", hint="ask its sender for another copy"
         ) from error
 
     def put(txn: Txn) -> None:

@@ -221,7 +221,7 @@ def plan_export(
         )
     if store.info.sources[0]["kind"] != "standalone":
         raise Unsupported(
-            f"{store.path} was imported from the parts of a cluster, of which there is no standalone directory",
+            f"{store.path} was imported from the parts of a cluster: there is no standalone directory to write",
             hint=_TO_ZOOKEEPER,
         )
     source = Path(store.info.sources[0]["path"])

@@ -207,7 +207,7 @@ def test_what_is_encrypted_and_cannot_be_told_is_counted(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--regex", "(a"), "no regular expression: '(a'"),
+        (("--regex", "(a"), "not a regular expression: '(a'"),
         (("--regex", r"(a)\1"), "no regular expression"),
         (("--json-path", "order.id=42"), "is not a path into a value"),
         (("--json-path", "$..id"), "'..id' is not understood"),

@@ -264,7 +264,7 @@ def test_partitions_of_which_nothing_comes_back(cli: Cli, tmp_path: Path) -> Non
     assert (result.exit_code, result.error["code"]) == (5, "topic-not-found")
     assert "parts-partition-0" in result.error["message"]
     result = cli("--store", store, "topics", "undelete", "acme/orders/parts", DOOMED)
-    assert "nothing of persistent://acme/orders/parts-partition-2 comes back" in result.stdout
+    assert "nothing of persistent://acme/orders/parts-partition-2 can be restored" in result.stdout
     assert len(messages_of(cli, store, f"{DOOMED}-restored")) == 300
 
 

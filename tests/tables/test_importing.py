@@ -156,7 +156,7 @@ def test_a_table_that_is_missing_is_named(cli: Cli, tmp_path: Path) -> None:
     said = f"{tmp_path}/tables has no table rows and no bodies of the cluster c: a store is made of nodes, rows, bodies, entries"
     assert _said(cli, tmp_path / "tables") == (7, "unsupported", said)
     refused = cli("--store", tmp_path / "new", "store", "import", "tables", tmp_path / "tables")
-    command = refused.stderr.partition("export them at once: ")[2].strip()
+    command = refused.stderr.partition("export them together: ")[2].strip()
     assert cli(*shlex.split(command)[1:]).exit_code == 0
     assert cli("--store", tmp_path / "new", "store", "import", "tables", tmp_path / "tables").exit_code == 0
 
