@@ -56,7 +56,7 @@ def test_what_cannot_be_searched_for(tmp_path: Path) -> None:
         topic = store.topic(KEYED)
         for wanted, said in (
             ({"keys": "k0003"}, "is a text"),
-            ({"regex": "("}, "no regular expression"),
+            ({"regex": "("}, "not a regular expression"),
             ({"json_paths": ["id=1"]}, "is not a path"),
             ({"nothing": 1}, "unknown keyword: nothing"),
             ({"limit": -1}, "limit -1"),

@@ -208,7 +208,7 @@ def test_what_is_encrypted_and_cannot_be_told_is_counted(cli: Cli) -> None:
     ("options", "said"),
     [
         (("--regex", "(a"), "not a regular expression: '(a'"),
-        (("--regex", r"(a)\1"), "no regular expression"),
+        (("--regex", r"(a)\1"), "not a regular expression"),
         (("--json-path", "order.id=42"), "is not a path into a value"),
         (("--json-path", "$..id"), "'..id' is not understood"),
         (("--property", "=5"), "names no property"),
