@@ -269,9 +269,7 @@ def _in_json(key: str) -> Callable[[Any], object]:  # Any: the record's own type
 
 
 def derived_column(key: str, first: object, getter: Callable[[Any], object]) -> Column:  # Any: the record's own type
-    """Return a column whose value ``getter`` derives from the JSON value under ``key``, if the record has the key
-    ``first``.
-    """
+    """Return a column whose value ``getter`` derives from the JSON value under ``key``, if the record has the key ``first``."""
     if not first and not isinstance(first, (str, bool)) and re.search(_TIME_KEY, key):
         first = _FIRST_TIME_MS  # not set in this record, and maybe in the next
     kind = kind_of(key, first)

@@ -105,9 +105,7 @@ def script(shell: str, program: str) -> str:
 
 
 def complete(group: click.Command, program: str, instruction: str) -> int:
-    """Write the completions at the cursor; ``instruction`` is ``SHELL_complete``, or ``SHELL_source`` for the
-    script.
-    """
+    """Write the completions at the cursor; ``instruction`` is ``SHELL_complete``, or ``SHELL_source`` for the script."""
     from pulsar_admin.output import Writer
 
     writer = Writer()

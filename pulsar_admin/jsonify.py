@@ -24,9 +24,7 @@ from pulsar_admin.typable import OWN_TEXT, is_carrying, own_text
 
 
 def position_json(position: Position, partition_index: int = -1) -> dict[str, int]:
-    """Return a position as Pulsar writes a message id; ``batchIndex`` only inside a batch, or for a
-    ``MessagePosition``.
-    """
+    """Return a position as Pulsar writes a message id; ``batchIndex`` only inside a batch, or for a ``MessagePosition``."""
     value = {"ledgerId": position.ledger_id, "entryId": position.entry_id, "partitionIndex": partition_index}
     if position.batch_index >= 0 or isinstance(position, MessagePosition):
         value["batchIndex"] = position.batch_index
@@ -99,9 +97,7 @@ def _in_partition(value: Any, partition_index: int) -> Any:  # Any: a JSON value
 
 
 def dump_json(value: object, *, pretty: bool) -> str:
-    """Return a value (anything ``to_json`` takes) as JSON text; ``pretty`` is pulsar-admin's layout, two blanks and
-    `` : ``.
-    """
+    """Return a value (anything ``to_json`` takes) as JSON text; ``pretty`` is pulsar-admin's layout, two blanks and `` : ``."""
     plain = to_json(value)
     if pretty:
         return _pretty(plain, "\n")
@@ -109,9 +105,7 @@ def dump_json(value: object, *, pretty: bool) -> str:
 
 
 def dump_gson(value: object) -> str:
-    """Return a value as Gson writes it, pretty and HTML-safe; fields in ``JSON_OPTIONAL`` without a value are left
-    out.
-    """
+    """Return a value as Gson writes it, pretty and HTML-safe; fields in ``JSON_OPTIONAL`` without a value are left out."""
     text = json.dumps(to_json(value), indent=2, ensure_ascii=False)
     return re.sub("[<>&='\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
 

@@ -18,9 +18,7 @@ _SHOWN = 40
 
 
 class WholeNumber(_ParamType):
-    """A whole number from ``low`` to ``high`` in ASCII digits; Python itself also accepts ``1_000``, ``٣`` and any
-    length.
-    """
+    """A whole number from ``low`` to ``high`` in ASCII digits; Python itself also accepts ``1_000``, ``٣`` and any length."""
 
     name = "integer"
 

@@ -86,9 +86,7 @@ class Counted:
 
 
 def asked_of(rows: Iterable[object], style: Style) -> Asked:
-    """Return the style's query on rows, and the style with the queried columns; raises InvalidValue for an unknown
-    column.
-    """
+    """Return the style's query on rows, and the style with the queried columns; raises InvalidValue for an unknown column."""
     if style.query is None:
         return Asked(rows, style)
     from pulsar_admin.query import choose_rows  # most runs ask for nothing
@@ -461,9 +459,7 @@ def _bold(console: Console, text: str) -> str:
 def _folded(
     layout: Layout, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, bottom: bool = False, tones: Rows = ()
 ) -> str:
-    """Return rows in the layout's widths: wider cells continue on the next line or, with ``bottom``, begin on an
-    earlier one.
-    """
+    """Return rows in the layout's widths: wider cells continue on the next line or, with ``bottom``, begin on an earlier one."""
     from pulsar_admin.narrow import fold
 
     rights = [columns[index].is_right for index in layout.indices]

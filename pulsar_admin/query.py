@@ -200,9 +200,7 @@ class _Known:
         raise self._unknown(option, name)
 
     def _key(self, name: str, *, ahead: int) -> str | None:
-        """Return the JSON key that a name means in the first ``ahead`` rows; keys of nested objects are joined by
-        dots.
-        """
+        """Return the JSON key that a name means in the first ``ahead`` rows; keys of nested objects are joined by dots."""
         for number in range(ahead):
             if number == len(self._ahead):
                 row = next(self._stream, None)
@@ -316,9 +314,7 @@ class _Descending:
 
 
 def _ordered(rows: Iterable[object], keys: Sequence[tuple[Column, bool]], top: int | None) -> Iterator[object]:
-    """Yield rows sorted by ``keys``, equal rows in their order, rows without a value last; only the first ``top``
-    are held.
-    """
+    """Yield rows sorted by ``keys``, equal rows in their order, rows without a value last; only the first ``top`` are held."""
 
     def order(row: object) -> list[tuple[bool, Any]]:  # Any: comparable with its like
         found: list[tuple[bool, Any]] = []  # Any: as above
@@ -331,9 +327,7 @@ def _ordered(rows: Iterable[object], keys: Sequence[tuple[Column, bool]], top: i
 
 
 def _test_of(column: Column, condition: Condition, query: Query) -> Callable[[object], bool]:
-    """Return a test of a column's value against a condition; of a list one value must match, for ``!=`` and ``!~``
-    none may.
-    """
+    """Return a test of a column's value against a condition; of a list one value must match, for ``!=`` and ``!~`` none may."""
     compare = _Comparison(column, condition, query)
     negated = condition.operator in ("!=", "!~")
 

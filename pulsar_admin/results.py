@@ -265,9 +265,7 @@ class Results:
     def emit_rows(
         self, rows: Iterable[object], columns: Sequence[Column] = (), plain: Plain | None = None, *, live: bool = False
     ) -> None:
-        """Write records as they are produced, with bounded memory; default: a table of ``columns``. ``live``: see
-        ``output.Style``.
-        """
+        """Write records as they are produced, with bounded memory; default: a table of ``columns``. ``live``: see ``output.Style``."""
         from pulsar_admin.output import emit_records
 
         self._emit_asked(rows, replace(self._style(columns, plain), live=live), emit_records)

@@ -387,9 +387,7 @@ class Running(Results):
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def confirm(self, plan: Plan) -> None:
-        """Return if the plan may be applied; ``--dry-run`` and ``--plan`` show it, change nothing and end the
-        command.
-        """
+        """Return if the plan may be applied; ``--dry-run`` and ``--plan`` show it, change nothing and end the command."""
         if self.settings.dry_run or self.settings.plan is not None:
             from pulsar_admin.api.plan import Plan as ApiPlan
             from pulsar_admin.api.plan import save_plan, shown_by
@@ -458,9 +456,7 @@ class Running(Results):
 
     @contextmanager
     def one_item(self, *, alone: bool) -> Iterator[None]:
-        """Work on one item in the block: an error is reported and suppressed unless the item is ``alone``; see
-        ``each``.
-        """
+        """Work on one item in the block: an error is reported and suppressed unless the item is ``alone``; see ``each``."""
         try:
             yield
         except StoreError as error:
@@ -483,9 +479,7 @@ class Running(Results):
         failure_of(error).write(as_json=self.writes_json)
 
     def suggest(self, error: StoreError) -> None:
-        """Add to an error what only the command line knows: similar names, or the command with either meaning of
-        now.
-        """
+        """Add to an error what only the command line knows: similar names, or the command with either meaning of now."""
         nows = error.context.pop("nows", None)
         if isinstance(nows, list):
             error.context["commands"] = [self._command_line("--now", now) for now in nows]

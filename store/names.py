@@ -129,9 +129,7 @@ def _ansi_c(letter: str) -> str:
 
 
 def is_encoded(component: str) -> bool:
-    """Return whether a metadata path component is as ``encode_name`` writes its name; the letters decide for most
-    of them.
-    """
+    """Return whether a metadata path component is as ``encode_name`` writes its name; the letters decide for most of them."""
     return _UNCHANGED.fullmatch(component) is not None or encode_name(decode_name(component)) == component
 
 
@@ -273,9 +271,7 @@ class TopicName(Answer, frozen=True, order=True):
 
     @property
     def partition_index(self) -> int:
-        """The number after the last ``-partition-``; −1 without one, and for one that no Java int prints
-        (``t-partition-07``: a topic).
-        """
+        """The number after the last ``-partition-``; −1 without one, and for one that no Java int prints (``t-partition-07``: a topic)."""
         _, found, number = self.local_name.rpartition(PARTITION_SUFFIX)
         if not found or not number.isascii() or not number.isdigit() or len(number) > _INT_DIGITS:
             return -1

@@ -259,9 +259,7 @@ class Cursors(Planner):
     def create(
         self, *, start: Place = LATEST, replicated: bool = False, properties: Mapping[str, str] | None = None
     ) -> Plan:
-        """Plan creating the subscription at ``start`` in all topics; raises AlreadyExists, LedgerNotFound,
-        EntryNotFound, InvalidValue.
-        """
+        """Plan creating the subscription at ``start`` in all topics; raises AlreadyExists, LedgerNotFound, EntryNotFound, InvalidValue."""
         first = position_of(start)
         self._check_named()
         with self._session.reader() as reader:

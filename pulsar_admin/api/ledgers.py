@@ -176,9 +176,7 @@ class Recoveries(Planner):
         copy: bool = False,
         hold: str = "restored",
     ) -> Plan:
-        """Plan restoring a topic's state at a time as ``TOPIC-restored``, as ``to``, or ``in_place``; other options
-        as ``undelete``.
-        """
+        """Plan restoring a topic's state at a time as ``TOPIC-restored``, as ``to``, or ``in_place``; other options as ``undelete``."""
         from pulsar_admin.store.changes.resets import check_now_is_meant
         from pulsar_admin.store.history.servers import find_servers
         from pulsar_admin.store.recovery.deleted_nodes import read_past
@@ -405,9 +403,7 @@ class Ledger(Planner):
             return bytes(reader.read(self._ledger_id, number).payload)
 
     def verify(self) -> LedgerVerdict:
-        """Read every entry and return the problems: ``problems`` counts, ``damaged`` names, ``missing`` has ranges
-        of ids.
-        """
+        """Read every entry and return the problems: ``problems`` counts, ``damaged`` names, ``missing`` has ranges of ids."""
         (verdict,) = verdicts_of(self._session, (self._ledger_id,))
         return verdict
 

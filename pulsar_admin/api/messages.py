@@ -675,9 +675,7 @@ class Columns(Checked):
     _session: Session
 
     def spark(self, session: SparkSession) -> SparkTables:
-        """Return the store's messages and entries as data frames of a Spark session, which reads the entry logs
-        itself.
-        """
+        """Return the store's messages and entries as data frames of a Spark session, which reads the entry logs itself."""
         return SparkTables(self._session, session)
 
     def table(self, name: str) -> Batches:

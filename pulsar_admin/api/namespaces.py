@@ -120,9 +120,7 @@ class Resources(Planner):
     def create_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
     ) -> Plan:
-        """Plan creating a tenant with its allowed clusters (default: all); raises AlreadyExists, InvalidValue,
-        Refused.
-        """
+        """Plan creating a tenant with its allowed clusters (default: all); raises AlreadyExists, InvalidValue, Refused."""
         roles, clusters = admin_roles, allowed_clusters
         return self._planned_rows(resource_changes.plan_create_tenant, name, roles, clusters)
 
@@ -137,9 +135,7 @@ class Resources(Planner):
         return self._planned_rows(resource_changes.plan_update_tenant, name, roles, clusters)
 
     def delete_tenant(self, name: str, *, force: bool = False) -> Plan:
-        """Plan deleting a tenant, with ``force`` also its namespaces and their topics; raises TenantNotFound,
-        Refused.
-        """
+        """Plan deleting a tenant, with ``force`` also its namespaces and their topics; raises TenantNotFound, Refused."""
         from pulsar_admin.store.changes.deleting import plan_delete_tenant
 
         return self._planned(lambda reader, now_ms: plan_delete_tenant(reader, name, now_ms, force=force))
@@ -159,9 +155,7 @@ class Resources(Planner):
         return Cluster(self._session, name)
 
     def create_cluster(self, name: str, settings: Json, *, file: Path | str | None = None) -> Plan:
-        """Plan creating a cluster from settings, see ``Cluster.settings``, and those in a file; raises
-        InvalidValue, AlreadyExists.
-        """
+        """Plan creating a cluster from settings, see ``Cluster.settings``, and those in a file; raises InvalidValue, AlreadyExists."""
         return self._planned_rows(resource_changes.plan_create_cluster, name, given_settings(settings, file))
 
     # -- bookies ------------------------------------------------------------------------------------------------------
@@ -207,9 +201,7 @@ class Resources(Planner):
         return tuple(DYNAMIC_SETTINGS)
 
     def set_dynamic_setting(self, name: str, value: str) -> Plan:
-        """Plan setting a dynamic setting of all brokers; raises Refused (not a setting of Pulsar 4.0.8),
-        InvalidValue.
-        """
+        """Plan setting a dynamic setting of all brokers; raises Refused (not a setting of Pulsar 4.0.8), InvalidValue."""
         return self._planned_rows(resource_changes.plan_set_setting, name, value)
 
     def delete_dynamic_setting(self, name: str) -> Plan:
@@ -332,9 +324,7 @@ class Cluster(Planner):
         return record_of(ClusterSettings, CLUSTER.show(found), f"cluster {self._name}")
 
     def update(self, settings: Json, *, file: Path | str | None = None) -> Plan:
-        """Plan replacing all settings of the cluster, its peers too, by the given ones and those in a file; raises
-        InvalidValue.
-        """
+        """Plan replacing all settings of the cluster, its peers too, by the given ones and those in a file; raises InvalidValue."""
         return self._planned_rows(resource_changes.plan_update_cluster, self._name, given_settings(settings, file))
 
     def delete(self, *, everything: bool = False) -> Plan:
@@ -475,9 +465,7 @@ class Cluster(Planner):
 
 
 def given_settings(settings: Json, file: Path | str | None) -> dict[str, Any]:  # Any: JSON values
-    """Return a cluster's settings merged over those in a file (JSON or lines of ``key: value``); raises
-    InvalidValue.
-    """
+    """Return a cluster's settings merged over those in a file (JSON or lines of ``key: value``); raises InvalidValue."""
 
     found = {} if file is None else resource_changes.read_cluster_file(given_path("file", file))
     for key, value in given_mapping("settings", settings).items():
@@ -587,9 +575,7 @@ class Namespace(PolicyPlans):
             return plan_of(plan_moves(reader, "namespaces clear-backlog", moves, self._session.clock_ms), reader.txn)
 
     def unsubscribe(self, subscription: str, *, bundle: str | None = None) -> Plan:
-        """Plan removing a subscription from every topic that has it, or from those in a bundle; raises as
-        ``clear_backlog``.
-        """
+        """Plan removing a subscription from every topic that has it, or from those in a bundle; raises as ``clear_backlog``."""
         from pulsar_admin.store.changes.subscriptions import plan_unsubscribe
 
         return self._planned(
@@ -683,9 +669,7 @@ class Namespace(PolicyPlans):
         return self._planned_rows(make)
 
     def topic_hashes(self, bundle: str, topics: Sequence[str] = ()) -> BundleTopics:
-        """Return the hashes of topics (default: all) in a bundle, partitions one by one; raises TopicNotFound,
-        InvalidValue.
-        """
+        """Return the hashes of topics (default: all) in a bundle, partitions one by one; raises TopicNotFound, InvalidValue."""
         wanted = topics
         with self._session.read() as txn:
             for topic in map(parse_topic, wanted):
@@ -797,9 +781,7 @@ class Namespace(PolicyPlans):
             return found
 
     def set_bookie_affinity_group(self, primary: str, secondary: str | None = None) -> Plan:
-        """Plan storing the namespace's data on bookies of the ``primary`` groups (comma-separated), or
-        ``secondary`` if too few.
-        """
+        """Plan storing the namespace's data on bookies of the ``primary`` groups (comma-separated), or ``secondary`` if too few."""
         groups = {"bookkeeperAffinityGroupPrimary": primary, "bookkeeperAffinityGroupSecondary": secondary}
         given = {
             key: given_text("group", one) for key, one in groups.items() if one is not None or key.endswith("Primary")

@@ -81,9 +81,7 @@ class DelayedBacklogs(Checked):
         self._subscription = subscription
 
     def cursors(self, reader: EntryReader, *, unsubscribed: bool = False) -> Iterator[tuple[Topic, Cursor]]:
-        """Yield the selected cursors; with ``unsubscribed``, a topic without any gives one as if created at its
-        beginning.
-        """
+        """Yield the selected cursors; with ``unsubscribed``, a topic without any gives one as if created at its beginning."""
         from pulsar_admin.store.delayed.backlog import cursor_of_nobody
 
         session, subscription, named = self._session, self._subscription, bool(self._selection.topics)
@@ -153,9 +151,7 @@ class _Build(Struct, frozen=True):
     alone: bool
 
     def turn(self, store: StoreFile, engine: Engine | None, turn: Sequence[WantedIndex]) -> Iterator[BuildResult]:
-        """Read the missing entries of several subscriptions together, then write each index in a transaction of its
-        own.
-        """
+        """Read the missing entries of several subscriptions together, then write each index in a transaction of its own."""
         from pulsar_admin.store.delayed.build import apply_draft, draft_index, finish_draft, read_drafts, result_of
         from pulsar_admin.store.delayed.runs import open_runs
 
@@ -358,9 +354,7 @@ class KeptNacks(Planner):
                 yield from popped_groups(read_change(txn, popped))
 
     def pop(self) -> Plan:
-        """Plan removing the due nacks; the change keeps them, so that ``Store.undo`` restores them. Look at ``due``
-        first.
-        """
+        """Plan removing the due nacks; the change keeps them, so that ``Store.undo`` restores them. Look at ``due`` first."""
         from pulsar_admin.store.changes.nacks import plan_pop
 
         return self._planned_rows(lambda txn, now_ms: plan_pop(txn, self._due(txn), now_ms))
@@ -573,9 +567,7 @@ class Transactions(Planner):
     def open(
         self, *, coordinator: int | None = None, timeout_above: Delay | None = None
     ) -> Mapping[str, TransactionMetadata]:
-        """Return open transactions by id, of one coordinator or all, whose timeout (not age) is above
-        ``timeout_above``.
-        """
+        """Return open transactions by id, of one coordinator or all, whose timeout (not age) is above ``timeout_above``."""
         timeout_ms = -1 if timeout_above is None else delay_ms(timeout_above)
         with self._session.reader() as reader:
             return reports.slow_transactions(reader, _coordinators(reader, coordinator), timeout_ms)
@@ -600,17 +592,13 @@ class TopicTransactions(Named):
             return reports.buffer_stats(reader, self._name)
 
     def transaction(self, most: int, least: int) -> InBuffer:
-        """Return an open transaction's start, and whether it was aborted, by coordinator (``most``) and number
-        (``least``).
-        """
+        """Return an open transaction's start, and whether it was aborted, by coordinator (``most``) and number (``least``)."""
         txn_id = _txn_id(most, least)
         with self._session.reader() as reader:
             return reports.in_buffer(read_buffer(reader, self._name), txn_id)
 
     def snapshot_stats(self, *, metadata: bool = False) -> LogStats:
-        """Return the ledgers and cursors of the namespace's snapshot topic; ``metadata`` is that of
-        ``Topic.internal_stats``.
-        """
+        """Return the ledgers and cursors of the namespace's snapshot topic; ``metadata`` is that of ``Topic.internal_stats``."""
         wanted = metadata
         with self._session.reader() as reader:
             read_topic(reader.txn, self._name)
@@ -635,9 +623,7 @@ class CursorTransactions(Named):
             return reports.pending_ack_stats(reader, self._name, self._subscription)
 
     def transaction(self, most: int, least: int) -> InPendingAcks:
-        """Return the position that a transaction acknowledged cumulatively, by coordinator (``most``) and number
-        (``least``).
-        """
+        """Return the position that a transaction acknowledged cumulatively, by coordinator (``most``) and number (``least``)."""
         txn_id = _txn_id(most, least)
         with self._reader() as reader:
             return reports.in_pending_ack(reader, self._name, self._subscription, txn_id)

@@ -798,9 +798,7 @@ class Session:
     def read_cursors(
         self, reader: EntryReader, topic: Topic, names: Iterable[str], *, named: bool, is_replaced: bool = False
     ) -> Iterator[Cursor]:
-        """Yield a topic's cursors; ``named`` says whether the topic was named (see ``each``); ``is_replaced``
-        includes damaged ones.
-        """
+        """Yield a topic's cursors; ``named`` says whether the topic was named (see ``each``); ``is_replaced`` includes damaged ones."""
         from pulsar_admin.store.model.cursors import read_cursor, read_damaged_cursor
 
         read = read_damaged_cursor if is_replaced else read_cursor

@@ -215,9 +215,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return Transactions(self._session)
 
     def topic_policies(self, *topics: str, pattern: str | None = None) -> TopicPolicies:
-        """Return the policies of topics, changed as one; default: of all topics, or of those of a glob ``pattern``.
-        Raises InvalidValue.
-        """
+        """Return the policies of topics, changed as one; default: of all topics, or of those of a glob ``pattern``. Raises InvalidValue."""
         return TopicPolicies(self._session, parse_topics(topics, pattern))
 
     def namespaces(self, tenant: str | None = None) -> tuple[str, ...]:
@@ -284,9 +282,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return tuple(row for row in (rows if ledgers else iter_missing(txn)) if row is not None)
 
     def verify_ledgers(self, *ledgers: int) -> Iterator[LedgerVerdict]:
-        """Yield the problems of ledgers, or of all, after reading every entry: see ``Ledger.verify``; raises
-        LedgerNotFound.
-        """
+        """Yield the problems of ledgers, or of all, after reading every entry: see ``Ledger.verify``; raises LedgerNotFound."""
         return verdicts_of(self._session, given_ledgers(ledgers))
 
     def underreplicated(self) -> tuple[UnderReplicated, ...]:
@@ -669,9 +665,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return tuple(self.change_log())
 
     def change_log(self, *numbers: int) -> Iterator[Change]:
-        """Yield the audit log, oldest first, or the numbered changes; raises ChangeNotFound, IndexCorrupt for a
-        damaged record.
-        """
+        """Yield the audit log, oldest first, or the numbered changes; raises ChangeNotFound, IndexCorrupt for a damaged record."""
         from pulsar_admin.api.reports import change_of
 
         with self._session.read() as txn:

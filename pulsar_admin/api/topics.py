@@ -136,9 +136,7 @@ class PolicyPlans(Planner, ABC):
         time: Duration | None = None,
         kind: QuotaKind = "destination_storage",
     ) -> Plan:
-        """Plan setting a backlog quota: the action beyond ``size`` (bytes, or ``10G``) or ``time``; None: no limit.
-        Raises InvalidValue.
-        """
+        """Plan setting a backlog quota: the action beyond ``size`` (bytes, or ``10G``) or ``time``; None: no limit. Raises InvalidValue."""
         limits = {
             "limit": None if size is None else _size_bytes(size),
             "limit_time": None if time is None else duration_ms(time),
@@ -603,9 +601,7 @@ class Topic(PolicyPlans):
         return read_versions(self._session, self._name)
 
     def schema(self, version: int | None = None) -> SchemaVersion:
-        """Return a version of the topic's schema, None: the newest; raises NothingMatches if it does not exist, and
-        as ``schemas``.
-        """
+        """Return a version of the topic's schema, None: the newest; raises NothingMatches if it does not exist, and as ``schemas``."""
         wanted = version
         found = [one for one in self.schemas() if wanted in (None, one.version)]
         if not found:
@@ -639,9 +635,7 @@ class Topic(PolicyPlans):
         return self._session.ask(read_in_force, self._name)
 
     def delayed(self, subscription: str | None = None) -> Delayed:
-        """Return the delayed messages of a subscription; None: of one that would be created at the topic's
-        beginning.
-        """
+        """Return the delayed messages of a subscription; None: of one that would be created at the topic's beginning."""
         from pulsar_admin.api.pending import Delayed
 
         return Delayed(self._session, self._name, subscription)
@@ -863,9 +857,7 @@ class Topic(PolicyPlans):
 
 
 class SchemaVersion(Answer, frozen=True):
-    """One version of a topic's schema: ``type`` by upstream's name, ``definition`` as uploaded, such as JSON of
-    Avro.
-    """
+    """One version of a topic's schema: ``type`` by upstream's name, ``definition`` as uploaded, such as JSON of Avro."""
 
     version: int
     type: str

@@ -196,9 +196,7 @@ def import_parts(
 
 
 def layout_then(session: Session, layout: Layout, at: Time | Moment | None) -> Layout:
-    """Return a layout with its metadata at a time, None: unchanged; raises Refused if it has no history,
-    NothingMatches.
-    """
+    """Return a layout with its metadata at a time, None: unchanged; raises Refused if it has no history, NothingMatches."""
     if at is None:
         return layout
     from pulsar_admin.store.history.as_of import past_metadata
@@ -227,9 +225,7 @@ def given_parts(
     client: Path | str | None,
     wanted: Wanted | None = None,
 ) -> tuple[Source | None, list[GivenBookie]]:
-    """Return the named parts of a cluster; raises InvalidValue if none is named. Bookies' configurations are added
-    to ``wanted``.
-    """
+    """Return the named parts of a cluster; raises InvalidValue if none is named. Bookies' configurations are added to ``wanted``."""
     given = [*map(given_bookie, given_items("bookies", bookies))]
     if metadata is None and not given:
         raise InvalidValue("no part of a cluster is named", hint="name metadata, bookies or both")
@@ -242,9 +238,7 @@ def source_of(
     wanted: Wanted | None = None,
     bookies: Iterable[GivenBookie] = (),
 ) -> Source | None:
-    """Return the named metadata, None for none; raises SourceNotFound. ``bookies`` may say which cluster of a
-    ZooKeeper it is.
-    """
+    """Return the named metadata, None for none; raises SourceNotFound. ``bookies`` may say which cluster of a ZooKeeper it is."""
     from pulsar_admin.store.sources.roots import Wanted
 
     if metadata is None:

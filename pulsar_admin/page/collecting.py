@@ -271,9 +271,7 @@ def _standings(found: _Collector) -> tuple[list[Standing], list[_Waits]]:
 
 
 def _delays(found: _Collector, topic: Topic, cursor: Cursor, most: int) -> tuple[Array, Array] | None:
-    """Return ranks and due times of delayed messages; empty if delays are disabled, None for over ``most`` backlog
-    entries.
-    """
+    """Return ranks and due times of delayed messages; empty if delays are disabled, None for over ``most`` backlog entries."""
     if backlog_entries(topic, cursor.state) > most:
         return None
     in_force = find_delivery(found.reader.txn, topic.name)

@@ -134,9 +134,7 @@ def _bytes(shares: Sequence[Share]) -> int:
 
 
 def fold(shares: Sequence[Share]) -> list[Share]:
-    """Return shares with all but the ``TILES`` largest merged by namespace, and with those of namespaces beyond
-    ``GROUPS`` merged.
-    """
+    """Return shares with all but the ``TILES`` largest merged by namespace, and with those of namespaces beyond ``GROUPS`` merged."""
     sizes: dict[tuple[str, str], int] = defaultdict(int)
     for share in shares:
         sizes[share.tenant, share.namespace] += share.size_bytes

@@ -30,9 +30,7 @@ class Disk(Struct, frozen=True):
 
 
 class Share(Struct, frozen=True):
-    """Storage of one topic, or of several together, as brokers count it (one copy); no subscription needs
-    ``done_bytes``.
-    """
+    """Storage of one topic, or of several together, as brokers count it (one copy); no subscription needs ``done_bytes``."""
 
     tenant: str
     namespace: str

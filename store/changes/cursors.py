@@ -188,9 +188,7 @@ def _view_json(move: CursorMove, state: CursorState) -> dict[str, int | None]:
 
 
 def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
-    """Return warnings about the cursor's old position; ``absent`` are bookies that were not imported and may hold
-    it.
-    """
+    """Return warnings about the cursor's old position; ``absent`` are bookies that were not imported and may hold it."""
     cursor = move.cursor
     warnings = []
     if is_unreadable(cursor):
@@ -328,9 +326,7 @@ _REMOVED = {
 
 
 def is_transaction_log(topic: TopicName) -> bool:
-    """Return whether the topic is a transaction log, which a broker does not open as a topic
-    (``BrokerService.createPersistentTopic0``).
-    """
+    """Return whether the topic is a transaction log, which a broker does not open as a topic (``BrokerService.createPersistentTopic0``)."""
     local = topic.base.local_name
     return local.endswith(PENDING_ACK_SUFFIX) or (topic.is_system and local.startswith(TRANSACTION_LOG_PREFIX))
 

@@ -94,9 +94,7 @@ def plan_terminate(reader: EntryReader, command: str, names: Iterable[TopicName]
 
 
 def _terminal_position(topic: Topic) -> Position:
-    """Return the position at which a topic is terminated, or would be; raises Refused for a topic that no broker
-    has opened.
-    """
+    """Return the position at which a topic is terminated, or would be; raises Refused for a topic that no broker has opened."""
     if not topic.ledgers:
         raise Refused(
             f"{topic.name} has no ledger yet, so it cannot be terminated",
@@ -117,9 +115,7 @@ def _properties_now(reader: EntryReader, topic: Topic) -> dict[str, str]:
 
 
 def plan_trim(reader: EntryReader, names: Iterable[TopicName], now_ms: int) -> Plan:
-    """Plan deleting the ledgers that every subscription has consumed and retention no longer keeps; raises
-    TopicNotFound.
-    """
+    """Plan deleting the ledgers that every subscription has consumed and retention no longer keeps; raises TopicNotFound."""
     topics = [read_topic(reader.txn, name) for name in names]
     cuts = [_cut(reader, topic, trimmable(reader, topic, now_ms), now_ms) for topic in topics]
     steps = tuple(step for cut, _ in cuts for step in cut)
@@ -422,9 +418,7 @@ def plan_delete_namespace(reader: EntryReader, namespace: NamespaceName, now_ms:
 
 
 def plan_delete_tenant(reader: EntryReader, tenant: str, now_ms: int, *, force: bool) -> Plan:
-    """Plan deleting a tenant, with ``force`` also its namespaces and their topics; raises NamespaceNotFound,
-    Refused.
-    """
+    """Plan deleting a tenant, with ``force`` also its namespaces and their topics; raises NamespaceNotFound, Refused."""
     return _plan_tenants(reader, "tenants delete", [tenant], now_ms, force=force)
 
 
@@ -484,9 +478,7 @@ def _part(txn: Txn, namespace: NamespaceName, topics: Sequence[TopicName]) -> Ch
 
 
 def _check_other_ledgers(txn: Txn, namespace: NamespaceName) -> None:
-    """Raise Refused if the namespace has managed ledgers of a newer Pulsar: it may reference them in places not
-    known here.
-    """
+    """Raise Refused if the namespace has managed ledgers of a newer Pulsar: it may reference them in places not known here."""
     others = [str(name) for name in iter_other_ledgers(txn, namespace)]
     if others:
         raise Refused(

@@ -154,9 +154,7 @@ def _listed(txn: Txn, name: TopicName, ledger_id: int) -> TopicLedger | None:
 
 
 def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -> _End:
-    """Return the ledger's end by its entries and by the topic's list, where listed; raises Refused unless all
-    entries are present.
-    """
+    """Return the ledger's end by its entries and by the topic's list, where listed; raises Refused unless all entries are present."""
     times = find_times(reader.txn, ledger_id)
     if times is None:
         raise LedgerNotFound(
@@ -279,9 +277,7 @@ def _fit(
 def _longest(
     holders: Sequence[frozenset[str]], start: int, size: int, write_quorum: int, before: Sequence[str]
 ) -> tuple[int, Sequence[str]]:
-    """Return the end of the longest ensemble from ``start`` on, and its bookies; no bookies if not even one entry
-    fits.
-    """
+    """Return the end of the longest ensemble from ``start`` on, and its bookies; no bookies if not even one entry fits."""
     pattern: dict[int, frozenset[str]] = {}
     members: Sequence[str] = ()
     for entry in range(start, len(holders)):

@@ -216,9 +216,7 @@ def _forget_in_topic(
 
 
 def without(topic: Topic, gone: Ids) -> Topic:
-    """Return the topic without the ledgers in ``gone``; a topic that was terminated in one of them is terminated
-    before it.
-    """
+    """Return the topic without the ledgers in ``gone``; a topic that was terminated in one of them is terminated before it."""
     infos = tuple(info for info in topic.managed.ledgers if info.ledger_id not in gone)
     ledgers = tuple(ledger for ledger in topic.ledgers if ledger.ledger_id not in gone)
     end = topic.managed.terminated

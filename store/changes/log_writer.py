@@ -351,9 +351,7 @@ class LogWriter:
 
 
 def index_own_file(store: Store, txn: Txn, path: Path, ledgers: tuple[WrittenLedger, ...]) -> LogFile:
-    """Catalogue and index one written entry log within ``txn``; raises IndexCorrupt if reading it gives anything
-    else than was written.
-    """
+    """Catalogue and index one written entry log within ``txn``; raises IndexCorrupt if reading it gives anything else than was written."""
     from pulsar_admin.store.index.writer import Indexer
     from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
 
@@ -430,9 +428,7 @@ def source_sequence(store: Store) -> int:
 
 
 def way_back_of(store: Store, ledger_ids: Sequence[int]) -> tuple[str, ...]:
-    """Return the advice to export a change's new ledgers to bookies first; a standalone's export includes its
-    bookie.
-    """
+    """Return the advice to export a change's new ledgers to bookies first; a standalone's export includes its bookie."""
     sources = [source for source in store.info.sources if not _is_standalone(source)]
     if not ledger_ids or not sources:
         return ()
@@ -453,9 +449,7 @@ def _is_standalone(source: Mapping[str, Any]) -> bool:  # Any: JSON
 
 
 def append_payload(payload: bytes | memoryview, chain: InterceptorChain, now_ms: int) -> bytes:
-    """Return the entry as a broker with the interceptors in ``chain`` would append it; a payload that is not a
-    message gets no header.
-    """
+    """Return the entry as a broker with the interceptors in ``chain`` would append it; a payload that is not a message gets no header."""
     try:
         metadata = decode_message_entry(payload, "entry", verify=False).metadata
     except EntryCorrupt:
@@ -513,9 +507,7 @@ def append_ledgers(
 
 
 def closed_ledgers(topic: Topic, now_ms: int) -> ManagedLedger:
-    """Return the topic's ledger list with its last ledger closed, because a broker determines the length of the
-    last one only.
-    """
+    """Return the topic's ledger list with its last ledger closed, because a broker determines the length of the last one only."""
     if not topic.ledgers or not topic.ledgers[-1].is_open:
         return topic.managed
     last = topic.ledgers[-1]

@@ -145,9 +145,7 @@ def plan_pop(txn: Txn, groups: Iterable[KeptGroup], now_ms: int) -> Plan:
 
 
 def popped_groups(change: Change) -> Iterator[KeptGroup]:
-    """Yield the groups that ``change`` popped, in the order of ``iter_due``; raises NothingMatches if it popped
-    none.
-    """
+    """Yield the groups that ``change`` popped, in the order of ``iter_due``; raises NothingMatches if it popped none."""
     owners = {
         tracker_id(report["topic"], report["subscription"]): (report["topic"], report["subscription"])
         for report in change.reports

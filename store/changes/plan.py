@@ -127,9 +127,7 @@ def check_state(store: Store, txn_id: int, state: str) -> None:
 
 
 def state_of(txn: Txn) -> str:
-    """Return a hex digest that identifies a store and its changes so far; a copy that was changed since has another
-    one.
-    """
+    """Return a hex digest that identifies a store and its changes so far; a copy that was changed since has another one."""
     return sha256(b"%d" % txn.store.info.created_ms + (txn.get("state", CHAIN_HEAD) or b"")).hexdigest()
 
 
@@ -306,9 +304,7 @@ def plan_file(plan: Plan | WritingPlan, state: str, reports: tuple[ChangeReport,
 
 
 def load_plan(data: bytes, where: str) -> PlanFile:
-    """Return the plan in the bytes of a plan file; raises InvalidValue if they are not one, an earlier version, or
-    were edited.
-    """
+    """Return the plan in the bytes of a plan file; raises InvalidValue if they are not one, an earlier version, or were edited."""
     try:
         document = json_object(data, once=True)
         form = integer(document["planFormat"], "planFormat")
@@ -509,9 +505,7 @@ def iter_breaks(txn: Txn) -> Iterator[tuple[int, str]]:
 
 
 def check_link(txn: Txn, key: bytes, row: bytes) -> None:
-    """Raise IndexCorrupt unless the following row's ``previous`` matches this row; rows older than the chain are
-    accepted.
-    """
+    """Raise IndexCorrupt unless the following row's ``previous`` matches this row; rows older than the chain are accepted."""
     number = int.from_bytes(key, "big")
     following = txn.get("changes", (number + 1).to_bytes(8, "big"))
     head = txn.get("state", CHAIN_HEAD)

@@ -203,9 +203,7 @@ class DelayedPolicy(Answer, frozen=True):
 
 
 def find_rules(txn: Txn, namespace: NamespaceName) -> IndexRules | None:
-    """Return the widths of the namespace's delayed-message index, None if they were never set; raises IndexCorrupt,
-    Unsupported.
-    """
+    """Return the widths of the namespace's delayed-message index, None if they were never set; raises IndexCorrupt, Unsupported."""
     row = txn.get("delayed", rules_key(str(namespace)))
     return None if row is None else decode_rules(row, str(namespace))
 
@@ -316,9 +314,7 @@ def _topic_warnings(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
 
 
 def conflict_warnings(policies: Policies) -> tuple[str, ...]:
-    """Return warnings about policies that drop delayed messages before they are due: a TTL, a quota that evicts the
-    backlog.
-    """
+    """Return warnings about policies that drop delayed messages before they are due: a TTL, a quota that evicts the backlog."""
     found = []
     if policies.message_ttl_seconds:
         found.append(

@@ -143,9 +143,7 @@ def reset_to_time(topic: Topic, cursor: Cursor, first: Position | None) -> Curso
 
 
 def shifted_state(topic: Topic, cursor: Cursor, entries: int) -> CursorState:
-    """Return the state ``entries`` further (negative: back), counting acknowledged entries too; at most to either
-    end of the topic.
-    """
+    """Return the state ``entries`` further (negative: back), counting acknowledged entries too; at most to either end of the topic."""
     mark_delete = cursor.mark_delete
     rank = topic.place(mark_delete) + entries
     rank = min(rank, topic.number_of_entries)
@@ -506,9 +504,7 @@ def _failure(error: StoreError) -> str:
 def _unseen_warnings(
     reader: EntryReader, topic: Topic, first: Position | None, time_ms: int, clock: str
 ) -> tuple[str, ...]:
-    """Return warnings about unreadable entries before ``first`` that may be at or after the time: they are not
-    delivered again.
-    """
+    """Return warnings about unreadable entries before ``first`` that may be at or after the time: they are not delivered again."""
     end = topic.at_rank(topic.number_of_entries if first is None else topic.rank(first))
     found = find_doubts(reader.txn, topic, end, time_ms, clock, {})
     unseen = [replace(doubt, lost=0) for doubt in found if doubt.unseen]
@@ -684,9 +680,7 @@ def _newest_entry(reader: EntryReader, topic: Topic, clock: Clock) -> Dated | No
 def _check_resets_meet(
     reader: EntryReader, moves: Sequence[CursorMove], missed: Sequence[CursorMove], clock: Clock, now_ms: int
 ) -> None:
-    """Raise NothingMatches if moves without an entry at or after their time (``missed``) skip anything, or are all
-    moves.
-    """
+    """Raise NothingMatches if moves without an entry at or after their time (``missed``) skip anything, or are all moves."""
     skipping = [move for move in missed if _gone(reader, move).entries]
     if not missed or (not skipping and len(missed) < len(moves)):
         return
@@ -859,9 +853,7 @@ class ExpiryRequest(Struct, frozen=True):
 
 
 def expiry_move(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorMove:
-    """Return the move that expires what ``request`` selects; raises LedgerNotFound, EntryNotFound, Refused for a
-    bad position.
-    """
+    """Return the move that expires what ``request`` selects; raises LedgerNotFound, EntryNotFound, Refused for a bad position."""
     limit = request.limit
     if isinstance(limit, UpTo):
         state, basis, warnings = _by_position(reader, topic, cursor, limit, request)
@@ -1013,9 +1005,7 @@ def _broker_state(reader: EntryReader, topic: Topic, cursor: Cursor, limit: UpTo
 
 
 def _with_batch(topic: Topic, state: CursorState, entry: Position, unacknowledged: tuple[int, ...]) -> CursorState:
-    """Return ``state`` with the batch at ``entry`` acknowledged except for the ``unacknowledged`` messages (words
-    of a bit set).
-    """
+    """Return ``state`` with the batch at ``entry`` acknowledged except for the ``unacknowledged`` messages (words of a bit set)."""
     rank = topic.rank(entry)
     if not any(start <= rank < end for start, end in pending_intervals(topic, state)):
         return state

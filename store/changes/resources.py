@@ -143,9 +143,7 @@ def plan_create_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Se
 
 
 def plan_update_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int) -> Plan:
-    """Plan changing a tenant; without ``roles`` or ``clusters`` these stay. Raises TenantNotFound, InvalidValue,
-    Refused.
-    """
+    """Plan changing a tenant; without ``roles`` or ``clusters`` these stay. Raises TenantNotFound, InvalidValue, Refused."""
     found = read_tenant(txn, tenant)
     if clusters:
         _check_clusters(txn, clusters)
@@ -161,9 +159,7 @@ def plan_update_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Se
 
 
 def check_tenant_deletable(txn: Txn, tenant: str, *, force: bool) -> list[NamespaceName]:
-    """Return the namespaces that are deleted with a tenant; raises TenantNotFound, and Refused if it has some,
-    without ``force``.
-    """
+    """Return the namespaces that are deleted with a tenant; raises TenantNotFound, and Refused if it has some, without ``force``."""
     if find_json(txn, tenant_path(tenant)) is None:
         raise TenantNotFound("Tenant doesn't exist", tenant=tenant)
     namespaces = list(iter_namespaces(txn, tenant))
@@ -224,9 +220,7 @@ def plan_create_cluster(txn: Txn, cluster: str, given: JsonObject, now_ms: int) 
 
 
 def plan_update_cluster(txn: Txn, cluster: str, given: JsonObject, now_ms: int) -> Plan:
-    """Plan replacing a cluster's data: keys missing from ``given`` get defaults, peers too. Raises
-    ResourceNotFound, InvalidValue.
-    """
+    """Plan replacing a cluster's data: keys missing from ``given`` get defaults, peers too. Raises ResourceNotFound, InvalidValue."""
     _check_data(given)
     after = CLUSTER.replace(read_cluster(txn, cluster), given)
     return _plan_cluster(txn, "clusters update", cluster, after, now_ms)
@@ -263,9 +257,7 @@ def plan_delete_cluster(txn: Txn, cluster: str, now_ms: int) -> Plan:
 
 
 def plan_migration(txn: Txn, cluster: str, migrated: bool, url: Mapping[str, str | None], now_ms: int) -> Plan:
-    """Plan setting whether and where to a cluster is migrated; as upstream, the cluster need not exist. Raises
-    InvalidValue.
-    """
+    """Plan setting whether and where to a cluster is migrated; as upstream, the cluster need not exist. Raises InvalidValue."""
     given = {key: value for key, value in url.items() if value is not None}
     is_empty = set(given) == {"serviceUrl", "serviceUrlTls"}  # upstream's isEmpty, as ClusterPolicies.ClusterUrl has it
     if migrated and is_empty:
@@ -617,9 +609,7 @@ def _positions(txn: Txn, bundle: Bundle, algorithm: str, positions: Sequence[int
 
 
 def choose_bundle(txn: Txn, namespace: NamespaceName, text: str | None, kind: str | None) -> Bundle:
-    """Return the named bundle, or for LARGEST the one with the most topics; raises InvalidValue, and NeedsBroker
-    for HOT.
-    """
+    """Return the named bundle, or for LARGEST the one with the most topics; raises InvalidValue, and NeedsBroker for HOT."""
     if text is not None and kind is not None:
         raise InvalidValue("--bundle and --bundle-type are mutually exclusive")
     read_policies(txn, namespace, "Namespace not found")
@@ -732,9 +722,7 @@ def _plan_policies_json(
 
 
 def plan_local_json(txn: Txn, namespace: NamespaceName, job: JsonJob, now_ms: int) -> Plan:
-    """Plan a job on a namespace's local policies, which are created if missing, as upstream does. Raises
-    MetadataCorrupt.
-    """
+    """Plan a job on a namespace's local policies, which are created if missing, as upstream does. Raises MetadataCorrupt."""
     path = local_policies_path(namespace)
     found = find_json(txn, path)
     if found is None:
@@ -851,9 +839,7 @@ def plan_grant_subscription(
 
 
 def plan_revoke_subscription(txn: Txn, namespace: NamespaceName, subscription: str, role: str, now_ms: int) -> Plan:
-    """Plan revoking a role's right to a subscription; raises NamespaceNotFound, and ResourceNotFound if no role has
-    it.
-    """
+    """Plan revoking a role's right to a subscription; raises NamespaceNotFound, and ResourceNotFound if no role has it."""
     auth = (read_policies(txn, namespace).get("auth_policies") or {}).get(_SUBSCRIPTIONS) or {}
     if subscription not in auth:
         raise ResourceNotFound("couldn't find subscription", subscription=subscription)
@@ -882,9 +868,7 @@ def read_permissions(policies: JsonObject, topic: TopicName | None = None) -> di
 
 
 def read_topic_permissions(txn: Txn, topic: TopicName) -> dict[str, list[str]]:
-    """Return each role's actions on a topic and in its namespace; raises TopicNotFound, NamespaceNotFound,
-    MetadataCorrupt.
-    """
+    """Return each role's actions on a topic and in its namespace; raises TopicNotFound, NamespaceNotFound, MetadataCorrupt."""
     _check_topic(txn, topic)
     return read_permissions(read_policies(txn, topic.namespace), topic)
 

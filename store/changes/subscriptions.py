@@ -56,9 +56,7 @@ class NewSubscription(Struct, frozen=True):
 
 
 def plan_create(reader: EntryReader, topics: Iterable[Topic], new: NewSubscription, now_ms: int) -> Plan:
-    """Plan creating a subscription on topics, all or none; raises AlreadyExists, InvalidValue for a reserved name
-    or property.
-    """
+    """Plan creating a subscription on topics, all or none; raises AlreadyExists, InvalidValue for a reserved name or property."""
     check_new(new)
     steps: list[Step] = []
     parts: list[ChangePart] = []
@@ -139,9 +137,7 @@ def _removal_part(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int
 
 
 def own_ledgers(cursor: Cursor) -> tuple[int, ...]:
-    """Return the ledgers that nothing references once the cursor is deleted: its own, its delayed buckets, its
-    compacted view.
-    """
+    """Return the ledgers that nothing references once the cursor is deleted: its own, its delayed buckets, its compacted view."""
     ledgers = [cursor.info.cursors_ledger_id] if cursor.info.cursors_ledger_id >= 0 else []
     properties = cursor.info.cursor_properties
     buckets = (parse_integer(value) for key, value in properties.items() if key.startswith(BUCKET_PREFIX))
@@ -161,9 +157,7 @@ def shown_properties(cursor_properties: Mapping[str, str]) -> dict[str, str]:
 def plan_subscription_properties(
     reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], properties: Mapping[str, str], now_ms: int
 ) -> Plan:
-    """Plan replacing the properties of subscriptions; those of the broker stay. Raises InvalidValue for a reserved
-    name.
-    """
+    """Plan replacing the properties of subscriptions; those of the broker stay. Raises InvalidValue for a reserved name."""
     _check_properties(properties)
     steps, parts = [], []
     for topic, cursor in cursors:

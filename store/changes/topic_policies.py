@@ -171,9 +171,7 @@ def _conflicts(txn: Txn, name: TopicName, fields: JsonObject, changed: JsonObjec
 
 
 def _event_topic(txn: Txn, name: TopicName, is_global: bool) -> TopicName:
-    """Return the topic or partition that receives the topic's policy events; raises Refused if it takes no more
-    entries.
-    """
+    """Return the topic or partition that receives the topic's policy events; raises Refused if it takes no more entries."""
     events = TopicName(name.namespace, EVENTS)
     partitions = partition_count(txn, events)
     target = events.partition(java_hash(event_key(name, is_global=is_global)) % partitions) if partitions else events

@@ -137,9 +137,7 @@ def plan_missing_partitions(txn: Txn, name: TopicName, now_ms: int) -> Plan:
 
 
 def plan_partitions(reader: EntryReader, name: TopicName, partitions: int, now_ms: int) -> Plan:
-    """Plan adding partitions, which get the subscriptions of the first one; raises InvalidValue, Refused,
-    AlreadyExists.
-    """
+    """Plan adding partitions, which get the subscriptions of the first one; raises InvalidValue, Refused, AlreadyExists."""
     txn = reader.txn
     if partitions <= 0:
         raise InvalidValue("Number of partitions must be more than 0", value=partitions)
@@ -164,9 +162,7 @@ def plan_partitions(reader: EntryReader, name: TopicName, partitions: int, now_m
 
 
 def plan_shadow(txn: Txn, name: TopicName, source: TopicName, properties: Properties, now_ms: int) -> Plan:
-    """Plan creating a shadow topic with as many partitions as ``source``; raises TopicNotFound, AlreadyExists
-    (PIP-180).
-    """
+    """Plan creating a shadow topic with as many partitions as ``source``; raises TopicNotFound, AlreadyExists (PIP-180)."""
     partitions = read_partitioned(txn, source).partitions
     if not partitions:
         read_topic(txn, source)
@@ -214,9 +210,7 @@ def _missing(txn: Txn, name: TopicName, partitions: int, now_ms: int) -> Iterabl
 def _copied_subscriptions(
     reader: EntryReader, source: TopicName, targets: Iterable[TopicName], now_ms: int
 ) -> list[Step]:
-    """Return the steps that create the subscriptions of ``source`` on ``targets``, at their end, ``__compaction``
-    included.
-    """
+    """Return the steps that create the subscriptions of ``source`` on ``targets``, at their end, ``__compaction`` included."""
     if find_node(reader.txn, source.path) is None:
         return []
     topic = read_topic(reader.txn, source)

@@ -157,9 +157,7 @@ def iter_unreadable(txn: Txn) -> Iterator[Missing]:
 
 
 class Thinned(Struct, frozen=True):
-    """A ledger that clients can read completely, although some of its bookies are ``gone``. ``spare``: bookies with
-    unlisted copies.
-    """
+    """A ledger that clients can read completely, although some of its bookies are ``gone``. ``spare``: bookies with unlisted copies."""
 
     ledger_id: int
     gone: tuple[str, ...]

@@ -140,9 +140,7 @@ def iter_cursor_nodes(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Node]]:
 
 
 def read_each_cursor(txn: Txn, reader: EntryReader, topic: Topic) -> Iterator[tuple[str, Cursor | StoreError]]:
-    """Yield the name of each cursor of ``topic``, as ``iter_cursor_names``, with the result or error of
-    ``read_cursor``.
-    """
+    """Yield the name of each cursor of ``topic``, as ``iter_cursor_names``, with the result or error of ``read_cursor``."""
     try:
         nodes = list(iter_nodes(txn, f"{topic.name.path}/"))
     except StoreError:

@@ -196,9 +196,7 @@ class AutoFailover(Answer, frozen=True):
 
 
 class IsolationPolicy(Answer, frozen=True):
-    """Which namespaces only some brokers serve; all are regular expressions. ``unloads``: what brokers unload for
-    it. None: not set.
-    """
+    """Which namespaces only some brokers serve; all are regular expressions. ``unloads``: what brokers unload for it. None: not set."""
 
     JSON_OPTIONAL = ("namespaces", "primary", "secondary", "failover", "unloads")
 
@@ -210,9 +208,7 @@ class IsolationPolicy(Answer, frozen=True):
 
 
 class BrokerIsolation(Answer, frozen=True, rename="camel"):
-    """What isolation policies record about a broker. ``policy_name``: the last policy that names it, None if none
-    does.
-    """
+    """What isolation policies record about a broker. ``policy_name``: the last policy that names it, None if none does."""
 
     JSON_OPTIONAL = ("policy_name",)
 

@@ -498,9 +498,7 @@ def may_be_broken(txn: Txn, topic: Topic) -> bool:
 
 
 def is_whole(txn: Txn, listed: TopicLedger) -> bool:
-    """Return whether a ledger has metadata, all entries in the index, and none outside its clients' bookies; few
-    look-ups.
-    """
+    """Return whether a ledger has metadata, all entries in the index, and none outside its clients' bookies; few look-ups."""
     if listed.info.offloaded:
         return True
     known = find_whole(txn, listed.ledger_id)

@@ -93,9 +93,7 @@ class OfSubscription(Place, frozen=True):
 
 
 class Inner(Place, frozen=True):
-    """A policy whose value consists of some members of an object. ``template``: the object to create if it does not
-    exist.
-    """
+    """A policy whose value consists of some members of an object. ``template``: the object to create if it does not exist."""
 
     template: Json = field(default_factory=dict)
     inner: Sequence[str] = ()

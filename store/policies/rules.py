@@ -81,9 +81,7 @@ def seconds_of(time_ms: int) -> int:
 
 
 def flag(group: str, options: Options) -> bool:
-    """Return whether ``--enable`` was given; raises InvalidValue for both or neither of ``--enable`` and
-    ``--disable``.
-    """
+    """Return whether ``--enable`` was given; raises InvalidValue for both or neither of ``--enable`` and ``--disable``."""
     return _one_of(options, "enable", "disable", "--enable or --disable")
 
 
