@@ -8,10 +8,33 @@ from pulsar_admin.store.facts import known
 from pulsar_admin.store.facts.backlogs import CutMessage
 from pulsar_admin.store.facts.topics import SubscriptionFacts
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.rules.rule import Evidence, Rules
 from pulsar_admin.store.wording import counted, plural
 
+_CUT = (
+    "A subscription was moved into a message of several chunks, or an expiry or a skip ended inside it (apache/pulsar#26395, #25120,"
+    " #12171)."
+)
+_DROPS = (
+    "Delivers the remaining chunks to a consumer, which drops them because the first is missing and never "
+    "acknowledges them: the backlog never becomes empty, and ledgers up to their end are kept."
+)
+CHUNK_RULES = Rules[SubscriptionFacts]()
+MARKER_RULES = Rules[SubscriptionFacts]()
 
+
+@CHUNK_RULES.row(
+    "chunk-cut",
+    Severity.WARNING,
+    "A subscription's position is inside a chunked message",
+    _CUT,
+    _DROPS,
+    "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {first}",
+    "Deliver the whole message again, from its first chunk on; acknowledged entries after that chunk are "
+    "delivered again as well. To drop the message instead, use `topics skip`.",
+    scope="use",
+    needs="has_edges",
+)
 def _cut(facts: SubscriptionFacts) -> Iterator[Evidence]:
     cut = facts.cut_message
     if cut is not None and cut.first is not None:
@@ -20,6 +43,18 @@ def _cut(facts: SubscriptionFacts) -> Iterator[Evidence]:
         )
 
 
+@CHUNK_RULES.row(
+    "chunk-remainder",
+    Severity.WARNING,
+    "A backlog begins with the rest of a chunked message",
+    f"{_CUT} Its first chunk was trimmed, so the message cannot be joined any more.",
+    _DROPS,
+    "pulsar-admin topics skip {topic} -s {subscription} -n {left}",
+    "Skip the remaining chunks.",
+    loss="the message, which no consumer gets in any case",
+    scope="use",
+    needs="has_edges",
+)
 def _remainder(facts: SubscriptionFacts) -> Iterator[Evidence]:
     cut = facts.cut_message
     if cut is not None and cut.first is None and cut.left:
@@ -47,6 +82,17 @@ def _cut_values(facts: SubscriptionFacts, cut: CutMessage) -> dict[str, object]:
     }
 
 
+@MARKER_RULES.row(
+    "markers-in-backlog",
+    Severity.NOTE,
+    "Half of a backlog or more is markers, which no client gets",
+    "Brokers write markers into topics for replicated subscriptions and transactions (apache/pulsar#6437, #22926, #10054).",
+    "Counts them in `msgBacklog`, delivers them to nobody, and acknowledges them when a consumer reads past them.",
+    "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1 -ssm",
+    "Nothing to repair: connect a consumer.",
+    scope="use",
+    needs="has_edges",
+)
 def _markers(facts: SubscriptionFacts) -> Iterator[Evidence]:
     found = known(facts.contents)
     if found is None or 2 * found.markers < max(found.entries, 1):
@@ -68,57 +114,3 @@ def _markers(facts: SubscriptionFacts) -> Iterator[Evidence]:
             "markers": found.markers,
         },
     )
-
-
-_CUT = (
-    "A subscription was moved into a message of several chunks, or an expiry or a skip ended inside it (apache/pulsar#26395, #25120,"
-    " #12171)."
-)
-_DROPS = (
-    "Delivers the remaining chunks to a consumer, which drops them because the first is missing and never "
-    "acknowledges them: the backlog never becomes empty, and ledgers up to their end are kept."
-)
-
-CHUNK_RULES: tuple[Rule[SubscriptionFacts], ...] = (
-    Rule(
-        "chunk-cut",
-        Severity.WARNING,
-        "A subscription's position is inside a chunked message",
-        _CUT,
-        _DROPS,
-        "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {first}",
-        "Deliver the whole message again, from its first chunk on; acknowledged entries after that chunk are "
-        "delivered again as well. To drop the message instead, use `topics skip`.",
-        holds=_cut,
-        scope="use",
-        needs="has_edges",
-    ),
-    Rule(
-        "chunk-remainder",
-        Severity.WARNING,
-        "A backlog begins with the rest of a chunked message",
-        f"{_CUT} Its first chunk was trimmed, so the message cannot be joined any more.",
-        _DROPS,
-        "pulsar-admin topics skip {topic} -s {subscription} -n {left}",
-        "Skip the remaining chunks.",
-        holds=_remainder,
-        loss="the message, which no consumer gets in any case",
-        scope="use",
-        needs="has_edges",
-    ),
-)
-
-MARKER_RULES: tuple[Rule[SubscriptionFacts], ...] = (
-    Rule(
-        "markers-in-backlog",
-        Severity.NOTE,
-        "Half of a backlog or more is markers, which no client gets",
-        "Brokers write markers into topics for replicated subscriptions and transactions (apache/pulsar#6437, #22926, #10054).",
-        "Counts them in `msgBacklog`, delivers them to nobody, and acknowledges them when a consumer reads past them.",
-        "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1 -ssm",
-        "Nothing to repair: connect a consumer.",
-        holds=_markers,
-        scope="use",
-        needs="has_edges",
-    ),
-)

@@ -8,12 +8,19 @@ from functools import partial
 from pulsar_admin.store.facts.bookies import Unreadable
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.rules.rule import Evidence, Rule, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 _NAMED = 10
 _FORGOTTEN = 50
 """Ledgers of one command."""
+_COPIES = "Keep write quorum at 2 or more, and never delete files of a bookie by hand."
+_ASKED = (
+    "A client asks the bookies that the ledger's metadata names, and no others. Consumers stop at such an entry (`No "
+    "such entry`), a topic whose last ledger cannot be closed does not load (`BKLedgerRecoveryException`), and a "
+    "schema or subscription stored in one cannot be used."
+)
+BOOKIE_RULES = Rules[ClusterFacts]()
 
 
 def _logs(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
@@ -40,6 +47,45 @@ def _logs(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
             },
             severity=Severity.CRITICAL if log.outside or log.nowhere else Severity.WARNING,
         )
+
+
+BOOKIE_RULES.append(
+    Rule(
+        "entry-log-missing",
+        Severity.CRITICAL,
+        "An entry log that a bookie's index names does not exist",
+        "The index points entries of existing ledgers to this log. Journals may still have them, but before the mark "
+        "from which a start reads. Critical if clients get no other copy, otherwise a warning.",
+        "The bookie answers with an I/O error, and the client asks the entry's other bookies. If none has it the "
+        "reader is stuck, and a ledger that was not closed cannot be recovered.",
+        "pulsar-admin store salvage {disks}",
+        "Restore the file from a backup. Without one, salvage the bookie while it is stopped, which writes the "
+        "entries anew from old journals and other bookies, then run `store refresh`.",
+        _COPIES,
+        holds=partial(_logs, is_database=True),
+        of_disks=True,
+    )
+)
+
+
+BOOKIE_RULES.append(
+    Rule(
+        "idx-log-missing",
+        Severity.CRITICAL,
+        "An entry log that a bookie's .idx files name does not exist",
+        "As `entry-log-missing`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage. Critical if "
+        "clients get no other copy, otherwise a warning.",
+        "The bookie answers with an I/O error, and the client asks the entry's other bookies. If none has it the "
+        "reader is stuck, and a ledger that was not closed cannot be recovered.",
+        "pulsar-admin ledgers underreplicated",
+        "Restore the file from a backup. Without one, `bookkeeper shell recover` copies the entries that other "
+        "bookies have; `topics dump` writes those that only old journals have to files, which `topics load` reads. "
+        "See which ledgers lack copies.",
+        _COPIES,
+        holds=partial(_logs, is_database=False),
+        of_disks=True,
+    )
+)
 
 
 def _unserved(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
@@ -77,6 +123,54 @@ def _unserved(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
         )
 
 
+BOOKIE_RULES.append(
+    Rule(
+        "entries-not-served",
+        Severity.CRITICAL,
+        "A bookie has entries that it does not serve",
+        "Its entry logs have them, but its index has no row for them: part of the index is lost or outdated. Or only "
+        "its journals have them, before the mark: an entry log, or part of one, is lost. In neither case does a start read them again.",
+        f"It answers that it has no such entry. {_ASKED}",
+        "pulsar-admin store salvage {disks}",
+        "Salvage the bookie while it is stopped, which rebuilds its index and writes entries that only journals have "
+        "into an entry log, then run `store refresh`.",
+        _COPIES,
+        holds=partial(_unserved, is_database=True),
+        of_disks=True,
+    )
+)
+
+
+BOOKIE_RULES.append(
+    Rule(
+        "idx-entries-not-served",
+        Severity.CRITICAL,
+        "A bookie with .idx files has entries that it does not serve",
+        "As `entries-not-served`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage: an `.idx` file is "
+        "gone, or does not have the entries.",
+        f"It answers that it has no such entry. {_ASKED}",
+        "pulsar-admin ledgers missing",
+        "While the bookie is stopped, `bookkeeper shell regenerate-interleaved-storage-index-file -l LEDGER,LEDGER` "
+        "rebuilds the files from its entry logs; then run `store refresh`. `topics dump` writes entries that only old "
+        "journals have to files. See which entries they are.",
+        _COPIES,
+        holds=partial(_unserved, is_database=False),
+        of_disks=True,
+    )
+)
+
+
+@BOOKIE_RULES.row(
+    "ensemble-elsewhere",
+    Severity.CRITICAL,
+    "Ledgers name other bookies than those that have their entries",
+    "The bookies of their ensembles are gone (no cookie, not imported) or do not have the entries, but other "
+    "imported bookies do: a bookie's id was changed, or disks were moved to other bookies.",
+    _ASKED,
+    "pulsar-admin ledgers restore --to-bookies",
+    "Make the metadata name the bookies that have the entries. A ledger that nobody can close is closed at its last imported entry.",
+    "Give bookies fixed ids (`bookieId`), so that a new address does not make a new bookie.",
+)
 def _elsewhere(facts: ClusterFacts) -> Iterator[Evidence]:
     found: dict[tuple[str, ...], list[Unreadable]] = {}
     for one in facts.bookies.unreadable:
@@ -113,6 +207,17 @@ def _elsewhere(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
+@BOOKIE_RULES.row(
+    "bookie-gone",
+    Severity.CRITICAL,
+    "Entries were on a bookie that is gone",
+    "Ledgers name a bookie that has no cookie in the metadata and was not imported; no imported bookie has these entries.",
+    _ASKED,
+    "pulsar-admin store add bookie {bookie}=DIR,DIR",
+    "If its disks are gone, `ledgers missing` lists the losses, and `ledgers forget` lets topics continue. Otherwise import them.",
+    "Decommission a bookie (`bookkeeper shell decommissionbookie`) before removing its disks.",
+    loss="the entries that no bookie has",
+)
 def _gone(facts: ClusterFacts) -> Iterator[Evidence]:
     found: dict[str, list[Unreadable]] = {}
     thinned: dict[str, list[int]] = {}
@@ -152,6 +257,18 @@ def _is_empty(one: Unreadable) -> bool:
     return one.is_open and one.missing.outside is None
 
 
+@BOOKIE_RULES.row(
+    "ledger-on-gone-bookies",
+    Severity.CRITICAL,
+    "Nobody can close a ledger of which no entry was imported",
+    "It is open, and so many of its bookies are gone (no cookie, not imported) that a recovery cannot get enough answers.",
+    "Each load of the topic tries to recover its last ledger and fails: `BKLedgerRecoveryException`. A "
+    "subscription that stores its position in this ledger starts at the position in its metadata.",
+    "pulsar-admin ledgers forget {ledgerIds}",
+    "If the disks of the bookies exist, import them first (`store add bookie`). Otherwise remove the ledgers.",
+    "Decommission a bookie (`bookkeeper shell decommissionbookie`) before removing its disks.",
+    loss="the ledger's entries on the lost bookies",
+)
 def _empty(facts: ClusterFacts) -> Iterator[Evidence]:
     found: dict[tuple[str, ...], list[Unreadable]] = {}
     for one in facts.bookies.unreadable:
@@ -182,111 +299,3 @@ def _needs(ledgers: Sequence[Unreadable]) -> str:
     needed = [f"ledger {one.ledger_id}: {one.needed}" for one in ledgers if one.needed]
     more = f", and {len(needed) - 1:,} more that are needed" if len(needed) > 1 else ""
     return f"; {needed[0]}{more}" if needed else ""
-
-
-_COPIES = "Keep write quorum at 2 or more, and never delete files of a bookie by hand."
-_ASKED = (
-    "A client asks the bookies that the ledger's metadata names, and no others. Consumers stop at such an entry (`No "
-    "such entry`), a topic whose last ledger cannot be closed does not load (`BKLedgerRecoveryException`), and a "
-    "schema or subscription stored in one cannot be used."
-)
-
-BOOKIE_RULES: tuple[Rule[ClusterFacts], ...] = (
-    Rule(
-        "entry-log-missing",
-        Severity.CRITICAL,
-        "An entry log that a bookie's index names does not exist",
-        "The index points entries of existing ledgers to this log. Journals may still have them, but before the mark "
-        "from which a start reads. Critical if clients get no other copy, otherwise a warning.",
-        "The bookie answers with an I/O error, and the client asks the entry's other bookies. If none has it the "
-        "reader is stuck, and a ledger that was not closed cannot be recovered.",
-        "pulsar-admin store salvage {disks}",
-        "Restore the file from a backup. Without one, salvage the bookie while it is stopped, which writes the "
-        "entries anew from old journals and other bookies, then run `store refresh`.",
-        _COPIES,
-        holds=partial(_logs, is_database=True),
-        of_disks=True,
-    ),
-    Rule(
-        "idx-log-missing",
-        Severity.CRITICAL,
-        "An entry log that a bookie's .idx files name does not exist",
-        "As `entry-log-missing`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage. Critical if "
-        "clients get no other copy, otherwise a warning.",
-        "The bookie answers with an I/O error, and the client asks the entry's other bookies. If none has it the "
-        "reader is stuck, and a ledger that was not closed cannot be recovered.",
-        "pulsar-admin ledgers underreplicated",
-        "Restore the file from a backup. Without one, `bookkeeper shell recover` copies the entries that other "
-        "bookies have; `topics dump` writes those that only old journals have to files, which `topics load` reads. "
-        "See which ledgers lack copies.",
-        _COPIES,
-        holds=partial(_logs, is_database=False),
-        of_disks=True,
-    ),
-    Rule(
-        "entries-not-served",
-        Severity.CRITICAL,
-        "A bookie has entries that it does not serve",
-        "Its entry logs have them, but its index has no row for them: part of the index is lost or outdated. Or only "
-        "its journals have them, before the mark: an entry log, or part of one, is lost. In neither case does a start read them again.",
-        f"It answers that it has no such entry. {_ASKED}",
-        "pulsar-admin store salvage {disks}",
-        "Salvage the bookie while it is stopped, which rebuilds its index and writes entries that only journals have "
-        "into an entry log, then run `store refresh`.",
-        _COPIES,
-        holds=partial(_unserved, is_database=True),
-        of_disks=True,
-    ),
-    Rule(
-        "idx-entries-not-served",
-        Severity.CRITICAL,
-        "A bookie with .idx files has entries that it does not serve",
-        "As `entries-not-served`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage: an `.idx` file is "
-        "gone, or does not have the entries.",
-        f"It answers that it has no such entry. {_ASKED}",
-        "pulsar-admin ledgers missing",
-        "While the bookie is stopped, `bookkeeper shell regenerate-interleaved-storage-index-file -l LEDGER,LEDGER` "
-        "rebuilds the files from its entry logs; then run `store refresh`. `topics dump` writes entries that only old "
-        "journals have to files. See which entries they are.",
-        _COPIES,
-        holds=partial(_unserved, is_database=False),
-        of_disks=True,
-    ),
-    Rule(
-        "ensemble-elsewhere",
-        Severity.CRITICAL,
-        "Ledgers name other bookies than those that have their entries",
-        "The bookies of their ensembles are gone (no cookie, not imported) or do not have the entries, but other "
-        "imported bookies do: a bookie's id was changed, or disks were moved to other bookies.",
-        _ASKED,
-        "pulsar-admin ledgers restore --to-bookies",
-        "Make the metadata name the bookies that have the entries. A ledger that nobody can close is closed at its last imported entry.",
-        "Give bookies fixed ids (`bookieId`), so that a new address does not make a new bookie.",
-        holds=_elsewhere,
-    ),
-    Rule(
-        "bookie-gone",
-        Severity.CRITICAL,
-        "Entries were on a bookie that is gone",
-        "Ledgers name a bookie that has no cookie in the metadata and was not imported; no imported bookie has these entries.",
-        _ASKED,
-        "pulsar-admin store add bookie {bookie}=DIR,DIR",
-        "If its disks are gone, `ledgers missing` lists the losses, and `ledgers forget` lets topics continue. Otherwise import them.",
-        "Decommission a bookie (`bookkeeper shell decommissionbookie`) before removing its disks.",
-        holds=_gone,
-        loss="the entries that no bookie has",
-    ),
-    Rule(
-        "ledger-on-gone-bookies",
-        Severity.CRITICAL,
-        "Nobody can close a ledger of which no entry was imported",
-        "It is open, and so many of its bookies are gone (no cookie, not imported) that a recovery cannot get enough answers.",
-        "Each load of the topic tries to recover its last ledger and fails: `BKLedgerRecoveryException`. A "
-        "subscription that stores its position in this ledger starts at the position in its metadata.",
-        "pulsar-admin ledgers forget {ledgerIds}",
-        "If the disks of the bookies exist, import them first (`store add bookie`). Otherwise remove the ledgers.",
-        "Decommission a bookie (`bookkeeper shell decommissionbookie`) before removing its disks.",
-        holds=_empty,
-        loss="the ledger's entries on the lost bookies",
-    ),
-)

@@ -9,10 +9,154 @@ from pulsar_admin.store.facts import known
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.managed_ledgers import summed
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.rules.rule import Evidence, Rule, Rules
 from pulsar_admin.store.wording import counted, plural
 
+CLUSTER_RULES = Rules[ClusterFacts]()
 
+
+@CLUSTER_RULES.row(
+    "bookie-unknown",
+    Severity.CRITICAL,
+    "The metadata knows nothing of an imported bookie",
+    "Neither a cookie nor the ensemble of a ledger names it. Metadata and disks are not of one cluster, or the metadata is new.",
+    "The bookie refuses to start (InvalidCookieException). With a new cookie it deletes all its entries.",
+    "pulsar-admin store ls /ledgers/cookies",
+    "Import the metadata that the bookie's `bookkeeper.conf` names (`metadataServiceUri`) into a store of its own; of a ZooKeeper "
+    "with several clusters, `--chroot` names one. If that is lost, import the bookies alone and run `store recover`.",
+    "Run `store preflight` before bookies start on other metadata.",
+    leads=True,
+    loss="All entries of the bookie, if it starts on this metadata.",
+)
+def _unknown_bookies(facts: ClusterFacts) -> Iterator[Evidence]:
+    for bookie in known(facts.unknown_bookies) or ():
+        yield Evidence(
+            f"bookie {bookie}",
+            "the metadata names it nowhere, neither in a cookie nor in the ensemble of a ledger: it is of another cluster, or of another"
+            " part of this ZooKeeper",
+            {"bookie": bookie},
+        )
+
+
+@CLUSTER_RULES.row(
+    "bookkeeper-metadata-absent",
+    Severity.CRITICAL,
+    "The metadata has no part of BookKeeper",
+    "There is no ledger and no layout in it. Brokers may use another ZooKeeper or path (`bookkeeperMetadataServiceUri`).",
+    "Bookies that start on it delete all that they have.",
+    "pulsar-admin store ls /ledgers",
+    "Import again with BookKeeper's root: `--ledgers-root`, or the `bookkeeper.conf` of a bookie. If it is lost, run `store "
+    "recover`. Until then forget no ledger: missing metadata here does not mean that it was deleted.",
+    leads=True,
+)
+def _no_bookkeeper(facts: ClusterFacts) -> Iterator[Evidence]:
+    if facts.has_bookkeeper is False:
+        yield Evidence(
+            "metadata store",
+            "it has no metadata of BookKeeper (no ledger, no /ledgers/LAYOUT): that is elsewhere, or lost",
+        )
+
+
+@CLUSTER_RULES.row(
+    "pulsar-metadata-absent",
+    Severity.CRITICAL,
+    "The metadata has no part of Pulsar's brokers",
+    "Ledgers are listed, and no topic, subscription or schema that could be theirs. Brokers keep that in another ZooKeeper or path"
+    " (`metadataStoreUrl`), or it is lost.",
+    "Serves nothing of these ledgers. Bookies keep them.",
+    "pulsar-admin store recover --level A",
+    "Import again with the brokers' metadata, and BookKeeper's root by `--ledgers-root`, if there is any. Delete no ledger before."
+    " If it is lost, rebuild it from the ledgers' metadata.",
+    leads=True,
+    loss="all topics, if the ledgers are deleted",
+)
+def _no_brokers(facts: ClusterFacts) -> Iterator[Evidence]:
+    if facts.bare_ledgers:
+        yield Evidence(
+            "metadata store",
+            f"it lists {counted(facts.bare_ledgers, 'ledger')} but no topic: /managed-ledgers is empty, so the "
+            "brokers' metadata is elsewhere, or lost",
+            {"ledgers": facts.bare_ledgers},
+        )
+
+
+@CLUSTER_RULES.row(
+    "bookkeeper-shared",
+    Severity.NOTE,
+    "Another Pulsar may use the same BookKeeper",
+    "The ZooKeeper has a Pulsar at another path and no BookKeeper there (`zkLedgersRootPath`, `bookkeeperMetadataServiceUri`).",
+    "Ignores ledgers of others.",
+    "pulsar-admin ledgers orphans",
+    "Nothing to repair. Ledgers without a reference are not called leaked; commands that delete or rebuild refuse "
+    "until `--accept-unknown-tree` names the other path.",
+)
+def _shared(facts: ClusterFacts) -> Iterator[Evidence]:
+    if facts.sharing_pulsars:
+        others = [chroot or "/" for chroot in facts.sharing_pulsars]
+        ledgers = len(facts.vanished.foreign)
+        yield Evidence(
+            ", ".join(others),
+            f"{plural(len(others), 'another Pulsar', 'other Pulsars')} of the same ZooKeeper may use this BookKeeper:"
+            f" {counted(ledgers, 'ledger')} that nothing here references may be {plural(len(others), 'its', 'theirs')}",
+            {"paths": others, "ledgers": ledgers},
+        )
+
+
+CLUSTER_RULES.append(
+    Rule(
+        "metadata-file-damaged",
+        Severity.NOTE,
+        "A damaged file of the metadata was not needed",
+        "Other files have its content, so nothing is missing here.",
+        "ZooKeeper also falls back to an older snapshot and its logs. RocksDB refuses to open a damaged database.",
+        "pulsar-admin store refresh",
+        "Replace the disk if it failed. The note ends when the file is gone, or whole, and the store is refreshed.",
+        holds=lambda facts: (Evidence("metadata store", reason) for reason in facts.not_needed),
+    )
+)
+
+
+CLUSTER_RULES.append(
+    Rule(
+        "zookeeper-log-end",
+        Severity.NOTE,
+        "ZooKeeper's newest log may have lost its end",
+        "Its last transaction is unfinished, or a newer epoch began. A kill or a loss of power leaves that, and loses nothing that was "
+        "acknowledged; so do zeros in place of the log's end. `metadata-older` tells if bookies have newer ledgers.",
+        "ZooKeeper silently treats it as the end of the log.",
+        "pulsar-admin store refresh",
+        "Take the files of another server of the ensemble, which may reach further, or a newer copy, and refresh.",
+        holds=lambda facts: (Evidence("metadata store", reason) for reason in facts.log_ends),
+    )
+)
+
+
+CLUSTER_RULES.append(
+    Rule(
+        "unknown-tree",
+        Severity.NOTE,
+        "The metadata has a tree that this version does not know",
+        "A newer Pulsar, or another program in the same ZooKeeper, wrote it. Its nodes may reference ledgers.",
+        "A Pulsar that does not know it ignores it.",
+        "pulsar-admin store ls {path}",
+        "Look at its nodes. Commands that depend on a ledger being unreferenced refuse until `--accept-unknown-tree` names the tree.",
+        holds=lambda facts: (
+            Evidence(tree.path, str(tree), {"path": tree.path, "nodes": tree.nodes, "writer": tree.writer})
+            for tree in facts.unknown_trees
+        ),
+    )
+)
+
+
+@CLUSTER_RULES.row(
+    "other-managed-ledgers",
+    Severity.NOTE,
+    "Managed ledgers that are no topics of this version",
+    "A newer Pulsar stores such nodes beside topics, for example the segments of scalable topics. They own their ledgers.",
+    "A Pulsar that does not know them does not serve them.",
+    "pulsar-admin store ls {path}",
+    "Nothing to repair. `store info` names them with their sizes; commands on topics do not read or change them.",
+)
 def _other_ledgers(facts: ClusterFacts) -> Iterator[Evidence]:
     for domain, some in groupby(facts.other_ledgers, key=lambda one: one.domain):
         found = summed([*some])
@@ -29,142 +173,7 @@ def _other_ledgers(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
-def _unknown_bookies(facts: ClusterFacts) -> Iterator[Evidence]:
-    for bookie in known(facts.unknown_bookies) or ():
-        yield Evidence(
-            f"bookie {bookie}",
-            "the metadata names it nowhere, neither in a cookie nor in the ensemble of a ledger: it is of another cluster, or of another"
-            " part of this ZooKeeper",
-            {"bookie": bookie},
-        )
-
-
-def _no_bookkeeper(facts: ClusterFacts) -> Iterator[Evidence]:
-    if facts.has_bookkeeper is False:
-        yield Evidence(
-            "metadata store",
-            "it has no metadata of BookKeeper (no ledger, no /ledgers/LAYOUT): that is elsewhere, or lost",
-        )
-
-
-def _no_brokers(facts: ClusterFacts) -> Iterator[Evidence]:
-    if facts.bare_ledgers:
-        yield Evidence(
-            "metadata store",
-            f"it lists {counted(facts.bare_ledgers, 'ledger')} but no topic: /managed-ledgers is empty, so the "
-            "brokers' metadata is elsewhere, or lost",
-            {"ledgers": facts.bare_ledgers},
-        )
-
-
-def _shared(facts: ClusterFacts) -> Iterator[Evidence]:
-    if facts.sharing_pulsars:
-        others = [chroot or "/" for chroot in facts.sharing_pulsars]
-        ledgers = len(facts.vanished.foreign)
-        yield Evidence(
-            ", ".join(others),
-            f"{plural(len(others), 'another Pulsar', 'other Pulsars')} of the same ZooKeeper may use this BookKeeper:"
-            f" {counted(ledgers, 'ledger')} that nothing here references may be {plural(len(others), 'its', 'theirs')}",
-            {"paths": others, "ledgers": ledgers},
-        )
-
-
-CLUSTER_RULES: tuple[Rule[ClusterFacts], ...] = (
-    Rule(
-        "bookie-unknown",
-        Severity.CRITICAL,
-        "The metadata knows nothing of an imported bookie",
-        "Neither a cookie nor the ensemble of a ledger names it. Metadata and disks are not of one cluster, or the metadata is new.",
-        "The bookie refuses to start (InvalidCookieException). With a new cookie it deletes all its entries.",
-        "pulsar-admin store ls /ledgers/cookies",
-        "Import the metadata that the bookie's `bookkeeper.conf` names (`metadataServiceUri`) into a store of its own; of a ZooKeeper "
-        "with several clusters, `--chroot` names one. If that is lost, import the bookies alone and run `store recover`.",
-        "Run `store preflight` before bookies start on other metadata.",
-        leads=True,
-        holds=_unknown_bookies,
-        loss="All entries of the bookie, if it starts on this metadata.",
-    ),
-    Rule(
-        "bookkeeper-metadata-absent",
-        Severity.CRITICAL,
-        "The metadata has no part of BookKeeper",
-        "There is no ledger and no layout in it. Brokers may use another ZooKeeper or path (`bookkeeperMetadataServiceUri`).",
-        "Bookies that start on it delete all that they have.",
-        "pulsar-admin store ls /ledgers",
-        "Import again with BookKeeper's root: `--ledgers-root`, or the `bookkeeper.conf` of a bookie. If it is lost, run `store "
-        "recover`. Until then forget no ledger: missing metadata here does not mean that it was deleted.",
-        leads=True,
-        holds=_no_bookkeeper,
-    ),
-    Rule(
-        "pulsar-metadata-absent",
-        Severity.CRITICAL,
-        "The metadata has no part of Pulsar's brokers",
-        "Ledgers are listed, and no topic, subscription or schema that could be theirs. Brokers keep that in another ZooKeeper or path"
-        " (`metadataStoreUrl`), or it is lost.",
-        "Serves nothing of these ledgers. Bookies keep them.",
-        "pulsar-admin store recover --level A",
-        "Import again with the brokers' metadata, and BookKeeper's root by `--ledgers-root`, if there is any. Delete no ledger before."
-        " If it is lost, rebuild it from the ledgers' metadata.",
-        leads=True,
-        holds=_no_brokers,
-        loss="all topics, if the ledgers are deleted",
-    ),
-    Rule(
-        "bookkeeper-shared",
-        Severity.NOTE,
-        "Another Pulsar may use the same BookKeeper",
-        "The ZooKeeper has a Pulsar at another path and no BookKeeper there (`zkLedgersRootPath`, `bookkeeperMetadataServiceUri`).",
-        "Ignores ledgers of others.",
-        "pulsar-admin ledgers orphans",
-        "Nothing to repair. Ledgers without a reference are not called leaked; commands that delete or rebuild refuse "
-        "until `--accept-unknown-tree` names the other path.",
-        holds=_shared,
-    ),
-    Rule(
-        "metadata-file-damaged",
-        Severity.NOTE,
-        "A damaged file of the metadata was not needed",
-        "Other files have its content, so nothing is missing here.",
-        "ZooKeeper also falls back to an older snapshot and its logs. RocksDB refuses to open a damaged database.",
-        "pulsar-admin store refresh",
-        "Replace the disk if it failed. The note ends when the file is gone, or whole, and the store is refreshed.",
-        holds=lambda facts: (Evidence("metadata store", reason) for reason in facts.not_needed),
-    ),
-    Rule(
-        "zookeeper-log-end",
-        Severity.NOTE,
-        "ZooKeeper's newest log may have lost its end",
-        "Its last transaction is unfinished, or a newer epoch began. A kill or a loss of power leaves that, and loses nothing that was "
-        "acknowledged; so do zeros in place of the log's end. `metadata-older` tells if bookies have newer ledgers.",
-        "ZooKeeper silently treats it as the end of the log.",
-        "pulsar-admin store refresh",
-        "Take the files of another server of the ensemble, which may reach further, or a newer copy, and refresh.",
-        holds=lambda facts: (Evidence("metadata store", reason) for reason in facts.log_ends),
-    ),
-    Rule(
-        "unknown-tree",
-        Severity.NOTE,
-        "The metadata has a tree that this version does not know",
-        "A newer Pulsar, or another program in the same ZooKeeper, wrote it. Its nodes may reference ledgers.",
-        "A Pulsar that does not know it ignores it.",
-        "pulsar-admin store ls {path}",
-        "Look at its nodes. Commands that depend on a ledger being unreferenced refuse until `--accept-unknown-tree` names the tree.",
-        holds=lambda facts: (
-            Evidence(tree.path, str(tree), {"path": tree.path, "nodes": tree.nodes, "writer": tree.writer})
-            for tree in facts.unknown_trees
-        ),
-    ),
-    Rule(
-        "other-managed-ledgers",
-        Severity.NOTE,
-        "Managed ledgers that are no topics of this version",
-        "A newer Pulsar stores such nodes beside topics, for example the segments of scalable topics. They own their ledgers.",
-        "A Pulsar that does not know them does not serve them.",
-        "pulsar-admin store ls {path}",
-        "Nothing to repair. `store info` names them with their sizes; commands on topics do not read or change them.",
-        holds=_other_ledgers,
-    ),
+CLUSTER_RULES.append(
     Rule(
         "unknown-value",
         Severity.NOTE,
@@ -182,5 +191,5 @@ CLUSTER_RULES: tuple[Rule[ClusterFacts], ...] = (
             )
             for one in facts.unknown_values
         ),
-    ),
+    )
 )

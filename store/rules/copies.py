@@ -21,7 +21,7 @@ from pulsar_admin.store.model.ledger_owners import all_owners, iter_loose_owners
 from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.nodes import VALUE_UNDECODABLE
-from pulsar_admin.store.rules.rule import Rule, Sweep
+from pulsar_admin.store.rules.rule import Rule, Sweeps
 from pulsar_admin.store.rules.topic_data import NEWER_LEDGER_MISSING, judge_missing, repair_of
 from pulsar_admin.store.rules.words import KEEP_COPIES
 from pulsar_admin.store.wording import counted
@@ -142,7 +142,10 @@ _REFERENCES = {
 """What references ledgers beside topics and cursors: the rule, and what its loss means."""
 _HINT = "see: pulsar-admin ledgers underreplicated"
 
+LEDGER_SWEEPS = Sweeps[ClusterFacts]()
 
+
+@LEDGER_SWEEPS.over("references to ledgers", SCHEMA_LEDGER_WITHOUT_METADATA, BUCKET_LEDGER_WITHOUT_METADATA)
 def _check_references(facts: ClusterFacts) -> Iterator[Finding]:
     """Check that schemas and delayed messages have the ledgers that they name; topics and cursors are looked at with their own."""
     txn = facts.reader.txn
@@ -161,6 +164,17 @@ def _check_references(facts: ClusterFacts) -> Iterator[Finding]:
         return  # the sweep over owners tells
 
 
+@LEDGER_SWEEPS.over(
+    "the ledgers",
+    LEDGERS_UNREFERENCED,
+    LEDGERS_DELETED,
+    LEDGERS_GONE,
+    COPIES_UNKNOWN,
+    BOOKIE_NOT_IMPORTED,
+    COPIES_MISSING,
+    COPIES_DAMAGED,
+    RECOVERY_FAILS,
+)
 def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
     """Check each ledger's metadata and copies, more of those that belong to no topic's list; note unreferenced and deleted ones."""
     txn, unreferenced = facts.reader.txn, 0
@@ -243,22 +257,3 @@ def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Finding]:
             f"see: pulsar-admin ledgers info {ledger.ledger_id}",
             ledgerId=ledger.ledger_id,
         )
-
-
-LEDGER_SWEEPS = (
-    Sweep("references to ledgers", _check_references, (SCHEMA_LEDGER_WITHOUT_METADATA, BUCKET_LEDGER_WITHOUT_METADATA)),
-    Sweep(
-        "the ledgers",
-        _check_ledgers,
-        (
-            LEDGERS_UNREFERENCED,
-            LEDGERS_DELETED,
-            LEDGERS_GONE,
-            COPIES_UNKNOWN,
-            BOOKIE_NOT_IMPORTED,
-            COPIES_MISSING,
-            COPIES_DAMAGED,
-            RECOVERY_FAILS,
-        ),
-    ),
-)

@@ -7,13 +7,27 @@ from collections.abc import Iterator
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.cursors import DEDUP_CURSOR
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.rules.rule import Evidence, Rules
 from pulsar_admin.store.wording import counted, plural
 
 HELD_BYTES = 100 << 20
 """Less is what snapshots usually hold."""
+DEDUPLICATION_RULES = Rules[TopicFacts]()
 
 
+@DEDUPLICATION_RULES.row(
+    "dedup-cursor-left",
+    Severity.WARNING,
+    "The deduplication cursor is still there although deduplication is off",
+    "A policy of the topic or its namespace turns deduplication off, and the cursor `pulsar.dedup` is still there.",
+    "Removes it when it loads the topic, from Pulsar 2.11 on (apache/pulsar#15363). Until then, and with earlier brokers, the"
+    " cursor stays where it is and keeps all ledgers from there on.",
+    "pulsar-admin topics unsubscribe {topic} -s pulsar.dedup --force",
+    "Remove the cursor: its sequence ids of producers are useless while deduplication is off.",
+    "Unload topics after turning deduplication off.",
+    scope="use",
+    needs="is_deduplicating",
+)
 def _left_behind(facts: TopicFacts) -> Iterator[Evidence]:
     if DEDUP_CURSOR in facts.mark_deletes and facts.is_deduplicated is False:
         ledgers, size = _held(facts)
@@ -29,6 +43,19 @@ def _left_behind(facts: TopicFacts) -> Iterator[Evidence]:
         )
 
 
+@DEDUPLICATION_RULES.row(
+    "dedup-holds-ledgers",
+    Severity.NOTE,
+    "Only the deduplication cursor keeps ledgers",
+    "Every subscription is past them, and deduplication is on (apache/pulsar#7345, #22479).",
+    "Moves the cursor with a snapshot: after `brokerDeduplicationEntriesInterval` (1,000) entries, and every"
+    " `brokerDeduplicationSnapshotIntervalSeconds` (120) if producers were active. A topic that is quiet keeps its ledgers.",
+    "pulsar-admin topics stats-internal {topic}",
+    "Nothing to repair here: the next messages move it. If the topic no longer needs deduplication, disable it "
+    "(`topics set-deduplication --disable`).",
+    scope="use",
+    needs="is_deduplicating",
+)
 def _holds(facts: TopicFacts) -> Iterator[Evidence]:
     if DEDUP_CURSOR not in facts.mark_deletes or facts.is_deduplicated is False:
         return
@@ -58,35 +85,3 @@ def _values(facts: TopicFacts, ledgers: int, size: int) -> dict[str, object]:
         "ledgers": ledgers,
         "bytes": size,
     }
-
-
-DEDUPLICATION_RULES: tuple[Rule[TopicFacts], ...] = (
-    Rule(
-        "dedup-cursor-left",
-        Severity.WARNING,
-        "The deduplication cursor is still there although deduplication is off",
-        "A policy of the topic or its namespace turns deduplication off, and the cursor `pulsar.dedup` is still there.",
-        "Removes it when it loads the topic, from Pulsar 2.11 on (apache/pulsar#15363). Until then, and with earlier brokers, the"
-        " cursor stays where it is and keeps all ledgers from there on.",
-        "pulsar-admin topics unsubscribe {topic} -s pulsar.dedup --force",
-        "Remove the cursor: its sequence ids of producers are useless while deduplication is off.",
-        "Unload topics after turning deduplication off.",
-        holds=_left_behind,
-        scope="use",
-        needs="is_deduplicating",
-    ),
-    Rule(
-        "dedup-holds-ledgers",
-        Severity.NOTE,
-        "Only the deduplication cursor keeps ledgers",
-        "Every subscription is past them, and deduplication is on (apache/pulsar#7345, #22479).",
-        "Moves the cursor with a snapshot: after `brokerDeduplicationEntriesInterval` (1,000) entries, and every"
-        " `brokerDeduplicationSnapshotIntervalSeconds` (120) if producers were active. A topic that is quiet keeps its ledgers.",
-        "pulsar-admin topics stats-internal {topic}",
-        "Nothing to repair here: the next messages move it. If the topic no longer needs deduplication, disable it "
-        "(`topics set-deduplication --disable`).",
-        holds=_holds,
-        scope="use",
-        needs="is_deduplicating",
-    ),
-)

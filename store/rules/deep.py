@@ -21,7 +21,7 @@ from pulsar_admin.store.index.idx_files import iter_index_files, verify_index
 from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.rules.finding import Finding, Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule, Sweep
+from pulsar_admin.store.rules.rule import Evidence, Rule, Sweeps
 from pulsar_admin.store.rules.words import KEEP_COPIES, STUCK, UNSEEN, of_index
 from pulsar_admin.store.wording import counted, plural
 
@@ -107,7 +107,10 @@ INDEX_DIFFERS = of_index(
     "A deep check read every byte again and got a different index.",
 )
 
+DEEP_SWEEPS = Sweeps[DeepFacts]()
 
+
+@DEEP_SWEEPS.over("the lengths of ledgers", ENTRY_UNREADABLE, LENGTH_DIFFERS)
 def _check_lengths(facts: DeepFacts) -> Iterator[Finding]:
     """Check that a closed ledger's metadata tells the length that its last entry carries, and that its payloads add up to it."""
     reader = facts.reader
@@ -134,6 +137,7 @@ def _check_lengths(facts: DeepFacts) -> Iterator[Finding]:
             yield LENGTH_DIFFERS.at(where, text, ledgerId=ledger_id)
 
 
+@DEEP_SWEEPS.over("index files of bookies", INDEX_FILE_WRONG)
 def _check_index_files(facts: DeepFacts) -> Iterator[Finding]:
     """Compare the ``.idx`` files of the bookies that were imported with the entry logs that they lead to.
 
@@ -159,6 +163,7 @@ def _check_index_files(facts: DeepFacts) -> Iterator[Finding]:
                 )
 
 
+@DEEP_SWEEPS.over("rows of bookies' indexes", INDEX_ROWS_WRONG)
 def _check_rows(facts: DeepFacts) -> Iterator[Finding]:
     """Compare each row of each bookie's database of places with the record that it leads to."""
     for one in facts.iter_misled():
@@ -181,6 +186,7 @@ def _check_rows(facts: DeepFacts) -> Iterator[Finding]:
         )
 
 
+@DEEP_SWEEPS.over("the files of entries", SCAN_UNFINISHED, NOT_CHECKED, ENTRY_DAMAGED, INDEX_DIFFERS)
 def _check_files(facts: DeepFacts) -> Iterator[Finding]:
     """Read every file again with every digest verified, and compare index and known damage with the result."""
     store, txn = facts.store, facts.reader.txn
@@ -275,11 +281,3 @@ def _new_damage(txn: Txn, new: Txn, paths: dict[int, str], ends: dict[int, int])
             ledgerId=damage.ledger_id,
             entryId=damage.entry_id,
         )
-
-
-DEEP_SWEEPS: tuple[Sweep[DeepFacts], ...] = (
-    Sweep("the lengths of ledgers", _check_lengths, (ENTRY_UNREADABLE, LENGTH_DIFFERS)),
-    Sweep("index files of bookies", _check_index_files, (INDEX_FILE_WRONG,)),
-    Sweep("rows of bookies' indexes", _check_rows, (INDEX_ROWS_WRONG,)),
-    Sweep("the files of entries", _check_files, (SCAN_UNFINISHED, NOT_CHECKED, ENTRY_DAMAGED, INDEX_DIFFERS)),
-)

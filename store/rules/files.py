@@ -15,7 +15,7 @@ from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Finding, Severity
-from pulsar_admin.store.rules.rule import Rule, Sweep
+from pulsar_admin.store.rules.rule import Rule, Sweeps
 from pulsar_admin.store.rules.words import KEEP_COPIES, PREVENT, UNSEEN, of_index
 from pulsar_admin.store.wording import counted, plural
 
@@ -145,7 +145,10 @@ _LOST = {
     FileState.UNREADABLE: (FILE_UNREADABLE, "cannot be read"),
 }
 
+FILE_SWEEPS = Sweeps[ClusterFacts]()
 
+
+@FILE_SWEEPS.over("the database", PAGES_DAMAGED)
 def _check_pages(facts: ClusterFacts) -> Iterator[Finding]:
     """Check the pages of the database that hold the state of the snapshot."""
     store, txn = facts.store, facts.reader.txn
@@ -157,6 +160,20 @@ def _check_pages(facts: ClusterFacts) -> Iterator[Finding]:
         yield PAGES_DAMAGED.at(str(store.path / "meta"), error.message, damaged_pages(store.path, error).hint)
 
 
+@FILE_SWEEPS.over(
+    "the catalogue of files",
+    CATALOGUE_DAMAGED,
+    DAMAGE_WITHOUT_FILE,
+    BOOKIE_NOT_KNOWN,
+    STRAY_FILE,
+    COPIES_DIFFER,
+    FILE_MISSING,
+    FILE_CHANGED,
+    FILE_UNREADABLE,
+    FILE_TOUCHED,
+    FILE_GROWN,
+    FILE_DAMAGED,
+)
 def _check_catalogue(facts: ClusterFacts) -> Iterator[Finding]:
     """Check the catalogued files, the damage known of them, and files that nobody names."""
     store, txn = facts.store, facts.reader.txn
@@ -234,25 +251,3 @@ def _check_file(store: Store, log: LogFile) -> Iterator[Finding]:
             fileId=log.file_id,
             problems=log.problems,
         )
-
-
-FILE_SWEEPS = (
-    Sweep("the database", _check_pages, (PAGES_DAMAGED,)),
-    Sweep(
-        "the catalogue of files",
-        _check_catalogue,
-        (
-            CATALOGUE_DAMAGED,
-            DAMAGE_WITHOUT_FILE,
-            BOOKIE_NOT_KNOWN,
-            STRAY_FILE,
-            COPIES_DIFFER,
-            FILE_MISSING,
-            FILE_CHANGED,
-            FILE_UNREADABLE,
-            FILE_TOUCHED,
-            FILE_GROWN,
-            FILE_DAMAGED,
-        ),
-    ),
-)

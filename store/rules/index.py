@@ -28,7 +28,7 @@ from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.file_sums import IndexPass
 from pulsar_admin.store.model.references import find_references, iter_wrong_owners
 from pulsar_admin.store.rules.finding import Finding
-from pulsar_admin.store.rules.rule import Sweep
+from pulsar_admin.store.rules.rule import Sweeps
 from pulsar_admin.store.rules.words import of_index
 from pulsar_admin.store.wording import listed
 
@@ -83,7 +83,12 @@ OWNERS_DAMAGED = of_index(
     "It is not known to which topic or cursor a ledger belongs.",
 )
 
+INDEX_SWEEPS = Sweeps[ClusterFacts]()
 
+
+@INDEX_SWEEPS.over(
+    "the index", BLOCK_DAMAGED, BLOCK_INCONSISTENT, TIMES_MISSING, TIMES_DAMAGED, TIMES_DIFFER, TIMES_SURPLUS
+)
 def _check_index(facts: ClusterFacts) -> Iterator[Finding]:
     """Check every location block in itself, and every time row against its ledger's blocks."""
     txn = facts.reader.txn
@@ -233,6 +238,7 @@ def _check_times_without_blocks(txn: Txn) -> Iterator[Finding]:
             yield TIMES_SURPLUS.at(f"time row of ledger {ledger_id}", "the ledger has no entries")
 
 
+@INDEX_SWEEPS.over("the owners of ledgers", OWNERS_DIFFER, OWNERS_DAMAGED)
 def _check_owners(facts: ClusterFacts) -> Iterator[Finding]:
     """Check the owners against the references in the tree."""
     txn = facts.reader.txn
@@ -247,6 +253,7 @@ def _check_owners(facts: ClusterFacts) -> Iterator[Finding]:
         yield OWNERS_DAMAGED.of(error, "owners")
 
 
+@INDEX_SWEEPS.over("the rows of copies", COPIES_ROW_DAMAGED, COPIES_WITHOUT_FILE)
 def _check_copies(facts: ClusterFacts) -> Iterator[Finding]:
     """Check the rows of copies against the catalogue."""
     txn = facts.reader.txn
@@ -264,14 +271,3 @@ def _check_copies(facts: ClusterFacts) -> Iterator[Finding]:
             continue
         if file_id not in known:
             yield COPIES_WITHOUT_FILE.at(f"copies of file {file_id}", "no such file is catalogued")
-
-
-INDEX_SWEEPS = (
-    Sweep(
-        "the index",
-        _check_index,
-        (BLOCK_DAMAGED, BLOCK_INCONSISTENT, TIMES_MISSING, TIMES_DAMAGED, TIMES_DIFFER, TIMES_SURPLUS),
-    ),
-    Sweep("the owners of ledgers", _check_owners, (OWNERS_DIFFER, OWNERS_DAMAGED)),
-    Sweep("the rows of copies", _check_copies, (COPIES_ROW_DAMAGED, COPIES_WITHOUT_FILE)),
-)

@@ -8,13 +8,35 @@ from typing import TYPE_CHECKING
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import MEND, Evidence, Rule
+from pulsar_admin.store.rules.rule import MEND, Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 if TYPE_CHECKING:
     from pulsar_admin.store.facts.vanished import DetachedView
 
+_LOST_WITH_LEDGERS = "pulsar-admin ledgers orphans"
+"""What looks for a topic whose ledgers are not listed either."""
+_SHOWN = 5
+_VIEWS_READ = 5
+"""Compacted views that are read for their keys."""
+LEDGER_RULES = Rules[ClusterFacts]()
 
+
+@LEDGER_RULES.row(
+    "metadata-older",
+    Severity.CRITICAL,
+    "The metadata is older than the bookies",
+    "Bookies hold ledgers with ids that this metadata never gave: it is an older copy or backup, or its newest "
+    "changes are lost. The topics that it lists, their ends and the positions of subscriptions are as of then.",
+    "Bookies delete the entries of ledgers that the metadata does not list (`ScanAndCompareGarbageCollector`). The ids are given"
+    " a second time: bookies that have fenced such a ledger refuse its new entries, others keep entries of both under one id.",
+    "pulsar-admin store recover --level B",
+    "Start no bookie on it. Provide newer metadata, if there is any, and run `store refresh`. Otherwise roll it "
+    "forward over the bookies' newer ledgers.",
+    "Copy the metadata after the bookies' disks, or copy everything from a stopped cluster.",
+    leads=True,
+    loss="the entries of the ledgers, once a bookie starts on this metadata",
+)
 def _metadata_older(facts: ClusterFacts) -> Iterator[Evidence]:
     newer, next_id = facts.newer_ledgers, facts.next_ledger_id
     if newer is None or isinstance(next_id, Unknown):
@@ -37,19 +59,21 @@ def _metadata_older(facts: ClusterFacts) -> Iterator[Evidence]:
     )
 
 
-def _unlisted(facts: ClusterFacts) -> Iterator[Evidence]:
-    found = facts.unlisted_ledgers
-    if found is None:
-        return
-    ids = ", ".join(map(str, found.first_ids))
-    yield Evidence(
-        f"{plural(found.ledgers, 'ledger')} {ids}{' …' if found.ledgers > len(found.first_ids) else ''}",
-        f"{counted(found.ledgers, 'ledger')} of {counted(found.bytes, 'byte')}; the metadata does not list them, and nothing shows whether"
-        " they were deleted",
-        {"ledgers": found.ledgers, "entries": found.entries, "bytes": found.bytes, "ledgerIds": list(found.first_ids)},
-    )
-
-
+@LEDGER_RULES.row(
+    "topic-vanished",
+    Severity.CRITICAL,
+    "A topic is gone from the metadata without having been deleted",
+    "Ledgers that are still listed name it as theirs, or its subscriptions are there. Its node was lost, or deleted by hand.",
+    "Does not know the topic: a client that uses it gets a new, empty one. Nobody deletes the ledgers, and nobody reads them.",
+    "pulsar-admin store recover --level A",
+    "Restore it before clients create it again. `topics undelete TOPIC --in-place` also restores the positions of "
+    "subscriptions if ZooKeeper's logs show how the node was lost, and refuses if they do not. If its ledgers are"
+    " not listed either, they are `gone` in `ledgers orphans`: start no bookie before they are restored from a backup of the"
+    " metadata or ZooKeeper's older files. Delete none of its ledgers. Topics of another Pulsar that has its own ZooKeeper but"
+    " uses this BookKeeper are reported as well: leave them alone.",
+    "Delete topics with `topics delete`, never nodes of the metadata store.",
+    loss="the messages of the topic, if its ledgers are deleted",
+)
 def _vanished(facts: ClusterFacts) -> Iterator[Evidence]:
     for topic in facts.vanished.topics:
         count, size = len(topic.ledger_ids), f"{counted(topic.entries, 'entry')} of {counted(topic.bytes, 'byte')}"
@@ -78,6 +102,18 @@ def _vanished(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
+@LEDGER_RULES.row(
+    "compacted-view-detached",
+    Severity.WARNING,
+    "A topic's compacted view is no longer named by anything",
+    "The compaction cursor lost the property that names the compacted ledger, as `topics truncate` of a 4.0 broker leaves it.",
+    "Serves compacted reads only from the topic's own ledgers. Nobody deletes the compacted ledger.",
+    "pulsar-admin compaction attach {topic} {ledgerId}",
+    "Attach it to the topic again: readers get its keys, then the topic's later messages. A key that was changed "
+    "later in ledgers that are gone has its old value again.",
+    "Compact a topic to its end before truncating it, and read the view from another topic afterwards.",
+    loss="keys whose messages were trimmed, if the ledger is deleted",
+)
 def _detached_views(facts: ClusterFacts) -> Iterator[Evidence]:
     for number, view in enumerate(one for one in facts.vanished.views if not one.unfit):
         keys = facts.keys_of_view_alone(view) if number < _VIEWS_READ else Unknown("other views were read")
@@ -91,6 +127,17 @@ def _detached_views(facts: ClusterFacts) -> Iterator[Evidence]:
         yield _of_view(view, f"is no longer named by anything, and the topic has no other: {only}", told)
 
 
+@LEDGER_RULES.row(
+    "compacted-view-unfit",
+    Severity.WARNING,
+    "A compacted ledger without a reference is incomplete for readers",
+    "It was never closed, because its compaction did not finish, or some of its entries are lost. The topic has no other.",
+    "Serves compacted reads only from the topic's own ledgers. Nobody deletes the compacted ledger.",
+    "pulsar-admin ledgers entries {ledgerId}",
+    "No command completes it: look at its entries, and import the bookies that have the rest. If the topic's own "
+    "ledgers still have everything that it was made from, `compaction run TOPIC` creates another.",
+    loss="keys whose messages were trimmed, if the ledger is deleted",
+)
 def _unfit_views(facts: ClusterFacts) -> Iterator[Evidence]:
     for view in facts.vanished.views:
         if view.unfit:
@@ -105,6 +152,19 @@ def _of_view(view: DetachedView, what: str, told: Mapping[str, object]) -> Evide
     )
 
 
+@LEDGER_RULES.row(
+    "schema-vanished",
+    Severity.WARNING,
+    "A topic's schema is gone from the metadata without having been deleted",
+    "Listed ledgers name this schema as their owner, but its node in `/schemas` was lost, or deleted by hand. A "
+    "deleted schema can look the same if brokers had created one of its ledgers twice.",
+    "Counts versions from 0 again when a producer registers a schema. Messages that name an older version are "
+    "decoded with another schema, or not at all. Nobody deletes the ledgers.",
+    "pulsar-admin store recover --level A",
+    "Restore it before producers connect. Delete none of its ledgers.",
+    "Delete schemas with `schemas delete`, never nodes of the metadata store.",
+    loss="the versions of the schema, if the ledgers are deleted",
+)
 def _vanished_schemas(facts: ClusterFacts) -> Iterator[Evidence]:
     for schema in facts.vanished.schemas:
         count = len(schema.ledger_ids)
@@ -116,6 +176,16 @@ def _vanished_schemas(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
+@LEDGER_RULES.row(
+    "ledgers-of-others",
+    Severity.NOTE,
+    "Ledgers of topics or schemas that this metadata does not have",
+    "They have metadata, but the owner that they name does not exist here: it was deleted before the oldest log, "
+    "or lost, or it belongs to another Pulsar that uses the same BookKeeper.",
+    "Ignores them, and bookies keep them.",
+    "pulsar-admin ledgers orphans",
+    "Find their owner. Ledgers of another Pulsar must stay. `ledgers delete --force` frees them.",
+)
 def _foreign(facts: ClusterFacts) -> Iterator[Evidence]:
     if facts.sharing_pulsars or facts.bare_ledgers:
         return  # ``store.rules.cluster`` tells
@@ -135,104 +205,25 @@ def _foreign(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
-_LOST_WITH_LEDGERS = "pulsar-admin ledgers orphans"
-"""What looks for a topic whose ledgers are not listed either."""
-_SHOWN = 5
-_VIEWS_READ = 5
-"""Compacted views that are read for their keys."""
-LEDGER_RULES = (
-    Rule(
-        "metadata-older",
-        Severity.CRITICAL,
-        "The metadata is older than the bookies",
-        "Bookies hold ledgers with ids that this metadata never gave: it is an older copy or backup, or its newest "
-        "changes are lost. The topics that it lists, their ends and the positions of subscriptions are as of then.",
-        "Bookies delete the entries of ledgers that the metadata does not list (`ScanAndCompareGarbageCollector`). The ids are given"
-        " a second time: bookies that have fenced such a ledger refuse its new entries, others keep entries of both under one id.",
-        "pulsar-admin store recover --level B",
-        "Start no bookie on it. Provide newer metadata, if there is any, and run `store refresh`. Otherwise roll it "
-        "forward over the bookies' newer ledgers.",
-        "Copy the metadata after the bookies' disks, or copy everything from a stopped cluster.",
-        leads=True,
-        holds=_metadata_older,
-        loss="the entries of the ledgers, once a bookie starts on this metadata",
-    ),
-    Rule(
-        "topic-vanished",
-        Severity.CRITICAL,
-        "A topic is gone from the metadata without having been deleted",
-        "Ledgers that are still listed name it as theirs, or its subscriptions are there. Its node was lost, or deleted by hand.",
-        "Does not know the topic: a client that uses it gets a new, empty one. Nobody deletes the ledgers, and nobody reads them.",
-        "pulsar-admin store recover --level A",
-        "Restore it before clients create it again. `topics undelete TOPIC --in-place` also restores the positions of "
-        "subscriptions if ZooKeeper's logs show how the node was lost, and refuses if they do not. If its ledgers are"
-        " not listed either, they are `gone` in `ledgers orphans`: start no bookie before they are restored from a backup of the"
-        " metadata or ZooKeeper's older files. Delete none of its ledgers. Topics of another Pulsar that has its own ZooKeeper but"
-        " uses this BookKeeper are reported as well: leave them alone.",
-        "Delete topics with `topics delete`, never nodes of the metadata store.",
-        holds=_vanished,
-        loss="the messages of the topic, if its ledgers are deleted",
-    ),
-    Rule(
-        "compacted-view-detached",
-        Severity.WARNING,
-        "A topic's compacted view is no longer named by anything",
-        "The compaction cursor lost the property that names the compacted ledger, as `topics truncate` of a 4.0 broker leaves it.",
-        "Serves compacted reads only from the topic's own ledgers. Nobody deletes the compacted ledger.",
-        "pulsar-admin compaction attach {topic} {ledgerId}",
-        "Attach it to the topic again: readers get its keys, then the topic's later messages. A key that was changed "
-        "later in ledgers that are gone has its old value again.",
-        "Compact a topic to its end before truncating it, and read the view from another topic afterwards.",
-        holds=_detached_views,
-        loss="keys whose messages were trimmed, if the ledger is deleted",
-    ),
-    Rule(
-        "compacted-view-unfit",
-        Severity.WARNING,
-        "A compacted ledger without a reference is incomplete for readers",
-        "It was never closed, because its compaction did not finish, or some of its entries are lost. The topic has no other.",
-        "Serves compacted reads only from the topic's own ledgers. Nobody deletes the compacted ledger.",
-        "pulsar-admin ledgers entries {ledgerId}",
-        "No command completes it: look at its entries, and import the bookies that have the rest. If the topic's own "
-        "ledgers still have everything that it was made from, `compaction run TOPIC` creates another.",
-        holds=_unfit_views,
-        loss="keys whose messages were trimmed, if the ledger is deleted",
-    ),
-    Rule(
-        "schema-vanished",
-        Severity.WARNING,
-        "A topic's schema is gone from the metadata without having been deleted",
-        "Listed ledgers name this schema as their owner, but its node in `/schemas` was lost, or deleted by hand. A "
-        "deleted schema can look the same if brokers had created one of its ledgers twice.",
-        "Counts versions from 0 again when a producer registers a schema. Messages that name an older version are "
-        "decoded with another schema, or not at all. Nobody deletes the ledgers.",
-        "pulsar-admin store recover --level A",
-        "Restore it before producers connect. Delete none of its ledgers.",
-        "Delete schemas with `schemas delete`, never nodes of the metadata store.",
-        holds=_vanished_schemas,
-        loss="the versions of the schema, if the ledgers are deleted",
-    ),
-    Rule(
-        "ledgers-of-others",
-        Severity.NOTE,
-        "Ledgers of topics or schemas that this metadata does not have",
-        "They have metadata, but the owner that they name does not exist here: it was deleted before the oldest log, "
-        "or lost, or it belongs to another Pulsar that uses the same BookKeeper.",
-        "Ignores them, and bookies keep them.",
-        "pulsar-admin ledgers orphans",
-        "Find their owner. Ledgers of another Pulsar must stay. `ledgers delete --force` frees them.",
-        holds=_foreign,
-    ),
-    Rule(
-        "ledgers-unlisted",
-        Severity.NOTE,
-        "Ledgers that the metadata does not list, for an unknown reason",
-        "They have entries and no metadata. The metadata is incomplete, or does not say which ledger ids it gave: they may be lost,"
-        " newer than the metadata, or deleted.",
-        "Bookies free what the metadata of a running cluster does not list.",
-        "pulsar-admin ledgers orphans",
-        "Provide the complete metadata, then run `store refresh`. Until then start no bookie on this metadata.",
-        holds=_unlisted,
-        loss="the entries of the ledgers, once a bookie starts on this metadata",
-    ),
+@LEDGER_RULES.row(
+    "ledgers-unlisted",
+    Severity.NOTE,
+    "Ledgers that the metadata does not list, for an unknown reason",
+    "They have entries and no metadata. The metadata is incomplete, or does not say which ledger ids it gave: they may be lost,"
+    " newer than the metadata, or deleted.",
+    "Bookies free what the metadata of a running cluster does not list.",
+    "pulsar-admin ledgers orphans",
+    "Provide the complete metadata, then run `store refresh`. Until then start no bookie on this metadata.",
+    loss="the entries of the ledgers, once a bookie starts on this metadata",
 )
+def _unlisted(facts: ClusterFacts) -> Iterator[Evidence]:
+    found = facts.unlisted_ledgers
+    if found is None:
+        return
+    ids = ", ".join(map(str, found.first_ids))
+    yield Evidence(
+        f"{plural(found.ledgers, 'ledger')} {ids}{' …' if found.ledgers > len(found.first_ids) else ''}",
+        f"{counted(found.ledgers, 'ledger')} of {counted(found.bytes, 'byte')}; the metadata does not list them, and nothing shows whether"
+        " they were deleted",
+        {"ledgers": found.ledgers, "entries": found.entries, "bytes": found.bytes, "ledgerIds": list(found.first_ids)},
+    )

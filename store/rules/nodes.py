@@ -15,7 +15,7 @@ from pulsar_admin.store.model.coverage import find_absent_journals
 from pulsar_admin.store.model.nodes import decode_structure, structure_of
 from pulsar_admin.store.names import topic_of_path
 from pulsar_admin.store.rules.finding import Finding, Severity
-from pulsar_admin.store.rules.rule import MEND, Rule, Sweep
+from pulsar_admin.store.rules.rule import MEND, Rule, Sweeps
 from pulsar_admin.store.rules.words import NO_HAND, PREVENT, UNSEEN
 
 NODE_DAMAGED: Rule[Any] = Rule(
@@ -72,7 +72,10 @@ JOURNAL_ABSENT: Rule[Any] = Rule(
     "Back up journal and ledger directories together.",
 )
 
+NODE_SWEEPS = Sweeps[ClusterFacts]()
 
+
+@NODE_SWEEPS.over("the metadata", NODE_DAMAGED, NAME_NOT_ENCODED, VALUE_UNDECODABLE, METADATA_INCOMPLETE)
 def _check_nodes(facts: ClusterFacts) -> Iterator[Finding]:
     """Check that every row of the tree, and every value of a known structure, can be read."""
     txn = facts.reader.txn
@@ -111,6 +114,7 @@ def _check_nodes(facts: ClusterFacts) -> Iterator[Finding]:
         return  # the catalogue's check tells
 
 
+@NODE_SWEEPS.over("the journals", JOURNAL_ABSENT)
 def _check_journals(facts: ClusterFacts) -> Iterator[Finding]:
     """Tell of bookies without a journal whose last entries may have been there only."""
     try:
@@ -119,9 +123,3 @@ def _check_journals(facts: ClusterFacts) -> Iterator[Finding]:
         return  # the catalogue's check tells
     if absent is not None:
         yield JOURNAL_ABSENT.at("journals", absent.text(), absent.hint(), bookies=list(absent.bookies))
-
-
-NODE_SWEEPS = (
-    Sweep("the metadata", _check_nodes, (NODE_DAMAGED, NAME_NOT_ENCODED, VALUE_UNDECODABLE, METADATA_INCOMPLETE)),
-    Sweep("the journals", _check_journals, (JOURNAL_ABSENT,)),
-)

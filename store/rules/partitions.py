@@ -7,12 +7,24 @@ from collections.abc import Iterator, Sequence
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.partitions import Partitions
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.rules.rule import Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 _NAMED = 5
+PARTITION_RULES = Rules[ClusterFacts]()
 
 
+@PARTITION_RULES.row(
+    "partitions-without-metadata",
+    Severity.WARNING,
+    "Partitions exist without the metadata of their topic",
+    "The node below `/admin/partitioned-topics` that says how many partitions the topic has is gone (apache/pulsar#24225).",
+    "Does not find the topic. Consumers and producers get a new topic of that name without partitions, or none "
+    "where topics are not created automatically; only clients that name each partition get its messages.",
+    "pulsar-admin topics create-partitioned-topic {topic} -p {partitions}",
+    "Create the metadata again before a client creates a topic of that name: the existing partitions become part of it unchanged.",
+    "Delete partitioned topics with `delete-partitioned-topic`, never nodes of the metadata store.",
+)
 def _without_metadata(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.disagreeing_partitions:
         if one.record is None and one.there and not one.is_plain:
@@ -24,6 +36,15 @@ def _without_metadata(facts: ClusterFacts) -> Iterator[Evidence]:
             )
 
 
+@PARTITION_RULES.row(
+    "partitions-beyond-metadata",
+    Severity.WARNING,
+    "More partitions exist than the topic's metadata says",
+    "The number in the metadata was lowered, or comes from an older copy.",
+    "Gives clients of the name the partitions that the metadata counts. The others keep their messages and subscriptions.",
+    "pulsar-admin topics update-partitioned-topic {topic} -p {partitions}",
+    "Raise the number to all existing partitions. Keys map to other partitions from then on.",
+)
 def _beyond(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.disagreeing_partitions:
         if one.record is not None and one.beyond and one.record.partitions and not _is_told(one):
@@ -35,6 +56,17 @@ def _beyond(facts: ClusterFacts) -> Iterator[Evidence]:
             )
 
 
+@PARTITION_RULES.row(
+    "partitions-missing",
+    Severity.WARNING,
+    "Partitions that the topic's metadata counts do not exist",
+    "A note if none exists: a broker that deletes inactive topics leaves the metadata (unless "
+    "`brokerDeleteInactivePartitionedTopicMetadataEnabled`). If others exist, a creation did not finish, or one was deleted.",
+    "Creates a partition when a client asks for it, if topics are created automatically. Otherwise clients of the whole topic fail"
+    " (`TopicNotFoundException`).",
+    "pulsar-admin topics create-missed-partitions {topic}",
+    "Create the missing partitions, without subscriptions.",
+)
 def _missing(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.disagreeing_partitions:
         if one.missing and not one.beyond and not _is_told(one):
@@ -48,6 +80,16 @@ def _missing(facts: ClusterFacts) -> Iterator[Evidence]:
             )
 
 
+@PARTITION_RULES.row(
+    "partitioned-topic-half-deleted",
+    Severity.WARNING,
+    "The deletion of a partitioned topic did not finish",
+    "A broker marks the metadata as deleted, deletes the partitions, and removes the metadata last.",
+    "Refuses clients of the topic and creates none of its partitions as long as the mark exists.",
+    "pulsar-admin topics delete-partitioned-topic {topic}",
+    "Finish the deletion. To keep the remaining entries, copy them first (`topics dump --level entries`).",
+    loss="the remaining messages of its partitions, by the cure",
+)
 def _half_deleted(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.disagreeing_partitions:
         if one.record is not None and one.record.deleted:
@@ -59,6 +101,16 @@ def _half_deleted(facts: ClusterFacts) -> Iterator[Evidence]:
             )
 
 
+@PARTITION_RULES.row(
+    "partitioned-name-over-topic",
+    Severity.WARNING,
+    "A topic without partitions has metadata of a partitioned topic",
+    "Both were created under one name, and no partition exists.",
+    "Gives clients of the name partitions that it creates, or none. The topic's messages and subscriptions stay, out of reach.",
+    "pulsar-admin topics delete-partitioned-topic {topic}",
+    "Remove the metadata of partitions: the topic itself, its schema and its policies stay.",
+    "Set one kind of topics that are created automatically (`allowAutoTopicCreationType`), and create others before clients come.",
+)
 def _record_over_plain(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.disagreeing_partitions:
         if one.is_plain and one.record is not None and not one.record.deleted and not one.there:
@@ -70,6 +122,19 @@ def _record_over_plain(facts: ClusterFacts) -> Iterator[Evidence]:
             )
 
 
+@PARTITION_RULES.row(
+    "topic-beside-partitions",
+    Severity.WARNING,
+    "A topic without partitions and partitions share one name",
+    "Both were created under one name, or the metadata of the partitions was lost and a client created the topic.",
+    "Gives clients one of the two, according to the metadata of partitions. Messages and subscriptions of the "
+    "other stay, out of reach.",
+    "pulsar-admin topics delete {topic}",
+    "First load the messages that are still needed into a partition (`topics dump --level entries`, `topics load --topic`). The"
+    " partitions, their metadata, schema and policies stay.",
+    "Set one kind of topics that are created automatically (`allowAutoTopicCreationType`), and create others before clients come.",
+    loss="the messages of the topic without partitions, by the cure",
+)
 def _plain_beside(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.disagreeing_partitions:
         if one.is_plain and one.there and not (one.record is not None and one.record.deleted):
@@ -113,77 +178,3 @@ def _of(one: Partitions) -> dict[str, object]:
         "entries": one.entries,
         "bytes": one.bytes,
     }
-
-
-PARTITION_RULES: tuple[Rule[ClusterFacts], ...] = (
-    Rule(
-        "partitions-without-metadata",
-        Severity.WARNING,
-        "Partitions exist without the metadata of their topic",
-        "The node below `/admin/partitioned-topics` that says how many partitions the topic has is gone (apache/pulsar#24225).",
-        "Does not find the topic. Consumers and producers get a new topic of that name without partitions, or none "
-        "where topics are not created automatically; only clients that name each partition get its messages.",
-        "pulsar-admin topics create-partitioned-topic {topic} -p {partitions}",
-        "Create the metadata again before a client creates a topic of that name: the existing partitions become part of it unchanged.",
-        "Delete partitioned topics with `delete-partitioned-topic`, never nodes of the metadata store.",
-        holds=_without_metadata,
-    ),
-    Rule(
-        "partitions-beyond-metadata",
-        Severity.WARNING,
-        "More partitions exist than the topic's metadata says",
-        "The number in the metadata was lowered, or comes from an older copy.",
-        "Gives clients of the name the partitions that the metadata counts. The others keep their messages and subscriptions.",
-        "pulsar-admin topics update-partitioned-topic {topic} -p {partitions}",
-        "Raise the number to all existing partitions. Keys map to other partitions from then on.",
-        holds=_beyond,
-    ),
-    Rule(
-        "partitions-missing",
-        Severity.WARNING,
-        "Partitions that the topic's metadata counts do not exist",
-        "A note if none exists: a broker that deletes inactive topics leaves the metadata (unless "
-        "`brokerDeleteInactivePartitionedTopicMetadataEnabled`). If others exist, a creation did not finish, or one was deleted.",
-        "Creates a partition when a client asks for it, if topics are created automatically. Otherwise clients of the whole topic fail"
-        " (`TopicNotFoundException`).",
-        "pulsar-admin topics create-missed-partitions {topic}",
-        "Create the missing partitions, without subscriptions.",
-        holds=_missing,
-    ),
-    Rule(
-        "partitioned-topic-half-deleted",
-        Severity.WARNING,
-        "The deletion of a partitioned topic did not finish",
-        "A broker marks the metadata as deleted, deletes the partitions, and removes the metadata last.",
-        "Refuses clients of the topic and creates none of its partitions as long as the mark exists.",
-        "pulsar-admin topics delete-partitioned-topic {topic}",
-        "Finish the deletion. To keep the remaining entries, copy them first (`topics dump --level entries`).",
-        holds=_half_deleted,
-        loss="the remaining messages of its partitions, by the cure",
-    ),
-    Rule(
-        "partitioned-name-over-topic",
-        Severity.WARNING,
-        "A topic without partitions has metadata of a partitioned topic",
-        "Both were created under one name, and no partition exists.",
-        "Gives clients of the name partitions that it creates, or none. The topic's messages and subscriptions stay, out of reach.",
-        "pulsar-admin topics delete-partitioned-topic {topic}",
-        "Remove the metadata of partitions: the topic itself, its schema and its policies stay.",
-        "Set one kind of topics that are created automatically (`allowAutoTopicCreationType`), and create others before clients come.",
-        holds=_record_over_plain,
-    ),
-    Rule(
-        "topic-beside-partitions",
-        Severity.WARNING,
-        "A topic without partitions and partitions share one name",
-        "Both were created under one name, or the metadata of the partitions was lost and a client created the topic.",
-        "Gives clients one of the two, according to the metadata of partitions. Messages and subscriptions of the "
-        "other stay, out of reach.",
-        "pulsar-admin topics delete {topic}",
-        "First load the messages that are still needed into a partition (`topics dump --level entries`, `topics load --topic`). The"
-        " partitions, their metadata, schema and policies stay.",
-        "Set one kind of topics that are created automatically (`allowAutoTopicCreationType`), and create others before clients come.",
-        holds=_plain_beside,
-        loss="the messages of the topic without partitions, by the cure",
-    ),
-)

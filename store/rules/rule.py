@@ -160,12 +160,57 @@ def _wrapped(text: str) -> str:
     )
 
 
+class Rules(list[Rule[Facts]], Generic[Facts]):
+    """A part of the table: its rows in the order in which they are told."""
+
+    def row(
+        self,
+        code: str,
+        severity: Severity,
+        title: str,
+        means: str = "",
+        broker: str = "",
+        mend: str = "",
+        how: str = "",
+        prevent: str = "",
+        *,
+        leads: bool = False,
+        loss: str = "",
+        scope: str = "data",
+        of_disks: bool = False,
+        needs: str = "",
+    ) -> Callable[[Callable[[Facts], Iterator[Evidence]]], Callable[[Facts], Iterator[Evidence]]]:
+        """Add the ``Rule`` of these parts that holds where the decorated function finds evidence."""
+
+        def add(holds: Callable[[Facts], Iterator[Evidence]]) -> Callable[[Facts], Iterator[Evidence]]:
+            rule = Rule(code, severity, title, means, broker, mend, how, prevent, leads, holds, loss, scope, of_disks)
+            self.append(replace(rule, needs=needs))
+            return holds
+
+        return add
+
+
 class Sweep(Struct, Generic[Facts], frozen=True):
     """``rules`` that one pass over many rows judges together. ``what``: what it looks at, in words."""
 
     what: str
     judge: Callable[[Facts], Iterator[Finding]]
     rules: tuple[Rule[Any], ...]  # Any: some are of topics, too
+
+
+class Sweeps(list[Sweep[Facts]], Generic[Facts]):
+    """Sweeps in the order in which they are made."""
+
+    def over(
+        self, what: str, *rules: Rule[Any]
+    ) -> Callable[[Callable[[Facts], Iterator[Finding]]], Callable[[Facts], Iterator[Finding]]]:
+        """Add the ``Sweep`` in which the decorated function judges ``rules``."""
+
+        def add(judge: Callable[[Facts], Iterator[Finding]]) -> Callable[[Facts], Iterator[Finding]]:
+            self.append(Sweep(what, judge, rules))
+            return judge
+
+        return add
 
 
 def of_topic(rule: Rule[SubscriptionFacts]) -> Rule[TopicFacts]:

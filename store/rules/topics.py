@@ -10,7 +10,7 @@ from pulsar_admin.store.facts import known
 from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Intervals
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.rules.rule import Evidence, Rule, Rules
 from pulsar_admin.store.rules.subscriptions import future_dated, stores_most_ranges
 from pulsar_admin.store.timespec import format_duration_ms, shown_time
 from pulsar_admin.store.wording import counted, plural
@@ -25,19 +25,12 @@ HUGE_BYTES = 5 * 2048 * MEBIBYTE
 NODE_BYTES = MEBIBYTE
 """ZooKeeper's jute.maxbuffer: a request that is larger is refused."""
 _TOLD_BY_CHECK = ("has no metadata", "is gone", "cannot be read", "of this topic that nothing references", "lacks")
+_CLOCKS = "Run NTP on producers and brokers, and turn on broker entry metadata (`brokerEntryMetadataInterceptors`)."
+TOPIC_RULES = Rules[TopicFacts]()
+"""What can be wrong with a topic that is not damaged; ``doctor`` tells it, ``store check`` does not."""
 
 
 # -- clocks and TTL ---------------------------------------------------------------------------------------------------
-
-
-def _closed_in_future(facts: TopicFacts) -> Iterator[Evidence]:
-    found = facts.clocks
-    if found.late_ledgers:
-        yield Evidence(
-            facts.where,
-            f"{counted(found.late_ledgers, 'ledger')} closed at up to {shown_time(found.latest_close_ms)}, which is yet to come",
-            {"topic": facts.where, "ledgers": found.late_ledgers, "bytes": found.late_bytes},
-        )
 
 
 def _clock(facts: TopicFacts, *, is_ahead: bool) -> Iterator[Evidence]:
@@ -61,6 +54,85 @@ def _clock(facts: TopicFacts, *, is_ahead: bool) -> Iterator[Evidence]:
     )
 
 
+TOPIC_RULES.append(
+    Rule(
+        "clock-ahead",
+        Severity.WARNING,
+        "A producer's clock is ahead",
+        "Publish times are more than 5 minutes after the broker stamped the entry, or after its ledger was closed."
+        " The evidence names the producers if the topic is small enough to be read, or with `--deep`. A note if every "
+        "entry has a broker time, by which brokers then search and expire.",
+        "Searches and resets by time bisect, and land in the wrong place. If entries have no broker time, messages"
+        " from the future do not expire. Messages after them in the same ledger do not expire either, until the "
+        "ledger is closed and older than the TTL.",
+        "pulsar-admin topics skew {topic}",
+        "Find the producer and set its clock. `topics find-by-time` and `topics reset-cursor` here are exact on "
+        "such clocks.",
+        _CLOCKS,
+        holds=partial(_clock, is_ahead=True),
+        scope="use",
+        needs="has_wrong_clocks",
+    )
+)
+
+
+TOPIC_RULES.append(
+    Rule(
+        "clock-behind",
+        Severity.WARNING,
+        "A producer's clock is behind",
+        "Publish times are more than 5 minutes before the broker stamped the entry, or before the previous ledger "
+        "was closed. A note if every entry has a broker time, by which brokers then search and expire.",
+        "If entries have no broker time, a TTL expires such messages too early, and at once if the clock is behind"
+        " by more than the TTL. Searches and resets by time land in the wrong place.",
+        "pulsar-admin topics skew {topic}",
+        "Find the producer and set its clock.",
+        _CLOCKS,
+        holds=partial(_clock, is_ahead=False),
+        scope="use",
+        needs="has_wrong_clocks",
+    )
+)
+
+
+@TOPIC_RULES.row(
+    "ledger-closed-in-future",
+    Severity.WARNING,
+    "A ledger was closed at a time in the future",
+    "The time at which a broker closed a ledger is after now: the broker's clock was wrong, or `--now` is.",
+    "Retention by time, and the TTL's shortcut for closed ledgers, use that time. The ledger and everything "
+    "after it stay until then, and for the retention time after it.",
+    "pulsar-admin topics stats-internal {topic}",
+    "Set the brokers' clocks. To free the disk before that time, use `topics truncate`, if every subscription "
+    "may lose the ledger.",
+    _CLOCKS,
+    scope="use",
+    needs="has_wrong_clocks",
+)
+def _closed_in_future(facts: TopicFacts) -> Iterator[Evidence]:
+    found = facts.clocks
+    if found.late_ledgers:
+        yield Evidence(
+            facts.where,
+            f"{counted(found.late_ledgers, 'ledger')} closed at up to {shown_time(found.latest_close_ms)}, which is yet to come",
+            {"topic": facts.where, "ledgers": found.late_ledgers, "bytes": found.late_bytes},
+        )
+
+
+@TOPIC_RULES.row(
+    "ttl-blocked",
+    Severity.WARNING,
+    "A message from the future keeps a TTL from expiring anything",
+    "The first unacknowledged message of a subscription is dated after now, and a TTL applies.",
+    "Looks at the first unacknowledged entry first. It has not expired, so nothing after it does, until its "
+    "ledger has been closed for longer than the TTL or its own time has come.",
+    "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
+    "Look at the message. The TTL works again when the message's time has come, or once its ledger is old. "
+    "`topics skip -n 1` drops the message; `topics expire -t AGE` drops exactly the older messages after it.",
+    _CLOCKS,
+    scope="use",
+    needs="has_wrong_clocks",
+)
 def _ttl_blocked(facts: TopicFacts) -> Iterator[Evidence]:
     ttl = known(facts.message_ttl) if facts.clocks.future_now else None
     if ttl is None:
@@ -83,6 +155,20 @@ def _ttl_blocked(facts: TopicFacts) -> Iterator[Evidence]:
         )
 
 
+@TOPIC_RULES.row(
+    "delay-beyond-ttl",
+    Severity.WARNING,
+    "A TTL drops delayed messages before they are due",
+    "The time from a message's publication to its delivery is longer than the TTL in force.",
+    "Counts a message's age from when it was stored, never from when it is due. The message is acknowledged "
+    "without being delivered.",
+    "pulsar-admin topics set-message-ttl {topic} -t 0",
+    "Let the topic have no TTL, whatever its namespace has, or one longer than its longest delay. `delayed status` shows what "
+    "would be lost.",
+    "Set TTL and delays together: the TTL must be longer than any delay.",
+    scope="use",
+    needs="has_ttl",
+)
 def _delay_beyond_ttl(facts: TopicFacts) -> Iterator[Evidence]:
     for subscription in facts.subscriptions:
         found = known(subscription.ttl_conflict)
@@ -100,6 +186,22 @@ def _delay_beyond_ttl(facts: TopicFacts) -> Iterator[Evidence]:
 # -- quotas -----------------------------------------------------------------------------------------------------------
 
 
+@TOPIC_RULES.row(
+    "backlog-over-quota",
+    Severity.WARNING,
+    "A backlog is over its quota",
+    "Bytes, or the age of the oldest ledger with a backlog, exceed the backlog quota in force. It counts from "
+    "the slowest cursor.",
+    "Checks every minute (`backlogQuotaCheckIntervalInSeconds`). With `producer_request_hold` and "
+    "`producer_exception`, it disconnects producers and refuses new ones. With `consumer_backlog_eviction`, it "
+    "acknowledges for the slowest subscription until the backlog is at 90 % of the limit; those messages are never delivered.",
+    "pulsar-admin topics analyze-backlog {topic} -s {subscription}",
+    "Let the subscription catch up, remove it (`topics unsubscribe`), skip its backlog (`topics "
+    "clear-backlog`), or raise the quota (`topics set-backlog-quota`).",
+    "Alert on backlog before the quota is reached.",
+    scope="use",
+    needs="has_quotas",
+)
 def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
     for state in known(facts.quotas) or ():
         if not state.is_reached:
@@ -127,20 +229,21 @@ def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
         )
 
 
-# -- acknowledgements -------------------------------------------------------------------------------------------------
-
-
-def _ranges_at_limit(facts: TopicFacts) -> Iterator[Evidence]:
-    for subscription in facts.subscriptions:
-        if stores_most_ranges(subscription):
-            count = len(subscription.cursor.state.ranges)
-            yield Evidence(
-                subscription.where,
-                f"{count:,} ranges of acknowledgements are stored, as many as a broker keeps",
-                {**_of(subscription), "ranges": count},
-            )
-
-
+@TOPIC_RULES.row(
+    "ack-hole-pins-ledgers",
+    Severity.NOTE,
+    "One unacknowledged message keeps ledgers that everybody has consumed",
+    "Every subscription has acknowledged whole ledgers after the slowest subscription's position, but an "
+    "unacknowledged entry before them prevents their deletion. A warning from 100 MiB on.",
+    "Trims the list of ledgers from its beginning, up to the ledger of the slowest mark-delete position. It "
+    "never removes one from the middle.",
+    "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
+    "Look at the message. If nobody needs it, use `topics skip -n 1`, or let consumers acknowledge it (dead "
+    "letter policy).",
+    "Give consumers a dead letter policy, or the topic a TTL.",
+    scope="use",
+    needs="has_ranges",
+)
 def _hole_pins_ledgers(facts: TopicFacts) -> Iterator[Evidence]:
     if not any(cursor.state.ranges for cursor in facts.cursors) or facts.unreadable_cursors:
         return
@@ -182,15 +285,69 @@ def _needed(pendings: Sequence[Intervals], start: int, end: int) -> bool:
     return False
 
 
+# -- acknowledgements -------------------------------------------------------------------------------------------------
+
+
+@TOPIC_RULES.row(
+    "ack-ranges-at-limit",
+    Severity.WARNING,
+    "A subscription has more acknowledgement ranges than a broker stores",
+    "A broker stores 10,000 ranges (`managedLedgerMaxUnackedRangesToPersist`). Acknowledgements beyond them "
+    "exist only in its memory.",
+    "Stores the first 10,000 ranges. After the next load of the topic, it redelivers the messages acknowledged"
+    " beyond them.",
+    "pulsar-admin topics subscription-history {topic} -s {subscription}",
+    "Let consumers acknowledge the messages in the gaps, or expire them.",
+    "Raise `managedLedgerMaxUnackedRangesToPersist`, and watch for consumers that leave holes.",
+    scope="use",
+    needs="has_ranges",
+)
+def _ranges_at_limit(facts: TopicFacts) -> Iterator[Evidence]:
+    for subscription in facts.subscriptions:
+        if stores_most_ranges(subscription):
+            count = len(subscription.cursor.state.ranges)
+            yield Evidence(
+                subscription.where,
+                f"{count:,} ranges of acknowledgements are stored, as many as a broker keeps",
+                {**_of(subscription), "ranges": count},
+            )
+
+
 # -- compaction -------------------------------------------------------------------------------------------------------
 
 
+@TOPIC_RULES.row(
+    "compaction-inconsistent",
+    Severity.WARNING,
+    "The compacted view and its cursor contradict each other",
+    "The `__compaction` cursor is not at the end of its compacted ledger, or that ledger is wrong.",
+    "Readers of the compacted view miss messages, or get some uncompacted. The next compaction continues from "
+    "the cursor.",
+    "pulsar-admin compaction run {topic} --from-start",
+    "`compaction verify` shows what is wrong. Compact again from the start while the topic's ledgers still exist.",
+    "Never reset `__compaction` by hand.",
+    scope="use",
+    needs="is_compacted",
+)
 def _compaction_inconsistent(facts: TopicFacts) -> Iterator[Evidence]:
     for text in facts.compaction_problems:
         if not any(told in text for told in _TOLD_BY_CHECK):
             yield Evidence(facts.where, text, {"topic": facts.where})
 
 
+@TOPIC_RULES.row(
+    "compaction-stale",
+    Severity.NOTE,
+    "A compaction that is never repeated keeps ledgers",
+    "The topic was compacted once, and no threshold compacts it again. The `__compaction` cursor keeps every "
+    "ledger after its horizon, although all subscriptions are past them. A warning from 100 MiB on.",
+    "Treats `__compaction` like any durable cursor when it trims. Without a threshold, it compacts only on request.",
+    "pulsar-admin compaction run {topic}",
+    "Compact again, or set a threshold: `topics set-compaction-threshold`.",
+    "Set a compaction threshold for topics that are compacted.",
+    scope="use",
+    needs="is_compacted",
+)
 def _compaction_stale(facts: TopicFacts) -> Iterator[Evidence]:
     own = facts.compaction_cursor
     if own is None or len(facts.mark_deletes) < 2:
@@ -211,6 +368,18 @@ def _compaction_stale(facts: TopicFacts) -> Iterator[Evidence]:
 # -- ledgers ----------------------------------------------------------------------------------------------------------
 
 
+@TOPIC_RULES.row(
+    "ledgers-tiny",
+    Severity.NOTE,
+    "A topic has very many small ledgers",
+    "A thousand closed ledgers or more, with fewer than 100 entries on average.",
+    "Opens ledgers one after the other when it reads. Each costs a metadata node, and the whole list is "
+    "written at every rollover.",
+    "pulsar-admin topics stats-internal {topic}",
+    "Let ledgers be deleted: consume, or shorten retention. Closed ledgers are never merged.",
+    "Find out what keeps reloading the topic, or raise `managedLedgerMinLedgerRolloverTimeMinutes`.",
+    scope="use",
+)
 def _ledgers_tiny(facts: TopicFacts) -> Iterator[Evidence]:
     closed = facts.topic.ledgers[:-1]
     if len(closed) < TINY_LEDGERS:
@@ -224,6 +393,17 @@ def _ledgers_tiny(facts: TopicFacts) -> Iterator[Evidence]:
         )
 
 
+@TOPIC_RULES.row(
+    "ledger-huge",
+    Severity.NOTE,
+    "A ledger is unusually large",
+    "One ledger has more than 10 GiB; the default limit is 2 GiB (`managedLedgerMaxSizePerLedgerMbytes`).",
+    "Deletes only whole ledgers: one unacknowledged message keeps its whole ledger.",
+    "pulsar-admin ledgers info {ledgerId}",
+    "Nothing, as long as consumers keep up.",
+    "Lower `managedLedgerMaxLedgerRolloverTimeMinutes` or the size of a ledger.",
+    scope="use",
+)
 def _ledger_huge(facts: TopicFacts) -> Iterator[Evidence]:
     for ledger in facts.topic.ledgers:
         if ledger.size_bytes > HUGE_BYTES and not ledger.info.offloaded:
@@ -234,6 +414,18 @@ def _ledger_huge(facts: TopicFacts) -> Iterator[Evidence]:
             )
 
 
+@TOPIC_RULES.row(
+    "ledger-list-large",
+    Severity.WARNING,
+    "A topic's list of ledgers is close to ZooKeeper's limit",
+    "It is half of ZooKeeper's `jute.maxbuffer` (1 MiB) or more. Critical from 90 % on.",
+    "Writes the whole list at every rollover. If it is too large, ZooKeeper refuses it and closes the "
+    "connection, and the topic accepts no more messages.",
+    "pulsar-admin topics trim-topic {topic}",
+    "Let ledgers be deleted, or raise `jute.maxbuffer` on both servers and brokers.",
+    "Set `managedLedgerInfoCompressionType`, and make ledgers larger.",
+    scope="use",
+)
 def _ledger_list_large(facts: TopicFacts) -> Iterator[Evidence]:
     count = len(facts.topic.ledgers)
     size = facts.node_bytes if count >= TINY_LEDGERS else 0
@@ -252,203 +444,3 @@ def _of(subscription: SubscriptionFacts) -> Mapping[str, object]:
 
 def _by_size(size_bytes: int) -> Severity:
     return Severity.WARNING if size_bytes >= PINNED_BYTES else Severity.NOTE
-
-
-_CLOCKS = "Run NTP on producers and brokers, and turn on broker entry metadata (`brokerEntryMetadataInterceptors`)."
-
-TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
-    Rule(
-        "clock-ahead",
-        Severity.WARNING,
-        "A producer's clock is ahead",
-        "Publish times are more than 5 minutes after the broker stamped the entry, or after its ledger was closed."
-        " The evidence names the producers if the topic is small enough to be read, or with `--deep`. A note if every "
-        "entry has a broker time, by which brokers then search and expire.",
-        "Searches and resets by time bisect, and land in the wrong place. If entries have no broker time, messages"
-        " from the future do not expire. Messages after them in the same ledger do not expire either, until the "
-        "ledger is closed and older than the TTL.",
-        "pulsar-admin topics skew {topic}",
-        "Find the producer and set its clock. `topics find-by-time` and `topics reset-cursor` here are exact on "
-        "such clocks.",
-        _CLOCKS,
-        holds=partial(_clock, is_ahead=True),
-        scope="use",
-        needs="has_wrong_clocks",
-    ),
-    Rule(
-        "clock-behind",
-        Severity.WARNING,
-        "A producer's clock is behind",
-        "Publish times are more than 5 minutes before the broker stamped the entry, or before the previous ledger "
-        "was closed. A note if every entry has a broker time, by which brokers then search and expire.",
-        "If entries have no broker time, a TTL expires such messages too early, and at once if the clock is behind"
-        " by more than the TTL. Searches and resets by time land in the wrong place.",
-        "pulsar-admin topics skew {topic}",
-        "Find the producer and set its clock.",
-        _CLOCKS,
-        holds=partial(_clock, is_ahead=False),
-        scope="use",
-        needs="has_wrong_clocks",
-    ),
-    Rule(
-        "ledger-closed-in-future",
-        Severity.WARNING,
-        "A ledger was closed at a time in the future",
-        "The time at which a broker closed a ledger is after now: the broker's clock was wrong, or `--now` is.",
-        "Retention by time, and the TTL's shortcut for closed ledgers, use that time. The ledger and everything "
-        "after it stay until then, and for the retention time after it.",
-        "pulsar-admin topics stats-internal {topic}",
-        "Set the brokers' clocks. To free the disk before that time, use `topics truncate`, if every subscription "
-        "may lose the ledger.",
-        _CLOCKS,
-        holds=_closed_in_future,
-        scope="use",
-        needs="has_wrong_clocks",
-    ),
-    Rule(
-        "ttl-blocked",
-        Severity.WARNING,
-        "A message from the future keeps a TTL from expiring anything",
-        "The first unacknowledged message of a subscription is dated after now, and a TTL applies.",
-        "Looks at the first unacknowledged entry first. It has not expired, so nothing after it does, until its "
-        "ledger has been closed for longer than the TTL or its own time has come.",
-        "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
-        "Look at the message. The TTL works again when the message's time has come, or once its ledger is old. "
-        "`topics skip -n 1` drops the message; `topics expire -t AGE` drops exactly the older messages after it.",
-        _CLOCKS,
-        holds=_ttl_blocked,
-        scope="use",
-        needs="has_wrong_clocks",
-    ),
-    Rule(
-        "delay-beyond-ttl",
-        Severity.WARNING,
-        "A TTL drops delayed messages before they are due",
-        "The time from a message's publication to its delivery is longer than the TTL in force.",
-        "Counts a message's age from when it was stored, never from when it is due. The message is acknowledged "
-        "without being delivered.",
-        "pulsar-admin topics set-message-ttl {topic} -t 0",
-        "Let the topic have no TTL, whatever its namespace has, or one longer than its longest delay. `delayed status` shows what "
-        "would be lost.",
-        "Set TTL and delays together: the TTL must be longer than any delay.",
-        holds=_delay_beyond_ttl,
-        scope="use",
-        needs="has_ttl",
-    ),
-    Rule(
-        "backlog-over-quota",
-        Severity.WARNING,
-        "A backlog is over its quota",
-        "Bytes, or the age of the oldest ledger with a backlog, exceed the backlog quota in force. It counts from "
-        "the slowest cursor.",
-        "Checks every minute (`backlogQuotaCheckIntervalInSeconds`). With `producer_request_hold` and "
-        "`producer_exception`, it disconnects producers and refuses new ones. With `consumer_backlog_eviction`, it "
-        "acknowledges for the slowest subscription until the backlog is at 90 % of the limit; those messages are never delivered.",
-        "pulsar-admin topics analyze-backlog {topic} -s {subscription}",
-        "Let the subscription catch up, remove it (`topics unsubscribe`), skip its backlog (`topics "
-        "clear-backlog`), or raise the quota (`topics set-backlog-quota`).",
-        "Alert on backlog before the quota is reached.",
-        holds=_over_quota,
-        scope="use",
-        needs="has_quotas",
-    ),
-    Rule(
-        "ack-hole-pins-ledgers",
-        Severity.NOTE,
-        "One unacknowledged message keeps ledgers that everybody has consumed",
-        "Every subscription has acknowledged whole ledgers after the slowest subscription's position, but an "
-        "unacknowledged entry before them prevents their deletion. A warning from 100 MiB on.",
-        "Trims the list of ledgers from its beginning, up to the ledger of the slowest mark-delete position. It "
-        "never removes one from the middle.",
-        "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
-        "Look at the message. If nobody needs it, use `topics skip -n 1`, or let consumers acknowledge it (dead "
-        "letter policy).",
-        "Give consumers a dead letter policy, or the topic a TTL.",
-        holds=_hole_pins_ledgers,
-        scope="use",
-        needs="has_ranges",
-    ),
-    Rule(
-        "ack-ranges-at-limit",
-        Severity.WARNING,
-        "A subscription has more acknowledgement ranges than a broker stores",
-        "A broker stores 10,000 ranges (`managedLedgerMaxUnackedRangesToPersist`). Acknowledgements beyond them "
-        "exist only in its memory.",
-        "Stores the first 10,000 ranges. After the next load of the topic, it redelivers the messages acknowledged"
-        " beyond them.",
-        "pulsar-admin topics subscription-history {topic} -s {subscription}",
-        "Let consumers acknowledge the messages in the gaps, or expire them.",
-        "Raise `managedLedgerMaxUnackedRangesToPersist`, and watch for consumers that leave holes.",
-        holds=_ranges_at_limit,
-        scope="use",
-        needs="has_ranges",
-    ),
-    Rule(
-        "compaction-inconsistent",
-        Severity.WARNING,
-        "The compacted view and its cursor contradict each other",
-        "The `__compaction` cursor is not at the end of its compacted ledger, or that ledger is wrong.",
-        "Readers of the compacted view miss messages, or get some uncompacted. The next compaction continues from "
-        "the cursor.",
-        "pulsar-admin compaction run {topic} --from-start",
-        "`compaction verify` shows what is wrong. Compact again from the start while the topic's ledgers still exist.",
-        "Never reset `__compaction` by hand.",
-        holds=_compaction_inconsistent,
-        scope="use",
-        needs="is_compacted",
-    ),
-    Rule(
-        "compaction-stale",
-        Severity.NOTE,
-        "A compaction that is never repeated keeps ledgers",
-        "The topic was compacted once, and no threshold compacts it again. The `__compaction` cursor keeps every "
-        "ledger after its horizon, although all subscriptions are past them. A warning from 100 MiB on.",
-        "Treats `__compaction` like any durable cursor when it trims. Without a threshold, it compacts only on "
-        "request.",
-        "pulsar-admin compaction run {topic}",
-        "Compact again, or set a threshold: `topics set-compaction-threshold`.",
-        "Set a compaction threshold for topics that are compacted.",
-        holds=_compaction_stale,
-        scope="use",
-        needs="is_compacted",
-    ),
-    Rule(
-        "ledgers-tiny",
-        Severity.NOTE,
-        "A topic has very many small ledgers",
-        "A thousand closed ledgers or more, with fewer than 100 entries on average.",
-        "Opens ledgers one after the other when it reads. Each costs a metadata node, and the whole list is "
-        "written at every rollover.",
-        "pulsar-admin topics stats-internal {topic}",
-        "Let ledgers be deleted: consume, or shorten retention. Closed ledgers are never merged.",
-        "Find out what keeps reloading the topic, or raise `managedLedgerMinLedgerRolloverTimeMinutes`.",
-        holds=_ledgers_tiny,
-        scope="use",
-    ),
-    Rule(
-        "ledger-huge",
-        Severity.NOTE,
-        "A ledger is unusually large",
-        "One ledger has more than 10 GiB; the default limit is 2 GiB (`managedLedgerMaxSizePerLedgerMbytes`).",
-        "Deletes only whole ledgers: one unacknowledged message keeps its whole ledger.",
-        "pulsar-admin ledgers info {ledgerId}",
-        "Nothing, as long as consumers keep up.",
-        "Lower `managedLedgerMaxLedgerRolloverTimeMinutes` or the size of a ledger.",
-        holds=_ledger_huge,
-        scope="use",
-    ),
-    Rule(
-        "ledger-list-large",
-        Severity.WARNING,
-        "A topic's list of ledgers is close to ZooKeeper's limit",
-        "It is half of ZooKeeper's `jute.maxbuffer` (1 MiB) or more. Critical from 90 % on.",
-        "Writes the whole list at every rollover. If it is too large, ZooKeeper refuses it and closes the "
-        "connection, and the topic accepts no more messages.",
-        "pulsar-admin topics trim-topic {topic}",
-        "Let ledgers be deleted, or raise `jute.maxbuffer` on both servers and brokers.",
-        "Set `managedLedgerInfoCompressionType`, and make ledgers larger.",
-        holds=_ledger_list_large,
-        scope="use",
-    ),
-)
-"""What can be wrong with a topic that is not damaged; ``doctor`` tells it, ``store check`` does not."""

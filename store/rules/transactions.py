@@ -10,12 +10,33 @@ from pulsar_admin.store.facts.topics import SubscriptionFacts
 from pulsar_admin.store.facts.transactions import PendingAckLog
 from pulsar_admin.store.model.broken import NO_METADATA, BrokenLedger
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.rules.rule import Evidence, Rule, Rules
 from pulsar_admin.store.wording import listed, plural
 
 _NAMED = 5
+_MEANS = (
+    "A broker keeps what transactions acknowledge on a subscription in a log of its own, `TOPIC-SUBSCRIPTION__transaction_pending_ack`,"
+    " and replays it before the subscription's first consumer."
+)
+_BROKER = (
+    "`PendingAckHandleImpl` stays in state Initializing: consumers of the subscription wait, and so do other subscriptions whose logs the"
+    " same thread replays."
+)
+TRANSACTION_RULES = Rules[SubscriptionFacts]()
 
 
+@TRANSACTION_RULES.row(
+    "pending-ack-replay-endless",
+    Severity.CRITICAL,
+    "The replay of a subscription's pending-ack log never ends",
+    f"{_MEANS} The log's ledgers are empty, and its cursor is still at an entry of a trimmed ledger, before their "
+    "beginning (apache/pulsar#26368).",
+    _BROKER,
+    "pulsar-admin managed-ledger update-mark-delete-cursor -mlp {log} -cn __pending_ack_state -cm {position}",
+    "Move the log's cursor to the beginning of the last ledger. It skips no entry, so nothing is lost.",
+    scope="use",
+    needs="has_pending_acks",
+)
 def _replay_endless(facts: SubscriptionFacts) -> Iterator[Evidence]:
     log = known(facts.pending_ack_log)
     if log is not None and log.endless_until is not None:
@@ -45,29 +66,7 @@ def _log_of(facts: SubscriptionFacts, log: PendingAckLog) -> dict[str, object]:
     return {"topic": facts.of.where, "subscription": facts.cursor.name, "log": log.name.managed_ledger_name}
 
 
-_MEANS = (
-    "A broker keeps what transactions acknowledge on a subscription in a log of its own, `TOPIC-SUBSCRIPTION__transaction_pending_ack`,"
-    " and replays it before the subscription's first consumer."
-)
-_BROKER = (
-    "`PendingAckHandleImpl` stays in state Initializing: consumers of the subscription wait, and so do other subscriptions whose logs the"
-    " same thread replays."
-)
-
-TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
-    Rule(
-        "pending-ack-replay-endless",
-        Severity.CRITICAL,
-        "The replay of a subscription's pending-ack log never ends",
-        f"{_MEANS} The log's ledgers are empty, and its cursor is still at an entry of a trimmed ledger, before their "
-        "beginning (apache/pulsar#26368).",
-        _BROKER,
-        "pulsar-admin managed-ledger update-mark-delete-cursor -mlp {log} -cn __pending_ack_state -cm {position}",
-        "Move the log's cursor to the beginning of the last ledger. It skips no entry, so nothing is lost.",
-        holds=_replay_endless,
-        scope="use",
-        needs="has_pending_acks",
-    ),
+TRANSACTION_RULES.append(
     Rule(
         "pending-ack-ledger-lost",
         Severity.CRITICAL,
@@ -80,7 +79,11 @@ TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         loss="what open transactions acknowledged, if the ledgers are forgotten",
         scope="use",
         needs="has_pending_acks",
-    ),
+    )
+)
+
+
+TRANSACTION_RULES.append(
     Rule(
         "pending-ack-entries-lost",
         Severity.CRITICAL,
@@ -94,7 +97,11 @@ TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         loss="what open transactions acknowledged in the ledgers",
         scope="use",
         needs="has_pending_acks",
-    ),
+    )
+)
+
+
+TRANSACTION_RULES.append(
     Rule(
         "pending-ack-entries-not-served",
         Severity.CRITICAL,
@@ -107,5 +114,5 @@ TRANSACTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         holds=partial(_lost, is_meant=lambda broken: broken.reason != NO_METADATA and bool(broken.cure)),
         scope="use",
         needs="has_pending_acks",
-    ),
+    )
 )

@@ -12,7 +12,7 @@ from pulsar_admin.store.facts.unclosed import NAMED
 from pulsar_admin.store.facts.unlisted import Unlisted
 from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE
 from pulsar_admin.store.rules.finding import Finding, Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule, Sweep
+from pulsar_admin.store.rules.rule import Evidence, Rule, Rules, Sweep
 from pulsar_admin.store.timespec import shown_time
 from pulsar_admin.store.wording import counted, plural
 
@@ -99,8 +99,24 @@ _LEAKS = {
     "schema": LEAKED_SCHEMA_LEDGERS,
 }
 """What a ledger claims to be → the rule."""
+CLOSING_RULES = Rules[ClusterFacts]()
+DISK_RULES = Rules[ClusterFacts]()
 
 
+@CLOSING_RULES.row(
+    "not-closed",
+    Severity.NOTE,
+    "The last ledgers of topics are open",
+    "They were not closed: the cluster was killed, or copied while it ran. The evidence has the time of the "
+    "last write in this copy.",
+    "Recovers each ledger when it loads the topic. Entries that were confirmed to producers stay; one that was"
+    " in flight may or may not be kept.",
+    "pulsar-admin ledgers list --where STATE~OPEN",
+    "Nothing to do. `ledgers info` says where a recovery will close a ledger (`openEnd`). If the copy was made"
+    " while the cluster ran, refresh.",
+    "Stop brokers before bookies.",
+    scope="use",
+)
 def _not_closed(facts: ClusterFacts) -> Iterator[Evidence]:
     found = facts.unclosed
     if found.topics:
@@ -112,6 +128,18 @@ def _not_closed(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
+@CLOSING_RULES.row(
+    "acknowledgements-not-stored",
+    Severity.NOTE,
+    "Messages acknowledged since the last stored state will come again",
+    "Cursor ledgers are open. Brokers store positions once a second while they move, and at the latest after "
+    "`managedLedgerCursorPositionFlushSeconds` (60). Later acknowledgements are in no file.",
+    "Starts each subscription at its last stored state, and redelivers what consumers acknowledged since.",
+    "pulsar-admin topics subscriptions --all-topics --table --where CURSOR=cursor-ledger",
+    "They cannot be restored. If consumers know how far they were, use `topics reset-cursor`.",
+    "Make consumers idempotent.",
+    scope="use",
+)
 def _not_stored(facts: ClusterFacts) -> Iterator[Evidence]:
     count, named = facts.unclosed.subscriptions, facts.unclosed.named
     if count:
@@ -123,6 +151,18 @@ def _not_stored(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
+@DISK_RULES.row(
+    "entries-only-in-journal",
+    Severity.NOTE,
+    "Entries exist only in a bookie's journal",
+    "The bookie had not flushed them to an entry log when it stopped or was copied. Each entry is counted "
+    "once, at one of the journals that have it.",
+    "The bookie replays its journal when it starts, and writes them to entry logs. Without the journal they are lost.",
+    "pulsar-admin logs verify {where}",
+    "Keep the journal with the ledger directories. Nothing else to do.",
+    "Back up journal and ledger directories together.",
+    scope="use",
+)
 def _journal_only(facts: ClusterFacts) -> Iterator[Evidence]:
     for log, entries, size_bytes in facts.journal_only:
         yield Evidence(
@@ -174,6 +214,19 @@ def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
         yield rules[code].found(evidence)
 
 
+@DISK_RULES.row(
+    "dead-bytes-kept",
+    Severity.NOTE,
+    "Dead bytes that compaction of entry logs does not free",
+    "Deleted ledgers have bytes in entry logs of which half or more is still live. A warning from 10 GiB on.",
+    "Bookies delete an entry log if nothing in it is live, and rewrite it if less than half is (Pulsar's "
+    "`majorCompactionThreshold` 0.5). They never touch the log that is being written.",
+    "pulsar-admin store usage --by log",
+    "Let the ledgers that keep the log be deleted, or compact more aggressively while the bookie is stopped: "
+    "`store reclaim`.",
+    "Put topics with different lifetimes on separate bookies, or set `entryLogPerLedgerEnabled`.",
+    scope="use",
+)
 def _dead_bytes(facts: ClusterFacts) -> Iterator[Evidence]:
     """Yield the dead bytes in entry logs that are too full of living ones for compaction."""
     kept = [log for log in facts.stuck_logs if log.live_bytes >= COMPACTED_BELOW * log.size_bytes]
@@ -190,6 +243,19 @@ def _dead_bytes(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
+@DISK_RULES.row(
+    "disk-full",
+    Severity.WARNING,
+    "The disk of a bookie is full",
+    "The disk of the imported directory is 95 % full or more.",
+    "A bookie becomes read-only at 95 % (`diskUsageThreshold`) and suspends compaction unless "
+    "`isForceGCAllowWhenNoSpace`, so it cannot free space by itself. With too few writable bookies, brokers "
+    "cannot create ledgers, and producers fail.",
+    "pulsar-admin store usage",
+    "Find out who fills it. With the bookie stopped, `store reclaim` frees what is dead.",
+    "Alert at 80 %, set retention and quotas.",
+    scope="use",
+)
 def _full_disks(facts: ClusterFacts) -> Iterator[Evidence]:
     """Yield the disks of files that were imported where they lie, and that are too full for a bookie."""
     for folder, usage in facts.disks:
@@ -201,36 +267,6 @@ def _full_disks(facts: ClusterFacts) -> Iterator[Evidence]:
             )
 
 
-CLOSING_RULES: tuple[Rule[ClusterFacts], ...] = (
-    Rule(
-        "not-closed",
-        Severity.NOTE,
-        "The last ledgers of topics are open",
-        "They were not closed: the cluster was killed, or copied while it ran. The evidence has the time of the "
-        "last write in this copy.",
-        "Recovers each ledger when it loads the topic. Entries that were confirmed to producers stay; one that was"
-        " in flight may or may not be kept.",
-        "pulsar-admin ledgers list --where STATE~OPEN",
-        "Nothing to do. `ledgers info` says where a recovery will close a ledger (`openEnd`). If the copy was made"
-        " while the cluster ran, refresh.",
-        "Stop brokers before bookies.",
-        holds=_not_closed,
-        scope="use",
-    ),
-    Rule(
-        "acknowledgements-not-stored",
-        Severity.NOTE,
-        "Messages acknowledged since the last stored state will come again",
-        "Cursor ledgers are open. Brokers store positions once a second while they move, and at the latest after "
-        "`managedLedgerCursorPositionFlushSeconds` (60). Later acknowledgements are in no file.",
-        "Starts each subscription at its last stored state, and redelivers what consumers acknowledged since.",
-        "pulsar-admin topics subscriptions --all-topics --table --where CURSOR=cursor-ledger",
-        "They cannot be restored. If consumers know how far they were, use `topics reset-cursor`.",
-        "Make consumers idempotent.",
-        holds=_not_stored,
-        scope="use",
-    ),
-)
 LEAK_SWEEP = Sweep(
     "leaked ledgers",
     _leaked,
@@ -245,47 +281,3 @@ LEAK_SWEEP = Sweep(
     ),
 )
 """Tells, with their bytes and by what they claim to be, of what ``store.rules.copies`` counts."""
-DISK_RULES: tuple[Rule[ClusterFacts], ...] = (
-    Rule(
-        "entries-only-in-journal",
-        Severity.NOTE,
-        "Entries exist only in a bookie's journal",
-        "The bookie had not flushed them to an entry log when it stopped or was copied. Each entry is counted "
-        "once, at one of the journals that have it.",
-        "The bookie replays its journal when it starts, and writes them to entry logs. Without the journal they "
-        "are lost.",
-        "pulsar-admin logs verify {where}",
-        "Keep the journal with the ledger directories. Nothing else to do.",
-        "Back up journal and ledger directories together.",
-        holds=_journal_only,
-        scope="use",
-    ),
-    Rule(
-        "dead-bytes-kept",
-        Severity.NOTE,
-        "Dead bytes that compaction of entry logs does not free",
-        "Deleted ledgers have bytes in entry logs of which half or more is still live. A warning from 10 GiB on.",
-        "Bookies delete an entry log if nothing in it is live, and rewrite it if less than half is (Pulsar's "
-        "`majorCompactionThreshold` 0.5). They never touch the log that is being written.",
-        "pulsar-admin store usage --by log",
-        "Let the ledgers that keep the log be deleted, or compact more aggressively while the bookie is stopped: "
-        "`store reclaim`.",
-        "Put topics with different lifetimes on separate bookies, or set `entryLogPerLedgerEnabled`.",
-        holds=_dead_bytes,
-        scope="use",
-    ),
-    Rule(
-        "disk-full",
-        Severity.WARNING,
-        "The disk of a bookie is full",
-        "The disk of the imported directory is 95 % full or more.",
-        "A bookie becomes read-only at 95 % (`diskUsageThreshold`) and suspends compaction unless "
-        "`isForceGCAllowWhenNoSpace`, so it cannot free space by itself. With too few writable bookies, brokers "
-        "cannot create ledgers, and producers fail.",
-        "pulsar-admin store usage",
-        "Find out who fills it. With the bookie stopped, `store reclaim` frees what is dead.",
-        "Alert at 80 %, set retention and quotas.",
-        holds=_full_disks,
-        scope="use",
-    ),
-)
