@@ -585,6 +585,7 @@ class Follower:
         if self._waiting.get(file.path) == (start, file.size_bytes) and not complete:
             return Looked(np.zeros(0, IDS), np.zeros(0, np.int64), np.zeros(0, np.int64), start)
         looked = self._look(file, start, complete)
+        # No record was read of it: a file that is no log would be waited for without end.
         if self._followed.needs_logs and not looked.end:
             check_is_log(sources.shown_path(file.path), file.kind, sources.read_bytes(file.path, 0, HEADER_BYTES))
         if looked.end == start and sources.is_url(file.path):

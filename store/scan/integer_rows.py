@@ -50,6 +50,7 @@ class Sums:
         rows: Rows = np.column_stack(np.broadcast_arrays(*(np.atleast_1d(np.asarray(c, np.int64)) for c in columns)))
         self._pending.append(rows)
         self._pending_rows += len(rows)
+        # Not before as many came as are held: so each row is sorted again only a logarithmic number of times.
         if self._pending_rows > max(1 << 18, len(self._rows)):
             self.rows()
 

@@ -173,6 +173,7 @@ def _part_runs(
     properties = np.zeros(len(heads), np.int64)
     count_messages(data, heads, messages, properties)
     slow = heads["kind"] == SLOW
+    # Runs of one kind keep the topic's order, and the kernel takes as many entries at once as there are.
     edges = [0, *(np.flatnonzero(slow[1:] != slow[:-1]) + 1).tolist(), len(heads)]
     for run in (slice(low, high) for low, high in pairwise(edges) if high > low):
         count = int(messages[run].sum())
@@ -458,6 +459,7 @@ class Match(Struct, frozen=True):
         hits = np.concatenate(
             [np.fromiter(_iter_places(entries.data.tobytes(), needle), np.int64) for needle in self._needles]
         )
+        # A hit between two entries, where a gap was read too, keeps the one before it: ``mask`` decides, this only saves work.
         order = np.argsort(entries.offsets)
         starts = entries.offsets[order]
         owners = np.searchsorted(starts, hits, "right") - 1

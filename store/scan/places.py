@@ -266,6 +266,7 @@ class PlacesReader(Struct, frozen=True):
 
     def _load(self, places: Places, held: Array) -> tuple[Array, Array]:
         """Read the first 4 + ``held`` bytes of the records; return (bytes, offset of each record in them)."""
+        # In the order of the files: entries of one topic lie between those of others, and neighbours are one read.
         order = np.lexsort((places.offsets, places.files))
         files, starts = places.files[order], places.offsets[order].astype(np.int64)
         ends = starts + 4 + held[order]

@@ -118,7 +118,8 @@ def decode_runs(columns: list[Any]) -> Runs:  # Any: buffers
 def pack_runs(records: Records, *, keep_first: bool) -> Runs:
     """Return records as runs, without those whose digest is bad; of several records of one entry the first or the last counts."""
     table = _cut(records)
-    if table is None:
+    if table is None:  # damaged, out of order, or an entry twice
+        # Of all copies, also of those that are dropped below: any of them may know the newest.
         records = records[records["flags"] & BAD_DIGEST == 0]
         ledgers, inverse = np.unique(records["ledger_id"], return_inverse=True)
         lacs = np.full(len(ledgers), -1, np.int64)

@@ -187,6 +187,7 @@ def _list_url(part: str, recursive: bool) -> list[tuple[str, int]]:
 def _list_at(system: Any, path: str, *, recursive: bool = False) -> list[Any]:  # Any: pyarrow's
     from pyarrow import fs
 
+    # Object stores have no folders: a prefix without objects is no error here, ``source_files`` names all that are empty.
     infos: list[Any] = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
     return infos
 

@@ -178,6 +178,7 @@ class _PieceMessages(MessageReader):
         for position in positions:
             try:
                 header = self.read_header(position)
+                # Whether it was committed is told by a marker, which may lie in a later piece.
                 if self.unfinished is None and not self._is_whole and header.metadata.HasField("txnid_most_bits"):
                     self.unfinished = position
                     return
