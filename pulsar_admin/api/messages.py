@@ -72,7 +72,7 @@ BatchSource = Callable[[EntryReader, list[StoreError]], Generator[Item, None, No
 """What reads items of one snapshot, and notes what it could not read."""
 
 
-class Batches:
+class Batches(Checked):
     """Rows with the columns of ``schema``; nothing is read before it is iterated over, and then a batch at a time.
 
     Each iteration reads a snapshot of its own. What could not be read is in ``problems`` of the last iteration, and a PartialData

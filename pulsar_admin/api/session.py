@@ -961,7 +961,9 @@ def hint_in_python(hint: str, said: Mapping[str, str]) -> str:
 
     words = hint.replace("add --tz Europe/Berlin (your zone)", "give a datetime with a zone").replace(" with --tz", "")
     words = words.replace(" with -p", "")
-    words = re.sub(r"pulsar-admin [^;,]*|--(?P<option>[a-z]+(?:-[a-z]+)*)(?P<value> \w([\w:.+-]*\w)?)?", option, words)
+    words = re.sub(
+        r"pulsar-admin [^;,]*|`[a-z][^`]*`|--(?P<option>[a-z]+(?:-[a-z]+)*)(?P<value> \w([\w:.+-]*\w)?)?", option, words
+    )
     return words if is_python else f"on the command line: {hint}"
 
 

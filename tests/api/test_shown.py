@@ -223,6 +223,7 @@ SAID = {
     [
         ("see: pulsar-admin doctor --force x; or --force it", "see: pulsar-admin doctor --force x; or force=True it"),
         ("add --to NAME, --rule broker or --bits 3", "add to=NAME, rule='broker' or bits=3"),
+        ("of them after `store export tables DIR --messages`", "of them after `store export tables DIR --messages`"),
         ("leave --chroot away, or name another --to, of it", "leave chroot away, or name another to, of it"),
         ("name a new directory with --store", "name a new directory with path"),
         ("run it without --no-index", "run it without index=False"),
