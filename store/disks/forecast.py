@@ -41,7 +41,7 @@ class LogAction(StrEnum):
 
 
 _COMPACTED = re.compile(r"([0-9a-f]+)\.log\.([0-9a-f]+)\.compacted")  # TransactionalEntryLogCompactor
-_BLOCK_BYTES = 4096
+_BLOCK_BYTES = 4096  # of nearly every file system
 _ROW_BYTES = 12  # of a row of ``locations`` in a table: 9 to 14 were seen
 _LOGGED_ROW_BYTES = 43  # in a write-ahead log
 

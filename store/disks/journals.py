@@ -30,7 +30,8 @@ _LEN = struct.Struct(">i")
 _IDS = struct.Struct(">qq")
 _ADD_BYTES = 24  # ids and lastAddConfirmed, which the storage reads
 _LAC_BYTES = 16
-_LOOK_BACK = 10_000
+_LOOK_BACK = 10_000  # records before a fault, among which the last proven one is looked for: bounds the memory
+# Records that are not entries have ids below 0; in a journal of an earlier version such an id is damage.
 _META_SINCE = {journal.MASTER_KEY_ENTRY_ID: 3, journal.FENCE_ENTRY_ID: 4, journal.EXPLICIT_LAC_ENTRY_ID: 6}
 _META = frozenset(_META_SINCE)
 

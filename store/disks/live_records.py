@@ -35,7 +35,7 @@ from pulsar_admin.store.sources.storage import Storage
 _PART_ROWS = 1 << 16
 _LOG_ID_SHIFT = 32
 _POSITION = (1 << 32) - 1
-_LENGTHS = {16, 8}
+_LENGTHS = {16, 8}  # of keys (ledger, entry) and of values (log, position in it): other rows would be misread
 
 
 class IndexRows(NamedTuple):

@@ -68,10 +68,12 @@ from pulsar_admin.store.wording import Answer, counted, one_line
 
 _LENT = "pulsar-admin-lent-"
 _LOG_ID = re.compile(r"([0-9a-f]{1,8})\.log(\..*)?")
+# A group of logs is copied and named by the index in one step: its rows are in memory, and a run that is stopped
+# copies it again.
 _GROUP_BYTES = 8 << 30
 _GROUP_ENTRIES = 1 << 23
-_SLACK_BYTES = 1 << 16
-_INDEX_MARGIN = 3
+_SLACK_BYTES = 1 << 16  # left free beside what is counted
+_INDEX_MARGIN = 3  # times ``index_growth``, which is an estimate: a full disk in the middle would be worse
 _LAST_LOG_ID = (1 << 31) - 1
 
 Advance = Callable[[int], None]

@@ -50,7 +50,7 @@ CLOCK_SKEW_MS = 5_000
 _GIVEN = re.compile(r"(.+)-\d+-\d+")  # ``DistributedIdGenerator``: cluster, instance, counter
 _DATA = (MESSAGES, TRANSACTIONS, PENDING_ACKS)
 _POINTERS = (CURSOR, COMPACTED, BUCKET)
-_TWO = 2
+_STEADY_PRODUCERS = 2  # that go on, where nothing else says so: one alone may be chance
 
 
 class Join(Struct, frozen=True):
@@ -362,7 +362,7 @@ def _judge(
     refused = f"the clock of producer {back[0]} goes back" if back else ""
     if not refused and not unique:
         refused = "more than one ledger continues these numbers"
-    if not refused and not (index or len(steady) >= _TWO or given):
+    if not refused and not (index or len(steady) >= _STEADY_PRODUCERS or given):
         refused = "one witness only" if good else "the producer's numbers come up in several ledgers"
     return Join(a.ledger_id, b.ledger_id, tuple(said)), refused
 

@@ -142,7 +142,7 @@ class ExportPlan(Struct, Previewed, frozen=True):
 
 
 def nodes_exported(nodes: Iterable[ChangedNode]) -> tuple[NodeExported, ...]:
-    """Return NODES as a report names them."""
+    """Return the nodes as a report names them."""
     return tuple(NodeExported(node.path, node.action) for node in nodes)
 
 

@@ -37,7 +37,7 @@ class _Found(NamedTuple):
 
 
 def fetch_bookie(text: str, into: Path | None) -> str:
-    """Return ``[ID=]PART,PART`` with local directories below ``into`` for the parts that are URLs or archives.
+    """Return a bookie's parts, ``[ID=]PART,PART``, with local directories below ``into`` for the parts that are URLs or archives.
 
     Raises InvalidValue if there are such parts and no ``into``, SourceNotFound, MissingComponent, EntryLogCorrupt,
     NotWritable, DiskFull.
