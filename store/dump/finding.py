@@ -157,7 +157,12 @@ def find_entry(
 def _found(
     reader: EntryReader, topic: Topic, question: TimeQuestion, found: Found, scanned: ScanFound | None
 ) -> FoundEntry:
-    doubts = _doubts(reader, topic, question, found, scanned)
+    doubts: tuple[Doubt, ...] = ()
+    if may_be_broken(reader.txn, topic) or any(ledger.info.offloaded for ledger in topic.ledgers):
+        from pulsar_admin.store.search.doubts import find_doubts  # nearly every topic is whole
+
+        held = {} if scanned is None else scanned.held
+        doubts = find_doubts(reader.txn, topic, found.position, question.time_ms, question.clock, held)
     position, entry_time_ms = found.position, found.entry_time_ms
     if question.rule == BEFORE:
         before = topic.last_confirmed if position is None else topic.previous(position.entry)
@@ -187,18 +192,6 @@ def _found(
         unreadable=found.unreadable,
         scanned=scanned,
     )
-
-
-def _doubts(
-    reader: EntryReader, topic: Topic, question: TimeQuestion, found: Found, scanned: ScanFound | None
-) -> tuple[Doubt, ...]:
-    """Return what is not here before the first entry at or after the time."""
-    if not may_be_broken(reader.txn, topic) and not any(ledger.info.offloaded for ledger in topic.ledgers):
-        return ()
-    from pulsar_admin.store.search.doubts import find_doubts  # nearly every topic is whole
-
-    held = {} if scanned is None else scanned.held
-    return find_doubts(reader.txn, topic, found.position, question.time_ms, question.clock, held)
 
 
 def gaps_before(found: FoundEntry) -> list[str]:
@@ -244,7 +237,13 @@ def _find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -
     search = BrokerSearch(reader, topic, question.broker)
     answer = search.message_id_by_time(question.time_ms)
     first = find_first_at_or_after(reader, topic, question.time_ms, "auto")
-    doubts = _doubts_of_end(reader, topic)
+    doubts: tuple[Doubt, ...] = ()
+    # An open last ledger may have more than is imported.
+    if topic.ledgers and topic.ledgers[-1].is_open and may_be_broken(reader.txn, topic):
+        from pulsar_admin.store.search.doubts import find_doubt  # nearly every topic is whole
+
+        doubt = find_doubt(reader.txn, topic.ledgers[-1], 0, to_end=True)
+        doubts = () if doubt is None or doubt.unseen_from is None else (doubt,)
     found = FoundEntry(
         str(topic.name),
         question.time_ms,
@@ -265,22 +264,18 @@ def _find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -
     return found, first.position
 
 
-def _doubts_of_end(reader: EntryReader, topic: Topic) -> tuple[Doubt, ...]:
-    """Return what an open last ledger may have more than is here."""
-    if not topic.ledgers or not topic.ledgers[-1].is_open or not may_be_broken(reader.txn, topic):
-        return ()
-    from pulsar_admin.store.search.doubts import find_doubt  # nearly every topic is whole
-
-    ledger = topic.ledgers[-1]
-    doubt = find_doubt(reader.txn, ledger, 0, to_end=True)
-    return () if doubt is None or doubt.unseen_from is None else (doubt,)
-
-
 def _search(
     reader: EntryReader, topic: Topic, question: TimeQuestion, progress: OpenProgress
 ) -> tuple[Found, ScanFound | None]:
     if question.clock == EVENT:
-        return _find_event(reader, topic, question.time_ms), None
+        from pulsar_admin.store.model.messages import Window
+        from pulsar_admin.store.search.window import is_small
+
+        if is_small(reader.txn, topic, Window(start_ms=question.time_ms, clock=EVENT), None):
+            return find_by_event_time(reader, topic, question.time_ms), None
+        from pulsar_admin.store.dump.reading import find_event_time
+
+        return find_event_time(reader, topic, question.time_ms), None
     clock = check_clock(question.clock)
     found = find_first_at_or_after(reader, topic, question.time_ms, clock)
     if reader.engine is None or not found.ledgers_without_index:
@@ -294,14 +289,3 @@ def _search(
     if scanned.position is None or (found.position is not None and found.position < scanned.position):
         return found, scanned
     return found._replace(position=scanned.position, entry_time_ms=scanned.time_ms), scanned
-
-
-def _find_event(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
-    from pulsar_admin.store.model.messages import Window
-    from pulsar_admin.store.search.window import is_small
-
-    if is_small(reader.txn, topic, Window(start_ms=time_ms, clock=EVENT), None):
-        return find_by_event_time(reader, topic, time_ms)
-    from pulsar_admin.store.dump.reading import find_event_time
-
-    return find_event_time(reader, topic, time_ms)
