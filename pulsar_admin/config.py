@@ -78,7 +78,7 @@ class Settings(Struct, frozen=True):
     jobs: int
     memory_bytes: int | None
     interceptors: tuple[str, ...] | None = None
-    """Broker entry metadata that writers put in front of entries; None: not said, () none."""
+    """Broker entry metadata that is written before entries; None: not configured, (): none."""
     wait_ms: int = 0
     """How long a writer waits for another one."""
     store_given: bool = False

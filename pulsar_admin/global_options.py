@@ -15,7 +15,7 @@ from pulsar_admin.typable import carry
 GIVEN = "pulsar_admin.given"
 """Where the context keeps the global options of the command line."""
 WORDS = "pulsar_admin.words"
-"""Where the context keeps the words of the command line behind the name of the command."""
+"""The key of the context under which the words after the command's name are kept."""
 IGNORED = "pulsar_admin.ignored"
 _PARSED = "pulsar_admin.parsed"
 """Where the context keeps the words of the level that is being parsed."""

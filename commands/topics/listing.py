@@ -190,7 +190,7 @@ def show_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> I
                     is_sorted = app.query is not None and app.query.sort and not app.query.top
                     if app.writes_json and not is_sorted and len(chosen.names) > _HELD_TOPICS:
                         yield Result(rows=each, columns=(TOPIC_COLUMN, *columns))
-                        deque(each, 0)  # behind --top, too, what cannot be read is told
+                        deque(each, 0)  # unreadable topics after the first --top rows are reported too
                         return
                     facts = [*each]
                 else:

@@ -400,7 +400,7 @@ def find_bookie(txn: Txn) -> str:
 
 
 # -- own ledgers -------------------------------------------------------------------------------------------------------
-# Ids for the ledgers that a change writes: behind every id the store and its source know.
+# Ids for the ledgers that a change writes: after every id that the store and its source know.
 
 
 def next_own_ledgers(store: Store, txn: Txn) -> OwnLedgers:

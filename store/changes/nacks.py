@@ -132,12 +132,12 @@ def plan_pop(txn: Txn, groups: Iterable[KeptGroup], now_ms: int) -> Plan:
     for (topic, subscription), rows in groupby(listed, key=lambda group: (group.topic, group.subscription)):
         own = list(rows)
         entries = sum(len(group.entry_ids) for group in own)
-        behind = next_deadline_ms(txn, TrackerRow(topic, subscription, 0), now_ms)
+        following_ms = next_deadline_ms(txn, TrackerRow(topic, subscription, 0), now_ms)
         part = NacksPart(
             topic=topic,
             subscription=subscription,
             before={"dueEntries": entries, "nextDeadline": min(group.due_ms for group in own)},
-            after={"dueEntries": 0, "nextDeadline": behind},
+            after={"dueEntries": 0, "nextDeadline": following_ms},
             entries=entries,
         )
         parts.append(part)

@@ -997,8 +997,8 @@ def _broker_state(reader: EntryReader, topic: Topic, cursor: Cursor, limit: UpTo
     first = index + 1 if limit.exclude else index
     inside = 0 < first < size
     if not inside:
-        behind = Position(entry.ledger_id, entry.entry_id + 1)
-        through = broker_through_position(topic, cursor, behind if limit.exclude else entry)
+        following = Position(entry.ledger_id, entry.entry_id + 1)
+        through = broker_through_position(topic, cursor, following if limit.exclude else entry)
         return cursor.state if through is None else advanced(topic, cursor.state, through)
     state = advanced(topic, cursor.state, topic.previous(entry))
     return _with_batch(topic, state, entry, bit_words(range(first, size)))

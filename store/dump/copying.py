@@ -55,7 +55,7 @@ _OWN_FIELDS = {"isGlobal"}
 
 
 class CopyRequest(Struct, frozen=True):
-    """The topics NAMES of the store SOURCE, partitions in place of a partitioned one; ``to``: the name that one topic gets."""
+    """Topics of another store to copy, partitions in place of a partitioned one; ``to``: the new name of a single topic."""
 
     source: Path
     names: tuple[TopicName, ...]

@@ -29,9 +29,9 @@ _USUAL = Cut()
 
 
 class FileRange(Struct, frozen=True):
-    """One slice before it is read: a file (path or URL) of KIND, its file id in the store (−1: none), and the bytes to read.
+    """One slice of a file: its path or URL, kind, file id in the store (−1: none), and the range of bytes to read.
 
-    ``seek``: ``start`` was cut anywhere; the first record at or behind it is searched for. ``limit``: the file is read as if it
+    ``seek``: ``start`` was cut anywhere; the first record at or after it is searched for. ``limit``: the file is read as if it
     ended there, whatever was appended since (−1: to its end).
     """
 

@@ -44,7 +44,7 @@ _SAMPLE_LIMIT = 2_000_000
 
 
 class NackLoad(Answer, frozen=True):
-    """A steady stream of nacks: every message of every entry, but each ACKNOWLEDGED_EVERY-th entry (0: none left out).
+    """A steady stream of nacks: every message of every entry, except each ``acknowledged_every``-th entry (0: no exception).
 
     Raises InvalidValue, naming the value, where one is out of range.
     """

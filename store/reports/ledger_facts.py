@@ -22,7 +22,7 @@ LOST = "LOST"
 class LedgerFacts(Answer, frozen=True):
     """Everything known about one ledger. ``metadata`` and ``sums`` (of the index) are None where there are none.
 
-    ``state``: as of a ``LedgerRow``, and LOST for a ledger that is referenced and of which no file has anything.
+    ``state``: that of a ``LedgerRow``, or ``LOST`` for a referenced ledger without an entry in any file.
     ``missing``: ids of entries that no file holds, as ranges with both ends included; ``lost``: what
     ``ledgers missing`` says of it; ``files``: those with its entries. ``coverage``: on how many bookies its entries are,
     None where nothing tells; ``open_end``: where a recovery would close it, None when it is closed.

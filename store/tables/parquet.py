@@ -107,7 +107,7 @@ def write_parts(
     *,
     incomplete: str = "",
 ) -> Iterator[TableFile]:
-    """Write batches into files STEM-00000.parquet and so on, each of about ``part_bytes`` in memory; none for no rows.
+    """Write batches into files ``stem``-00000.parquet and so on, each of about ``part_bytes`` in memory; none for no rows.
 
     ``incomplete``: as in ``write_part``.
     """
