@@ -114,7 +114,8 @@ def doctor(
 
         check_new(html)
     found = _diagnoses(app, fail_on, asked)
-    return _result(app, found if html is None else _put_on_page(app, list(found), html))
+    nothing = f"Nothing{' of this kind' * bool(asked['codes'] or asked['severities'])} was found.\n"
+    return _result(app, found if html is None else _put_on_page(app, list(found), html), nothing=nothing)
 
 
 def _changes(app: App, since: Path, fail_on: str, asked: dict[str, Any]) -> Result:  # Any: of Store.doctor
@@ -131,12 +132,12 @@ def _changes(app: App, since: Path, fail_on: str, asked: dict[str, Any]) -> Resu
     return _result(app, compared.changes, f"compared with {since}: {compared.counts()}")
 
 
-def _result(app: App, found: Iterable[Any], compared: str = "") -> Result:  # Any: Finding
+def _result(app: App, found: Iterable[Any], compared: str = "", nothing: str = "") -> Result:  # Any: Finding
     columns = _CHANGE_COLUMNS if compared else _COLUMNS
-    return Result(rows=found, columns=columns, screen=lambda _: _screen(app, found, compared), texts=(None,))
+    return Result(rows=found, columns=columns, screen=lambda _: _screen(app, found, compared, nothing), texts=(None,))
 
 
-def _screen(app: App, found: Iterable[Any], compared: str) -> Iterator[str]:  # Any: Finding
+def _screen(app: App, found: Iterable[Any], compared: str, nothing: str) -> Iterator[str]:  # Any: Finding
     from pulsar_admin.cures import cure_lines
 
     yield f"{app.now.text()}\n{clean_text(compared)}\n" if compared else f"{app.now.text()}\n"
@@ -148,8 +149,8 @@ def _screen(app: App, found: Iterable[Any], compared: str) -> Iterator[str]:  # 
             yield f"  before: {_stake(one.before)}; now: {_stake(one)}\n"
         if one.mend:
             yield "".join(f"  {clean_text(line)}\n" for line in cure_lines(one.mend))
-    if is_empty and not compared:
-        yield "Nothing was found.\n"
+    if is_empty:
+        yield nothing
 
 
 def _stake(one: Any) -> str:  # Any: Finding, Before

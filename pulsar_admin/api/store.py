@@ -723,7 +723,8 @@ def compare_findings(
         found = diagnose(
             store, now_ms=session.now_ms, options=listed, advance=advance, engine=engine, processes=session.processes
         )
-        return compare(before, found, each=asked.each, deep=deep, severities=asked.severities)
+        is_empty = not store.info.sources
+        return compare(before, found, each=asked.each, deep=deep, is_empty=is_empty, severities=asked.severities)
 
 
 def _findings_of(path: Path, session: Session, options: DoctorOptions, engine: Engine | None) -> list[Finding]:

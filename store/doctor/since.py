@@ -20,12 +20,13 @@ from pulsar_admin.store.doctor import Ranking, count_of, is_rest, rest_of
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.rules.finding import Finding, Severity, place_of
 from pulsar_admin.store.rules.sight import BLIND, BLIND_PLACES, BLIND_TOPIC, DEEP, FILES, UNREAD
-from pulsar_admin.store.rules.table import check_codes
+from pulsar_admin.store.rules.table import RULES_BY_CODE
 from pulsar_admin.store.wording import Answer
 
 LISTED = 1_000
 """Findings of a code that are compared one by one, at least."""
-_TEXTS = ("code", "where", "message", "broker", "mend", "page")
+_NEEDED, _TEXTS = ("code", "where", "message"), ("broker", "mend", "page")
+"""What every version wrote, and what another one may not write."""
 _HINT = "put into the file what this prints: pulsar-admin doctor -o json"
 _LEDGER_IDS = re.compile(r"ledgers? \d[\d, ]*(…)?")
 
@@ -88,9 +89,11 @@ def compare(
     *,
     each: int,
     deep: bool = False,
+    is_empty: bool = False,
     severities: Collection[str] = (),
 ) -> FindingComparison:
-    """Compare the findings of an earlier look with those of a later one, which was ``deep`` or not.
+    """Compare the findings of an earlier look with those of a later one, which was ``deep`` or not; ``is_empty``: the later one was of a
+    store into which nothing was imported.
 
     Of each change ``each`` findings of a code are named, the rest is summed up; ``severities``: these only. Of a code of which a look
     summed up the rest no finding is named that the other look does not name: nobody can tell which of them are new, only how many.
@@ -98,8 +101,8 @@ def compare(
     earlier, later = tuple(before), tuple(found)
     summed = {_place(one) for one in (*earlier, *later) if _ledgers_of(one)}
     rankings = {change: Ranking(each) for change in ChangeSince}
-    unchanged = 0
-    for change, group, was in _changes(_Look(earlier, summed), _Look(later, summed), _Sight(later, deep=deep)):
+    unchanged, sight = 0, _Sight(later, deep=deep, is_empty=is_empty)
+    for change, group, was in _changes(_Look(earlier, summed), _Look(later, summed), sight):
         if severities and group.worst.severity not in severities:
             continue
         if change is None:
@@ -161,9 +164,9 @@ class _Look:
 class _Sight:
     """What a look could not see, by what it tells."""
 
-    def __init__(self, found: Sequence[Finding], *, deep: bool) -> None:
+    def __init__(self, found: Sequence[Finding], *, deep: bool, is_empty: bool) -> None:
         self._deep = deep and not any(one.code in UNREAD for one in found)
-        self._is_blind = any(one.code in BLIND for one in found)
+        self._is_blind = is_empty or any(one.code in BLIND for one in found)
         hiding = [one for one in found if one.code in BLIND_PLACES]
         self._places = {one.where for one in hiding} | {
             one.evidence["topic"] for one in hiding if one.code == BLIND_TOPIC and "topic" in one.evidence
@@ -171,7 +174,9 @@ class _Sight:
 
     def missed(self, gone: Finding) -> bool:
         """Whether a finding that is not told any more may still hold."""
-        if self._is_blind or (gone.code in DEEP and not self._deep):
+        if (
+            self._is_blind or (gone.code in DEEP and not self._deep) or gone.code not in RULES_BY_CODE
+        ):  # another version's
             return True
         return gone.where in self._places or gone.evidence.get("topic") in self._places
 
@@ -270,7 +275,6 @@ def read_saved(path: Path) -> tuple[Finding, ...]:
         found = tuple(map(_finding_of, rows))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _wrong(path, error) from error
-    check_codes({one.code for one in found})
     return found
 
 
@@ -284,13 +288,13 @@ def _finding_of(row: Mapping[str, Any]) -> Finding:  # Any: JSON
         raise TypeError(f"an entry is {json.dumps(row)[:40]}, not an object")
     if "change" in row:
         raise ValueError("it was made with --since and lacks what had not changed")
-    texts = {key: row[key] for key in _TEXTS}
-    numbers = {"at_stake_bytes": row["atStakeBytes"], "at_stake_messages": row["atStakeMessages"]}
+    texts = {key: row[key] for key in _NEEDED} | {key: row.get(key, "") for key in _TEXTS}
+    numbers = {"at_stake_bytes": row.get("atStakeBytes", 0), "at_stake_messages": row.get("atStakeMessages", 0)}
     if not all(type(one) is str for one in texts.values()) or not all(type(one) is int for one in numbers.values()):
         raise TypeError("a value is of another kind")
     return Finding(
         severity=Severity(row["severity"]),
-        evidence=dict(row["evidence"]),
+        evidence=dict(row.get("evidence", {})),
         **texts,
         **numbers,
         scope="use",

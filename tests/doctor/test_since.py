@@ -211,6 +211,22 @@ def test_a_file_of_something_else(text: str, said: str | None, tmp_path: Path, c
         assert "pulsar-admin doctor -o json" in answer.stderr
 
 
+def test_a_file_of_another_version(tmp_path: Path, cli: Cli) -> None:
+    """A code that this version does not look for is not gone, and keys that it does not write are not missed."""
+    row = {"severity": "warning", "code": "told-by-another-version", "where": "x", "message": "y", "later": 1}
+    (tmp_path / "file").write_text(json.dumps([row | {"where": f"x{place}"} for place in range(12)]))
+    found = cli("--store", imported("small", "clean"), "doctor", "--since", tmp_path / "file", "-o", "json").json
+    assert [one["change"] for one in found if one["code"] == row["code"]] == ["not-seen"] * 11  # ten, and the rest
+
+
+def test_in_an_empty_store_nothing_is_gone(tmp_path: Path, cli: Cli) -> None:
+    assert cli("--store", tmp_path / "s", "store", "init").exit_code == 0
+    found = cli("--store", tmp_path / "s", "doctor", "--since", imported("small", "clean"), "-o", "json").json
+    assert {one["change"] for one in found} == {"not-seen"}
+    nothing = cli("--store", tmp_path / "s", "doctor", "--severity", "note").stdout
+    assert nothing.endswith("\nNothing of this kind was found.\n")
+
+
 def test_what_is_refused(tmp_path: Path, cli: Cli) -> None:
     path = imported("small", "clean")
     for asked in (
