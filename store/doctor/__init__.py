@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from functools import partial
 from heapq import heappush, heappushpop
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,8 +21,7 @@ from pulsar_admin.store.facts.topics import ReadBudget
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.rules.finding import Finding, Severity, message_of, place_of
 from pulsar_admin.store.rules.judging import judge_deep, judge_store, refuse_bundle
-from pulsar_admin.store.rules.rule import Rule
-from pulsar_admin.store.rules.table import RULES_BY_CODE
+from pulsar_admin.store.rules.table import rule_of
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ class Ranking:
             self._end(self._runs.popitem()[1])
         for severity in Severity:
             groups = [key for key in self._kept if key[0] is severity]
-            for key in sorted(groups, key=lambda key: (_cause(key[1]).leads, max(self._kept[key])[0]), reverse=True):
+            for key in sorted(groups, key=lambda key: (rule_of(key[1]).leads, max(self._kept[key])[0]), reverse=True):
                 yield from (row[2] for row in sorted(self._kept[key], reverse=True))
                 if key in self._left:
                     yield _rest(*key, *self._left[key])
@@ -168,13 +167,8 @@ def _list(code: str) -> str:
     return f"pulsar-admin doctor --code {code} --each 1000000"
 
 
-def _cause(code: str) -> Rule[Any]:  # Any: of whatever facts
-    """Return the rule ``code``; of one that another version told, one that says nothing."""
-    return RULES_BY_CODE.get(code) or Rule(code, Severity.NOTE, "")
-
-
 def _rest(severity: Severity, code: str, count: int, size_bytes: int, messages: int) -> Finding:
-    cause = _cause(code)
+    cause = rule_of(code)
     return Finding(
         severity=severity,
         code=code,

@@ -17,6 +17,7 @@ from pulsar_admin.store.rules.copies import LEDGER_SWEEPS
 from pulsar_admin.store.rules.deduplication import DEDUPLICATION_RULES
 from pulsar_admin.store.rules.deep import DEEP_SWEEPS
 from pulsar_admin.store.rules.files import FILE_SWEEPS
+from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.index import INDEX_SWEEPS
 from pulsar_admin.store.rules.ledgers import LEDGER_RULES
 from pulsar_admin.store.rules.marks import MARK_RULES
@@ -30,7 +31,16 @@ from pulsar_admin.store.rules.topics import TOPIC_RULES
 from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
 from pulsar_admin.store.rules.whole import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 
-__all__ = ["ALL_TOPIC_RULES", "RULES", "RULES_BY_CODE", "SUBSCRIPTION_RULES", "SWEEPS", "check_codes", "explanation"]
+__all__ = [
+    "ALL_TOPIC_RULES",
+    "RULES",
+    "RULES_BY_CODE",
+    "SUBSCRIPTION_RULES",
+    "SWEEPS",
+    "check_codes",
+    "explanation",
+    "rule_of",
+]
 
 RULES: tuple[Rule[ClusterFacts], ...] = (
     *ROW_RULES,
@@ -58,6 +68,11 @@ _WHOLE = (*CLOSING_RULES, *LEAK_SWEEP.rules, *DISK_RULES)
 _TOLD: tuple[Rule[Any], ...] = (*RULES, *ALL_TOPIC_RULES, *_SWEPT, CHECK_STOPPED, *_WHOLE)  # Any: of whatever facts
 RULES_BY_CODE: dict[str, Rule[Any]] = {rule.code: rule for rule in _TOLD}
 """Every rule of the doctor, by code."""
+
+
+def rule_of(code: str) -> Rule[Any]:  # Any: of whatever facts
+    """Return the rule ``code``; of one that another version told, one that says nothing."""
+    return RULES_BY_CODE.get(code) or Rule(code, Severity.NOTE, "")
 
 
 def explanation(code: str) -> Rule[Any]:
