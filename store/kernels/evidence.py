@@ -30,7 +30,7 @@ SENT = np.dtype(
 
 @kernel("starts")
 def read_sent(data, starts, ends, sent):
-    """Fill SENT from the entry payloads data[starts[i]:ends[i]], of which only the heads need be there."""
+    """Fill ``sent`` from the entry payloads data[starts[i]:ends[i]], of which only the heads need be there."""
     fields = new_fields()
     for i in range(starts.shape[0]):
         _read_one(data, starts[i], ends[i], fields, sent[i])

@@ -25,7 +25,7 @@ Table = np.ndarray[Any, np.dtype[np.uint32]]
 
 
 def _tables(polynomial: int) -> Table:
-    """Return the eight tables of slicing-by-8 for a reflected 32-bit POLYNOMIAL."""
+    """Return the eight tables of slicing-by-8 for a reflected 32-bit ``polynomial``."""
     tables = np.zeros((8, 256), np.uint32)
     tables[0] = np.arange(256)
     for _ in range(8):
@@ -74,7 +74,7 @@ def _advance_1(typingctx: Any, state: Any, byte: Any) -> Any:
 
 @intrinsic
 def load_8(typingctx: Any, array: Any, offset: Any) -> Any:
-    """Read eight little-endian bytes of a uint8 array at OFFSET, unaligned."""
+    """Read eight little-endian bytes of a uint8 array at ``offset``, unaligned."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -87,7 +87,7 @@ def load_8(typingctx: Any, array: Any, offset: Any) -> Any:
 
 @intrinsic
 def prefetch(typingctx: Any, array: Any, offset: Any) -> Any:  # Any: numba's typing objects, here and below
-    """Have the processor fetch the bytes of a uint8 array at OFFSET, which may lie behind its end."""
+    """Have the processor fetch the bytes of a uint8 array at ``offset``, which may lie past its end."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data

@@ -28,7 +28,7 @@ config: Any = import_module("numba.core.config")
 
 
 def machine_code(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that has a function compiled when it is called first, or loaded where that was done; OPTIONS are numba's."""
+    """Return a decorator that has a function compiled when it is called first, or loaded where that was done; ``options`` are numba's."""
 
     def decorate(function: Callable[..., Any]) -> Any:  # Any: numba's dispatcher
         compiled = njit(boundscheck=False, **options)(function)
@@ -46,7 +46,7 @@ def _folder() -> Path:
 
 @cache
 def _digest(package: str) -> str:
-    """Return what stands for numba and the source of the kernels and of PACKAGE, whose functions may call them."""
+    """Return what stands for numba and the source of the kernels and of ``package``, whose functions may call them."""
     found = sha256(__version__.encode())
     for name in sorted({package, __package__}):
         for file in sorted(files(name).iterdir(), key=lambda file: file.name):
@@ -64,7 +64,7 @@ class _Locator(caching._CacheLocator):
 
     @classmethod
     def from_function(cls, function: FunctionType, file: str) -> _Locator | None:
-        """Return the place of FUNCTION; None where nothing can be written there, and without a home."""
+        """Return the place of ``function``; None where nothing can be written there, and without a home."""
         found = cls(function)
         if not config.CACHE_DIR and not _folder().is_absolute():
             return None
@@ -106,7 +106,7 @@ class _Files(caching.IndexDataCacheFile):
 
 
 def _is_whole(path: str, start: bytes = b"") -> bool:
-    """Whether the file PATH has START, and then what its digest is of; not where it is not there or cannot be read."""
+    """Whether the file ``path`` has ``start``, and then what its digest is of; not where it is not there or cannot be read."""
     try:
         raw = Path(path).read_bytes()
     except OSError:
@@ -123,6 +123,6 @@ class _Cache(caching.FunctionCache):
         self._cache_file = _Files(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
 
     def save_overload(self, signature: Any, compiled: Any) -> None:  # Any: numba's
-        """Keep what was COMPILED for SIGNATURE; on a full disk the next process compiles it again."""
+        """Keep what was ``compiled`` for ``signature``; on a full disk the next process compiles it again."""
         with suppress(OSError):
             super().save_overload(signature, compiled)

@@ -85,7 +85,7 @@ PROPERTY = np.dtype(
 
 @kernel("starts")
 def read_heads(data, starts, ends, heads):
-    """Fill HEADS from the entry payloads data[starts[i]:ends[i]], checksums verified; what is not plain becomes SLOW."""
+    """Fill ``heads`` from the entry payloads data[starts[i]:ends[i]], checksums verified; what is not plain becomes SLOW."""
     fields = new_fields()
     for i in range(starts.shape[0]):
         _read_head(data, starts[i], ends[i], fields, heads[i])
@@ -157,14 +157,14 @@ def _are_varints(data, at, end):
 
 
 def _messages_in(heads: Any) -> int:
-    """Return how many messages HEADS say that they have; one that says too few has no more either."""
+    """Return how many messages ``heads`` say that they have; one that says too few has no more either."""
     batches = heads["messages"][heads["kind"] == BATCHED]
     return len(heads) + int(batches.clip(0, LITTLE_ROWS).sum())
 
 
 @kernel(lambda data, heads, *_: _messages_in(heads))
 def count_messages(data, heads, messages, properties):
-    """Fill how many MESSAGES and PROPERTIES each entry has; a batch that is not exactly what it claims becomes SLOW."""
+    """Fill how many ``messages`` and ``properties`` each entry has; a batch that is not exactly what it claims becomes SLOW."""
     fields = new_fields()
     for i in range(heads.shape[0]):
         head = heads[i]
@@ -205,7 +205,7 @@ def _count_batch(data, head, fields):
 
 @part()
 def _count_properties(data, at, end, slot, fields):
-    """Return how many key-value pairs, fields of SLOT, there are, −1 when one is malformed; overwrites FIELDS."""
+    """Return how many key-value pairs, fields of ``slot``, there are, −1 when one is malformed; overwrites ``fields``."""
     count = np.int64(0)
     while at < end:
         tag, _, start, at = read_field(data, at, end)
@@ -218,7 +218,7 @@ def _count_properties(data, at, end, slot, fields):
 
 @kernel("messages")
 def explode(data, heads, messages, properties):
-    """Fill MESSAGES and PROPERTIES, as many as ``count_messages`` counted, in order."""
+    """Fill ``messages`` and ``properties``, as many as ``count_messages`` counted, in order."""
     fields = new_fields()
     row = np.int64(0)
     pair = np.int64(0)
@@ -265,7 +265,7 @@ def _place(message, entry, index, body_start, body_end):
 
 @part(forceinline=True)
 def _fill_message(message, fields, seen, slots):
-    """Fill what MessageMetadata and SingleMessageMetadata, whose SLOTS differ, both say of a message."""
+    """Fill what MessageMetadata and SingleMessageMetadata, whose ``slots`` differ, both say of a message."""
     message.sequence_id = _number(fields, seen, slots.sequence_id, 0)
     message.event_ms = _number(fields, seen, slots.event_time, 0)
     message.null_value = _number(fields, seen, slots.null_value, 0) != 0
@@ -280,7 +280,7 @@ def _fill_message(message, fields, seen, slots):
 
 @part()
 def _read_properties(data, at, end, slot, fields, pairs):
-    """Fill PAIRS with the key-value pairs, fields of SLOT, which ``_count_properties`` counted; return how many."""
+    """Fill ``pairs`` with the key-value pairs, fields of ``slot``, which ``_count_properties`` counted; return how many."""
     count = np.int64(0)
     while at < end:
         tag, _, start, at = read_field(data, at, end)
@@ -295,7 +295,7 @@ def _read_properties(data, at, end, slot, fields, pairs):
 
 @kernel("starts")
 def gather(data, starts, sizes, offsets, out):
-    """Copy data[starts[i]:starts[i] + sizes[i]] one behind the other into OUT; OFFSETS (one more) say where each begins."""
+    """Copy data[starts[i]:starts[i] + sizes[i]] one after the other into ``out``; ``offsets`` (one more) say where each begins."""
     at = np.int64(0)
     for i in range(starts.shape[0]):
         offsets[i] = at

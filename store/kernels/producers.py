@@ -10,7 +10,7 @@ from pulsar_admin.store.kernels.wire import METADATA, frame, read_field, tag_of
 
 @kernel("starts")
 def producer_spans(data, starts, ends, spans):
-    """Fill SPANS[i] = (start, length) of the producer name in the entry payload data[starts[i]:ends[i]]; length −1: none."""
+    """Fill ``spans``[i] = (start, length) of the producer name in the entry payload data[starts[i]:ends[i]]; length −1: none."""
     for i in range(starts.shape[0]):
         spans[i, 0], spans[i, 1] = 0, -1
         _, _, at, end = frame(data, starts[i], ends[i])
@@ -23,7 +23,7 @@ def producer_spans(data, starts, ends, spans):
 
 @kernel("starts")
 def sequence_ids(data, starts, ends, found):
-    """Fill FOUND[i] with the sequence id in the entry payload data[starts[i]:ends[i]], left as it is where there is none."""
+    """Fill ``found``[i] with the sequence id in the entry payload data[starts[i]:ends[i]], left as it is where there is none."""
     for i in range(starts.shape[0]):
         _, _, at, end = frame(data, starts[i], ends[i])
         while 0 <= at < end:
@@ -38,7 +38,7 @@ def number_spans(data, spans, numbers, firsts, table):
     """Give equal byte strings equal numbers, counted from 0; return how many there are.
 
     ``numbers``: i32 a span (−1 for a span of length −1); ``firsts``: i32, as long, the row of the first span of each number;
-    ``table``: i32, −1 everywhere, a power of two in length and longer than SPANS, for hashing.
+    ``table``: i32, −1 everywhere, a power of two in length and longer than ``spans``, for hashing.
     """
     count = 0
     before = -1
@@ -75,7 +75,7 @@ def _number_plainly(data, spans, numbers, firsts, table):
 
 @part()
 def _slot_of(data, spans, i, firsts, table):
-    """Return where in TABLE span I is, or belongs."""
+    """Return where in ``table`` the span with index ``i`` is, or belongs."""
     mask = np.uint64(table.shape[0] - 1)
     slot = _hash(data, spans[i, 0], spans[i, 1]) & mask
     while table[slot] >= 0 and not _same(data, spans, i, firsts[table[slot]]):
@@ -106,7 +106,7 @@ def _hash(data, start, length):
 
 @kernel("times")
 def longest_forward_run(times, kept, tails, before):
-    """Mark in KEPT the longest subsequence of TIMES that never runs backwards; ``tails`` and ``before``: i32, as long as TIMES.
+    """Mark in ``kept`` the longest subsequence of ``times`` that never runs backwards; ``tails`` and ``before``: i32, as long as ``times``.
 
     Patience sorting: the entries left out are the fewest that must go for the clock to run forward.
     """

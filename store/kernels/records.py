@@ -86,7 +86,7 @@ def _digest_matches(data, body, end, digest_bytes):
 
 @part(forceinline=True)
 def _read_metadata(data, at, end, out):
-    """Read one MessageMetadata into OUT; False when it is no valid protobuf or lacks its required fields."""
+    """Read one MessageMetadata into ``out``; False when it is no valid protobuf or lacks its required fields."""
     # Not read_message: a scan of small entries takes a tenth longer with it.
     required = np.int64(0)
     delay_ms = np.int64(0)
@@ -127,7 +127,7 @@ def _read_metadata(data, at, end, out):
 
 @part(forceinline=True)
 def _read_payload(data, at, end, out):
-    """Fill OUT's message columns from the entry payload data[at:end]; sets UNFRAMED when it is no message."""
+    """Fill ``out``'s message columns from the entry payload data[at:end]; sets UNFRAMED when it is no message."""
     _clear_message(out)
     front, _, start, stop = frame(data, at, end)
     framed = start >= 0
@@ -153,7 +153,7 @@ def _clear_message(out):
 
 @part(forceinline=True)
 def _check_digest(data, body, end, kind, verify, out):
-    """Set OUT's digest_bytes and digest flags. KIND: digest bytes of the ledger's metadata, or −1 when unknown."""
+    """Set ``out``'s digest_bytes and digest flags. ``kind``: digest bytes of the ledger's metadata, or −1 when unknown."""
     if kind == 0 or kind == 20:
         out.digest_bytes = kind
         out.flags |= UNVERIFIED
@@ -187,7 +187,7 @@ def _kind_of(ledger_id, known, kinds):
 
 @part(forceinline=True)
 def read_body(data, body, size, kind, verify, out):
-    """Fill OUT from the entry body data[body:body+size]; False when its ids or counters cannot be an entry's."""
+    """Fill ``out`` from the entry body data[body:body+size]; False when its ids or counters cannot be an entry's."""
     ledger_id = i64(data, body)
     entry_id = i64(data, body + 8)
     lac = i64(data, body + 16)
@@ -210,7 +210,7 @@ def read_body(data, body, size, kind, verify, out):
 
 
 def _ahead(window: Any, at: int, stop: int, behind: int) -> int:
-    """Return how many records, and paddings, begin in window[at:stop], going by their sizes; twice as many if more lie BEHIND."""
+    """Return how many records, and paddings, begin in window[at:stop], going by their sizes; twice as many if more lie ``behind``."""
     count, stop = 0, min(stop, len(window) - 8)
     while at < stop and count < LITTLE_ROWS:
         size, following = _SIZES.unpack_from(window, at)
@@ -326,7 +326,7 @@ def scan_journal(window, start, behind, ledgers, verify, out):
 
 @kernel("offsets")
 def read_bodies(window, offsets, sizes, ledgers, verify, out):
-    """Fill OUT from records at known places (offset of the size field); a row that is no entry gets ledger_id −1."""
+    """Fill ``out`` from records at known places (offset of the size field); a row that is no entry gets ledger_id −1."""
     known, kinds = ledgers
     for i in range(offsets.shape[0]):
         at = offsets[i]
@@ -340,7 +340,7 @@ def read_bodies(window, offsets, sizes, ledgers, verify, out):
 
 @kernel("starts")
 def read_payloads(data, starts, ends, out):
-    """Fill the message columns and flags of OUT from the entry payloads data[starts[i]:ends[i]]."""
+    """Fill the message columns and flags of ``out`` from the entry payloads data[starts[i]:ends[i]]."""
     for i in range(starts.shape[0]):
         out[i].flags = 0
         _read_payload(data, starts[i], ends[i], out[i])

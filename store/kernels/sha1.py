@@ -21,7 +21,7 @@ def sha1_spans(data: Array, starts: Array, sizes: Array) -> Array:
 
 @kernel("starts", machine="pulsar_admin.store.kernels.sha1_machine")
 def digest_spans(data, starts, sizes, out):
-    """Fill the rows of OUT with the SHA-1 of each data[starts[i]:starts[i] + sizes[i]]."""
+    """Fill the rows of ``out`` with the SHA-1 of each data[starts[i]:starts[i] + sizes[i]]."""
     from hashlib import sha1  # 2 ms
 
     rows = np.asarray(out)

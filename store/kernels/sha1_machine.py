@@ -23,7 +23,7 @@ _BYTES = ir.VectorType(ir.IntType(8), 16)
 
 @intrinsic
 def _compress(typingctx: Any, state: Any, data: Any, offset: Any) -> Any:  # Any: numba's typing objects
-    """Advance STATE (eight u32) by the 64 bytes at data[offset]."""
+    """Advance ``state`` (eight u32) by the 64 bytes at data[offset]."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         words = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -108,7 +108,7 @@ def _on_instructions(data, starts, sizes, out):
 
 @machine_code()
 def _pad(data, at, end, size, tail):
-    """Fill TAIL with what is left, 0x80, zeros and the length in bits; return how many blocks that makes."""
+    """Fill ``tail`` with what is left, 0x80, zeros and the length in bits; return how many blocks that makes."""
     left = end - at
     total = 64 if left < 56 else 128
     tail[:total] = 0

@@ -46,7 +46,7 @@ _SECOND_SEED = np.uint64(0xD1B54A32D192ED03)
 
 @kernel("slots")
 def read_slots(data, scratch, rows, slots, firsts):
-    """Fill SLOTS with the messages of ROWS, and firsts[i] with the number of the first of entry i; returns how many.
+    """Fill ``slots`` with the messages of ``rows``, and ``firsts``[i] with the number of the first of entry i; returns how many.
 
     A message alone and the last chunk of one are a slot; so are the messages of a batch. A batch that is not as many whole
     messages as it says becomes STRANGE.
@@ -88,7 +88,7 @@ def _read_alone(row, slot):
 
 @part()
 def _walk(plain, row, fields, slots):
-    """Fill SLOTS with the messages of one batch; returns how many, −1 when the bytes are none."""
+    """Fill ``slots`` with the messages of one batch; returns how many, −1 when the bytes are none."""
     count = 0
     at = row.plain_start
     while at < row.plain_end:
@@ -175,9 +175,9 @@ def _hash_plainly(data, start, length):
 
 @kernel(lambda _, rows, slots, *__: len(slots))
 def add_keys(buffers, rows, slots, firsts, progress, table):
-    """Enter the keyed messages of ROWS into TABLE = (hashes, hashes, last), latest wins; returns whether all went in.
+    """Enter the keyed messages of ``rows`` into ``table`` = (hashes, hashes, last), latest wins; returns whether all went in.
 
-    BUFFERS: data and scratch, which spans are offsets into. ``last`` is ordinal << 1 | is null value, EMPTY where nothing is.
+    ``buffers``: data and scratch, which spans are offsets into. ``last`` is ordinal << 1 | is null value, EMPTY where nothing is.
     ``progress``: i64 [entry to go on with, ordinal of the first message here, keys in the table]; stops with a table that is
     half full.
     """
@@ -208,7 +208,7 @@ def add_keys(buffers, rows, slots, firsts, progress, table):
 
 @kernel(lambda keys, *_: len(keys[2]))
 def merge_keys(keys, progress, table):
-    """Enter KEYS = (hashes, hashes, last) into TABLE, the larger ``last`` wins; returns whether all went in.
+    """Enter ``keys`` = (hashes, hashes, last) into ``table``, the larger ``last`` wins; returns whether all went in.
 
     ``progress``: i64 [key to go on with, keys in the table]; stops with a table that is half full.
     """
@@ -233,7 +233,7 @@ def merge_keys(keys, progress, table):
 
 @kernel(lambda source, _: len(source[2]))
 def move_keys(source, target):
-    """Enter every key of the table SOURCE into the larger, empty table TARGET."""
+    """Enter every key of the table ``source`` into the larger, empty table ``target``."""
     mask = np.uint64(target[2].shape[0] - 1)
     for i in range(source[2].shape[0]):
         if source[2][i] == EMPTY:
@@ -251,7 +251,7 @@ def _keys_in(last: Any, _: Any) -> int:
 
 @kernel(_keys_in)
 def mark_last(last, bits):
-    """Set the bit of every ordinal in LAST that is no null value; returns how many there are of those, and of null values."""
+    """Set the bit of every ordinal in ``last`` that is no null value; returns how many there are of those, and of null values."""
     kept = nulls = 0
     for i in range(last.shape[0]):
         value = last[i]

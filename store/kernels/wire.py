@@ -62,7 +62,7 @@ MESSAGE_ID = _slots("MessageIdData")
 
 @part(forceinline=True)
 def i32(data, at):
-    """Return the signed big-endian 32-bit integer at AT."""
+    """Return the signed big-endian 32-bit integer at ``at``."""
     return np.int32(
         (np.uint32(data[at]) << 24)
         | (np.uint32(data[at + 1]) << 16)
@@ -78,7 +78,7 @@ def _plain_i32(data, at):
 
 @part(forceinline=True)
 def u32(data, at):
-    """Return the unsigned big-endian 32-bit integer at AT, as i64."""
+    """Return the unsigned big-endian 32-bit integer at ``at``, as i64."""
     return np.int64(np.uint32(i32(data, at)))
 
 
@@ -89,7 +89,7 @@ def _plain_u32(data, at):
 
 @part(forceinline=True)
 def i64(data, at):
-    """Return the signed big-endian 64-bit integer at AT."""
+    """Return the signed big-endian 64-bit integer at ``at``."""
     return (np.int64(i32(data, at)) << 32) | u32(data, at + 4)
 
 
@@ -100,12 +100,12 @@ def _plain_i64(data, at):
 
 @part(machine=_MACHINE)
 def prefetch(array, offset):
-    """Have the processor fetch the bytes of a uint8 array at OFFSET, which may lie behind its end."""
+    """Have the processor fetch the bytes of a uint8 array at ``offset``, which may lie past its end."""
 
 
 @part(forceinline=True)
 def varint(data, at, end):
-    """Return (value, next offset); next offset −1 when the varint runs past END or is too long."""
+    """Return (value, next offset); next offset −1 when the varint runs past ``end`` or is too long."""
     value = np.int64(0)
     shift = np.int64(0)
     while at < end and shift < 70:
@@ -150,7 +150,7 @@ def put_64(out, at, value):
 
 @part(inline="always")
 def put_varint(out, at, value):
-    """Write a varint, a negative one as ten bytes; return the offset behind it."""
+    """Write a varint, a negative one as ten bytes; return the offset after it."""
     rest = np.uint64(value)
     while rest >= np.uint64(0x80):
         out[at] = np.uint8(rest & np.uint64(0x7F)) | np.uint8(0x80)
@@ -162,13 +162,13 @@ def put_varint(out, at, value):
 
 @part(machine=_MACHINE)
 def move(out, at, source, start, count):
-    """Copy COUNT bytes between arrays that do not overlap."""
+    """Copy ``count`` bytes between arrays that do not overlap."""
     out[at : at + count] = source[start : start + count]
 
 
 @part(inline="always")
 def copy(out, at, source, start, count):
-    """Copy COUNT bytes; return the offset behind them."""
+    """Copy ``count`` bytes; return the offset after them."""
     move(out, at, source, start, count)
     return at + count
 
@@ -186,7 +186,7 @@ def new_fields():
 
 
 def _tag_of(slot):
-    """Return the tag in front of the field of SLOT."""
+    """Return the tag before the field of ``slot``."""
     return (slot & (PACKED - 1)) << 3 | (_BYTES if slot >= PACKED else _VARINT)
 
 
@@ -198,25 +198,25 @@ BROKER_METADATA_TAGS = BROKER_METADATA._make(map(_tag_of, BROKER_METADATA))
 
 @part(inline="always")
 def put_tag(out, at, slot):
-    """Write the tag of the field of SLOT; return the offset behind it."""
+    """Write the tag of the field of ``slot``; return the offset after it."""
     return put_varint(out, at, tag_of(slot))
 
 
 @part(inline="always")
 def put_number(out, at, slot, value):
-    """Write the field of SLOT, a varint; return the offset behind it."""
+    """Write the field of ``slot``, a varint; return the offset after it."""
     return put_varint(out, put_tag(out, at, slot), value)
 
 
 @part(forceinline=True)
 def has(seen, slot):
-    """Whether SLOT is one of the fields SEEN."""
+    """Whether ``slot`` is one of the fields ``seen``."""
     return (seen >> slot) & 1 != 0
 
 
 @part(forceinline=True)
 def read_field(data, at, end):
-    """Return (tag, number or size, offset of its bytes, offset behind it) of the field at AT; the last is −1 for none."""
+    """Return (tag, number or size, offset of its bytes, offset after it) of the field at ``at``; the last is −1 for none."""
     return _read_any_field(data, at, end)
 
 
@@ -258,7 +258,7 @@ def _read_any_field(data, at, end):
 
 @part(forceinline=True)
 def read_message(data, at, end, fields):
-    """Fill FIELDS from the message data[at:end]; return the fields seen, MALFORMED when it is none."""
+    """Fill ``fields`` from the message data[at:end]; return the fields seen, MALFORMED when it is none."""
     seen = np.int64(0)
     while at < end:
         tag, value, start, at = read_field(data, at, end)
@@ -278,7 +278,7 @@ def read_message(data, at, end, fields):
 
 @part(forceinline=True)
 def _is_magic(data, at, end, magic):
-    """Whether MAGIC and the four bytes that belong to it stand at AT."""
+    """Whether ``magic`` and the four bytes that belong to it stand at ``at``."""
     return end - at >= 6 and data[at] == magic >> 8 and data[at + 1] == magic & 0xFF
 
 
@@ -288,7 +288,7 @@ def frame(data, at, end):
 
     Returns (offset behind the broker metadata, offset behind the checksum, start and end of the MessageMetadata). Parts that
     are not there are empty. The last two are −1 when the bytes are not a message entry. The checksum's own four bytes end
-    at the second, the BrokerEntryMetadata starts six bytes behind AT.
+    at the second, the BrokerEntryMetadata starts six bytes after ``at``.
     """
     front = np.int64(at)
     if _is_magic(data, front, end, BROKER_MAGIC):
@@ -308,14 +308,14 @@ def frame(data, at, end):
 
 @kernel("starts")
 def find_metadata_ends(data, starts, ends, found):
-    """Fill FOUND with where the MessageMetadata of each entry data[starts[i]:ends[i]] ends; −1: not a message entry."""
+    """Fill ``found`` with where the MessageMetadata of each entry data[starts[i]:ends[i]] ends; −1: not a message entry."""
     for i in range(starts.shape[0]):
         _, _, _, found[i] = frame(data, starts[i], ends[i])
 
 
 @part()
 def read_single(data, at, end, fields):
-    """Read the message of a batch at AT: ``u32 size, SingleMessageMetadata, payload``; fills FIELDS.
+    """Read the message of a batch at ``at``: ``u32 size, SingleMessageMetadata, payload``; fills ``fields``.
 
     Returns (fields seen, start of the payload, its end); MALFORMED when there is no whole message.
     """

@@ -11,7 +11,7 @@ from pulsar_admin.store.kernels.wire import copy, put_32, put_64
 
 @kernel("starts", nogil=True)
 def write_records(data, starts, sizes, ledger_id, entry_ids, length, digest_bytes, out):
-    """Fill OUT with the records of the payloads data[starts[i]:starts[i] + sizes[i]]; return (bytes, cumulative length).
+    """Fill ``out`` with the records of the payloads data[starts[i]:starts[i] + sizes[i]]; return (bytes, cumulative length).
 
     ``length``: payload bytes of the ledger before the first; ``digest_bytes``: 4 for CRC-32C, 8 for CRC-32.
     """
