@@ -49,7 +49,6 @@ from pulsar_admin.store.codec import (
     rocksvalue,
     schema,
     sequencefile,
-    topicpolicies,
     value,
     wrapper,
     zookeeper,
@@ -317,7 +316,7 @@ def _store_rows(data: bytes) -> None:
 def _json_policies(data: bytes) -> None:
     found = policies.decode_json_object(data, "x")
     each(lambda: policies.decode_policies(data, "x"), lambda: policies.decode_partitioned_topic(data, "x"))
-    each(lambda: topicpolicies.decode_topic_policies(found, "x"))
+    each(lambda: policies.decode_topic_policies(found, "x"))
 
 
 def _schema(data: bytes) -> None:
