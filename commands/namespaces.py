@@ -23,6 +23,7 @@ from pulsar_admin.store.errors import (
     ResourceNotFound,
     StalePlan,
     SubscriptionNotFound,
+    TenantNotFound,
 )
 from pulsar_admin.store.names import NamespaceName
 from pulsar_admin.upstream import mirrored
@@ -524,7 +525,12 @@ def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: 
     """List the namespaces of a tenant in an anti-affinity group."""
     if tenant is None:
         raise InvalidValue("Tenant should not be null")
-    return Printed(app.resources.cluster(cluster).anti_affinity_namespaces(tenant, group))
+    try:
+        return Printed(app.resources.cluster(cluster).anti_affinity_namespaces(tenant, group))
+    except TenantNotFound:
+        return Printed(
+            ()
+        )  # as a broker answers (4.0.8): it lists what is below the tenant and does not look for the tenant itself
 
 
 @mirrored(

@@ -206,12 +206,12 @@ def test_every_command_asks_an_engine(
     words: tuple[str, ...],
 ) -> None:
     """With what an engine is given, as it would arrive in another process; all its operations are among those that every engine runs."""
-    run_here = LocalEngine._run_here
 
     def arrived(
         engine: LocalEngine, operation: Any, pieces: Any, finished: Any, jobs: int
     ) -> Any:  # Any: as LocalEngine.run
-        return run_here(engine, *pickle.loads(pickle.dumps((operation, pieces))), finished)
+        here = LocalEngine(jobs=1, failed=engine.failed)
+        return here.run(*pickle.loads(pickle.dumps((operation, pieces))), finished)
 
     monkeypatch.setattr(LocalEngine, "_run_in_processes", arrived)
     assert _answer(cli, demo_store, words, "--jobs", "2") == alone(demo_store, words)
