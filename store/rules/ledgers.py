@@ -43,6 +43,8 @@ def _metadata_older(facts: ClusterFacts) -> Iterator[Evidence]:
         return
     named = f" ({newer.referenced:,} of them named by topics)" if newer.referenced else ""
     size = f"{counted(newer.entries, 'entry')} of {counted(newer.bytes, 'byte')}"
+    # With no entry there is nothing to roll forward over: `ledgers missing` says what names the ledgers, and the command for each.
+    mend = {} if newer.entries else {MEND: "pulsar-admin ledgers missing"}
     yield Evidence(
         "metadata",
         f"it is older than the bookies: its next ledger id is {next_id}, and {counted(newer.ledgers, 'ledger')} up to {newer.largest}"
@@ -55,6 +57,7 @@ def _metadata_older(facts: ClusterFacts) -> Iterator[Evidence]:
             "referenced": newer.referenced,
             "entries": newer.entries,
             "bytes": newer.bytes,
+            **mend,
         },
     )
 

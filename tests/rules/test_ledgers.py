@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.codec.rocksvalue import encode_counter
 from pulsar_admin.store.db.own_ledgers import SEQUENCE_KEY
+from pulsar_admin.store.names import Position, parse_topic
 from tests.agreeing import check_agreement
 from tests.conftest import Cli
+from tests.cures.curing import put_values
 from tests.fake_zookeeper import FakeZooKeeper
 from tests.stores import apply_values, copied
 from tests.test_ensemble_export import nodes_of
@@ -112,6 +116,22 @@ def test_what_older_metadata_does_not_reference_newer_may(mixed: Path, cli: Cli,
     assert cli(*delete, "--force", "--dry-run").exit_code == 0
     assert cli("--store", store, "store", "recover", "--level", "B", "-y").exit_code == 0
     assert cli(*delete).exit_code == 0
+
+
+def test_a_ledger_of_the_future_without_entries_has_nothing_to_roll_forward_over(cli: Cli, tmp_path: Path) -> None:
+    """A cursor names it: the command shows who does, and the cure that it prints ends both findings."""
+    store = copied("small", "clean", tmp_path)
+    path = parse_topic("public/default/plain").cursor_path("half")
+    put_values(store, {path: encode_cursor_info(CursorInfo(99_999, Position(9, 0)))})
+    told = {row["code"]: row for row in cli("--store", store, "doctor", "-o", "jsonl").json_lines}
+    older = told["metadata-older"]
+    assert (older["evidence"]["entries"], older["mend"]) == (0, "pulsar-admin ledgers missing")
+    shown = cli("--store", store, "ledgers", "missing", "-o", "jsonl")
+    assert (shown.exit_code, [row["ledgerId"] for row in shown.json_lines]) == (1, [99_999])
+    cure = shlex.split(told["cursor-ledger-lost"]["mend"])
+    assert cli("--store", store, *cure[1:], "-y").exit_code == 0
+    left = {row["code"] for row in cli("--store", store, "doctor", "-o", "jsonl").json_lines}
+    assert not left & {"metadata-older", "cursor-ledger-lost"}
 
 
 @pytest.mark.parametrize("kind", ["cut", "mixed"])
