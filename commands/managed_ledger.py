@@ -79,7 +79,7 @@ def print_cursor(app: App, managed_ledger_path: str, cursor_name: str | None, **
     [TopicNotFound, LedgerNotFound, StalePlan],
     changes=True,
 )
-def delete_managed_ledger_ids(app: App, managed_ledger_path: str, ledger_ids: str | None, **_ignored: object) -> None:
+def delete_managed_ledger_ids(app: App, managed_ledger_path: str, ledger_ids: str | None, **_ignored: object) -> Shown:
     """Take ledgers out of the list of a topic.
 
     Their entries stay with BookKeeper, and nothing references them: a broker's cursors hop over them.
@@ -89,7 +89,7 @@ def delete_managed_ledger_ids(app: App, managed_ledger_path: str, ledger_ids: st
         raise InvalidValue(f"invalid ledger ids {ledger_ids!r}", hint="write ids with commas between: 3,7")
     topic = app.topic(name)
     app.change(topic.forget_ledgers(*{int(text) for text in given}))
-    _print_updated(app, f"{name.path} with value\n", topic.managed_ledger_text)
+    return _updated(f"{name.path} with value\n", topic.managed_ledger_text)
 
 
 @_declared(
@@ -106,7 +106,7 @@ def update_mark_delete_cursor(
     cursor_mark_delete: str | None,
     force: bool,
     **_ignored: object,
-) -> None:
+) -> Shown:
     """Set the mark-delete position of a subscription.
 
     Upstream's script has no effect where the position is in a cursor ledger. Here the whole state goes into the metadata then.
@@ -116,9 +116,9 @@ def update_mark_delete_cursor(
     position = parse_position(_given(cursor_mark_delete, "--cursorMarkDelete"))
     subscription = app.topic(name).cursor(cursor)
     app.change(subscription.set_mark_delete(position, force=force))
-    _print_updated(app, f"{name.cursor_path(cursor)} with value \n", subscription.cursor_info_text)
+    return _updated(f"{name.cursor_path(cursor)} with value \n", subscription.cursor_info_text)
 
 
-def _print_updated(app: App, head: str, text: Callable[[], str]) -> Shown:
-    """Write the text that upstream's script prints after a change; with ``-o`` the report replaces it."""
+def _updated(head: str, text: Callable[[], str]) -> Shown:
+    """Return the text that upstream's script prints after a change; with ``-o`` the report replaces it."""
     return Printed(f"Updated {head}{text()}", of_change=True)

@@ -384,7 +384,7 @@ BAD = {
     _other_id_in_conf: (3, "said to be bookie bk9, but the cookie .* is of bk0test"),
     _unknown_version: (7, "cookie layout version 9, known are 3 to 5"),
     _no_id: (2, "no directory has a cookie"),
-    _two_bookies_as_one: (3, "are not of one bookie: the cookie .* of bk0test .* of bk1test"),
+    _two_bookies_as_one: (3, "belong to different bookies: the cookie .* of bk0test .* of bk1test"),
 }
 
 

@@ -136,7 +136,7 @@ def test_metadata_made_anew_makes_no_bookie_foreign(tmp_path: Path, cli: Cli) ->
     (source / "bookkeeper").symlink_to(OTHER / "bookkeeper")
     answer = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json")
     assert answer.exit_code == 1
-    assert "of another cluster" in answer.json["strangers"][0]
+    assert "belongs to another cluster" in answer.json["strangers"][0]
     assert answer.json["entries"] > 1000
 
 

@@ -122,9 +122,9 @@ def test_json_of_which_something_is_asked_is_written_before_all_is_read(
         read.append(len(topics))
         return prepare(reader, topics, asked)
 
-    def begin(app: App, rows: Iterable[object], *given: Sequence[Column]) -> None:
+    def begin(app: App, rows: Iterable[object], *given: Sequence[Column], **how: bool) -> None:
         read.clear()
-        emit(app, rows, *given)
+        emit(app, rows, *given, **how)
 
     monkeypatch.setattr(listing, "_HELD_TOPICS", 1)
     monkeypatch.setattr(listing, "_TOGETHER", 2)

@@ -134,7 +134,7 @@ def test_a_deep_value_is_refused_where_the_compiled_reader_would_overflow_the_st
 )
 def test_an_array_whose_items_take_no_bytes_is_refused(definition: object) -> None:
     """Six bytes would claim 2**40 items."""
-    with pytest.raises(EntryCorrupt, match="where it ends"):
+    with pytest.raises(EntryCorrupt, match="do not show its end"):
         avro_decoder(json.dumps(definition).encode())
 
 
@@ -193,7 +193,7 @@ def test_values_that_hardly_take_bytes_are_refused(around: str) -> None:
     item = {"type": "record", "name": "I", "fields": [{"name": "x", "type": json.loads(doubling(20, "null"))}]}
     item["fields"].append({"name": "y", "type": "boolean"})  # type: ignore[attr-defined]
     inner = "items" if around == "array" else "values"
-    with pytest.raises(EntryCorrupt, match="where it ends"):
+    with pytest.raises(EntryCorrupt, match="do not show its end"):
         avro_decoder(json.dumps({"type": around, inner: item}).encode())
 
 

@@ -258,7 +258,7 @@ def test_metadata_of_a_newer_version_is_not_judged(tmp_path: Path, cli: Cli) -> 
 def test_a_ledger_of_a_component_that_is_not_known_needs_force(tmp_path: Path, cli: Cli) -> None:
     path = copied("small", "clean", tmp_path)
     change(path, (ledger_path(SCHEMA_ORPHAN), lambda value: value.replace(b"pulsar/schemaId", b"pulsar/sagaId01")))
-    assert "others may use it" in refused(cli, path, "delete", SCHEMA_ORPHAN)
+    assert "other programs may use it" in refused(cli, path, "delete", SCHEMA_ORPHAN)
 
 
 def test_owners_of_an_older_version_delete_nothing(tmp_path: Path, cli: Cli, damages_stores: None) -> None:

@@ -85,7 +85,7 @@ def numbers_of(facts: TopicFacts) -> TopicNumbers:
         len(facts.unreadable_cursors),
         [(one.name, backlog_entries(topic, one.state)) for one in subscriptions_of(topic, facts.cursors)],
         None if compaction is None else topic.place(compaction.mark_delete),
-        blockers,
+        tuple(blockers),
     )
 
 
@@ -171,7 +171,7 @@ class PlainTopics:
                 closed = [(size_bytes, closed_ms) for _, _, size_bytes, closed_ms in ledgers]
                 released = count_let_go(closed, consumed, retention, self._now_ms)
             left = _Left(released, consumed, slowest)
-            blockers = [*_iter_blockers(where, sizes, ranks, [*places.values()], left)]
+            blockers = tuple(_iter_blockers(where, sizes, ranks, [*places.values()], left))
         return TopicNumbers(name, where, len(ids), total, sum(sizes), [*places], 0, backlogs, None, blockers)
 
     def _find_retention(self, namespace: NamespaceName) -> Retention | None:

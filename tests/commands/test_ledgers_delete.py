@@ -70,7 +70,7 @@ def test_ledgers_of_other_programs_stay(tmp_path: Path, cli: Cli, damages_stores
         metadata = decode_ledger_metadata(read_node(txn, ledger_path(17)).value, "test")
     put_value(path, ledger_path(17), encode_ledger_metadata(replace(metadata, custom={})))
     refused = cli("--store", path, "ledgers", "delete", "17")
-    assert (refused.exit_code, "others may use it" in refused.stderr) == (3, True)
+    assert (refused.exit_code, "other programs may use it" in refused.stderr) == (3, True)
     assert cli("--store", path, "ledgers", "delete", "17", "--force").exit_code == 0
 
 

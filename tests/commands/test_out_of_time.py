@@ -124,7 +124,7 @@ def test_an_expiry_before_the_oldest_entry(cli: Cli, made: Path) -> None:
     error = refused(cli, made, *ask, "--now", f"@{T + 30 * HOUR}")
     assert error["message"] == (
         "persistent://a/b/t: sub has nothing to expire before 2023-11-14T22:13:20.000Z; "
-        "the first entry it is to get, 10:0 of 2023-11-14T22:13:20.000Z, is 1d6h old"
+        "its next entry, 10:0 of 2023-11-14T22:13:20.000Z, is 1d6h old"
     )
     assert "--force" in error["hint"]
     assert cli("--store", made, "topics", *ask, "--force", "-o", "json").json["change"] is None

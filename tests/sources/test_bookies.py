@@ -125,7 +125,7 @@ def test_directories_have_what_they_are_said_to_be_for(tmp_path: Path) -> None:
     for given, wrong in (
         (GivenBookie("x", "bk2", (log,)), "said to be bookie bk2, but the cookie"),
         (GivenBookie("x", "bk1", (log, *more)), "3 ledger directories given for bookie bk1"),
-        (GivenBookie("x", "", (log, _directory(tmp_path / "o", "bk2", "3.log"))), "are not of one bookie"),
+        (GivenBookie("x", "", (log, _directory(tmp_path / "o", "bk2", "3.log"))), "belong to different bookies"),
     ):
         with pytest.raises(Refused, match=wrong):
             find_bookie(given)
