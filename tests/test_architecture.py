@@ -491,6 +491,23 @@ def _expression(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+ANSWERS = {"Shown", "Printed", "Result", "Lines", "Bytes"}
+"""What commands return to be written."""
+
+
+@no_offence_in([module for module in MODULES if module.startswith("commands/")])
+def test_commands_drop_no_answer(module: str) -> Iterator[str]:
+    """An answer that a command makes and does not return is never written."""
+    functions = [node for node in ast.walk(tree_of(module)) if isinstance(node, ast.FunctionDef) and node.returns]
+    making = {one.name for one in functions if ast.unparse(one.returns or ast.Constant(0)) in ANSWERS} | ANSWERS
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name):
+            if node.value.func.id in making:
+                yield f"{module}:{node.lineno}: {ast.unparse(node)}"
+
+
 # -- documentation --------- -------------------------------------------------------------------------------------------
 
 
