@@ -503,9 +503,9 @@ def test_commands_drop_no_answer(module: str) -> Iterator[str]:
     functions = [node for node in ast.walk(tree_of(module)) if isinstance(node, ast.FunctionDef) and node.returns]
     making = {one.name for one in functions if ast.unparse(one.returns or ast.Constant(0)) in ANSWERS} | ANSWERS
     for node in ast.walk(tree_of(module)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name):
-            if node.value.func.id in making:
-                yield f"{module}:{node.lineno}: {ast.unparse(node)}"
+        called = node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
+        if isinstance(called, ast.Name) and called.id in making:
+            yield f"{module}:{called.lineno}: {ast.unparse(node)}"
 
 
 # -- documentation --------- -------------------------------------------------------------------------------------------
