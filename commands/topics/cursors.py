@@ -229,6 +229,8 @@ def reset_cursor(
     places = [key for key in ("to", "time", "shift_by", "like") if options[key] is not None]
     if options["as_of"] is not None and (places or options["exclude"] or from_file is not None):
         raise InvalidValue("--as-of says where to: leave out -t, -m, -e, --shift-by, --to-subscription and --from-file")
+    if options["as_of"] is None and (options["if_unsure"] != "refuse" or options["zookeeper"]):
+        raise InvalidValue("--if-unsure and --zookeeper are for --as-of alone: leave them out")
     if from_file is not None:
         app.change(_plan_rows(app, from_file, subscription, options, places))
         return

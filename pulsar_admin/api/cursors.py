@@ -161,6 +161,8 @@ class Cursors(Planner):
             if exclude:
                 raise InvalidValue("as_of says where to: leave out exclude")
             return self._back_to(as_of, if_unsure, zookeeper, force=force)
+        if if_unsure != "refuse" or zookeeper:
+            raise InvalidValue("if_unsure and zookeeper are for as_of alone: leave them out")
         request = reset_request(self._session, rule, clock, broker_version, max_clock_skew, force=force)
         target = resetting.reset_target(
             time_ms=None if time is None else self._session.time_ms(time, changes=True),

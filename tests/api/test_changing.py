@@ -295,6 +295,8 @@ def test_what_cannot_be_meant_is_refused(path: Path) -> None:
             {"as_of": "metadata", "exclude": True},
             {"as_of": "metadata", "to": "9:3"},
             {"as_of": "3h", "if_unsure": "guess"},
+            {"to": "29:20", "if_unsure": "redeliver"},
+            {"to": "29:20", "zookeeper": ["zk"]},
             {"time": "1h", "rule": "all"},
         ):
             with pytest.raises(pa.InvalidValue):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_admin.store.codec.buffer import Reader, run_end, written_end
+from pulsar_admin.store.codec.buffer import Reader, encode_varint, run_end, written_end
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt
 from tests.codec.bookkeeper_vectors import FIXED
 
@@ -47,8 +47,13 @@ def test_varints_beyond_64_bits_or_cut_are_refused(data: bytes) -> None:
         Reader(data, "here", MetadataCorrupt).varint()
 
 
-def test_greatest_varint() -> None:
-    assert _reader(b"\xff" * 9 + b"\x01").varint() == 2**64 - 1
+VARINTS = {0: "00", 127: "7f", 128: "8001", 16_383: "ff7f", 16_384: "808001", 2**64 - 1: f"{'ff' * 9}01"}
+
+
+@pytest.mark.parametrize(("number", "written"), VARINTS.items())
+def test_varints_are_as_short_as_they_can_be(number: int, written: str) -> None:
+    assert encode_varint(number).hex() == written
+    assert _reader(bytes.fromhex(written)).varint() == number
 
 
 @FIXED
