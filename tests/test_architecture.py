@@ -421,6 +421,17 @@ def test_nothing_is_left_to_do(module: str) -> Iterator[str]:
     yield from (f"{module}: {word}" for word in ("TODO", "FIXME", "XXX", "NotImplementedError") if word in text)
 
 
+_NAMED_MODULE = re.compile(r"``store\.([a-z0-9_]+)\.([a-z0-9_]+)")
+
+
+@no_offence_in([module for module in MODULES if module not in MAY_PRINT])
+def test_modules_that_texts_name_exist(module: str) -> Iterator[str]:
+    for package, name in _NAMED_MODULE.findall((ROOT / module).read_text()):
+        there = ROOT / "store" / package
+        if there.is_dir() and not (there / f"{name}.py").exists() and not (there / name).is_dir():
+            yield f"{module}: store.{package}.{name}"
+
+
 # -- what parameters are ----------------------------------------------------------------------------------------------
 
 

@@ -1,10 +1,9 @@
 """``store export zookeeper-snapshot``: the store's metadata as a ZooKeeper's ``version-2`` directory, on which a server starts.
 
 The tree as it is now, every node with its version and times, whatever it was imported from; parents that RocksDB does not keep are made.
-A cluster below a path of a ZooKeeper goes back there, and what else that ZooKeeper has (``store.sources.outside``) comes with it as it is
-in the source now. Ephemeral nodes, sessions and ACLs are in no store. Sequential nodes go on above what may have been given out:
-``/ledgers/idgen`` (``LedgerIdGenerator``) above every ledger, ``/counters`` (``DistributedIdGenerator``, Pulsar 4.0.8) at the seconds of
-now.
+A cluster below a path of a ZooKeeper goes back there, and what else that ZooKeeper has comes with it as it is in the source now. Ephemeral
+nodes, sessions and ACLs are in no store. Sequential nodes go on above what may have been given out: ``/ledgers/idgen``
+(``LedgerIdGenerator``) above every ledger, ``/counters`` (``DistributedIdGenerator``, Pulsar 4.0.8) at the seconds of now.
 """
 
 from __future__ import annotations
