@@ -106,6 +106,17 @@ def test_schemas_have_their_definitions() -> None:
     assert json.loads(rows[0]["data"])["type"] == "record"
 
 
+def test_bodies_are_the_records_at_their_places() -> None:
+    bodies = rows_of(imported("small", "crashed"), "bodies")  # a broker that stops writes its cursors into the metadata
+    assert bodies
+    for row in bodies:
+        with Path(row["path"]).open("rb") as file:
+            file.seek(row["offset"])
+            assert file.read(len(row["record"])) == row["record"]
+        assert int.from_bytes(row["record"][:4]) == len(row["record"]) - 4
+        assert row["record"][4:20] == row["ledger_id"].to_bytes(8) + row["entry_id"].to_bytes(8)
+
+
 def test_what_cannot_be_read_is_counted_and_the_rest_is_there(tmp_path: Path, damages_stores: None) -> None:
     from pulsar_admin.store.db.environment import open_store
     from pulsar_admin.store.db.tree import Node, find_node, put_nodes
