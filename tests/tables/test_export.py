@@ -368,12 +368,13 @@ def test_messages_are_those_that_a_client_read_each_once(name: str, tmp_path: Pa
     files = {path: Path(path).read_bytes() for path in {row["path"] for row in rows}}
     compared = values = 0
     for topic, said in asked_topics(name).items():
-        for ledger, entry, batch, publish_ms, _, key, _, _, sha1, properties, producer in said["messages"]:
+        for ledger, entry, batch, publish_ms, _, key, _, size, sha1, properties, producer in said["messages"]:
             row = found.get((ledger, entry, batch))
             if row is None or row["encrypted"] or hashlib.sha1(row["payload"]).hexdigest() != sha1:
                 continue  # a chunk, or encrypted: what a client makes of entries that stand here for themselves
             assert (row["topic"], row["producer"], row["key"] or "") == (str(parse_topic(topic)), producer, key or "")
             assert int(row["publish_time"].timestamp() * 1000 + 0.5) == publish_ms
+            assert row["size"] == size
             assert dict(row["properties"]) == properties
             data = files[row["path"]]
             assert data[row["offset"] + 4 : row["offset"] + 20] == ledger.to_bytes(8) + entry.to_bytes(8)
