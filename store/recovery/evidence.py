@@ -211,8 +211,6 @@ def _number_producers(batch: EntryBatch, sent: Array) -> tuple[Array, list[list[
     both = np.zeros(len(sent), np.int64)
     texts = []
     for name in ("producer", "replicated"):
-        import numpy as np
-
         spans = np.column_stack([sent[name + "_start"], sent[name + "_size"]])
         column, firsts = np.empty(len(spans), np.int32), np.empty(len(spans), np.int32)
         table = np.full(1 << (2 * len(spans)).bit_length(), -1, np.int32)
