@@ -279,11 +279,14 @@ class CloneNodes(Struct, frozen=True):
 
     def iter_nodes(self, txn: Txn) -> Iterator[tuple[str, bytes, NodeStat]]:
         """Yield path, value and times of the nodes that come from the store."""
+        topics = self.topics or ()
+        own = {own for topic in topics for own in (topic.path, topic.schema_path, topic.partitioned_path)}
         for node in iter_nodes(txn, "/"):
-            if self._keeps(node):
+            if self._keeps(node, own):
                 yield self._path(node.path), self._value(node), node.stat
 
-    def _keeps(self, node: Node) -> bool:
+    def _keeps(self, node: Node, own: set[str]) -> bool:
+        """Whether the clone gets a node; ``own``: the nodes of its topics, where it does not get all."""
         path = node.path
         if not node.value or node.stat.ephemeral or path.startswith(_LEFT_OUT):
             return False
@@ -292,7 +295,6 @@ class CloneNodes(Struct, frozen=True):
         lists = ("/managed-ledgers/", "/schemas/", "/admin/partitioned-topics/")
         if self.topics is None or not path.startswith(lists):
             return True
-        own = {own for topic in self.topics for own in (topic.path, topic.schema_path, topic.partitioned_path)}
         return path in own or path.rpartition("/")[0] in own
 
     def _path(self, path: str) -> str:
