@@ -211,6 +211,8 @@ class Cursors(Planner):
 
         if (before is not None) + (to is not None) + by_ttl != 1:
             raise InvalidValue("give exactly one of before, to and by_ttl")
+        if exclude and to is None:
+            raise InvalidValue("exclude is for to alone: leave it out")
         limit: resetting.Limit = resetting.ByTtl()
         if to is not None:
             limit = resetting.UpTo(position_of(to), exclude)

@@ -304,6 +304,7 @@ def test_what_cannot_be_meant_is_refused(path: Path) -> None:
         for wrong in (
             {},
             {"before": "1h", "by_ttl": True},
+            {"before": "2026-11-21T09:23:30Z", "exclude": True, "force": True},
             {"before": "1h", "rule": "broker", "clock": "publish"},
             {"before": "1h", "rule": "exact"},
         ):
