@@ -8,6 +8,7 @@ referenced on, entries are copied into ledgers of their own.
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -45,6 +46,7 @@ from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import (
     AlreadyExists,
     EntryCorrupt,
+    EntryNotFound,
     LedgerNotFound,
     NamespaceNotFound,
     NothingMatches,
@@ -225,9 +227,10 @@ class TopicRestorer:
             )
         returned = dict(self._returning(then, target, there, texts, copies))
         if not (returned or then.cursors) and (node is not None or then.gone_ms is None):
+            why = "it lists every ledger that it had" if self._asked.in_place else "its ledgers had no entries"
             raise TopicNotFound(
-                f"nothing of {then.name} can be restored: {'; '.join(texts) or 'it lists every ledger that it had'}",
-                hint="bookies have freed the missing entries; see: pulsar-admin ledgers list",
+                f"nothing of {then.name} can be restored: {'; '.join(texts) or why}",
+                hint="bookies have freed the missing entries; see: pulsar-admin ledgers list" if texts else "",
                 topic=str(then.name),
             )
         infos = there | returned
@@ -238,7 +241,7 @@ class TopicRestorer:
         self._put(target.path, encode_managed_ledger(managed, then.value if node is None else node.value))
         measured = () if node is None else read_topic(self._txn, target).ledgers
         topic = _topic(target, managed, measured, self._now_ms)
-        cursors = dict(self._cursors(then, topic, copies))
+        cursors = dict(self._cursors(then, topic, {one: copies[one] for one in own}))
         held = [state for name, state in cursors.items() if name != COMPACTION_CURSOR]
         # Nothing would keep what was just restored: a broker that loads the topic would trim it at once.
         if self._asked.hold and returned and not _is_held(topic, min(returned), held):
@@ -289,7 +292,14 @@ class TopicRestorer:
                 yield info.ledger_id, listed_again
 
     def _take(self, ledger_id: int, claims: Mapping[str, bytes], last: int | None = None) -> RestorableLedger:
-        """Return a ledger that nothing references, up to the entry ``last``, and plan its node; raises Refused, LedgerNotFound."""
+        """Return a ledger that nothing references, up to the entry ``last``, and plan its node.
+
+        Of one without entries nothing is taken, so something may reference it. Raises Refused, LedgerNotFound.
+        """
+        fate = find_fate(self._past, ledger_id)
+        returning = find_restorable(self._reader, ledger_id, fate, with_gaps=self._asked.with_gaps, last=last)
+        if not returning.entries:
+            return returning
         owners = find_owners(self._txn, ledger_id)
         if owners or ledger_id in self._taken:
             who = f"{owners[0].kind} {owners[0].topic}" if owners else "another restored topic"
@@ -299,16 +309,13 @@ class TopicRestorer:
                 ledgerId=ledger_id,
             )
         self._taken.add(ledger_id)
-        fate = find_fate(self._past, ledger_id)
-        returning = find_restorable(self._reader, ledger_id, fate, with_gaps=self._asked.with_gaps, last=last)
-        if returning.entries:
-            forgetful = find_bookies_without_rows(self._indexed, ledger_id, returning.metadata)
-            self._forgotten.update({ledger_id: forgetful} if forgetful else {})
-            # The ledger's own metadata must name the topic under its new name; a claim that it never made is not added.
-            custom = returning.metadata.custom
-            kept = {key: claims.get(key, value) for key, value in custom.items()}
-            step = ledger_step(self._txn, returning, self._now_ms, kept)
-            self._steps[step.key] = step
+        forgetful = find_bookies_without_rows(self._indexed, ledger_id, returning.metadata)
+        self._forgotten.update({ledger_id: forgetful} if forgetful else {})
+        # The ledger's own metadata must name the topic under its new name; a claim that it never made is not added.
+        custom = returning.metadata.custom
+        kept = {key: claims.get(key, value) for key, value in custom.items()}
+        step = ledger_step(self._txn, returning, self._now_ms, kept)
+        self._steps[step.key] = step
         return returning
 
     def _topic_part(
@@ -357,7 +364,7 @@ class TopicRestorer:
         reason = ""
         try:
             returning = self._take(ledger_id, {COMPACTED_TOPIC: str(topic.name).encode()})
-            reason = lost_text(returning)
+            reason = lost_text(returning) or ("" if returning.entries else f"ledger {ledger_id} has no entries")
         except (Refused, LedgerNotFound) as error:
             reason = error.message
         # A view that lost entries would hide keys from readers; without one they get the topic itself.
@@ -423,15 +430,32 @@ def _moved(entry: IndexEntry, copies: Copies) -> IndexEntry:
 
 
 def _in_copies(state: CursorState, copies: Copies) -> CursorState:
-    """Return a cursor's state with its positions moved into the copied ledgers."""
+    """Return a cursor's state with its positions moved into the copies of its topic's ledgers.
+
+    What is in a ledger that was not copied, since it was empty or is lost, is moved to the end of the copy before it:
+    copies have higher ids than any ledger, so that otherwise all their entries would come after it.
+    """
+    ids = sorted(copies)
 
     def moved(position: Position) -> Position:
-        copy = copies.get(position.ledger_id)
-        return position if copy is None else Position(copy.ledger_id, position.entry_id)
+        place = bisect_right(ids, position.ledger_id)
+        if not place:
+            return position
+        copy = copies[ids[place - 1]]
+        return Position(copy.ledger_id, position.entry_id if position.ledger_id in copies else copy.entries - 1)
 
-    ranges = tuple((moved(lower), moved(upper)) for lower, upper in state.ranges)
-    batches = {moved(position): words for position, words in state.batch_deletes.items()}
-    return replace(state, mark_delete=moved(state.mark_delete), ranges=ranges, batch_deletes=batches)
+    ranges = ((moved(lower), moved(upper)) for lower, upper in state.ranges)
+    batches = {
+        moved(position): words
+        for position, words in state.batch_deletes.items()
+        if position.ledger_id in copies or moved(position) == position
+    }
+    return replace(
+        state,
+        mark_delete=moved(state.mark_delete),
+        ranges=tuple((lower, upper) for lower, upper in ranges if lower < upper),
+        batch_deletes=batches,
+    )
 
 
 def _is_held(topic: Topic, ledger_id: int, states: Iterable[CursorState]) -> bool:
@@ -463,30 +487,33 @@ def read_topic_at(reader: EntryReader, name: TopicName, past: Past, cursors: Cur
             hint="name files of ZooKeeper that reach further back with --zookeeper DIR",
             topic=str(name),
         )
-    infos, ends = [], {}
+    infos, ends = list[LedgerInfo](), dict[int, int]()
     for info in decode_managed_ledger(fate.then, name.path).ledgers:
         infos.append(past.listed[name][info.ledger_id].info)
         if not info.timestamp_ms:  # it was open
-            ends[info.ledger_id] = _last_until(reader, info.ledger_id, at_ms)
+            last = _last_until(reader, info.ledger_id, at_ms)
+            ends |= {} if last is None else {info.ledger_id: last}
     then = PastTopic(name, fate.then, tuple(infos), {}, None, ends)
     return replace(then, cursors=dict(_cursors(reader, then, past, cursors, at_ms)))
 
 
-def _last_until(reader: EntryReader, ledger_id: int, at_ms: int) -> int:
-    """Return the last entry that a ledger had at ``at_ms`` by the broker's clock, else by the producers'."""
+def _last_until(reader: EntryReader, ledger_id: int, at_ms: int) -> int | None:
+    """Return the last entry that a ledger had at ``at_ms`` by the broker's clock, else by the producers'; None if nothing here knows.
+
+    Of entries that cannot be read nobody knows the time: they count, as lost ones, where the entry before them does.
+    """
     try:
-        last = read_ledger(reader.txn, ledger_id).last_entry_id
+        end = last = read_ledger(reader.txn, ledger_id).last_entry_id
     except LedgerNotFound:
-        return -1
+        return None
     while last >= 0:
-        try:
+        with suppress(EntryCorrupt, EntryNotFound):
             publish_ms, broker_ms = decode_entry_times(reader.read(ledger_id, last).payload)
-        except EntryCorrupt:
-            return last
-        if (publish_ms if broker_ms is None else broker_ms) <= at_ms:
-            break
+            if (publish_ms if broker_ms is None else broker_ms) <= at_ms:
+                break
+            end = last - 1
         last -= 1
-    return last
+    return end
 
 
 def _cursors(

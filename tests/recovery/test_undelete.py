@@ -8,8 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from pulsar_admin.store.changes.plan import WritingPlan
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.history.servers import find_servers
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto import managed_ledger_pb2
+from pulsar_admin.store.recovery.acks import read_cursor_history
+from pulsar_admin.store.recovery.deleted_nodes import PastCursor, read_past
+from pulsar_admin.store.recovery.restore import Restoring, Undelete, keep_of, read_topic_at
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.recovery.written import entries_of, writes_of
@@ -114,13 +124,13 @@ def test_trimmed_ledgers_of_a_topic(cli: Cli, tmp_path: Path, in_place: bool) ->
 LOST = {(123, 10), (123, 11), (123, 20), (125, 0), (127, 39)}
 
 
-def damage(folder: Path) -> None:
-    """Break every copy of the entries LOST."""
+def damage(folder: Path, lost: set[tuple[int, int]] = LOST) -> None:
+    """Break every copy of these entries."""
     for bookie in bookies_of(folder):
         for file in (*(bookie / "current").glob("*.log"), *(bookie / "current").glob("*.txn")):
             data = bytearray(file.read_bytes())
             end = len(data.rstrip(b"\0"))  # most of a journal is zeros
-            for ledger_id, entry_id in LOST:
+            for ledger_id, entry_id in lost:
                 offset = 0
                 while (offset := data.find(struct.pack(">qq", ledger_id, entry_id), offset, end)) >= 0:
                     data[offset + 60] ^= 0xFF
@@ -174,16 +184,21 @@ def test_what_bookies_have_forgotten_is_copied(cli: Cli, tmp_path: Path) -> None
 # -- restore --at -----------------------------------------------------------------------------------------------------
 
 
-def lists_of(topic: str) -> list[tuple[int, list[int]]]:
-    """(time, ledger ids) of every version of a topic's list of ledgers, as ZooKeeper's log has them."""
+def sizes_of(topic: str) -> list[tuple[int, dict[int, int]]]:
+    """(time, ledger → its entries, 0 while it is open) of every version of a topic's list of ledgers, as ZooKeeper's log has them."""
     version_2 = world(CLUSTER) / "crashed" / "zookeeper" / "version-2"
-    path = "/managed-ledgers/" + topic.replace("/secure/", "/secure/persistent/")
+    namespace, _, local_name = topic.rpartition("/")
+    path = f"/managed-ledgers/{namespace}/persistent/{local_name}"
     found = []
     for time_ms, where, value in writes_of(version_2):
         if where == path and value is not None:
             message = managed_ledger_pb2.ManagedLedgerInfo.FromString(value)
-            found.append((time_ms, [info.ledgerId for info in message.ledgerInfo]))
+            found.append((time_ms, {info.ledgerId: info.entries for info in message.ledgerInfo}))
     return found
+
+
+def lists_of(topic: str) -> list[tuple[int, list[int]]]:
+    return [(time_ms, list(sizes)) for time_ms, sizes in sizes_of(topic)]
 
 
 @pytest.mark.parametrize("version", [2, 4, 5])
@@ -217,6 +232,80 @@ def test_in_place_nothing_goes_and_subscriptions_go_back(cli: Cli, tmp_path: Pat
     assert messages_of(cli, store, TRIMMED) == sent
     # Its cursor ledger began before: when the later of its states were written nobody knows, so the oldest is meant.
     assert backlog(cli, store, TRIMMED, "s") == len(sent)
+
+
+PLAIN = "public/default/plain"
+AFTER_A_START = 14
+"""The version of its list that the broker wrote when it started: ten ledgers are closed, the eleventh has nothing yet."""
+
+
+def test_a_living_topic_whose_last_ledger_was_empty(cli: Cli, tmp_path: Path) -> None:
+    """As between a broker's start and its next message. Where the subscriptions were is in ZooKeeper's log."""
+    time_ms, sizes = sizes_of(PLAIN)[AFTER_A_START]
+    *closed, newest = sizes
+    assert sizes[newest] == 0 < min(sizes[one] for one in closed)
+    store = copied(CLUSTER, "crashed", tmp_path)
+    then = [digest for place, digest in messages_of(cli, store, PLAIN).items() if place[0] in closed]
+    assert len(then) == sum(sizes.values())
+    restored = cli("--store", store, "-o", "json", "topics", "restore", PLAIN, "--at", str(time_ms))
+    assert restored.json[0]["after"]["entries"] == len(then)
+    assert list(messages_of(cli, store, f"{PLAIN}-restored").values()) == then
+    # The cursors' nodes say 30:35 and 8:14.
+    after = sum(sizes[one] for one in closed if one > 30) + sizes[30] - 36
+    assert backlog(cli, store, f"{PLAIN}-restored", "half") == after
+    assert backlog(cli, store, f"{PLAIN}-restored", "never") == len(then) - 15
+    assert cli("--store", store, "store", "check").exit_code == 0
+
+
+def test_a_subscription_at_the_empty_ledger_has_read_everything(cli: Cli, tmp_path: Path) -> None:
+    """A broker that starts moves a cursor at the end into the new ledger, which has no copy."""
+    time_ms, sizes = sizes_of(PLAIN)[AFTER_A_START]
+    *closed, newest = sizes
+    store = copied(CLUSTER, "crashed", tmp_path)
+    with open_store(store, writable=True) as opened:
+        with open_reader(opened) as reader:
+            servers = find_servers(opened.info.sources, ())
+            past = read_past(servers, keep_of([parse_topic(PLAIN).namespace]), time_ms)
+            name = parse_topic(PLAIN)
+            then = read_topic_at(reader, name, past, read_cursor_history(servers, []), time_ms)
+            state = CursorState(Position(newest, -1), ((Position(newest, 2), Position(newest, 4)),))
+            after_one = CursorState(Position(closed[0], 0), ((Position(closed[1], 2), Position(newest, 4)),))
+            cursors = {
+                one: PastCursor(CursorInfo(-1, was.mark_delete), was, b"")
+                for one, was in (("read", state), ("first", after_one))
+            }
+            target = parse_topic(f"{PLAIN}-restored")
+            wanted = {target: replace(then, cursors=cursors)}
+            plan = Restoring("topics restore", past, wanted, Undelete(), NOW_MS, copies_referenced=True).plan(reader)
+        assert isinstance(plan, WritingPlan)
+        plan.made(opened)
+    assert len(messages_of(cli, store, f"{PLAIN}-restored")) == sum(sizes.values())
+    assert backlog(cli, store, f"{PLAIN}-restored", "read") == 0
+    # 0 of the first ledger and 3 of the second up to the end are acknowledged.
+    assert backlog(cli, store, f"{PLAIN}-restored", "first") == sizes[closed[0]] - 1 + 3
+
+
+def test_a_ledger_that_was_open_and_is_lost_is_not_taken_for_empty(
+    cli: Cli, tmp_path: Path, damages_stores: None
+) -> None:
+    time_ms, sizes = next((time_ms, sizes) for time_ms, sizes in sizes_of(TRIMMED) if [*sizes] == [115, 117])
+    assert sizes == {115: 40, 117: 0}
+    source = scratch_copy(CLUSTER, "crashed", tmp_path)
+    damage(source, {(117, entry_id) for entry_id in range(40)})
+    store = tmp_path / "store"
+    import_standalone(source, store, ImportOptions(now_ms=NOW_MS), lambda _: None)
+    shown = cli("--store", store, "topics", "restore", TRIMMED, "--at", str(time_ms + 1), "--dry-run")
+    assert "ledger 117: entries 0..39 are in no file" in shown.stdout
+    assert "  entries: 40\n" in shown.stdout
+
+
+def test_a_topic_that_had_nothing_yet(cli: Cli, tmp_path: Path) -> None:
+    time_ms, sizes = sizes_of(PLAIN)[1]
+    assert [*sizes.values()] == [0]
+    store = copied(CLUSTER, "crashed", tmp_path)
+    result = cli("--store", store, "-o", "json", "topics", "restore", PLAIN, "--at", str(time_ms))
+    assert (result.exit_code, result.error["code"]) == (5, "topic-not-found")
+    assert "its ledgers had no entries" in result.error["message"]
 
 
 def test_before_it_was_there(cli: Cli, tmp_path: Path) -> None:
