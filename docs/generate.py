@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import compatibility  # noqa: E402 - works on a checkout that is not installed
 
-from pulsar_admin import errors, lookup, table  # noqa: E402 - works on a checkout that is not installed
+from pulsar_admin import command_table, errors, lookup  # noqa: E402 - works on a checkout that is not installed
 from pulsar_admin.cli import CONTEXT, TableGroup, root  # noqa: E402
 from pulsar_admin.store.errors import StoreError  # noqa: E402
 from pulsar_admin.store.rules.finding import Severity  # noqa: E402
@@ -42,7 +42,7 @@ def all_pages() -> dict[str, str]:
     pages = {"exit-codes.md": exit_codes_page(), "cli/pulsar-admin.md": root_page()}
     pages["doctor.md"] = doctor_page()
     pages["compatibility.md"] = NOTE + compatibility.page()
-    for name in lookup.subgroups_of(table.ROOT):
+    for name in lookup.subgroups_of(command_table.ROOT):
         pages[f"cli/{name}.md"] = group_page(name)
     return pages
 
@@ -56,7 +56,7 @@ def commands_of(path: str) -> Iterator[tuple[str, click.Context]]:
         command = group.get_command(context, name)
         assert command is not None
         yield f"{path} {name}".strip(), click.Context(command, info_name=name, parent=context, terminal_width=WIDTH)
-    if path != table.ROOT:
+    if path != command_table.ROOT:
         for name in lookup.subgroups_of(path):
             yield from commands_of(f"{path} {name}")
 
@@ -75,16 +75,16 @@ def group_context(path: str) -> click.Context:
 
 def root_page() -> str:
     """Return the page of the program itself: global options and the commands without a group."""
-    text = f"{NOTE}# pulsar-admin\n\n{_help(group_context(table.ROOT))}"
-    groups = lookup.subgroups_of(table.ROOT)
+    text = f"{NOTE}# pulsar-admin\n\n{_help(group_context(command_table.ROOT))}"
+    groups = lookup.subgroups_of(command_table.ROOT)
     if groups:
         text += "\n## Groups\n\n" + "".join(f"- [`{name}`]({name}.md): {line}\n" for name, line in groups.items())
-    return text + _command_sections(table.ROOT)
+    return text + _command_sections(command_table.ROOT)
 
 
 def group_page(path: str) -> str:
     """Return the page of one group."""
-    text = f"{NOTE}# {path}\n\n{table.GROUPS[path]}\n\n| command | |\n|---|---|\n"
+    text = f"{NOTE}# {path}\n\n{command_table.GROUPS[path]}\n\n| command | |\n|---|---|\n"
     for name, context in commands_of(path):
         line = context.command.get_short_help_str(200)
         text += f"| [`{name}`](#{name.replace(' ', '-').lower()}) | {line} |\n"

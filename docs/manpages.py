@@ -14,7 +14,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 from generate import commands_of  # noqa: E402 - works on a checkout that is not installed
 
-from pulsar_admin import lookup, table  # noqa: E402
+from pulsar_admin import command_table, lookup  # noqa: E402
 from pulsar_admin.cli import CONTEXT, root  # noqa: E402
 from pulsar_admin.options import Command  # noqa: E402
 
@@ -26,7 +26,7 @@ def pages() -> Iterator[tuple[str, str]]:
     program = click.Context(root(), info_name="pulsar-admin", **{**CONTEXT, "terminal_width": 72})
     rows = [
         (name, context)
-        for group in [table.ROOT, *lookup.subgroups_of(table.ROOT)]
+        for group in [command_table.ROOT, *lookup.subgroups_of(command_table.ROOT)]
         for name, context in commands_of(group)
     ]
     yield "pulsar-admin.1", _page("pulsar-admin", "pulsar-admin, offline", program, [name for name, _ in rows])

@@ -188,7 +188,7 @@ if TYPE_CHECKING:
         QuotaInForce,
         RetentionInForce,
     )
-    from pulsar_admin.store.recovery.acks import AckState, TimeBound
+    from pulsar_admin.store.recovery.ack_history import AckState, TimeBound
     from pulsar_admin.store.recovery.broker_forecast import BrokerDefaults, BrokerForecast, TopicForecast, TopicsDeleted
     from pulsar_admin.store.recovery.missing_topics import GoneTopic
     from pulsar_admin.store.recovery.preflight import (
@@ -350,7 +350,7 @@ _NAMES = {
     "store.nacks.sizes": "NackLoad TrackerSizing",
     "store.names": "FileKind NamespaceName Position TopicName",
     "store.policies.in_force": "DeliveryInForce MessageTtl PoliciesInForce QuotaInForce RetentionInForce",
-    "store.recovery.acks": "AckState TimeBound",
+    "store.recovery.ack_history": "AckState TimeBound",
     "store.recovery.broker_forecast": "BrokerDefaults BrokerForecast TopicForecast TopicsDeleted",
     "store.recovery.missing_topics": "GoneTopic",
     "store.recovery.preflight": "BookieForecast LedgerIds LedgerLoss LedgerShare LogShare Preflight TopicLoss",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from pulsar_admin import lookup, table
+from pulsar_admin import command_table, lookup
 from pulsar_admin.config import completion_instruction, limit_library_threads, preset_output
 from pulsar_admin.errors import PipeClosed, failure_of
 from pulsar_admin.global_options import COMMON, UPSTREAMS, TakesGlobals, check_left
@@ -48,10 +48,10 @@ class TableGroup(TakesGlobals, click.Group):
         of a group without rows.
         """
         name = path.rpartition(" ")[2] or PROGRAMS[0]
-        is_root = path == table.ROOT
+        is_root = path == command_table.ROOT
         super().__init__(
             name,
-            help=text or table.GROUPS[path],
+            help=text or command_table.GROUPS[path],
             no_args_is_help=not is_root,
             invoke_without_command=is_root,
             callback=_without_command if is_root else None,
@@ -73,7 +73,7 @@ class TableGroup(TakesGlobals, click.Group):
         if self.upstream != self.path and (refused := self._refusing(cmd_name)) is not None:
             return refused
         if row is None:
-            return self._upstreams_group(cmd_name) if self.path == table.ROOT else self._refusing(cmd_name)
+            return self._upstreams_group(cmd_name) if self.path == command_table.ROOT else self._refusing(cmd_name)
         module, _, attribute = row.target.partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         if isinstance(command, Command):
@@ -87,8 +87,8 @@ class TableGroup(TakesGlobals, click.Group):
 
     def _upstreams_group(self, name: str) -> click.Command | None:
         """Return a group that has another name here, or one whose commands all need a running broker."""
-        path = table.ALIASES.get(name, name)
-        if path in table.GROUPS:
+        path = command_table.ALIASES.get(name, name)
+        if path in command_table.GROUPS:
             return TableGroup(path, upstream=name) if path != name else None
         from pulsar_admin.needs_broker import group_need
 
@@ -115,7 +115,7 @@ class TableGroup(TakesGlobals, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        two = table.TWO_WORDS.get(" ".join(args[:2])) if self.path == "topics" else None
+        two = command_table.TWO_WORDS.get(" ".join(args[:2])) if self.path == "topics" else None
         if two is not None and any(re.match("-s|--subscription", word) for word in args):
             args = [two, *args[2:]]
         name = args[0]
@@ -125,7 +125,7 @@ class TableGroup(TakesGlobals, click.Group):
         return super().resolve_command(ctx, args)
 
     def _suggestion(self, ctx: click.Context, name: str) -> str:
-        instead = table.INSTEAD.get(f"{self.path} {name}".strip())
+        instead = command_table.INSTEAD.get(f"{self.path} {name}".strip())
         if instead:
             return f" Here it is: pulsar-admin {instead}"
         from pulsar_admin.suggest import suggestions
@@ -162,7 +162,7 @@ def _without_command(ctx: click.Context) -> None:
 
 def root() -> TableGroup:
     """Return the root group."""
-    return TableGroup(table.ROOT)
+    return TableGroup(command_table.ROOT)
 
 
 def run(argv: Sequence[str] | None = None, *, program: str = PROGRAMS[0]) -> int:

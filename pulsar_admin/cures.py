@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from importlib import import_module
 
+from pulsar_admin.command_table import ROOT
 from pulsar_admin.lookup import find_row, is_subgroup
-from pulsar_admin.table import ROOT
 from pulsar_admin.typable import typable
 
 _LOOK = " --dry-run"

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pulsar_admin import table
+from pulsar_admin import command_table
 from pulsar_admin.numbers import whole
 from pulsar_admin.typable import carry
 
@@ -192,10 +192,10 @@ class HasLeft(click.UsageError):
 
 
 def check_left(ctx: click.Context, *names: str) -> None:
-    """Raise HasLeft if the command or an option is a row of ``table.LEFT``."""
+    """Raise HasLeft if the command or an option is a row of ``command_table.LEFT``."""
     for name in names:
-        if name in table.LEFT:
-            raise HasLeft(f"`{name}` left in 0.2: see {table.LEFT[name]}", ctx)
+        if name in command_table.LEFT:
+            raise HasLeft(f"`{name}` left in 0.2: see {command_table.LEFT[name]}", ctx)
 
 
 class TakesGlobals(click.Command):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_admin.table import COMMANDS, GROUPS, ROOT, Row
+from pulsar_admin.command_table import COMMANDS, GROUPS, ROOT, Row
 
 OF_POLICIES = ("namespaces", "topics", "topicPolicies")
 """Groups that policies make commands of; ``pulsar_admin.policy_rows`` has them."""

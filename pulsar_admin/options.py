@@ -14,7 +14,7 @@
     def find_by_time(app: App, topic: TopicName, time_ms: int) -> Result:
         \"\"\"Find the first entry at or after a point in time.\"\"\"
 
-and one row in ``pulsar_admin/table.py``. The docstring's first sentence equals the table's help. Examples run on the
+and one row in ``pulsar_admin/command_table.py``. The docstring's first sentence equals the table's help. Examples run on the
 demo store in the test suite; those in ``elsewhere`` need something it lacks and are only parsed.
 """
 
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import click
 from msgspec import Struct
 
-from pulsar_admin import table
+from pulsar_admin import command_table
 from pulsar_admin.global_options import (
     CHANGING,
     COMMON,
@@ -66,8 +66,8 @@ class ColumnsOf(click.Choice[str]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:  # Any: click's signature
-        if value in table.LEFT_COLUMNS:
-            raise HasLeft(f"`--columns {value}` left in 0.2: see {table.LEFT_COLUMNS[value]}", ctx)
+        if value in command_table.LEFT_COLUMNS:
+            raise HasLeft(f"`--columns {value}` left in 0.2: see {command_table.LEFT_COLUMNS[value]}", ctx)
         return super().convert(value, param, ctx)
 
 

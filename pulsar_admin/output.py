@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pulsar_admin.config import Form
-    from pulsar_admin.narrow import Layout, Rows
     from pulsar_admin.query import Query
+    from pulsar_admin.table_layout import Layout, Rows
 
 __all__ = [
     "Column",
@@ -418,7 +418,7 @@ def _write_in_terminal(
     writer: Writer, console: Console, columns: Sequence[Column], pages: Iterable[_Page], *, paints: bool = False
 ) -> None:
     """Write a table as the terminal has room; where even its narrowest form has none, records one below the other."""
-    from pulsar_admin.narrow import choose_layout, fold  # 2 ms, and only a terminal needs them
+    from pulsar_admin.table_layout import choose_layout, fold  # 2 ms, and only a terminal needs them
 
     layout: Layout | None = None
     left_out: dict[str, None] = {}
@@ -460,7 +460,7 @@ def _folded(
     layout: Layout, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, bottom: bool = False, tones: Rows = ()
 ) -> str:
     """Return rows in the layout's widths: wider cells continue on the next line or, with ``bottom``, begin on an earlier one."""
-    from pulsar_admin.narrow import fold
+    from pulsar_admin.table_layout import fold
 
     rights = [columns[index].is_right for index in layout.indices]
     lines: list[Sequence[str]] = []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pulsar_admin.command_table import Row
 from pulsar_admin.store.policies.table import Policy, policies_by_name
-from pulsar_admin.table import Row
 from pulsar_admin.upstream_list import upstream_commands
 
 _VERBS = {"set": "Set", "get": "Show", "remove": "Remove", "enable": "Enable", "disable": "Disable", "clear": "Remove"}

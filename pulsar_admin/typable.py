@@ -101,7 +101,7 @@ def _own(value: Any) -> Any:  # Any: the field's own type
 
 
 def _typed(found: re.Match[str]) -> str:
-    from pulsar_admin.table import COMMANDS, GROUPS, ROOT
+    from pulsar_admin.command_table import COMMANDS, GROUPS, ROOT
 
     word, rest = (
         found[2],

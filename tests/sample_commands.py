@@ -9,6 +9,7 @@ import click
 from msgspec import Struct, field
 
 from pulsar_admin.api.plan import Plan as ApiPlan
+from pulsar_admin.command_table import Row
 from pulsar_admin.context import App
 from pulsar_admin.options import (
     DURATION,
@@ -30,7 +31,6 @@ from pulsar_admin.store.changes.plan import ChangeReport, CursorPart, Plan
 from pulsar_admin.store.errors import NothingMatches, TopicNotFound
 from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.names import NamespaceName, Position, TopicName
-from pulsar_admin.table import Row
 
 
 class SampleRow(Struct, frozen=True):

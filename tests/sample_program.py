@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pulsar_admin import table
+from pulsar_admin import command_table
 from pulsar_admin.cli import main
 from tests.sample_commands import SAMPLE_TABLE
 
-table.GROUPS["sample"] = "Samples."
-table.COMMANDS["sample"] = SAMPLE_TABLE
+command_table.GROUPS["sample"] = "Samples."
+command_table.COMMANDS["sample"] = SAMPLE_TABLE
 
 if __name__ == "__main__":
     main()

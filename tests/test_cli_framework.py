@@ -14,12 +14,12 @@ import click
 import pytest
 from click.shell_completion import ShellComplete
 
-from pulsar_admin import table
+from pulsar_admin import command_table
 from pulsar_admin.cli import TableGroup, root
+from pulsar_admin.command_table import Row
 from pulsar_admin.global_options import UPSTREAMS
 from pulsar_admin.needs_broker import NEEDS, Need
 from pulsar_admin.suggest import READS, suggestions, verbs_of
-from pulsar_admin.table import Row
 from pulsar_admin.upstream_list import upstream_commands
 from tests.conftest import Cli
 from tests.sample_commands import SAMPLE_TABLE
@@ -29,8 +29,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(autouse=True)
 def _samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(table.GROUPS, "sample", "Samples.")
-    monkeypatch.setitem(table.COMMANDS, "sample", SAMPLE_TABLE)
+    monkeypatch.setitem(command_table.GROUPS, "sample", "Samples.")
+    monkeypatch.setitem(command_table.COMMANDS, "sample", SAMPLE_TABLE)
 
 
 # -- help -------------------------------------------------------------------------------------------------------------
@@ -39,8 +39,8 @@ def _samples(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_help_imports_no_command_module() -> None:
     for arguments in (["--help"], ["sample", "--help"]):
         code = (
-            "import sys\nfrom pulsar_admin import table\nfrom pulsar_admin.table import Row\n"
-            "table.GROUPS['sample'] = 'Samples.'\ntable.COMMANDS['sample'] = {'x': Row('no.such:module', 'Text of x.')}\n"
+            "import sys\nfrom pulsar_admin import command_table\nfrom pulsar_admin.command_table import Row\n"
+            "command_table.GROUPS['sample'] = 'Samples.'\ncommand_table.COMMANDS['sample'] = {'x': Row('no.such:module', 'Text of x.')}\n"
             f"from pulsar_admin.cli import run\nsys.exit(run({arguments!r}))"
         )
         done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
@@ -48,8 +48,8 @@ def test_help_imports_no_command_module() -> None:
 
 
 def test_root_help_lists_groups_that_hold_commands(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(table.GROUPS, "hollow", "Nothing in here.")
-    monkeypatch.setitem(table.COMMANDS, "hollow", {})
+    monkeypatch.setitem(command_table.GROUPS, "hollow", "Nothing in here.")
+    monkeypatch.setitem(command_table.COMMANDS, "hollow", {})
     text = cli("--help").stdout
     assert "sample" in text
     assert "hollow" not in text
@@ -81,8 +81,10 @@ def test_a_plan_that_is_refused_is_not_offered(cli: Cli, command: str, code: int
 
 
 def test_nested_groups(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(table.GROUPS, "sample inner", "Inner group.")
-    monkeypatch.setitem(table.COMMANDS, "sample inner", {"list": Row("tests.sample_commands:names", "Print names.")})
+    monkeypatch.setitem(command_table.GROUPS, "sample inner", "Inner group.")
+    monkeypatch.setitem(
+        command_table.COMMANDS, "sample inner", {"list": Row("tests.sample_commands:names", "Print names.")}
+    )
     assert "Inner group." in cli("sample", "--help").stdout
     assert cli("sample", "inner", "list", "a/b").exit_code == 0
     assert "No such command" in cli("sample inner", "list", "a/b").stderr
@@ -102,7 +104,7 @@ def test_what_a_live_pulsar_admin_has_is_explained(cli: Cli, words: tuple[str, .
     assert text in result.stderr
 
 
-@pytest.mark.parametrize("command", table.INSTEAD.values())
+@pytest.mark.parametrize("command", command_table.INSTEAD.values())
 def test_what_is_named_instead_is_there(cli: Cli, command: str) -> None:
     words = [word for word in command.split() if not word.startswith("/")]
     assert cli(*words, "--help").exit_code == 0
@@ -111,20 +113,20 @@ def test_what_is_named_instead_is_there(cli: Cli, command: str) -> None:
 _LEFT_SAMPLES = ("gone", "sample gone", "sample rows --gone", "--everywhere")
 
 
-@pytest.mark.parametrize("name", [*_LEFT_SAMPLES, *table.LEFT])
+@pytest.mark.parametrize("name", [*_LEFT_SAMPLES, *command_table.LEFT])
 def test_what_left_answers_with_the_page_that_says_what_to_use(
     cli: Cli, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for sample in _LEFT_SAMPLES:
-        monkeypatch.setitem(table.LEFT, sample, "README.md")
-    assert (REPOSITORY / table.LEFT[name]).is_file()
+        monkeypatch.setitem(command_table.LEFT, sample, "README.md")
+    assert (REPOSITORY / command_table.LEFT[name]).is_file()
     *path, word = name.split()
     places = [path] if path or not word.startswith("-") else [[], ["sample"], ["sample", "rows"]]
     for words in ([*place, *end] for place in places for end in ([word], [word, "x"], [word, "--help"], [f"{word}=x"])):
         if word.startswith("-") or not words[-1].endswith("=x"):
             result = cli(*words)
             assert (result.exit_code, result.stdout) == (2, "")
-            assert result.stderr == f"error: `{name}` left in 0.2: see {table.LEFT[name]}\n"
+            assert result.stderr == f"error: `{name}` left in 0.2: see {command_table.LEFT[name]}\n"
     assert f"\n  {word} " not in cli(*path, "--help").stdout
     completed = ShellComplete(root(), {}, "pulsar-admin", "").get_completions(path, word)
     assert word not in [item.value for item in completed]
@@ -208,7 +210,7 @@ def test_suggestions_go_by_words_and_never_from_a_question_to_a_change(
 
 def test_every_change_is_known_by_its_verb() -> None:
     context = click.Context(root())
-    for path, rows in table.COMMANDS.items():
+    for path, rows in command_table.COMMANDS.items():
         for name, row in rows.items() if path != "sample" else ():
             command = TableGroup(path).get_command(context, name)
             if getattr(command, "changes", False) and (path, name) != (

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from pulsar_admin import commands, output, table
+from pulsar_admin import command_table, commands, output
 from pulsar_admin.columns import Column, kind_of, render_cell, size_text
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.progress import BarProgress, open_progress
@@ -53,8 +53,8 @@ ROW = {
 
 @pytest.fixture(autouse=True)
 def _samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(table.GROUPS, "sample", "Samples.")
-    monkeypatch.setitem(table.COMMANDS, "sample", SAMPLE_TABLE)
+    monkeypatch.setitem(command_table.GROUPS, "sample", "Samples.")
+    monkeypatch.setitem(command_table.COMMANDS, "sample", SAMPLE_TABLE)
 
 
 # -- values -----------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ _HEAVY = {
     "rich",
     "cramjam",
     "jinja2",
-    "pulsar_admin.narrow",
+    "pulsar_admin.table_layout",
     "asyncio",
     "logging",
     "dataclasses",  # costs as much as ten modules of ours

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pulsar_admin import lookup, output, table
+from pulsar_admin import command_table, lookup, output
 from pulsar_admin.errors import EXIT_CODES
 from pulsar_admin.options import Command
 from tests.conftest import Cli, CliResult
@@ -32,7 +32,7 @@ def _generator() -> ModuleType:
 generate = _generator()
 COMMANDS: dict[str, Command] = {
     name: context.command
-    for group in [table.ROOT, *lookup.subgroups_of(table.ROOT)]
+    for group in [command_table.ROOT, *lookup.subgroups_of(command_table.ROOT)]
     for name, context in generate.commands_of(group)
 }
 EXAMPLES = [(name, example) for name, command in COMMANDS.items() for example in command.details.examples]

@@ -79,7 +79,7 @@ def test_the_source_archive_holds_each_file_once_and_makes_the_same_wheel(tmp_pa
     names = set(listed)
     assert len(names) == len(listed)
     assert {"pyproject.toml", "constraints.txt", "LICENSE", "NOTICE", "Containerfile", "Makefile"} <= names
-    assert {"docs/install.md", "pulsar_admin/store/extras.py", "pulsar_admin/table.py"} <= names
+    assert {"docs/install.md", "pulsar_admin/store/extras.py", "pulsar_admin/command_table.py"} <= names
     assert not [name for name in names if name.startswith(("store/", "commands/"))]
     (unpacked,) = tmp_path.glob("pulsar_admin_toolkit-*")
     assert _contents(_built(tmp_path / "wheel", "wheel", unpacked)) == _contents(wheel)

@@ -12,7 +12,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.commands.topics import listing
 from pulsar_admin.context import App
 from pulsar_admin.spool import CellSpool, PackedCells
-from pulsar_admin.store.facts import spread
+from pulsar_admin.store.facts import processes
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import TopicName
@@ -35,7 +35,7 @@ def _spread_over_processes(monkeypatch: pytest.MonkeyPatch) -> list[PackedCells]
     """Let even few topics be told by several processes, and return what these hand back."""
     found: list[PackedCells] = []
     add = CellSpool.add_packed
-    monkeypatch.setattr(spread, "MANY_NODES", 1)
+    monkeypatch.setattr(processes, "MANY_NODES", 1)
     monkeypatch.setattr(listing, "_PART", 4)
     monkeypatch.setattr(CellSpool, "add_packed", lambda self, some: (found.append(some), add(self, some)))
     return found
@@ -74,7 +74,7 @@ def test_processes_count_the_same(
     alone = cli(*words)
     merged: list[object] = []
     merge = Largest.merge
-    monkeypatch.setattr(spread, "MANY_NODES", 1)
+    monkeypatch.setattr(processes, "MANY_NODES", 1)
     monkeypatch.setattr(overview, "_PART_TOPICS", 4)
     monkeypatch.setattr(Largest, "merge", lambda self, later: (merged.append(later), merge(self, later)))
     found = cli(*words, "--jobs", "2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from pulsar_admin import table
+from pulsar_admin import command_table
 from pulsar_admin.store.kernels.compiled import METER
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
@@ -25,7 +25,7 @@ _OF_MANY = (
 
 def import_commands() -> None:
     """Import the modules of all commands, and what many of them import when they run."""
-    for rows in table.COMMANDS.values():
+    for rows in command_table.COMMANDS.values():
         for row in rows.values():
             import_module(row.target.partition(":")[0])
     for name in _OF_MANY:

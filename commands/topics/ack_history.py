@@ -19,7 +19,7 @@ from pulsar_admin.options import TopicSelection, command, gather, pass_app, subs
 from pulsar_admin.pictures import plot_option
 from pulsar_admin.store.errors import MissingComponent, SourceNotFound, SubscriptionNotFound, TopicNotFound
 from pulsar_admin.store.model.cursors import range_text
-from pulsar_admin.store.recovery.acks import AckState, TimeBound
+from pulsar_admin.store.recovery.ack_history import AckState, TimeBound
 
 Json = dict[str, Any]  # Any: JSON values
 

@@ -114,7 +114,7 @@ def _make_cells(reader: EntryReader, part: _Part) -> PackedCells | None:
 
 def _add_cells(app: App, reader: EntryReader, names: Sequence[TopicName], cells: CellSpool, *, quick: bool) -> None:
     """Add the cells of all subscriptions of topics to ``cells``, of very many made in several processes."""
-    from pulsar_admin.store.facts.spread import Spread, others_that_pay
+    from pulsar_admin.store.facts.processes import Spread, others_that_pay
     from pulsar_admin.store.reports.subscriptions import Asked
 
     others = 0 if app.settings.spark else others_that_pay(reader.txn, app.settings.jobs)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.changes.resets import Reset, ResetRequest, ResetRule
     from pulsar_admin.store.codec.cursor import CursorState
     from pulsar_admin.store.delayed.expiries import Forecast
-    from pulsar_admin.store.recovery.acks import AckState, CursorHistory, IfUnsure
+    from pulsar_admin.store.recovery.ack_history import AckState, CursorHistory, IfUnsure
     from pulsar_admin.store.reports.backlog import BacklogAnalysis
     from pulsar_admin.store.search.broker_setup import BrokerSetup, BrokerVersion
     from pulsar_admin.store.search.expiry import ExpiryRule
@@ -301,7 +301,7 @@ class Cursors(Planner):
         )
 
     def _back_to(self, as_of: Time, if_unsure: IfUnsure, zookeeper: Sequence[str], *, force: bool) -> Plan:
-        from pulsar_admin.store.recovery.acks import IfUnsure, WantedState, is_state_name, plan_as_of
+        from pulsar_admin.store.recovery.ack_history import IfUnsure, WantedState, is_state_name, plan_as_of
 
         check_choice("if_unsure", if_unsure, IfUnsure)
         name = as_of if isinstance(as_of, str) and is_state_name(as_of) else ""
@@ -318,7 +318,7 @@ class Cursors(Planner):
 
     def _past(self, topics: Iterable[TopicModel], zookeeper: Sequence[str] = ()) -> CursorHistory:
         """Return what the ZooKeeper files of the store have of the cursor; what cannot be read there is warned of."""
-        from pulsar_admin.store.recovery.acks import find_cursor_history
+        from pulsar_admin.store.recovery.ack_history import find_cursor_history
 
         self._check_named()
         with self._session.opened() as store:

@@ -274,15 +274,9 @@ def advanced(topic: Topic, state: CursorState, position: Position) -> CursorStat
         if start <= next_rank < end:
             target, next_rank = topic.at_rank(end - 1), end
             break
-    ranges = tuple(
-        (max(lower, target), upper) for lower, upper in state.ranges if _rank_behind(topic, upper) > next_rank
-    )
+    ranges = tuple((max(lower, target), upper) for lower, upper in state.ranges if topic.place(upper) > next_rank)
     batches = {entry: words for entry, words in state.batch_deletes.items() if entry > target}
     return replace(state, mark_delete=target, ranges=ranges, batch_deletes=batches)
-
-
-def _rank_behind(topic: Topic, position: Position) -> int:
-    return topic.place(position)
 
 
 def skipped(topic: Topic, state: CursorState, count: int) -> CursorState:

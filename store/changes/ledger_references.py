@@ -48,8 +48,8 @@ from pulsar_admin.store.errors import (
     StoreError,
     Unsupported,
 )
-from pulsar_admin.store.facts.marks import iter_emptied, iter_marks
 from pulsar_admin.store.facts.trees import check_ledgers_seen, check_owners_seen
+from pulsar_admin.store.facts.under_replication import iter_emptied, iter_marks
 from pulsar_admin.store.facts.unlisted import find_newer
 from pulsar_admin.store.facts.vanished import find_vanished
 from pulsar_admin.store.model.broken import find_missing

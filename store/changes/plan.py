@@ -272,7 +272,7 @@ class PlanFile(Struct, frozen=True):
     def dump(self) -> bytes:
         """Return the bytes of the plan file: JSON with a digest of its whole content."""
         document = {"planFormat": PLAN_FORMAT, **record_json(self)}
-        return json.dumps({**document, "digest": _digest_of(document)}, indent=1).encode() + b"\n"
+        return json.dumps({**document, "digest": _document_digest(document)}, indent=1).encode() + b"\n"
 
     def check_store(self, store: Store) -> None:
         """Raise StalePlan unless the store is the one that was planned on, in that state."""
@@ -312,7 +312,7 @@ def load_plan(data: bytes, where: str) -> PlanFile:
             raise InvalidValue(
                 f"{where} is a plan of format {form}, this version applies format {PLAN_FORMAT}", hint=_AGAIN
             )
-        if document.pop("digest") != _digest_of(document):
+        if document.pop("digest") != _document_digest(document):
             raise InvalidValue(f"{where} was changed since the plan was made", hint=_AGAIN, path=where)
         return convert(document, PlanFile)
     except (ValueError, KeyError, TypeError, IndexError) as error:
@@ -329,7 +329,7 @@ def read_plan(path: Path) -> PlanFile:
         raise InvalidValue(f"{path} cannot be read: {error.strerror}", path=str(path)) from error
 
 
-def _digest_of(fields: Mapping[str, Any]) -> str:  # Any: JSON
+def _document_digest(fields: Mapping[str, Any]) -> str:  # Any: JSON
     return sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
@@ -473,14 +473,14 @@ def next_link(txn: Txn) -> str:
     """Return what the next row says of the rows before it."""
     last = txn.last("changes")
     if last is not None and txn.get("state", CHAIN_HEAD) is not None:
-        return _digest(*last).hex()
-    return _sealed([_digest(key, row) for key, row in txn.items("changes")])
+        return _record_digest(*last).hex()
+    return _sealed([_record_digest(key, row) for key, row in txn.items("changes")])
 
 
 def put_link(txn: Txn, key: bytes, row: bytes) -> None:
     """Write the row, which is the last one now."""
     txn.put("changes", key, row)
-    txn.put("state", CHAIN_HEAD, key + _digest(key, row))
+    txn.put("state", CHAIN_HEAD, key + _record_digest(key, row))
 
 
 def iter_breaks(txn: Txn) -> Iterator[tuple[int, str]]:
@@ -498,7 +498,7 @@ def iter_breaks(txn: Txn) -> Iterator[tuple[int, str]]:
             begun = True
             if found != expected:
                 yield number, "its link does not fit the records before it: one of them, or it, was changed"
-        digests.append(_digest(key, row))
+        digests.append(_record_digest(key, row))
     head = txn.get("state", CHAIN_HEAD)
     if (begun or head is not None) and head != len(digests).to_bytes(8, "big") + (digests[-1] if digests else b""):
         yield len(digests), "it is not the last change that was written: later ones are gone, or it was changed"
@@ -510,7 +510,7 @@ def check_link(txn: Txn, key: bytes, row: bytes) -> None:
     following = txn.get("changes", (number + 1).to_bytes(8, "big"))
     head = txn.get("state", CHAIN_HEAD)
     link = _link_of(number + 1, following) if following is not None else head and head[8:].hex()
-    if _link_of(number, row) is not None and link != _digest(key, row).hex():
+    if _link_of(number, row) is not None and link != _record_digest(key, row).hex():
         raise IndexCorrupt(
             f"the audit record of change {number} is not the one that was written",
             hint="nothing is undone by it; see: pulsar-admin store check",
@@ -527,7 +527,7 @@ def _link_of(number: int, row: bytes | memoryview) -> object:
         ) from error
 
 
-def _digest(key: bytes, row: bytes | memoryview) -> bytes:
+def _record_digest(key: bytes, row: bytes | memoryview) -> bytes:
     return sha256(key + row).digest()
 
 

@@ -97,7 +97,7 @@ def prepare(reader: EntryReader, topic: Topic, options: SourceOptions) -> Prepar
     end = None if options.view_only else _end(reader, topic, floor, transactions() if transactional else None)
     if end is None and view is None:
         return None
-    parts = () if end is None else tuple(iter_ledger_parts(topic, heads.rank_behind(topic, floor), topic.rank(end) + 1))
+    parts = () if end is None else tuple(iter_ledger_parts(topic, heads.rank_after(topic, floor), topic.rank(end) + 1))
     source = MessageSource(
         reader, view, parts, transactions, options.skip_damaged, options.encrypted_by_key, options.rule, transactional
     )

@@ -176,7 +176,7 @@ def find_topic_end(
     passed: list[PassedOver] = []
     if transactions is None and has_transactions(reader, topic.name):
         transactions = read_transactions(reader, topic, floor)
-    for rank in range(topic.number_of_entries - 1, rank_behind(topic, floor) - 1, -1):
+    for rank in range(topic.number_of_entries - 1, rank_after(topic, floor) - 1, -1):
         head = read_entry_head(reader, topic.at_rank(rank))
         if transactions is None and transaction_id(head.metadata) is not None:
             transactions = read_transactions(reader, topic, floor)
@@ -187,7 +187,7 @@ def find_topic_end(
     return TopicEnd(None, tuple(passed))
 
 
-def rank_behind(topic: Topic, floor: Position | None) -> int:
+def rank_after(topic: Topic, floor: Position | None) -> int:
     """Return the rank of the first entry after ``floor``, 0 for None."""
     return 0 if floor is None else topic.place(floor)
 
@@ -214,7 +214,7 @@ def read_transactions(reader: EntryReader, topic: Topic, floor: Position | None)
     """Return the transactions in the entries after ``floor``."""
     outcomes: dict[tuple[int, int], bool] = {}
     first: dict[tuple[int, int], Position] = {}
-    for rank in range(rank_behind(topic, floor), topic.number_of_entries):
+    for rank in range(rank_after(topic, floor), topic.number_of_entries):
         try:
             head = read_entry_head(reader, topic.at_rank(rank))
         except (EntryCorrupt, EntryNotFound):

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
 from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry
-from pulsar_admin.store.compaction.heads import find_topic_end, rank_behind, read_compacted_head
+from pulsar_admin.store.compaction.heads import find_topic_end, rank_after, read_compacted_head
 from pulsar_admin.store.compaction.view import CompactedView, find_compacted_view, read_compacted_entry
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
@@ -71,8 +71,8 @@ def behind_view(
     try:
         end = find_topic_end(reader, topic, floor).head
     except (EntryCorrupt, EntryNotFound):  # all entries then: reading them reports it
-        return rank_behind(topic, floor), topic.number_of_entries
-    return rank_behind(topic, floor), 0 if end is None else topic.rank(end.position) + 1
+        return rank_after(topic, floor), topic.number_of_entries
+    return rank_after(topic, floor), 0 if end is None else topic.rank(end.position) + 1
 
 
 def last_of_view(reader: EntryReader, view: CompactedView) -> Position | None:
@@ -86,7 +86,7 @@ def last_of_view(reader: EntryReader, view: CompactedView) -> Position | None:
 def view_extent(txn: Txn, topic: Topic, view: CompactedView | None) -> Extent:
     """Return about how much a reader with read-compacted reads of a topic, from the index."""
     behind = extent_of(
-        txn, topic, [(rank_behind(topic, None if view is None else view.horizon), topic.number_of_entries)]
+        txn, topic, [(rank_after(topic, None if view is None else view.horizon), topic.number_of_entries)]
     )
     times = None if view is None else find_times(txn, view.ledger_id)
     return (

@@ -68,7 +68,7 @@ def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int
         except _UNREADABLE as error:
             warnings.append(f"whether delayed messages go before they are due is unknown: {error.message}")
         found_some = bool(delays.not_due or delays.ttl_conflict)
-        quotas = evicting_quotas(reader.txn, move.topic.name, assumed=found_some)
+        quotas = find_evicting_quotas(reader.txn, move.topic.name, assumed=found_some)
         delays = replace(delays, evicting_quotas=tuple(quotas))
         warnings += [_EVICTS.format(move.cursor.name, kind) for kind in quotas]
     assert move.expiry is not None
@@ -108,7 +108,7 @@ def forecast_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms:
         found, warnings = ttl_conflict(reader, topic, cursor, ttl_ms)
     except _UNREADABLE as error:
         return [f"whether delayed messages go before they are due is unknown: {error.message}"]
-    quotas = evicting_quotas(reader.txn, topic.name, assumed=found is not None)
+    quotas = find_evicting_quotas(reader.txn, topic.name, assumed=found is not None)
     return [f"{topic.name} {text}" for text in (*warnings, *(_EVICTS.format(cursor.name, kind) for kind in quotas))]
 
 
@@ -122,7 +122,7 @@ def _policy_delays(txn: Txn, topic: TopicName) -> bool:
         return True
 
 
-def evicting_quotas(txn: Txn, topic: TopicName, *, assumed: bool) -> list[str]:
+def find_evicting_quotas(txn: Txn, topic: TopicName, *, assumed: bool) -> list[str]:
     """Return the types of the backlog quotas in force that drop messages of a topic, if a policy delays messages or delays are assumed.
 
     Empty if policies are damaged.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.doctor import DoctorOptions, Finding, count_of, diagnose
-from pulsar_admin.store.facts.spread import others_that_pay
+from pulsar_admin.store.facts.processes import others_that_pay
 from pulsar_admin.store.model.copy_age import Now, read_copied_ms
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.reports.metrics import Chosen, Metric, read_metrics

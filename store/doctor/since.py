@@ -19,7 +19,7 @@ from msgspec.structs import asdict, replace
 from pulsar_admin.store.doctor import Ranking, count_of, is_rest, rest_of
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.rules.finding import Finding, Severity, place_of
-from pulsar_admin.store.rules.sight import BLIND, BLIND_PLACES, BLIND_TOPIC, DEEP, FILES, UNREAD
+from pulsar_admin.store.rules.masking import BLIND, BLIND_PLACES, BLIND_TOPIC, DEEP, FILES, UNREAD
 from pulsar_admin.store.rules.table import RULES_BY_CODE
 from pulsar_admin.store.wording import Answer
 

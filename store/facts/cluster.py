@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from pulsar_admin.store.facts.bookies import BookieFacts
     from pulsar_admin.store.facts.file_sums import DiskUsage, StuckLog
     from pulsar_admin.store.facts.managed_ledgers import OtherLedger
-    from pulsar_admin.store.facts.marks import Mark
     from pulsar_admin.store.facts.orphans import Orphan
     from pulsar_admin.store.facts.partitions import Partitions
     from pulsar_admin.store.facts.rows import AlteredRows
     from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
     from pulsar_admin.store.facts.unclosed import Unclosed
+    from pulsar_admin.store.facts.under_replication import Mark
     from pulsar_admin.store.facts.values import UnknownValues
     from pulsar_admin.store.facts.vanished import DetachedView, Vanished
     from pulsar_admin.store.names import TopicName
@@ -192,7 +192,7 @@ class ClusterFacts:
     @cached_property
     def marks(self) -> tuple[Mark, ...]:
         """The ledgers that are marked as under-replicated."""
-        from pulsar_admin.store.facts.marks import iter_marks
+        from pulsar_admin.store.facts.under_replication import iter_marks
 
         return tuple(iter_marks(self.reader.txn))
 

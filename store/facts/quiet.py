@@ -157,7 +157,7 @@ def parts_of(txn: Txn, now_ms: int | None) -> list[QuietPart]:
 
 
 def find_quiet(reader: EntryReader, part: QuietPart) -> list[Quiet | None]:
-    """Return what ``QuietTopics`` finds of the topics in ``part``, in their order: for ``store.facts.spread``."""
+    """Return what ``QuietTopics`` finds of the topics in ``part``, in their order: for ``store.facts.processes``."""
     txn = reader.txn
     with txn.passing_altered():  # the rules tell of them
         with suppress(StoreError):  # of what cannot be read, too

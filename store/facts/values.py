@@ -21,7 +21,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import OwnerKind
 from pulsar_admin.store.db.tree import decode_node, plain_value, tree_key
 from pulsar_admin.store.errors import IndexCorrupt
-from pulsar_admin.store.facts.spread import MANY_NODES
+from pulsar_admin.store.facts.processes import MANY_NODES
 from pulsar_admin.store.model.coverage import find_lone_bookie
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR
 from pulsar_admin.store.model.ledgers import LoneLedgers

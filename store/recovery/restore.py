@@ -63,7 +63,7 @@ from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.resources import local_policies_path, tenant_path
 from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, parse_topic, shell_word
-from pulsar_admin.store.recovery.acks import CursorHistory, WantedState, read_cursor_history, state_in_force
+from pulsar_admin.store.recovery.ack_history import CursorHistory, WantedState, read_cursor_history, state_in_force
 from pulsar_admin.store.recovery.deleted_nodes import (
     Keep,
     Past,

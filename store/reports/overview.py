@@ -414,7 +414,7 @@ def _count_all(
             parts.append(_Part(namespace, some, fresh, now_ms))
     if not parts:
         return
-    from pulsar_admin.store.facts.spread import Spread  # of few stores
+    from pulsar_admin.store.facts.processes import Spread  # of few stores
 
     with Spread(reader, _count_part, parts, processes) as results:
         for part, found in zip(parts, results, strict=True):

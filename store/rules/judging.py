@@ -13,15 +13,15 @@ from pulsar_admin.store.facts.deep import DeepFacts
 from pulsar_admin.store.facts.quiet import FoundQuiet, QuietTopics
 from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
 from pulsar_admin.store.names import EVENTS, PERSISTENT, TopicName
-from pulsar_admin.store.rules.beside import INDEX_SWEEP, Beside, to_the_end
 from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE, LEDGERS_UNREFERENCED
 from pulsar_admin.store.rules.deep import DEEP_SWEEPS
 from pulsar_admin.store.rules.finding import Finding
 from pulsar_admin.store.rules.leading import LEADING
-from pulsar_admin.store.rules.sight import NAMELESS
+from pulsar_admin.store.rules.masking import NAMELESS
+from pulsar_admin.store.rules.other_processes import INDEX_SWEEP, Beside, to_the_end
+from pulsar_admin.store.rules.storage import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 from pulsar_admin.store.rules.table import ALL_TOPIC_RULES, RULES, SWEEPS
 from pulsar_admin.store.rules.topic_data import TOPIC_SWEEP, TOPIC_UNREADABLE
-from pulsar_admin.store.rules.whole import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 
 _WORST = (
     *(

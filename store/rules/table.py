@@ -20,16 +20,16 @@ from pulsar_admin.store.rules.files import FILE_SWEEPS
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.index import INDEX_SWEEPS
 from pulsar_admin.store.rules.ledgers import LEDGER_RULES
-from pulsar_admin.store.rules.marks import MARK_RULES
 from pulsar_admin.store.rules.nodes import NODE_SWEEPS
 from pulsar_admin.store.rules.partitions import PARTITION_RULES
 from pulsar_admin.store.rules.rows import CHECK_STOPPED, ROW_RULES
 from pulsar_admin.store.rules.rule import Rule, Sweep, of_topic
+from pulsar_admin.store.rules.storage import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 from pulsar_admin.store.rules.subscriptions import CURSOR_AHEAD, SUBSCRIPTION_RULES
 from pulsar_admin.store.rules.topic_data import TOPIC_SWEEP
 from pulsar_admin.store.rules.topics import TOPIC_RULES
 from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
-from pulsar_admin.store.rules.whole import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
+from pulsar_admin.store.rules.under_replication import MARK_RULES
 
 __all__ = [
     "ALL_TOPIC_RULES",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import pulsar_admin
-from pulsar_admin import table
+from pulsar_admin import command_table
 from pulsar_admin.upstream_list import upstream_commands
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
@@ -38,7 +38,7 @@ def table_rows() -> list[list[str]]:
 
 def test_the_table_has_every_command() -> None:
     listed = [name for first, _ in table_rows() for name in re.findall("`([^`]+)`", first)]
-    there = {f"{group} {name}".strip() for group, rows in table.COMMANDS.items() for name in rows}
+    there = {f"{group} {name}".strip() for group, rows in command_table.COMMANDS.items() for name in rows}
     left_out = set(re.findall("`([^`]+)`", PAGE.read_text().split("Not here, on purpose: ")[1].split("\n\n")[0]))
     assert len(listed) == len(set(listed))
     assert set(listed) <= there - left_out

@@ -21,7 +21,7 @@ from pulsar_admin.store.doctor import Finding, Severity
 from pulsar_admin.store.facts import file_sums
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.rules import topics, whole
+from pulsar_admin.store.rules import storage, topics
 from tests.conftest import Cli
 from tests.doctor.test_checked import told, told_of_clean
 from tests.stores import NOW_MS, copied, imported
@@ -329,5 +329,5 @@ def test_dead_bytes_that_compaction_leaves(monkeypatch: pytest.MonkeyPatch) -> N
     (found,) = [one for one in told(imported("small", "clean")) if one.code == "dead-bytes-kept"]
     assert found.severity is Severity.NOTE
     assert found.at_stake_bytes > 0
-    monkeypatch.setattr(whole, "COMPACTED_BELOW", 1.1)
+    monkeypatch.setattr(storage, "COMPACTED_BELOW", 1.1)
     assert not [one for one in told(imported("small", "clean")) if one.code == "dead-bytes-kept"]

@@ -21,7 +21,7 @@ from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.doctor import Finding, Ranking, Severity
 from pulsar_admin.store.doctor.since import ChangeSince, FindingChange, compare
 from pulsar_admin.store.model.copy_age import AsOf, put_as_of
-from pulsar_admin.store.rules.sight import BLIND, BLIND_PLACES, DEEP, FILES, UNREAD
+from pulsar_admin.store.rules.masking import BLIND, BLIND_PLACES, DEEP, FILES, UNREAD
 from pulsar_admin.store.rules.table import RULES_BY_CODE
 from tests.conftest import Cli
 from tests.doctor.test_checked import plant

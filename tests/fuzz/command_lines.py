@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import click
 
-from pulsar_admin import lookup, table
+from pulsar_admin import command_table, lookup
 from pulsar_admin.cli import CONTEXT, TableGroup, root, run
 from pulsar_admin.errors import EXIT_CODES
 from pulsar_admin.options import Command
@@ -143,7 +143,7 @@ _BY_TYPE = {
 def commands() -> dict[str, Command]:
     """Return every command by its full name."""
     found = {}
-    for group in table.GROUPS:
+    for group in command_table.GROUPS:
         context = click.Context(root(), info_name="pulsar-admin", **CONTEXT)
         owner = TableGroup(group)
         for name in lookup.rows_of(group):

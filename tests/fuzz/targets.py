@@ -427,7 +427,7 @@ def _plan_file(data: bytes) -> None:
     with suppress(ValueError):
         fields = json_object(data)
         fields.pop("digest", None)
-        data = json.dumps({**fields, "digest": plans._digest_of(fields)}).encode()
+        data = json.dumps({**fields, "digest": plans._document_digest(fields)}).encode()
     plans.load_plan(data, "x")
 
 

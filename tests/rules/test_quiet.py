@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.facts import quiet, spread
+from pulsar_admin.store.facts import processes, quiet
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.quiet import FoundQuiet, Quiet, QuietTopics
 from pulsar_admin.store.facts.topics import ReadBudget
@@ -108,7 +108,7 @@ def test_other_processes_find_the_same(seed: int, tmp_path: Path, monkeypatch: p
         with open_store(store, writable=True) as opened:
             opened.write(lambda txn: [_damage(txn, draw, *row) for row in _drawn(txn, draw)])
     alone = [_judged(store, now_ms, edges) for now_ms, edges in ((NOW_MS, 0), (NOW_MS, 3), (None, 0))]
-    monkeypatch.setattr(spread, "MANY_NODES", 10)
+    monkeypatch.setattr(processes, "MANY_NODES", 10)
     monkeypatch.setattr(quiet, "PART_TOPICS", 7)
     used: list[str] = []
     monkeypatch.setattr(quiet.FoundQuiet, "find", _noting(used, quiet.FoundQuiet.find))

@@ -12,7 +12,7 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-from pulsar_admin import lookup, table
+from pulsar_admin import command_table, lookup
 from pulsar_admin.cli import run
 from pulsar_admin.options import Command
 from tests.schemas.inferring import Json
@@ -25,7 +25,7 @@ from tests.worlds import world
 
 def commands() -> dict[str, Command]:
     """Return every command by its path."""
-    groups = [table.ROOT, *lookup.subgroups_of(table.ROOT)]
+    groups = [command_table.ROOT, *lookup.subgroups_of(command_table.ROOT)]
     return {name: context.command for group in groups for name, context in generate.commands_of(group)}
 
 

@@ -10,8 +10,8 @@ from msgspec import Struct
 from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.file_sums import FileSums
+from pulsar_admin.store.facts.processes import Spread, others_that_pay
 from pulsar_admin.store.facts.quiet import FoundQuiet, Quiet, QuietPart, find_quiet, parts_of
-from pulsar_admin.store.facts.spread import Spread, others_that_pay
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.rules.finding import Finding
 from pulsar_admin.store.rules.index import INDEX_SWEEPS

@@ -11,8 +11,8 @@ from pulsar_admin.commands.compaction import reading
 from pulsar_admin.commands.store import usage
 from pulsar_admin.commands.topics import internals, stats
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN
-from pulsar_admin.narrow import choose_layout, fold
 from pulsar_admin.output import render_table
+from pulsar_admin.table_layout import choose_layout, fold
 
 COLUMNS = (
     Column("TOPIC", "topic"),

@@ -1,4 +1,4 @@
-"""Rules about the store as a whole where nothing is damaged: what a crash cost, leaked ledgers, dead bytes, full disks."""
+"""Rules about the storage as a whole, where nothing is damaged: what a crash cost, leaked ledgers, dead bytes, full disks."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.managed_ledger_pb2 import PositionInfo
-from pulsar_admin.store.recovery.acks import (
+from pulsar_admin.store.recovery.ack_history import (
     AckState,
     CursorHistory,
     CursorVersion,

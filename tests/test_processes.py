@@ -14,8 +14,8 @@ import pytest
 
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.store.facts import spread
-from pulsar_admin.store.facts.spread import Spread, processes_that_pay
+from pulsar_admin.store.facts import processes
+from pulsar_admin.store.facts.processes import Spread, processes_that_pay
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from tests.stores import copied, imported
 
@@ -163,5 +163,5 @@ def _interrupted(reader: EntryReader, started: list[int]) -> None:
 
 def test_few_nodes_need_no_process(reader: EntryReader, monkeypatch: pytest.MonkeyPatch) -> None:
     assert processes_that_pay(reader.txn, 4) == 0
-    monkeypatch.setattr(spread, "MANY_NODES", 10)
+    monkeypatch.setattr(processes, "MANY_NODES", 10)
     assert [processes_that_pay(reader.txn, most) for most in (1, 2, 4)] == [0, 2, 4]
