@@ -240,17 +240,23 @@ def _deleted_warnings(parts: Sequence[ChangePart], unknown: Sequence[int]) -> It
 
 
 def index_texts(indexed: Indexed, forgotten: Mapping[int, Sequence[str]]) -> Iterator[str]:
-    """Yield sentences on what bookies' indexes mean for restored ledgers; ``forgotten``: ledger → bookies whose index
-    has none of its entries."""
+    """Yield sentences on what bookies' indexes mean for restored ledgers; ``forgotten``: ledger → bookies that were
+    written entries of it and whose index does not have it."""
     if forgotten:
         bookies = ", ".join(sorted({bookie for some in forgotten.values() for bookie in some}))
         yield (
             f"{bookies} collected garbage since: no index there names {counted(len(forgotten), 'ledger')}"
-            f" ({listed(forgotten)}), whose entries are still in the entry logs; readers would find nothing: topics "
+            f" ({listed(forgotten)}), whose entries are still in the entry logs; readers would find nothing there: topics "
             "undelete --copy puts the entries into new ledgers"
         )
-    if not indexed:
+    unread = sorted(bookie for bookie, ids in indexed.items() if ids is None)
+    if len(unread) == len(indexed):
         yield "no index of a bookie was read: one that collected garbage since the deletion would find nothing of these ledgers"
+    elif unread:
+        yield (
+            f"the index of {listed(unread)} was not read: if {plural(len(unread), 'it', 'they')} collected garbage since the deletion,"
+            " readers would find nothing of these ledgers there"
+        )
     yield "a bookie that runs collects these entries with its next garbage (gcWaitTime, 15 minutes): export before, or stop it"
 
 

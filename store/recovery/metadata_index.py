@@ -31,7 +31,7 @@ from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.storeinfo import StoreInfo
 from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.facts.trees import UnknownTree, add_path, trees_of
-from pulsar_admin.store.model.coverage import ensemble_bookies
+from pulsar_admin.store.model.coverage import ensemble_bookies, stripes_of
 from pulsar_admin.store.model.ledgers import iter_blocks
 from pulsar_admin.store.model.references import read_namings
 from pulsar_admin.store.names import MANAGED_LEDGERS, FileKind
@@ -217,32 +217,39 @@ def _check_layout(name: str, value: bytes) -> None:
 # -- what the indexes of bookies no longer have -----------------------------------------------------------------------
 
 
-Indexed = Mapping[str, "Array"]
-"""Bookie id → the ledgers that its index has, ascending."""
+Indexed = Mapping[str, "Array | None"]
+"""Bookie id → the ledgers that its index has after a start, ascending; None where it is missing or cannot be read as a whole."""
 
 
-def read_indexed(info: StoreInfo) -> dict[str, Array]:
-    """Return the ledgers in the indexes of the imported bookies; bookies with a missing or unreadable index are skipped."""
+def read_indexed(info: StoreInfo) -> dict[str, Array | None]:
+    """Return the ledgers in the indexes of the imported bookies."""
     import numpy as np
 
     from pulsar_admin.store.recovery.disks import IndexKind, read_disks
 
-    indexed = {}
+    indexed = dict[str, "Array | None"]()
     for bookie in iter_imported_bookies(info):
+        indexed[bookie.bookie_id] = None
         with suppress(StoreError, OSError):
-            disks = [disk for disk in read_disks(bookie) if disk.storage is not IndexKind.NONE]
-            if disks:
+            disks = read_disks(bookie)
+            if disks and not any(disk.storage is IndexKind.NONE or disk.problems for disk in disks):
                 indexed[bookie.bookie_id] = np.unique(np.concatenate([disk.ledgers for disk in disks]))
     return indexed
 
 
 def find_bookies_without_rows(indexed: Indexed, ledger_id: int, metadata: LedgerMetadata) -> list[str]:
-    """Return the bookies of a ledger's ensembles whose index does not have it."""
+    """Return the bookies that were written entries of a closed ledger and whose index does not have it.
+
+    A bookie of an ensemble that is larger than the write quorum may never have got one of few entries. Those whose
+    index is unknown are left out.
+    """
+    stripes = [*stripes_of(metadata, metadata.last_entry_id)]
     found = []
     for bookie in ensemble_bookies(metadata):
-        if bookie in indexed:
-            place = int(indexed[bookie].searchsorted(ledger_id))
-            if place == len(indexed[bookie]) or int(indexed[bookie][place]) != ledger_id:
+        ids = indexed.get(bookie)
+        if ids is not None and any(stripe.count(bookie) for stripe in stripes):
+            place = int(ids.searchsorted(ledger_id))
+            if place == len(ids) or int(ids[place]) != ledger_id:
                 found.append(bookie)
     return found
 

@@ -23,7 +23,7 @@ from pulsar_admin.store.recovery.restore import Restoring, Undelete, keep_of, re
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.recovery.written import entries_of, writes_of
-from tests.stores import NOW_MS, apply_values, copied, import_standalone
+from tests.stores import NOW_MS, apply_values, copied, import_standalone, lose_nodes
 from tests.worlds import CLUSTER, oracle, scratch_copy, world
 
 DOOMED = "public/default/doomed"  # deleted with its seven closed ledgers and an open one
@@ -179,6 +179,51 @@ def test_what_bookies_have_forgotten_is_copied(cli: Cli, tmp_path: Path) -> None
     assert cli("--store", store, "topics", "undelete", DOOMED, "--copy", "--in-place").exit_code == 3
     orphans = cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
     assert {row["ledgerId"]: row["reason"] for row in orphans}[122] == "deleted"
+
+
+LEDGERS_OF_ONE_ENTRY = (16, 17, 40, 41, 59, 91, 92)
+"""Of schemas, which nothing references: each was written to two of its three bookies."""
+
+
+@pytest.mark.parametrize("forgetful", [None, 0])
+def test_a_bookie_that_never_had_an_entry_has_collected_nothing(
+    cli: Cli, tmp_path: Path, forgetful: int | None
+) -> None:
+    """Which bookies had the entries is in their entry logs; what their indexes have was written by them."""
+    source = scratch_copy(CLUSTER, "crashed", tmp_path)
+    having = [
+        {one for one, found in entries_of([bookie]).items() if one in LEDGERS_OF_ONE_ENTRY and found.keys() == {0}}
+        for bookie in bookies_of(source)
+    ]
+    assert all(sum(one in had for had in having) == 2 for one in LEDGERS_OF_ONE_ENTRY)
+    if forgetful is not None:
+        rows = {struct.pack(">q", one): None for one in LEDGERS_OF_ONE_ENTRY}
+        apply_values(bookies_of(source)[forgetful] / "current" / "ledgers", rows)
+    store = tmp_path / "store"
+    import_standalone(source, store, ImportOptions(now_ms=NOW_MS), lambda _: None)
+    assert lose_nodes(store, *(f"/ledgers/00/0000/L{one:04}" for one in LEDGERS_OF_ONE_ENTRY)) == 7
+    shown = cli("--store", store, "ledgers", "restore", "--deleted", *LEDGERS_OF_ONE_ENTRY, "--dry-run").stdout
+    if forgetful is None:
+        assert "collected garbage" not in shown
+    else:
+        lost = sorted(having[forgetful])
+        assert f"bk{forgetful}test collected garbage since: no index there names {len(lost)} ledgers" in shown
+        assert f"({', '.join(map(str, lost[:-1]))} and {lost[-1]})" in shown
+
+
+def test_an_index_that_cannot_be_read_is_said_to_be_unknown(cli: Cli, tmp_path: Path) -> None:
+    source, store = scratch_copy(CLUSTER, "crashed", tmp_path), tmp_path / "store"
+    import_standalone(source, store, ImportOptions(now_ms=NOW_MS), lambda _: None)
+
+    def shown() -> str:
+        return cli("--store", store, "topics", "undelete", DOOMED, "--dry-run").stdout
+
+    assert "was not read" not in shown()
+    (bookies_of(source)[1] / "current" / "ledgers").rename(tmp_path / "index")
+    assert "the index of bk1test was not read: if it collected garbage since the deletion" in shown()
+    for bookie in (0, 2):
+        (bookies_of(source)[bookie] / "current" / "ledgers").rename(tmp_path / f"index{bookie}")
+    assert "no index of a bookie was read" in shown()
 
 
 # -- restore --at -----------------------------------------------------------------------------------------------------
