@@ -17,7 +17,7 @@ from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto import managed_ledger_pb2
-from pulsar_admin.store.recovery.acks import read_cursor_history
+from pulsar_admin.store.recovery.ack_history import read_cursor_history
 from pulsar_admin.store.recovery.deleted_nodes import PastCursor, read_past
 from pulsar_admin.store.recovery.restore import Restoring, Undelete, keep_of, read_topic_at
 from pulsar_admin.store.transfer.imports import ImportOptions
