@@ -15,7 +15,7 @@ from bench.topics import watch
 
 SIZES = ("2K", "20K", "200K")
 SCREENS: dict[str, Sequence[str]] = {
-    "doctor": ["doctor"],
+    "doctor": ["doctor", "--fail-on", "critical"],
     "overview": ["overview", "--check"],
     "metrics": ["metrics", "--check"],
     "subscriptions, quick": ["topics", "subscriptions", "--all-topics", "--table", "--quick"],

@@ -87,7 +87,7 @@ def measure(bench: Bench) -> Iterator[Row]:
             "namespaces list": ["namespaces", "list", "public"],
             "ledgers orphans": ["ledgers", "orphans"],
             "store usage": ["store", "usage"],
-            "doctor": ["doctor"],
+            "doctor": ["doctor", "--fail-on", "critical"],
             "overview": ["overview", "--no-check"],
             "metrics": ["metrics", "--no-check"],
             "store export tables": ["store", "export", "tables", tables, "--cluster", "one"],

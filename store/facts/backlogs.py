@@ -146,10 +146,12 @@ _FEW = 10_000
 
 class Contents(Struct, frozen=True):
     """How many of ``entries`` are ``markers``, or ``parts``: chunks but the last one of their message. ``due``: delayed ones whose time
-    has come, ``not_due``: those that wait for it, whether or not delays are enabled. ``first_publish_ms``: when the first of
-    them was published, None where nobody looked."""
+    has come, ``not_due``: those that wait for it, whether or not delays are enabled. ``messages``: as the index counts them, each marker
+    and part as one; None where some entries could not be read. ``first_publish_ms``: when the first of them was published, None where
+    nobody looked."""
 
     entries: int
+    messages: int | None
     markers: int
     parts: int
     due: int
@@ -179,10 +181,11 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
     scan = EntryScan(
         reader, (part for start, end in intervals for part in iter_ledger_parts(topic, start, end)), heads=True
     )
-    entries = markers = parts = delayed = waiting = 0
+    entries = messages = markers = parts = delayed = waiting = 0
     times: list[int] = []
     for batch in scan.batches():
         entries += len(batch.rows)
+        messages += int(np.maximum(batch.rows["messages"], 0).sum(dtype=np.int64))
         markers += int((batch.rows["flags"] & MARKER != 0).sum())
         due_ms = batch.rows["deliver_at_ms"]
         delayed += int((due_ms > 0).sum())
@@ -196,7 +199,7 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
             parts += header is not None and header.metadata.chunk_id + 1 < header.metadata.num_chunks_from_msg
     unread = scan.missing + len(scan.unreadable)
     not_due = NotDue(waiting, min(times, default=None), max(times, default=None), unread)
-    return Contents(entries + unread, markers, parts, delayed - waiting, not_due)
+    return Contents(entries + unread, None if unread else messages, markers, parts, delayed - waiting, not_due)
 
 
 def read_each_contents(
@@ -223,10 +226,11 @@ def read_each_contents(
     scan = EntryScan(reader, iter(parts), heads=True)
     # Of entries that say something, and where an entry is missing of all: those that were read.
     entry_ids: dict[int, list[int]] = {}
-    said: dict[int, list[tuple[int, int]]] = {}
+    said: dict[int, list[list[int]]] = {}
     batches, count, published = [], 0, []
     for batch in scan.batches():
-        batches.append((batch.ledger_ids, batch.entry_ids, batch.rows["flags"], batch.rows["deliver_at_ms"]))
+        rows = batch.rows
+        batches.append((batch.ledger_ids, batch.entry_ids, rows["flags"], rows["deliver_at_ms"], rows["messages"]))
         published.append(np.where(batch.rows["flags"] & UNFRAMED != 0, -1, batch.rows["publish_ms"]))
         count += len(batch)
     if scan.unreadable or count + scan.missing != sum(last - first + 1 for _, first, last in parts):
@@ -237,25 +241,28 @@ def read_each_contents(
         firsts = iter([None if one < 0 else one for one in times_ms.tolist()])
     for columns in batches:
         if not scan.missing:
-            tells = (columns[2] & (MARKER | CHUNK) != 0) | (columns[3] > 0)
+            tells = (columns[2] & (MARKER | CHUNK) != 0) | (columns[3] > 0) | (columns[4] != 1)
             columns = tuple(column[tells] for column in columns)
-        for ledger_id, entry_id, flags, due_ms in zip(*(column.tolist() for column in columns), strict=True):
+        for ledger_id, entry_id, *told in zip(*(column.tolist() for column in columns), strict=True):
             entry_ids.setdefault(ledger_id, []).append(entry_id)
-            said.setdefault(ledger_id, []).append((flags, due_ms))
+            said.setdefault(ledger_id, []).append(told)
     found = []
     for topic, intervals in wanted:
         entries = sum(end - start for start, end in intervals)
         if not scan.missing and entry_ids.keys().isdisjoint(topic.ids):
-            found.append(Contents(entries, 0, 0, 0, NotDue(0, None, None), next(firsts)))
+            found.append(Contents(entries, entries, 0, 0, 0, NotDue(0, None, None), next(firsts)))
             continue
-        read = markers = chunks = delayed = 0
+        read = more_messages = markers = chunks = delayed = 0
         times: list[int] = []
         for start, end in intervals:
             for ledger_id, first, last in iter_ledger_parts(topic, start, end):
                 here = entry_ids.get(ledger_id, [])
                 low, high = bisect_left(here, first), bisect_left(here, last + 1)
                 read += high - low if scan.missing else last + 1 - first
-                for entry_id, (flags, due_ms) in zip(here[low:high], said.get(ledger_id, [])[low:high], strict=True):
+                for entry_id, (flags, due_ms, in_batch) in zip(
+                    here[low:high], said.get(ledger_id, [])[low:high], strict=True
+                ):
+                    more_messages += max(in_batch, 0) - 1
                     markers += flags & MARKER != 0
                     delayed += due_ms > 0
                     if due_ms > now_ms:
@@ -266,7 +273,8 @@ def read_each_contents(
                             header is not None and header.metadata.chunk_id + 1 < header.metadata.num_chunks_from_msg
                         )
         not_due = NotDue(len(times), min(times, default=None), max(times, default=None), entries - read)
-        found.append(Contents(entries, markers, chunks, delayed - len(times), not_due, next(firsts)))
+        messages = entries + more_messages if read == entries else None
+        found.append(Contents(entries, messages, markers, chunks, delayed - len(times), not_due, next(firsts)))
     return found
 
 

@@ -271,7 +271,10 @@ class SubscriptionFacts:
     def messages(self) -> int:
         """How many messages clients get of its backlog: of what ``contents`` knows, markers are none, and the chunks of one are one."""
         contents = known(self.contents)
-        return self.backlog.messages - (0 if contents is None else contents.markers + contents.parts)
+        if contents is None:
+            return self.backlog.messages
+        counted = self.backlog.messages if contents.messages is None else contents.messages
+        return counted - contents.markers - contents.parts
 
     @fact
     def may_look_at_edges(self) -> bool:

@@ -120,7 +120,8 @@ def prepare_facts(reader: EntryReader, topics: Iterable[TopicName], asked: Asked
         lambda found: [one.pending_entries for one in found.subscriptions],
         lambda found: [one.backlog for one in found.subscriptions if is_subscription(one.cursor.name)],
     )
-    for read in reads if asked.messages else reads[:2]:
+    # Headers say how many messages there are, too.
+    for read in reads if asked.messages and asked.delayed_ms is None else reads[:2]:
         for name, found in [*prepared.items()]:
             try:
                 read(found)
