@@ -18,7 +18,6 @@ from typing import Any
 import google_crc32c
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -58,7 +57,9 @@ def _tree(folder: Path) -> dict[str, bytes]:
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
-    table = ds.dataset(folder, format="parquet", partitioning="hive").to_table()
+    from pyarrow.dataset import dataset
+
+    table = dataset(folder, format="parquet", partitioning="hive").to_table()
     rows: list[dict[str, Any]] = table.to_pylist()
     return sorted(rows, key=lambda row: (row["topic"], row["ledgerId"], row["entryId"], row.get("batchIndex", 0)))
 

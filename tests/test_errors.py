@@ -55,13 +55,13 @@ def _expected(code: str) -> int:
 
 def all_classes(cls: type[StoreError] = StoreError) -> list[type[StoreError]]:
     """Every class of the tree, also those declared outside ``store/errors.py``."""
-    for info in pkgutil.walk_packages(store.__path__, "pulsar_admin.store."):
-        if "_pb2" not in info.name:
-            importlib.import_module(info.name)
     below = [found for child in cls.__subclasses__() for found in all_classes(child)]
     return [*cls.__subclasses__(), *below]
 
 
+for module in pkgutil.walk_packages(store.__path__, "pulsar_admin.store."):
+    if "_pb2" not in module.name:
+        importlib.import_module(module.name)
 CLASSES = sorted(set(all_classes()), key=lambda cls: cls.__name__)
 
 

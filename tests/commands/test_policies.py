@@ -60,6 +60,8 @@ def _namespace(words: Sequence[str]) -> str:
 
 
 SHARES = ("pol/a", "pol/b", "")
+COMPACTED_EVERY = 40
+"""Command lines after which the events of topic policies are compacted, as at a broker: else each command reads those of all before it."""
 
 
 @pytest.mark.parametrize("share", SHARES)
@@ -70,6 +72,8 @@ def test_the_recorded_lines(share: str, cli: Cli, prepared: Path) -> None:
         if _namespace(words) != share:
             continue
         asked += 1
+        if share == "pol/b" and asked % COMPACTED_EVERY == 0:
+            assert cli("--store", prepared, "-q", "compaction", "run", f"{share}/__change_events").exit_code == 0
         said = cli("--store", prepared, "-q", *words)
         reason = refused.rpartition("Exception: ")[2].strip()
         if (said.stdout, bool(said.exit_code)) != (stdout, bool(code)) or (code and reason not in said.stderr):

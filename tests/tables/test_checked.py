@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -50,9 +49,11 @@ def test_pages_have_checksums_that_readers_of_ours_verify(part: TableFile, tmp_p
     path.write_bytes(data)
     with pytest.raises(Corrupt, match=r"one\.parquet cannot be read: .*CRC"):
         list(read_groups(Folder(str(tmp_path)), part, SCHEMA))
+    from pyarrow.dataset import FileSystemDataset
+
     from pulsar_admin.store.tables.catalog import _PARQUET
 
     with pytest.raises(OSError, match="CRC"):
-        ds.FileSystemDataset(
+        FileSystemDataset(
             [_PARQUET.make_fragment(str(path), pa.fs.LocalFileSystem())], SCHEMA, _PARQUET, pa.fs.LocalFileSystem()
         ).to_table()

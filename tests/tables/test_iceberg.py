@@ -7,13 +7,11 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog import load_catalog
-from pyiceberg.utils.config import Config
-from sqlalchemy.exc import OperationalError
 
 from pulsar_admin.store.errors import DiskFull, InvalidValue, Refused, SourceNotFound, StalePlan
 from pulsar_admin.store.tables import iceberg
@@ -83,6 +81,8 @@ def check(warehouse: Warehouse, *tables: str) -> None:
 
 def read(warehouse: Warehouse, table: str, where: str = "True") -> list[dict[str, Any]]:
     """Return rows, read by pyiceberg with a catalogue that it opens anew."""
+    from pyiceberg.catalog import load_catalog  # here and below: a second, for each process that collects tests
+
     other = load_catalog("pulsar", uri=f"sqlite:///{warehouse.root.removeprefix('file://')}/catalog.db")
     try:
         found: list[dict[str, Any]] = other.load_table(f"pulsar.{table}").scan(row_filter=where).to_arrow().to_pylist()
@@ -213,27 +213,22 @@ def test_a_catalogue_that_is_not_there_is_named(tmp_path: Path) -> None:
         open_warehouse(str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
+def test_a_disk_without_space_is_told_as_such(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What SQLite and pyiceberg said on a small tmpfs."""
+    from sqlalchemy.exc import OperationalError
+
+    for error in (
         OperationalError("INSERT INTO iceberg_tables", {}, sqlite3.OperationalError("database or disk is full")),
         OSError(28, "Error writing bytes to file. Detail: [errno 28] No space left on device"),
-    ],
-)
-def test_a_disk_without_space_is_told_as_such(
-    error: Exception, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What SQLite and pyiceberg said on a small tmpfs."""
-
-    def full(*_: Any) -> Any:
-        raise error
-
-    monkeypatch.setattr(iceberg, "_new_table", full)
-    with pytest.raises(DiskFull, match=r"pulsar\.topics cannot be written: .*(disk is full|No space left)"):
-        replaced(warehouse, "topics", "north", "one", [1])
+    ):
+        monkeypatch.setattr(iceberg, "_new_table", Mock(side_effect=error))
+        with pytest.raises(DiskFull, match=r"pulsar\.topics cannot be written: .*(disk is full|No space left)"):
+            replaced(warehouse, "topics", "north", "one", [1])
 
 
 def test_a_catalogue_that_pyiceberg_is_told_of_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyiceberg.utils.config import Config
+
     monkeypatch.setenv("PYICEBERG_CATALOG__FLEET__URI", f"sqlite:///{tmp_path}/elsewhere.db")
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
     other = open_warehouse(str(tmp_path / "tables"), "fleet")

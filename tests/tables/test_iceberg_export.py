@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.catalog import load_catalog
 
 import pulsar_admin as pa
 from pulsar_admin.cli import run
@@ -29,6 +28,8 @@ SMALL = "small"
 @contextmanager
 def asked(folder: Path, table: str) -> Iterator[Any]:
     """DuckDB with a view of TABLE, as pyiceberg scans it."""
+    from pyiceberg.catalog import load_catalog  # it takes a second, of each process that collects tests
+
     catalog = load_catalog("pulsar", uri=f"sqlite:///{folder}/catalog.db")
     with catalog.load_table(f"pulsar.{table}").scan().to_duckdb("rows") as connection:
         yield connection
