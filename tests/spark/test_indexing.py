@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,3 +26,11 @@ class TestSpark(IndexContract):
         from pulsar_admin.store.engine.spark import SparkEngine
 
         return SparkEngine(spark)
+
+    @pytest.mark.parametrize(
+        "made", ["generated", "flipped"]
+    )  # what processes find of the others, executors send alike
+    def test_rows_are_those_of_this_process(
+        self, made: str, here: Path, engine: Engine | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        super().test_rows_are_those_of_this_process(made, here, engine, tmp_path, monkeypatch)
