@@ -295,7 +295,7 @@ def preflight(
 
 def _check_topics(empty: bool, asked: object) -> None:
     if empty and asked:
-        raise InvalidValue("an empty metadata store has no topics", hint="leave brokers away, or name metadata")
+        raise InvalidValue("an empty metadata store has no topics", hint="omit brokers, or name metadata")
 
 
 def parts_of_store(session: Session, *, empty: bool = False) -> ClusterParts:

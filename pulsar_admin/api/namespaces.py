@@ -26,6 +26,7 @@ from pulsar_admin.store.model.resources import (
     BOOKIE_RACK,
     BUNDLE_QUOTA,
     CLUSTER,
+    CLUSTER_URL,
     DOMAIN,
     DYNAMIC_SETTINGS,
     ISOLATION_POLICY,
@@ -360,6 +361,9 @@ class Cluster(Planner):
         given = given_properties(
             "urls", {key: url for key, url in given_mapping("urls", urls).items() if url is not None}
         )
+        known = [key for key in CLUSTER_URL.defaults if key != "empty"]
+        if unknown := [key for key in given if key not in known]:
+            raise InvalidValue(f"a migration has no {', '.join(unknown)}", hint=f"there are {', '.join(known)}")
         return self._planned_rows(resource_changes.plan_migration, self._name, migrated, given)
 
     # -- failure domains ----------------------------------------------------------------------------------------------

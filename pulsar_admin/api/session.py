@@ -164,7 +164,8 @@ def whole_number(what: str, value: object, least: int | None = None, most: int |
         raise InvalidValue(f"{what} {value!r}: a whole number is wanted, such as 5", value=value)
     number = index(value)
     if (least is not None and number < least) or (most is not None and number > most):
-        raise InvalidValue(f"{what} {number}: a whole number from {least} to {most} is wanted", value=number)
+        bounds = f"of {least} or more" if most is None else f"from {least} to {most}"
+        raise InvalidValue(f"{what} {number}: a whole number {bounds} is wanted", value=number)
     return number
 
 
@@ -881,7 +882,7 @@ def time_ms_of(value: Time, now_ms: int) -> int:
 
 
 def moment_of(value: Time | MetadataMoment) -> MetadataMoment:
-    """Return a moment of a cluster's metadata; a text may be a zxid."""
+    """Return a moment of a cluster's metadata; a text is a zxid (``0x4a1``), an absolute time, or ``-3h``."""
     from pulsar_admin.store.history.as_of import Moment as MetadataMoment
     from pulsar_admin.store.history.as_of import parse_moment
 
@@ -927,6 +928,8 @@ _ELSEWHERE = {
 """Options of the command line: the parameter that is called otherwise."""
 _WHEN_OPENED = {"jobs": "jobs", "now": "now", "private-key": "private_keys", "spark": "spark"}
 """Options that are parameters of ``open_store``."""
+_AGES = ("ttl", "before", "time")
+"""The parameter that is ``-t`` on the command line: the first of these that the method has."""
 _VALUES = frozenset({"broker", "entries", "indexed", "now", "reduced"})
 """Words of hints that are the value of the option before them; others go on with the sentence."""
 
@@ -938,12 +941,14 @@ def hint_in_python(hint: str, said: Mapping[str, str]) -> str:
     ``open_store(now=NAME)``; commands stay. Other options are marked as those of the command line. A time zone, which no method takes,
     becomes that of a datetime.
     """
-    if "--" not in hint:
+    if "--" not in hint and " -t" not in hint:
         return hint
-    is_python = True
+    is_python, age = True, next((name for name in _AGES if name in said), None)
 
     def option(found: re.Match[str]) -> str:
         nonlocal is_python
+        if age is not None and found.group().startswith("-t"):
+            return age if found["age"] is None else f"{age}={found['age']!r}"
         if found["option"] is None:
             return found.group()
         word, rest = (found["value"] or "").strip(), ""
@@ -962,7 +967,10 @@ def hint_in_python(hint: str, said: Mapping[str, str]) -> str:
     words = hint.replace("add --tz Europe/Berlin (your zone)", "give a datetime with a zone").replace(" with --tz", "")
     words = words.replace(" with -p", "")
     words = re.sub(
-        r"pulsar-admin [^;,]*|`[a-z][^`]*`|--(?P<option>[a-z]+(?:-[a-z]+)*)(?P<value> \w([\w:.+-]*\w)?)?", option, words
+        r"pulsar-admin [^;,]*|`[a-z][^`]*`|--(?P<option>[a-z]+(?:-[a-z]+)*)(?P<value> \w([\w:.+-]*\w)?)?"
+        r"|(?<!\S)-t\b( (?P<age>\d\w*))?",
+        option,
+        words,
     )
     return words if is_python else f"on the command line: {hint}"
 

@@ -251,23 +251,29 @@ class TopicPolicies(PolicyPlans):
         self._session = session
         self._selection = selection
 
-    def values(self, name: str, **options: Any) -> tuple[PolicyValue, ...]:
-        """Return a policy's values in the topics: their own, or (``applied=True``) those in force.
+    def values(
+        self, name: str, *, applied: bool = False, subscription: str | None = None, global_: bool = False
+    ) -> tuple[PolicyValue, ...]:
+        """Return a policy's values in the topics: their own, or ``applied``: those in force.
 
-        ``subscription`` selects those of one subscription; ``global_=True`` those shared by all clusters. Raises
+        ``subscription`` selects those of one subscription; ``global_`` those shared by all clusters. Raises
         InvalidValue.
         """
         policy = policy_named(name)
+        options = {"applied": applied, "subscription": subscription, "global_": global_}
         with self._session.read() as txn:
             names = self._names(txn)
             return tuple(
                 PolicyValue(str(one), name, *policy_values.sourced_value(txn, one, policy, options)) for one in names
             )
 
-    def answers(self, name: str, **options: Any) -> tuple[Any, ...]:
-        """Return the ``values`` alone; ``applied=True``: as upstream's brokers answer, which know no policies of all clusters."""
+    def answers(
+        self, name: str, *, applied: bool = False, subscription: str | None = None, global_: bool = False
+    ) -> tuple[Any, ...]:  # Any: JSON
+        """Return the ``values`` alone; ``applied``: as upstream's brokers answer, which know no policies of all clusters."""
         policy = policy_named(name)
-        read = policy_values.applied_value if options.get("applied") else policy_values.own_value
+        options = {"applied": applied, "subscription": subscription, "global_": global_}
+        read = policy_values.applied_value if applied else policy_values.own_value
         with self._session.read() as txn:
             return tuple(read(txn, one, policy, options) for one in self._names(txn))
 
@@ -517,7 +523,8 @@ class Topic(PolicyPlans):
         problems: list[StoreError] = []
         with self._session.reader() as reader:
             wanted = StatsOptions(backlog_size, earliest_time)
-            found = read_partitioned_stats(reader, self._name, wanted, per_partition=per_partition, problems=problems)
+            name = check_partitioned(reader.txn, self._name)
+            found = read_partitioned_stats(reader, name, wanted, per_partition=per_partition, problems=problems)
             self._session.warn_of_broken(reader.txn, existing_partitions(reader.txn, self._name))
         self._session.partial(problems)
         return found
@@ -549,8 +556,9 @@ class Topic(PolicyPlans):
 
         problems: list[StoreError] = []
         with self._session.reader() as reader:
+            name = check_partitioned(reader.txn, self._name)
             found = read_partitioned_internals(
-                reader, self._name, metadata=metadata, publish_times=publish_times, problems=problems
+                reader, name, metadata=metadata, publish_times=publish_times, problems=problems
             )
             self._session.warn_of_broken(reader.txn, existing_partitions(reader.txn, self._name))
         self._session.partial(problems)

@@ -704,6 +704,10 @@ class Transfers(Checked):
             tables = choose_tables(chosen, messages=messages, state=reader.txn.store.info.state)
             if columns is not None and "messages" not in tables:
                 raise InvalidValue("columns are of the table messages", hint="pass messages=True")
+            if payload and "messages" not in tables:
+                raise InvalidValue("payload is of the table messages", hint="pass messages=True")
+            if catalog is not None and not iceberg:
+                raise InvalidValue("catalog is for iceberg alone", hint="pass iceberg=True")
             if iceberg:
                 from pulsar_admin.store.tables.iceberg import export_iceberg as export
             else:

@@ -337,12 +337,13 @@ class Reset(Struct, frozen=True):
 
 def resets_to(target: ResetTarget, cursors: Iterable[tuple[Topic, Cursor]]) -> Sequence[Reset]:
     """Return the resets of ``cursors`` to ``target``; raises InvalidValue for a position, which exists in one topic
-    only, and several cursors.
+    only, and cursors of several.
     """
     resets = [Reset(topic, cursor, target) for topic, cursor in cursors]
-    if isinstance(target, ToPosition) and target.position not in (EARLIEST, LATEST) and len(resets) > 1:
+    count = len({reset.topic.name for reset in resets})
+    if isinstance(target, ToPosition) and target.position not in (EARLIEST, LATEST) and count > 1:
         raise InvalidValue(
-            f"Reset-cursor at position is not allowed for {len(resets)} topics: position {target.position} is in one of them",
+            f"Reset-cursor at position is not allowed for {count} topics: position {target.position} is in one of them",
             hint="name that topic or partition, use -t, or give each its own row with --from-file",
         )
     return resets

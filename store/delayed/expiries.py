@@ -167,9 +167,10 @@ def plan_expiries(reader: EntryReader, command: str, cursors: Cursors, request: 
     for topic, cursor in cursors:
         _check_expirable(topic, cursor.name)
     limit = request.limit
-    if isinstance(limit, UpTo) and limit.position not in (EARLIEST, LATEST) and len(cursors) > 1:
+    count = len({topic.name for topic, _ in cursors})
+    if isinstance(limit, UpTo) and limit.position not in (EARLIEST, LATEST) and count > 1:
         raise errors.InvalidValue(
-            f"Expire message at position is not supported for {len(cursors)} topics: {limit.position} is in one of them",
+            f"Expire message at position is not supported for {count} topics: {limit.position} is in one of them",
             hint="name that topic or partition, or use -t",
         )
     moves = _moves(reader, cursors, request)

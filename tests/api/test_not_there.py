@@ -33,9 +33,11 @@ NAMES: list[tuple[type[pa.StoreError], Ask]] = [
     (pa.TenantNotFound, lambda store: store.cluster("standalone").anti_affinity_namespaces("nope", "group")),
     (pa.TopicNotFound, lambda store: store.namespace("acme/iot").topic_hashes(ALL_HASHES, ["acme/iot/nope"])),
     (pa.InvalidValue, lambda store: store.namespace("acme/iot").topic_hashes(ALL_HASHES, ["plain"])),
+    (pa.TopicNotFound, lambda store: store.topic("plain").partitioned_stats()),
+    (pa.TopicNotFound, lambda store: store.topic("plain").partitioned_internal_stats()),
 ]
 NUMBERS: list[tuple[str, Ask]] = [
-    ("top -1", lambda store: store.why_bytes(top=-1)),
+    ("top -1: a whole number of 0 or more is wanted", lambda store: store.why_bytes(top=-1)),
     ("each 0", lambda store: store.doctor(each=0)),
     ("index -1", lambda store: store.topic("plain").find_by_index(-1)),
     ("number 0", lambda store: store.topic("plain").nth_position(0)),
@@ -45,6 +47,12 @@ NUMBERS: list[tuple[str, Ask]] = [
     ("negative", lambda store: store.topic("plain").cursor("half").expire(before=timedelta(seconds=-5))),
     ("keys is empty", lambda store: store.topic("plain").search(keys=[])),
     ("texts is empty", lambda store: store.search(texts=())),
+    (
+        "a migration has no serviceurl",
+        lambda store: store.cluster("standalone").set_migration(migrated=True, urls={"serviceurl": "http://a"}),
+    ),
+    ("payload is of the table messages", lambda store: store.export_tables("/dev/null/tables", payload=True)),
+    ("catalog is for iceberg alone", lambda store: store.export_tables("/dev/null/tables", catalog="sqlite:///c")),
 ]
 
 
@@ -59,6 +67,16 @@ def test_a_name_that_is_not_there_raises(store: pa.Store, error: type[pa.StoreEr
 def test_a_number_that_means_nothing_is_refused(store: pa.Store, said: str, ask: Ask) -> None:
     with pytest.raises(pa.InvalidValue, match=said):
         ask(store)
+
+
+def test_a_position_of_one_topic_is_one_of_all_of_its_subscriptions(store: pa.Store) -> None:
+    """Positions are of a topic: however many of its cursors move there, none of them is in another one."""
+    plain, names = store.cursors(None, "plain"), store.topic("plain").subscriptions()
+    for plan in (plain.reset(to="9:3"), plain.expire(to="9:3")):
+        assert sorted(part.subscription for part in plan.preview().parts) == sorted(names)
+    for ask in (store.cursors("reset-me").reset, store.cursors("reset-me").expire):
+        with pytest.raises(pa.InvalidValue, match="for 6 topics"):
+            ask(to="9:3")
 
 
 def test_what_is_there_and_empty_is_empty(store: pa.Store) -> None:

@@ -233,10 +233,18 @@ SAID = {
         ),
         ("give --private-key the key of a consumer", "give open_store(private_keys=…) the key of a consumer"),
         ("add --force, or give --memory more", "on the command line: add --force, or give --memory more"),
+        ("see: pulsar-admin topics expire X -t 3d; or -t", "see: pulsar-admin topics expire X -t 3d; or -t"),
     ],
 )
 def test_a_hint_names_parameters_and_else_the_command_line(hint: str, words: str) -> None:
     assert hint_in_python(hint, SAID) == words
+
+
+@pytest.mark.parametrize("name", ["ttl", "before", "time"])
+def test_an_age_is_what_the_method_calls_it(name: str) -> None:
+    hint = "give the age with -t, for example -t 3d, as in pulsar-admin topics expire X -t 3d"
+    words = f"give the age with {name}, for example {name}='3d', as in pulsar-admin topics expire X -t 3d"
+    assert hint_in_python(hint, {name: "Duration | None"}) == words
 
 
 def test_hints_of_all_calls_are_in_pythons_words(store: pa.Store, path: Path, cli: Cli) -> None:
