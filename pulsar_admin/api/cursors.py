@@ -68,7 +68,8 @@ class Cursors(Planner):
     """The cursors of one subscription in several topics, or of all subscriptions. Changes are plans of all of them: ``Store.apply``
     makes them.
 
-    Every plan raises TopicNotFound, SubscriptionNotFound, and Refused for a cursor of the broker's own, unless FORCE.
+    Every method raises TopicNotFound, SubscriptionNotFound; plans also Refused for a cursor of the broker's own, which ``force`` allows
+    where a plan has it.
     """
 
     def __init__(self, session: Session, selection: TopicSelection, name: str | None) -> None:
@@ -97,7 +98,8 @@ class Cursors(Planner):
         """Yield the topic's name and each past state of its acknowledgements, a topic's oldest first: see
         ``Cursor.history``.
 
-        ``zookeeper`` names the files of more servers, ``dataDir[,dataLogDir]``.
+        ``zookeeper`` names the files of more servers, ``dataDir[,dataLogDir]``. Raises InvalidValue (all subscriptions
+        are meant), SourceNotFound.
         """
         with self._session.reader() as reader:
             topics = list(self._session.read_topics(reader, self._selection))
@@ -151,9 +153,10 @@ class Cursors(Planner):
 
         With ``rule`` ``broker`` the result is that of a live broker, ``max_clock_skew`` of its settings included
         (negative: it skips no ledger); ``exact`` takes the first entry at or after the time on ``clock``, and only
-        existing positions. Raises InvalidValue, LedgerNotFound, EntryNotFound, Refused (unsure), and NothingMatches: a
-        topic has no entries, nothing is known of ``as_of``, or no entry is at or after ``time``, so that everything
-        would be skipped (which ``force`` allows).
+        existing positions. Raises InvalidValue (also for a ``clock`` of events, which are not indexed), LedgerNotFound,
+        EntryNotFound, Refused (unsure), SourceNotFound (``zookeeper``), and NothingMatches: a topic has no entries,
+        nothing is known of ``as_of``, or no entry is at or after ``time``, so that everything would be skipped, or one
+        counted from now is after all of an older copy (``force`` allows the latter two).
         """
         if sum(given is not None for given in (to, time, shift_by, like, as_of)) != 1:
             raise InvalidValue("give exactly one of to, time, shift_by, like and as_of")
@@ -177,7 +180,10 @@ class Cursors(Planner):
             return resets_plan(self._session, reader, found, request)
 
     def skip(self, count: int, *, force: bool = False) -> Plan:
-        """Plan skipping the next ``count`` unacknowledged entries of each topic or partition; a batch counts as one."""
+        """Plan skipping the next ``count`` unacknowledged entries of each topic or partition; a batch counts as one.
+
+        Raises InvalidValue.
+        """
         if count < 0:
             raise InvalidValue(f"skip {count}: a number of entries is 0 or more")
         return self._plan("topics skip", lambda topic, state: cursor_moves.skipped(topic, state, count), force=force)
@@ -203,8 +209,8 @@ class Cursors(Planner):
         by the TTL in force.
 
         With ``rule`` ``all-before`` nothing younger than the limit is dropped; ``broker`` does as a live broker, see
-        ``reset``. The preview warns of delayed messages that are dropped before they are due. Raises InvalidValue,
-        LedgerNotFound, EntryNotFound, and NothingMatches: no TTL, a topic without entries, nothing older than
+        ``reset``. The preview warns of delayed messages that are dropped before they are due. Raises InvalidValue (as
+        ``reset``), LedgerNotFound, EntryNotFound, and NothingMatches: no TTL, a topic without entries, nothing older than
         ``before``, or a whole copy older than a ``before`` counted from now; ``force`` allows the latter two.
         """
         from pulsar_admin.store.delayed.expiries import plan_expiries
@@ -243,7 +249,7 @@ class Cursors(Planner):
 
         ``rows`` has one row an ``interval`` (default: a 24th of ``ahead``), times in ms: the first row is overdue
         already (``from_ms`` None), the last is left afterwards (``to_ms`` None). Cursors without a TTL are left out.
-        Raises InvalidValue, NothingMatches (no TTL at all), TopicNotFound, SubscriptionNotFound.
+        Raises InvalidValue (also for more than 1,000 rows), NothingMatches (no TTL at all).
         """
         from pulsar_admin.store.delayed.expiries import forecast_expiries
 
@@ -460,7 +466,11 @@ class CursorPlace(Answer, frozen=True):
 
 
 class Cursor(Cursors):
-    """The cursor of a subscription, of a partitioned topic those of all partitions. Changes are plans: ``Store.apply`` makes them."""
+    """The cursor of a subscription, of a partitioned topic those of all partitions. Changes are plans: ``Store.apply`` makes them.
+
+    Every method raises TopicNotFound, SubscriptionNotFound; plans also Refused for a cursor of the broker's own, which ``force`` allows
+    where a plan has it.
+    """
 
     def __init__(self, session: Session, topic: TopicName, name: str) -> None:
         super().__init__(session, TopicSelection((topic,)), name)
@@ -469,7 +479,7 @@ class Cursor(Cursors):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def state(self) -> CursorPlace:
-        """Return where it stands; raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound."""
+        """Return where it stands; raises TopicNotFound for a partitioned topic, too: ask its partitions."""
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._topic)
             found = read_cursor(reader.txn, reader, topic, self._name)
@@ -494,7 +504,7 @@ class Cursor(Cursors):
         """Return the backlog with upstream's names: entries, messages, first and last entry as text; counted from
         ``start``.
 
-        Raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound.
+        Raises TopicNotFound for a partitioned topic, too: ask its partitions.
         """
         from pulsar_admin.store.reports.backlog import analyze_backlog, lost_entries, scanned_intervals
 
@@ -518,7 +528,7 @@ class Cursor(Cursors):
         """Return every state of its acknowledgements that is left, the oldest first: ``state``, and ``not_before`` and ``not_after``.
 
         They are those of its cursor ledgers and metadata, and of the ZooKeeper files that the store was imported from. Raises
-        TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound.
+        TopicNotFound for a partitioned topic, too: ask its partitions.
         """
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._topic)
@@ -527,7 +537,7 @@ class Cursor(Cursors):
     def why(self) -> Why:
         """Return why it stands where it does: ``held``, and ``reasons``, each with ``code``, ``sentence``, ``evidence``, ``command``.
 
-        Reads the headers of its backlog. Raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound.
+        Reads the headers of its backlog. Raises TopicNotFound for a partitioned topic, too: ask its partitions.
         """
         from pulsar_admin.store.why.subscription import why_subscription
 
@@ -554,8 +564,7 @@ class Cursor(Cursors):
     def set_mark_delete(self, position: Place, *, force: bool = False) -> Plan:
         """Plan the mark-delete at ``position``, in the metadata; later acknowledged entries stay acknowledged.
 
-        Raises as ``state``, and LedgerNotFound, EntryNotFound, InvalidValue, and unless ``force`` Refused for a cursor
-        of the broker's own.
+        Raises as ``state``, and LedgerNotFound, EntryNotFound, InvalidValue.
         """
         from pulsar_admin.store.changes.log_writer import plan_mark_delete
 

@@ -78,8 +78,9 @@ def history(
 
     ``zookeeper`` names the files of servers of one ensemble, each ``dataDir`` or ``dataDir,dataLogDir``; ``chroot`` is
     the cluster's root path if the ensemble has several. ``what`` is a path, topic, tenant/namespace or ledger id
-    (None: everything). ``since`` and ``until`` are times, or zxids such as "0x4a1". Missing or damaged files give a
-    PartialData warning at the end. Raises SourceNotFound, InvalidValue, MetadataCorrupt.
+    (None: everything). ``since`` and ``until`` are times (as texts absolute ones, or "-3h"), or zxids such as "0x4a1".
+    Missing or damaged files give a PartialData warning at the end. Raises SourceNotFound, Refused (no files are named),
+    InvalidValue, MetadataCorrupt.
     """
     from pulsar_admin.store.history.events import Event, Span, parse_question
     from pulsar_admin.store.history.servers import find_servers

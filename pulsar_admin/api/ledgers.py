@@ -66,7 +66,7 @@ class Recoveries(Planner):
 
         ``empty`` assumes an empty metadata store. ``brokers`` adds what brokers with this ``broker_conf`` would delete
         after loading every topic. Unreadable parts give a PartialData warning. Raises Refused (no bookies),
-        SourceNotFound, MetadataCorrupt.
+        SourceNotFound, MetadataCorrupt, InvalidValue (``brokers`` and ``empty``).
         """
         _check_topics(empty, brokers or broker_conf is not None)
         return forecast_of(self._session, parts_of_store(self._session, empty=empty), brokers, broker_conf)
@@ -135,11 +135,13 @@ class Recoveries(Planner):
         ``zookeeper`` names the files of more servers, ``dataDir[,dataLogDir]``; ``by_evidence`` uses entries in place
         of a history. ``trimmed`` also restores what was trimmed before a topic was deleted; ``with_gaps`` keeps the
         end of ledgers that lost earlier entries; ``copy`` writes new ledgers; ``hold`` is the subscription that
-        retains what no other one does, "" for none. Raises TopicNotFound, NamespaceNotFound, AlreadyExists, Refused,
-        SourceNotFound.
+        retains what no other one does, "" for none. Raises TopicNotFound, NamespaceNotFound, AlreadyExists, Refused (also
+        without a history), SourceNotFound, InvalidValue (``to`` for several topics, or ``in_place``).
         """
         from pulsar_admin.store.recovery.restore import Undelete, check_vanished, find_deleted, keep_of, plan_undelete
 
+        if to is not None and (in_place or namespaces or len(topics) != 1):
+            raise InvalidValue("to names a single restored topic, without namespaces and in_place", value=to)
         names, spaces = [*map(parse_topic, topics)], [*map(parse_namespace, namespaces)]
         asked = Undelete(in_place=in_place, trimmed=trimmed, with_gaps=with_gaps, hold=hold, copy=copy)
         target = None if to is None else parse_topic(to)
@@ -156,6 +158,7 @@ class Recoveries(Planner):
     def deleted_topics(self, *, zookeeper: Sequence[str] = (), by_evidence: bool = False) -> tuple[GoneTopic, ...]:
         """Return the topics that ``undelete`` may bring back, and those that were trimmed: ``deleted_ms`` (None: it is there), how many
         ``ledgers`` it no longer lists, how many are ``here``, and their ``entries``. What the history lacks is a PartialData warning.
+        Raises Refused (no ZooKeeper files are known, and without ``by_evidence``), SourceNotFound.
         """
         from pulsar_admin.store.recovery.missing_topics import is_topic_node, iter_gone
 
@@ -176,12 +179,18 @@ class Recoveries(Planner):
         copy: bool = False,
         hold: str = "restored",
     ) -> Plan:
-        """Plan restoring a topic's state at a time as ``TOPIC-restored``, as ``to``, or ``in_place``; other options as ``undelete``."""
+        """Plan restoring a topic's state at a time as ``TOPIC-restored``, as ``to``, or ``in_place``; other options and errors as of
+        ``undelete``.
+
+        Also raises NothingMatches for a time that is counted from now and after the end of an older copy.
+        """
         from pulsar_admin.store.changes.resets import check_now_is_meant
         from pulsar_admin.store.history.servers import find_servers
         from pulsar_admin.store.recovery.deleted_nodes import read_past
         from pulsar_admin.store.recovery.restore import RestoreAt, Undelete, keep_of, plan_restore_at
 
+        if to is not None and in_place:
+            raise InvalidValue("to names the restored topic, in_place restores it under its own name", value=to)
         name, target = parse_topic(topic), None if to is None else parse_topic(to)
         wanted = RestoreAt(
             name, self._session.time_ms(at, changes=True), Undelete(in_place, hold=hold, copy=copy), target

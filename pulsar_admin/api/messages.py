@@ -688,7 +688,7 @@ class Columns(Checked):
     def sql(self, statement: str) -> Batches:
         """Return the rows of one SELECT as Arrow batches, by DuckDB; ``docs/howto/sql.md`` has its tables. Each iteration runs it anew.
 
-        Raises BadSql, Refused for a statement that does more than read, MissingComponent.
+        Raises BadSql, Refused for a statement that does more than read, InvalidValue for several, MissingComponent.
         """
         return rows_of(self._session, statement)
 

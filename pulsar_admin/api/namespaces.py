@@ -128,7 +128,7 @@ class Resources(Planner):
     def update_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
     ) -> Plan:
-        """Plan changing the admin roles and allowed clusters of a tenant; None keeps the present ones.
+        """Plan changing the admin roles and allowed clusters of a tenant; those that are not given, or empty, stay.
 
         Raises TenantNotFound, InvalidValue, Refused.
         """
@@ -156,7 +156,10 @@ class Resources(Planner):
         return Cluster(self._session, name)
 
     def create_cluster(self, name: str, settings: Json, *, file: Path | str | None = None) -> Plan:
-        """Plan creating a cluster from settings, see ``Cluster.settings``, and those in a file; raises InvalidValue, AlreadyExists."""
+        """Plan creating a cluster from settings by upstream's keys (``serviceUrl`` …), and those in a file.
+
+        Raises InvalidValue, which lists the keys, and AlreadyExists.
+        """
         return self._planned_rows(resource_changes.plan_create_cluster, name, given_settings(settings, file))
 
     # -- bookies ------------------------------------------------------------------------------------------------------
@@ -325,7 +328,7 @@ class Cluster(Planner):
         return record_of(ClusterSettings, CLUSTER.show(found), f"cluster {self._name}")
 
     def update(self, settings: Json, *, file: Path | str | None = None) -> Plan:
-        """Plan replacing all settings of the cluster, its peers too, by the given ones and those in a file; raises InvalidValue."""
+        """Plan replacing all settings of the cluster, its peers too; parameters and errors as of ``Store.create_cluster``."""
         return self._planned_rows(resource_changes.plan_update_cluster, self._name, given_settings(settings, file))
 
     def delete(self, *, everything: bool = False) -> Plan:
@@ -354,7 +357,7 @@ class Cluster(Planner):
         return record_of(Migration, MIGRATION.show(found), f"the migration of {self._name}")
 
     def set_migration(self, *, migrated: bool, urls: Mapping[str, str | None]) -> Plan:
-        """Plan setting whether and where to the cluster is migrated; URLs by the keys of ``settings``.
+        """Plan setting whether and where to the cluster is migrated: ``serviceUrl``, ``brokerServiceUrl``, and both with ``Tls``.
 
         The cluster need not exist. Raises InvalidValue.
         """
@@ -369,7 +372,7 @@ class Cluster(Planner):
     # -- failure domains ----------------------------------------------------------------------------------------------
 
     def failure_domains(self) -> Mapping[str, FailureDomain]:
-        """Return its failure domains by name, each with its ``brokers``."""
+        """Return its failure domains by name, each with its ``brokers``; as upstream none for a cluster that does not exist."""
         with self._session.read() as txn:
             return {
                 name: record_of(FailureDomain, DOMAIN.show(found), f"failure domain {name}")
@@ -497,7 +500,10 @@ class BundleTopics(Answer, frozen=True):
 
 
 class Namespace(PolicyPlans):
-    """A namespace, with policies or topics. Changes are plans: ``Store.apply`` makes them; each raises MetadataCorrupt."""
+    """A namespace, with policies or topics. Changes are plans: ``Store.apply`` makes them.
+
+    Methods raise NamespaceNotFound, also for one that has topics and no policies where they need these, and MetadataCorrupt.
+    """
 
     _group = "namespaces"
 
@@ -534,7 +540,7 @@ class Namespace(PolicyPlans):
     def bundle_range(self, topic: str) -> str:
         """Return the bundle, ``0xLOW_0xHIGH``, into which a topic's name hashes; the topic need not exist.
 
-        Raises InvalidValue (topic of another namespace), NamespaceNotFound, MetadataCorrupt.
+        Raises InvalidValue (topic of another namespace).
         """
         name = parse_topic(topic)
         if name.namespace != self._name:
@@ -544,7 +550,7 @@ class Namespace(PolicyPlans):
     def policies(self) -> Mapping[str, Any]:  # Any: JSON values
         """Return the stored policies with every key that they have, as upstream spells them.
 
-        What they do not say, a broker's configuration does. Raises NamespaceNotFound where the namespace has topics alone, MetadataCorrupt.
+        What they do not say, a broker's configuration does.
         """
         return self._session.ask(policy_changes.read_policies_json, self._name)
 

@@ -249,6 +249,7 @@ class Delayed(Named):
         arrays, ``dispatch.rows``.
 
         Messages due before ``since`` are left out. Two partitions of time are in memory. The caller sets the pace.
+        Raises InvalidValue (``until`` before ``since``).
         """
         from pulsar_admin.store.delayed.waiting import iter_replay
 
@@ -390,7 +391,10 @@ class KeptNacks(Planner):
 
 
 class Nacks(KeptNacks):
-    """Negative acks of one subscription, of a partitioned topic those of all partitions."""
+    """Negative acks of one subscription, of a partitioned topic those of all partitions.
+
+    Every method raises TopicNotFound, SubscriptionNotFound, IndexCorrupt.
+    """
 
     def __init__(self, session: Session, name: TopicName, subscription: str) -> None:
         super().__init__(session, (name,), subscription)
@@ -408,8 +412,9 @@ class Nacks(KeptNacks):
         """Plan tracking entries as nacked, due ``delay`` after now, rounded down to 2^bits ms (batch indexes are
         dropped).
 
-        An item may be a pair of position and its own delay. ``force`` accepts entries that the store does not know.
-        Raises SubscriptionNotFound, EntryNotFound, InvalidValue, Refused (another precision while some are pending).
+        An item may be a pair of position and its own delay. ``precision_bits`` None: those in use, 8 at first. ``force``
+        accepts entries that the store does not know. Raises EntryNotFound, InvalidValue, Refused (another precision
+        while some are pending).
         """
         from pulsar_admin.store.nacks.holes import NackedEntries
 
@@ -592,7 +597,9 @@ class TopicTransactions(Named):
             return reports.buffer_stats(reader, self._name)
 
     def transaction(self, most: int, least: int) -> InBuffer:
-        """Return an open transaction's start, and whether it was aborted, by coordinator (``most``) and number (``least``)."""
+        """Return an open transaction's start (None: it is not open here), and whether it was aborted, by coordinator (``most``) and number
+        (``least``).
+        """
         txn_id = _txn_id(most, least)
         with self._session.reader() as reader:
             return reports.in_buffer(read_buffer(reader, self._name), txn_id)
@@ -623,7 +630,9 @@ class CursorTransactions(Named):
             return reports.pending_ack_stats(reader, self._name, self._subscription)
 
     def transaction(self, most: int, least: int) -> InPendingAcks:
-        """Return the position that a transaction acknowledged cumulatively, by coordinator (``most``) and number (``least``)."""
+        """Return the position that an open transaction acknowledged cumulatively (None: none), by coordinator (``most``) and number
+        (``least``).
+        """
         txn_id = _txn_id(most, least)
         with self._reader() as reader:
             return reports.in_pending_ack(reader, self._name, self._subscription, txn_id)

@@ -110,8 +110,8 @@ def open_store(
     process, in ``jobs`` processes (0: one a core), or on the executors of ``spark``, which must see the same paths.
     ``private_keys``, PEM files or directories of them, open encrypted payloads, in this process only. Close the store,
     or use it in ``with``. A store imported with ``index=False`` only answers ``export_tables``, all else raises
-    Refused. Raises StoreNotFound, Refused (an unfinished import), StoreBusy (writable, while another process writes),
-    IndexCorrupt.
+    Refused. Raises StoreNotFound, Refused (an unfinished import), StoreBusy (writable, while another process writes, or
+    open in this process already), IndexCorrupt, InvalidValue, Unsupported (of a later version), MissingComponent.
     """
     check_engine(jobs, spark)
     keys: PrivateKeys | None = None
@@ -300,7 +300,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return found
 
     def ledger(self, ledger_id: int) -> Ledger:
-        """Return the ledger with this id; whether it is there is seen when it is used: LedgerNotFound."""
+        """Return the ledger with this id; raises InvalidValue, and its methods LedgerNotFound."""
         return Ledger(self._session, ledger_id)
 
     def nodes(self, path: str = "/") -> tuple[str, ...]:
@@ -333,7 +333,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         occupies disks.
 
         ``check`` says whether ``findings`` counts the findings of ``doctor`` (else None); default: unless the store is
-        large. Raises IndexCorrupt.
+        large. Raises InvalidValue, IndexCorrupt.
         """
         from pulsar_admin.store.doctor.overview import read_checked_overview
 
@@ -350,7 +350,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         ``overview``.
 
         ``top`` limits the rows of each metric with a topic, among topics that match ``pattern``; ``delayed`` reads the
-        headers of their backlogs. Raises TopicNotFound if none matches.
+        headers of their backlogs. Raises InvalidValue, TopicNotFound if none matches.
         """
         from pulsar_admin.store.doctor.overview import read_checked_metrics
         from pulsar_admin.store.reports.metrics import Chosen
@@ -479,7 +479,8 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """Apply a plan in one transaction, with a row in the audit log, and return its report.
 
         A plan that changes nothing writes nothing: the report's number is None. Raises StalePlan if the store changed
-        since planning, NotWritable if it was opened for reading.
+        since planning, NotWritable if it was opened for reading, and Refused for a plan that writes ledgers while an
+        iteration still reads the store.
         """
         from pulsar_admin.api.reports import report_of
 
@@ -508,7 +509,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
         ``dump`` may be a stream of JSON lines, which can be read once: to look at the plan, or to apply it. Entries
         keep their bytes, unless ``interceptors`` (``timestamp,index``) add broker metadata as a broker with these
-        would. Raises NotFound, InvalidValue, Corrupt, Refused; applying it also DiskFull.
+        would. Raises InvalidValue; previewed or applied NotFound, InvalidValue, Corrupt, Refused, and applied DiskFull.
         """
         from pulsar_admin.store.codec.interceptors import parse_interceptors
         from pulsar_admin.store.dump.load import COMMAND, LoadOptions, apply_load, preview_load
@@ -539,8 +540,8 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """Plan copying whole topics from another store, a single one under the name ``to``: with subscriptions,
         partitions and schema.
 
-        The report's warnings name what is not copied. Raises TopicNotFound, StoreNotFound, AlreadyExists, Refused,
-        InvalidValue; applying it also DiskFull.
+        The report's warnings name what is not copied. Raises InvalidValue; previewed or applied TopicNotFound,
+        StoreNotFound, AlreadyExists, Refused, InvalidValue, and applied DiskFull.
         """
         from pulsar_admin.store.dump.copying import CopyRequest, plan_copy
 
@@ -552,7 +553,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
     def create_namespace(self, name: str, *, clusters: Sequence[str] = (), bundles: int = 0) -> Plan:
         """Plan creating a namespace, by default of the store's cluster, with this number of bundles (0: four).
 
-        Raises NamespaceNotFound (no such tenant), AlreadyExists, InvalidValue, Refused.
+        Raises TenantNotFound, AlreadyExists, InvalidValue, Refused (a cluster that the tenant may not use).
         """
         from pulsar_admin.store.changes.resources import plan_create_namespace
 

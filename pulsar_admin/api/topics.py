@@ -304,6 +304,7 @@ class TopicPolicies(PolicyPlans):
 class Topic(PolicyPlans):
     """A topic, one partition, or a partitioned topic as a whole. Nothing is read before a method is called.
 
+    Methods raise TopicNotFound for a topic that was deleted, and for a partitioned one where each partition has an answer of its own.
     Policies are of a topic as a whole. Plans that change them raise MetadataCorrupt, Refused (a system topic).
     """
 
@@ -453,7 +454,7 @@ class Topic(PolicyPlans):
         Times from ``since`` (included) to ``until`` (excluded) on ``clock``, positions from ``start`` to ``end`` (both
         included), one ``key``, at most ``limit``. ``columns`` are described at ``Messages``; other columns are not
         decoded. ``subscription`` selects its backlog only. ``uncommitted`` includes messages of open and aborted
-        transactions; ``markers`` a broker's own entries. Raises InvalidValue.
+        transactions; ``markers`` a broker's own entries. Raises InvalidValue, and when read SubscriptionNotFound.
         """
         from pulsar_admin.api.messages import MessageQuery, chosen_columns, messages_of
 
@@ -516,7 +517,7 @@ class Topic(PolicyPlans):
         """Return the stats of a partitioned topic, summed over its partitions, with ``per_partition`` theirs too;
         see ``stats``.
 
-        Raises TopicNotFound, MetadataCorrupt.
+        Raises TopicNotFound (also for a topic without partitions), MetadataCorrupt.
         """
         from pulsar_admin.store.reports.stats import StatsOptions, read_partitioned_stats
 
@@ -549,8 +550,9 @@ class Topic(PolicyPlans):
     def partitioned_internal_stats(
         self, *, metadata: bool = False, publish_times: bool = True
     ) -> PartitionedInternalStats:
-        """Return the ``internal_stats`` of every partition of a partitioned topic, by their names; raises TopicNotFound,
-        MetadataCorrupt.
+        """Return the ``internal_stats`` of every partition of a partitioned topic, by their names.
+
+        Raises TopicNotFound (also for a topic without partitions), MetadataCorrupt.
         """
         from pulsar_admin.store.reports.partitioned_internals import read_partitioned_internals
 
@@ -596,7 +598,7 @@ class Topic(PolicyPlans):
         return found
 
     def backlog_size(self, position: Place = EARLIEST) -> int:
-        """Return the bytes after a position, estimated as the broker does. Raises TopicNotFound, MetadataCorrupt."""
+        """Return the bytes after a position, estimated as the broker does: 0 after the end. Raises InvalidValue, MetadataCorrupt."""
         from pulsar_admin.store.model.cursors import backlog_size_bytes
 
         place = position_of(position)
@@ -735,10 +737,10 @@ class Topic(PolicyPlans):
     # -- plans; of a partitioned topic most change the partitions, too -------------------------------------------------
 
     def terminate(self, *, partitioned: bool = False) -> Plan:
-        """Plan terminating the topic, or a ``partitioned`` one with all partitions; raises Refused for a topic
-        without a ledger.
+        """Plan terminating the topic, or a ``partitioned`` one with all partitions.
 
-        ``after`` of the plan's parts has the end, ``terminatedPosition``.
+        ``after`` of the plan's parts has the end, ``terminatedPosition``. Raises TopicNotFound (also for a topic without
+        partitions if ``partitioned``, and for one with some if not), Refused (a topic without a ledger).
         """
         with self._session.reader() as reader:
             if not partitioned:
@@ -777,7 +779,7 @@ class Topic(PolicyPlans):
         )
 
     def create_missed_partitions(self) -> Plan:
-        """Plan making the partitions of a partitioned topic that are not there."""
+        """Plan creating the partitions of a partitioned topic that do not exist; raises TopicNotFound for any other topic, too."""
         return self._planned_rows(topic_changes.plan_missing_partitions, self._name)
 
     # -- the managed ledger -------------------------------------------------------------------------------------------

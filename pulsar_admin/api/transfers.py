@@ -96,7 +96,7 @@ def import_standalone(
     only. ``jobs`` and ``spark`` are those of ``open_store``; ``at``, ``index``, ``chroot`` and ``ledgers_root`` those
     of ``import_cluster``. Calling once more continues an interrupted import. The result counts nodes, files, bytes,
     records, entries and ``problems``; ``warnings`` are PartialData warnings too. Raises SourceNotFound, AlreadyExists,
-    StoreBusy, MetadataCorrupt, DiskFull, NotWritable.
+    StoreBusy, MetadataCorrupt, DiskFull, NotWritable, InvalidValue, and for ``at`` Refused (no history), NothingMatches.
     """
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
@@ -131,9 +131,9 @@ def import_cluster(
     the TOML file with the login. ``chroot`` is the cluster's root path in a ZooKeeper with several clusters;
     ``ledgers_root`` the whole path of BookKeeper's root unless it is ``ledgers`` below. ``bookies`` are ``ID=DIR,DIR``
     or ``DIR,DIR`` each, with all directories, or results of ``read_bookie_conf``. ``at`` selects the metadata of a
-    time, or of a zxid such as "0x4a1", from ZooKeeper's files. With ``index`` False no entry is read, and the store
-    only answers ``export_tables``. ``absent_bookies`` of the result are those that the metadata names. Other options
-    are those of ``import_standalone``. Also raises InvalidValue, Refused, Unsupported for disks that cannot belong to
+    time (as text an absolute one, or "-3h"), or of a zxid such as "0x4a1", from ZooKeeper's files. With ``index`` False
+    no entry is read, and the store only answers ``export_tables``. ``absent_bookies`` of the result are those that the
+    metadata names. Other options are those of ``import_standalone``. Also raises InvalidValue, Refused, Unsupported for disks that cannot belong to
     one cluster.
     """
     place, session = Path(path), session_of(now=now, jobs=jobs, spark=spark)
@@ -303,7 +303,7 @@ def preview_parts(session: Session, layout: Layout, path: Path, at: Time | Momen
 
 @checked
 def create_store(path: Path | str) -> None:
-    """Create an empty store; ``path`` must not exist, or be empty. Raises AlreadyExists, NotWritable, DiskFull."""
+    """Create an empty store; ``path`` must not exist, or be empty. Raises AlreadyExists, NotFound (no parent), NotWritable, DiskFull."""
     from pulsar_admin.store.db.environment import create_store as create
 
     place = Path(path)
@@ -526,8 +526,8 @@ class Transfers(Checked):
         itself.
 
         A broker starts on it. ``annotate`` adds publish times (PIP-345) of closed ledgers, as properties or fields.
-        ``dry_run`` only plans it. Returns source, target, ``nodes`` and ``ledgers`` written. Raises NotWritable,
-        AlreadyExists, SourceBusy, StalePlan, Refused.
+        ``dry_run`` only plans it. Returns source, target, ``nodes`` and ``ledgers`` written. Raises InvalidValue,
+        NotWritable, AlreadyExists, SourceNotFound, SourceBusy, StalePlan, Refused.
         """
         from pulsar_admin.store.model.publish_times import Form
         from pulsar_admin.store.transfer.exports import plan_export, run_export
@@ -558,7 +558,8 @@ class Transfers(Checked):
         ``dry_run`` only plans it.
 
         ``client`` is the TOML file with the login. Returns the nodes written and the zxid. Raises StalePlan if a node
-        changed, Refused if a broker serves a topic, SourceBusy if the outcome is unknown: call it once more.
+        changed, Refused if a broker serves a topic, SourceBusy if the outcome is unknown: call it once more. Also raises
+        InvalidValue, SourceNotFound (no answer within 30 s).
         """
         from pulsar_admin.store.sources.ensemble import parse_address, read_client
         from pulsar_admin.store.transfer.ensemble_export import plan_ensemble_export, run_ensemble_export
@@ -599,8 +600,9 @@ class Transfers(Checked):
         """Write the store's cluster, or some topics, as one new standalone directory; ``dry_run`` only plans it.
 
         ``cluster`` is its name, if the metadata has several, or ``NAME=NEW``. It only starts at the path ``boot_at``,
-        by default ``directory``. Returns its contents, what is ``missing`` by ledger, and how to ``start`` it. Raises
-        AlreadyExists, InvalidValue, TopicNotFound, Refused if several clusters could be meant, SourceChanged,
+        by default ``directory``, and ``bookie_id`` is that of its bookie. Returns its contents, what is ``missing`` by
+        ledger, and how to ``start`` it. Raises AlreadyExists, InvalidValue, TopicNotFound, Refused if several clusters
+        could be meant, SourceChanged,
         StalePlan, DiskFull.
         """
         from pulsar_admin.store.disks.clone import CloneRequest, apply_clone, plan_clone

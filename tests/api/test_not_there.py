@@ -51,6 +51,9 @@ NUMBERS: list[tuple[str, Ask]] = [
         "a migration has no serviceurl",
         lambda store: store.cluster("standalone").set_migration(migrated=True, urls={"serviceurl": "http://a"}),
     ),
+    ("to names a single", lambda store: store.undelete("acme/secure/trimmed", "plain", to="x", by_evidence=True)),
+    ("to names a single", lambda store: store.undelete("acme/secure/trimmed", to="x", in_place=True)),
+    ("to names the restored", lambda store: store.restore("plain", at=NOW_MS, to="x", in_place=True)),
     ("payload is of the table messages", lambda store: store.export_tables("/dev/null/tables", payload=True)),
     ("catalog is for iceberg alone", lambda store: store.export_tables("/dev/null/tables", catalog="sqlite:///c")),
 ]
