@@ -133,8 +133,8 @@ def import_cluster(
     or ``DIR,DIR`` each, with all directories, or results of ``read_bookie_conf``. ``at`` selects the metadata of a
     time (as text an absolute one, or "-3h"), or of a zxid such as "0x4a1", from ZooKeeper's files. With ``index`` False
     no entry is read, and the store only answers ``export_tables``. ``absent_bookies`` of the result are those that the
-    metadata names. Other options are those of ``import_standalone``. Also raises InvalidValue, Refused, Unsupported for disks that cannot belong to
-    one cluster.
+    metadata names. Other options and errors are those of ``import_standalone``. Also raises Refused and Unsupported for
+    disks that cannot belong to one cluster.
     """
     place, session = Path(path), session_of(now=now, jobs=jobs, spark=spark)
     layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
