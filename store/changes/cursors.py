@@ -122,7 +122,7 @@ def _move_step(txn: Txn, move: CursorMove, now_ms: int) -> Step:
     node = read_node(txn, path)
     before = move.cursor.info
     info = info_of_state(move.state, before.cursor_properties, before.last_active_ms)
-    base = b"" if is_unreadable(move.cursor) else node.value
+    base = b"" if is_unreadable(move.cursor) else node.value  # a damaged value has no fields that could be kept
     return put_value_step(txn, path, encode_cursor_info(info, base), now_ms)
 
 

@@ -204,6 +204,7 @@ def write_ledgers(store: Store, ledgers: Iterable[tuple[LedgerSpec, Iterable[Pay
 def _check_free(store: Store, ledger_id: int, kept: set[int]) -> None:
     with store.read() as txn:
         taken = find_metadata(txn, ledger_id) is not None or find_times(txn, ledger_id) is not None
+        # What references an id that has no ledger would get the new one's entries; those in ``kept`` are in no row yet.
         if taken or find_owners(txn, ledger_id) or ledger_id in kept:
             raise Refused(
                 f"ledger {ledger_id} is in this store already",
@@ -258,8 +259,9 @@ class LogWriter:
                 following, length = self._append_columns(ledger_id, digest_type, payload, (following, length))
                 continue
             length += len(payload)
-            size = _RECORD_HEAD.size - 4 + DIGEST_SIZE[digest_type] + len(payload)
+            size = _RECORD_HEAD.size - 4 + DIGEST_SIZE[digest_type] + len(payload)  # it does not count itself
             _check_size(size, following)
+            # The LAC is the entry before: so a writer has it that waits for each acknowledgement.
             head = _RECORD_HEAD.pack(size, ledger_id, following, following - 1, length)
             self._append(ledger_id, (head, compute_digest(digest_type, head[4:], payload), payload))
             following += 1

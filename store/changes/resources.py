@@ -487,6 +487,7 @@ def plan_group(txn: Txn, command: str, name: str, rates: Mapping[str, int | None
 def plan_delete_group(txn: Txn, name: str, now_ms: int) -> Plan:
     """Plan deleting a resource group; raises ResourceNotFound, Refused while namespaces are in it."""
     read_resource_group(txn, name)
+    # Namespaces: the node of a tenant, /admin/policies/TENANT, has no policies.
     paths = (node.path for node in iter_nodes(txn, f"{TENANTS_PATH}/") if node.path.count("/") > 3)
     users = [path for path in paths if (find_json(txn, path) or {}).get("resource_group_name") == name]
     if users:

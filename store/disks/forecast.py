@@ -251,6 +251,7 @@ class _LogReader(Struct, frozen=True):
         size = allocated_bytes(self.path)
         if not live and not entries:
             action, frees = LogAction.DELETE, size
+        # Two blocks: a new log has a header, a ledgers map and a last block that is not full. One that shrinks by less frees nothing.
         elif live * 100 < self.below_percent * (live + dead) and size > live + 2 * _BLOCK_BYTES:
             action, frees = LogAction.COMPACT, size - live
         else:

@@ -108,7 +108,8 @@ def make_rows(ledgers: set[int], old: OldLedgers, known: Witnesses) -> LedgerRow
         key, by = _key_of(ledger_id, old, known) or (common, COMMON if common else NOBODY)
         fence = _fence_of(ledger_id, old.proven(ledger_id), known)
         limbo = before.limbo if before else None
-        # The explicit LAC of a journal is taken over at the bookie's start where the ledger has a row.
+        # The explicit LAC of a journal is taken over at the bookie's start where the ledger has a row. The present row's own holds, also
+        # none, unless upstream's rebuild wrote that row, which knows no LAC.
         earlier = old.earlier.get(ledger_id)
         lac = known.journals.lacs.get(ledger_id) or (earlier.explicit_lac if earlier else None)
         if before is not None and (before.explicit_lac or ledger_id not in old.unproven):

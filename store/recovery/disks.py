@@ -87,6 +87,7 @@ def read_disks(bookie: Bookie) -> list[Disk]:
     replayed = np.unique(np.fromiter(iter_replayed_ledgers(bookie, problems), np.int64))
     # DbLedgerStorage keeps a ledger in the directory of the number ledger id modulo directories.
     shares = [replayed[replayed % len(disks) == number] for number in range(len(disks))]
+    # Beside a lost index, the ledgers of journals alone would pass for all that it has: callers count its logs instead.
     return [
         disk
         if disk.storage is IndexKind.NONE

@@ -395,6 +395,11 @@ class _LedgerSums(Struct):
 
 
 def _joined(a: ProducerRun, b: ProducerRun) -> ProducerRun:
+    """Return what two batches have of a producer, ``b`` after ``a``.
+
+    The same number again may be a further chunk of a message. A number that is missing because its entry is lost counts as a jump:
+    of a producer that jumps fewer ledgers are joined, and none wrongly.
+    """
     return ProducerRun(
         a.first,
         b.last,

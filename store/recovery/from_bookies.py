@@ -332,6 +332,7 @@ def name_rows(reader: EntryReader, named: NamedLedgers) -> Iterator[NameRow]:
     for group in named.chains.groups:
         ledgers = [named.evidence[one] for one in group.ledger_ids]
         times = [one.publish_ms for one in ledgers if one.publish_ms]
+        # People read these rows to name the topic: ten of its producers are enough for that.
         naming = named.names.get(group)
         yield NameRow(
             TOPIC,

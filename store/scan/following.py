@@ -588,6 +588,7 @@ class Follower:
         # No record was read of it: a file that is no log would be waited for without end.
         if self._followed.needs_logs and not looked.end:
             check_is_log(sources.shown_path(file.path), file.kind, sources.read_bytes(file.path, 0, HEADER_BYTES))
+        # Not of a file on disk: its blocks may be filled in any order at the same size, an object has all of its bytes.
         if looked.end == start and sources.is_url(file.path):
             self._waiting[file.path] = (start, file.size_bytes)
         self._looked[file.path, start] = looked
@@ -821,7 +822,7 @@ def list_files(paths: Sequence[str], *, recursive: bool = False) -> list[FoundFi
 
 def _listed_at(path: str, size_bytes: int) -> FoundFile:
     """Return the file at a path; raises InvalidValue for a name that no log has."""
-    folder, _, name = sources.shown_path(path).partition("?")[0].rpartition("/")
+    folder, _, name = sources.shown_path(path).partition("?")[0].rpartition("/")  # of a URL, ?region=… follows the name
     try:
         return FoundFile(path, folder, name, _id_of(name), size_bytes)
     except ValueError:

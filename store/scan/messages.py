@@ -168,6 +168,7 @@ def message_runs(
 def _part_runs(
     entries: EntryBatch, heads: Array, schema: pa.Schema, keep: Keep | None
 ) -> Iterator[tuple[slice, pa.RecordBatch | None]]:
+    # Sizes are in the metadata: only these columns need what a single message holds.
     data = _decompressed(entries, heads, bodies=not {"payload", "sha1"}.isdisjoint(schema.names))
     messages = np.zeros(len(heads), np.int64)
     properties = np.zeros(len(heads), np.int64)
