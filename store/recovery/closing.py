@@ -7,6 +7,7 @@ puts entries on bookies (BookKeeper 4.17). ``close_ledger`` keeps what is behind
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import islice, permutations
@@ -19,8 +20,10 @@ from pulsar_admin.store.changes.ledger_metadata import ack_quorum_like, find_ens
 from pulsar_admin.store.codec.claims import APPLICATION
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, closed_over
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import Refused, StoreError
-from pulsar_admin.store.model.ledgers import find_metadata, iter_entry_ids, iter_gaps, read_ledger
+from pulsar_admin.store.model.coverage import read_disks, read_held
+from pulsar_admin.store.model.ledgers import find_metadata, iter_entry_ids, iter_gaps, iter_indexed_ids, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.wording import counted, plural
 
@@ -46,7 +49,7 @@ def close_ledger(reader: EntryReader, ledger_id: int, custom: Mapping[str, bytes
     ledger = read_ledger(txn, ledger_id)
     assert ledger.sums is not None
     last = min(ledger.last_entry_id, ledger.sums.last_entry)
-    write_quorum, segments = _ensembles(ledger_id, read_bookies_of(txn, ledger_id), last)
+    write_quorum, segments = _ensembles(txn, ledger_id, read_bookies_of(txn, ledger_id), last)
     length, digest = _end_of(reader, ledger_id, last, ledger.sums.payload_bytes)
     metadata = closed_over(segments, write_quorum, last, length, custom, digest)
     here = ledger.sums.entries
@@ -72,32 +75,43 @@ def _end_of(reader: EntryReader, ledger_id: int, last: int, payload_bytes: int) 
 # -- ensembles --------------------------------------------------------------------------------------------------------
 
 
-def _ensembles(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[int, tuple[Segment, ...]]:
-    """Return (write quorum, ensembles) of which every entry's bookies are those that hold it, and others where copies are missing."""
-    import numpy as np
+ORDERS_MAX = 5_040
+"""Orders of bookies that are tried for an ensemble: those of seven bookies."""
 
+
+class _Fit(Struct, frozen=True):
+    """Ensembles for a write quorum; ``deviating``: entries that have more or fewer copies."""
+
+    write_quorum: int
+    segments: tuple[Segment, ...]
+    deviating: int
+
+
+def _ensembles(txn: Txn, ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[int, tuple[Segment, ...]]:
+    """Return (write quorum, ensembles) of which every entry's bookies are those that hold it, and others where copies are missing.
+
+    Entries may have fewer copies than were asked for, since bookies are gone, and more: ``bookkeeper shell recover`` copies all of a
+    fragment to the bookie that replaces another, also what that one never had. So neither the greatest nor the usual number of copies is
+    the quorum, but the one that the fewest ensembles explain, of those the one that most entries have.
+    """
     few = _repeating(ledger_id, held, last)
     if few is not None:
-        return few
+        return few.write_quorum, few.segments
     holders = holders_of(held, last)
-    quorum = max((len(one) for one in holders), default=0)
-    if not quorum:
+    if not any(holders):
         members = tuple(sorted(held))
         return len(members), (Segment(0, members),)
-    fits: list[tuple[Segment, ...]] = []
-    for size in range(quorum, len(held) + 1):
-        whole = _completed(holders, quorum, size)
-        if whole is not None:
-            with suppress(Refused):
-                by_bookie: dict[str, list[int]] = {}
-                for place, bookies in enumerate(whole):
-                    for bookie in bookies:
-                        by_bookie.setdefault(bookie, []).append(place)
-                whole_held = {bookie: np.array(entries, np.int64) for bookie, entries in by_bookie.items()}
-                fits.append(find_ensembles(ledger_id, whole_held, last, None)[1])
-    if fits:
-        return quorum, min(fits, key=len)  # the first of those with as few ensembles
+    fits = _fits(ledger_id, holders)
+    least = min((len(fit.segments) for fit in fits), default=0)
+    best = sorted((fit for fit in fits if len(fit.segments) == least), key=lambda fit: fit.deviating)
+    # A few entries fit nearly every quorum.
+    if len(best) > 1 and len(holders) < _ROUNDS * len(held):
+        usual = _usual_quorum(txn)
+        best = [fit for fit in best if fit.write_quorum == usual] or best
+    if best:
+        return best[0].write_quorum, best[0].segments
     # No round robin explains it. An ensemble wherever the holders change: what was there is found, whatever else is asked for.
+    quorum = max(map(len, holders))
     whole_cluster, segments = sorted(held), list[Segment]()
     before: tuple[str, ...] = ()
     for entry, one in enumerate(holders):
@@ -109,7 +123,91 @@ def _ensembles(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[in
     return quorum, tuple(segments)
 
 
-def _repeating(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[int, tuple[Segment, ...]] | None:
+def _fits(ledger_id: int, holders: Sequence[frozenset[str]]) -> list[_Fit]:
+    """Return ensembles for each number of copies that entries have, at least 1, as far as round robin explains the holders."""
+    counts = Counter(map(len, holders))
+    if len(counts) == 1:
+        with suppress(Refused):
+            return [_Fit(*find_ensembles(ledger_id, _held_of(holders), len(holders) - 1, None), 0)]
+        return []
+    bookies = sorted({bookie for one in holders for bookie in one})
+    found = []
+    for quorum in sorted((count for count in counts if count), reverse=True):
+        sizes = range(quorum, len(bookies) + 1)
+        fits = [segments for size in sizes if (segments := _round_robin(holders, quorum, size, bookies)) is not None]
+        if fits:
+            found.append(_Fit(quorum, min(fits, key=len), len(holders) - counts[quorum]))
+    return found
+
+
+def _held_of(holders: Sequence[frozenset[str]]) -> dict[str, Array]:
+    import numpy as np
+
+    held: dict[str, list[int]] = {}
+    for entry, bookies in enumerate(holders):
+        for bookie in bookies:
+            held.setdefault(bookie, []).append(entry)
+    return {bookie: np.array(entries, np.int64) for bookie, entries in held.items()}
+
+
+def _round_robin(
+    holders: Sequence[frozenset[str]], quorum: int, size: int, bookies: Sequence[str]
+) -> tuple[Segment, ...] | None:
+    """Return the fewest ensembles of ``size`` bookies by which every bookie that is asked for an entry has it or, where fewer than
+    ``quorum`` have it, all that have it are asked; None if none of the orders tried is one.
+    """
+    segments: list[Segment] = []
+    start = 0
+    while start < len(holders):
+        firsts: dict[tuple[int, frozenset[str]], int] = {}
+        for entry in range(start, len(holders)):
+            firsts.setdefault((entry % size, holders[entry]), entry)
+        before = segments[-1].members if segments else ()
+        best: tuple[int, int, tuple[str, ...]] = (start, 0, ())
+        for order in islice(permutations(bookies, size), ORDERS_MAX):
+            end = len(holders)
+            for (residue, having), first in firsts.items():
+                asked = {order[(residue + place) % size] for place in range(quorum)}
+                if not (asked <= having if len(having) >= quorum else having <= asked):
+                    end = first
+                    break
+            kept = sum(one == two for one, two in zip(order, before, strict=False))
+            if (end, kept) > best[:2]:
+                best = (end, kept, order)
+        if best[0] == start:
+            return None
+        segments.append(Segment(start, best[2]))
+        start = best[0]
+    return tuple(segments)
+
+
+_ROUNDS = 3
+"""So many times a ledger's entries go around its bookies before what they show of the quorum counts more than other ledgers."""
+
+
+def _usual_quorum(txn: Txn) -> int:
+    """Return the write quorum of most ledgers that are long enough to show one, 0 if none is."""
+    if _usual_quorum not in txn.memo:
+        found, disks = Counter[int](), read_disks(txn)
+        for ledger_id in iter_indexed_ids(txn):
+            held = read_held(txn, ledger_id, disks)
+            if held and "" not in held:
+                last = min(int(max(entries[-1] for entries in held.values())), _SHOWING)
+                if last + 1 >= _ROUNDS * len(held):
+                    fits = _fits(ledger_id, holders_of(held, last))
+                    found.update(
+                        one.write_quorum for one in sorted(fits, key=lambda fit: (len(fit.segments), fit.deviating))[:1]
+                    )
+        txn.memo[_usual_quorum] = found.most_common(1)[0][0] if found else 0
+    usual: int = txn.memo[_usual_quorum]
+    return usual
+
+
+_SHOWING = 100
+"""Of a longer ledger these entries are enough to show its write quorum."""
+
+
+def _repeating(ledger_id: int, held: Mapping[str, Array], last: int) -> _Fit | None:
     """Return the ensemble that the first entries show, if all others repeat it: nearly every ledger is like that, and
     entries may be many."""
     import numpy as np
@@ -123,37 +221,12 @@ def _repeating(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[in
     size = next((one for one in range(1, len(held) + 1) if (codes[one:] == codes[:-one]).all()), None)
     if size is None or not codes.all():
         return None
-    first = {bookie: entries[entries < 2 * size] for bookie, entries in held.items()}
-    try:
-        quorum, segments = find_ensembles(ledger_id, first, 2 * size - 1, None)
-    except Refused:
-        return None
-    return (quorum, segments) if len(segments) == 1 and len(segments[0].members) % size == 0 else None
-
-
-def _completed(holders: list[frozenset[str]], quorum: int, size: int) -> list[frozenset[str]] | None:
-    """Return the holders, with copies that are missing filled in from entries with the same place in an ensemble of
-    this size; None if they contradict."""
-    if all(len(one) == quorum for one in holders):
-        return holders
-    out = list(holders)
-    for start in range(min(size, len(holders))):
-        before = next((one for one in holders[start::size] if len(one) == quorum), None)
-        for entry in range(start, len(holders), size):
-            if len(holders[entry]) == quorum:
-                before = holders[entry]
-            elif before is None or not holders[entry] <= before:
-                return None
-            else:
-                out[entry] = before
-    return out
+    fits = _fits(ledger_id, holders_of(held, 2 * size - 1))
+    fits = [fit for fit in fits if len(fit.segments) == 1 and len(fit.segments[0].members) % size == 0]
+    return min(fits, key=lambda fit: fit.deviating, default=None)
 
 
 # -- in front of the first gap ----------------------------------------------------------------------------------------
-
-
-ORDERS_MAX = 5_040
-"""Orders of bookies that are tried for an ensemble: those of seven bookies."""
 
 
 class MadeLedger(Struct, frozen=True):

@@ -121,8 +121,8 @@ def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Pla
     sources = replace(sources, cluster=cluster)
     work = _MadeOfBookies(sources, named=named)
     claims = work.claims()
-    plan = from_ledgers.plan_from_ledgers(sources, work.survey)
     work.close_ledgers(claims)
+    plan = from_ledgers.plan_from_ledgers(sources, work.survey)
     made = {step.key for step in plan.steps}
     cluster_steps = (
         put_value_step(txn, path, value, sources.now_ms)
@@ -180,6 +180,7 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
         for ledger_id in self.named.evidence:
             custom = {**APPLICATION, **claims[ledger_id]} if ledger_id in claims else {}
             closed = self.closed[ledger_id] = close_ledger(self.sources.reader, ledger_id, custom)
+            self.survey.closed[ledger_id] = closed.metadata
             self.put(ledger_path(ledger_id), encode_ledger_metadata(closed.metadata))
         for ledger_id, one in self.named.evidence.items():
             if ledger_id not in claims:

@@ -146,6 +146,8 @@ class LedgerSurvey(Struct):
     """Nodes that cannot be decoded: path → why. Nothing is made of them, and nothing that they name is touched."""
     left_out: list[str] = field(default_factory=list)
     """What is not made although it is lost, as sentences."""
+    closed: dict[int, LedgerMetadata] = field(default_factory=dict)
+    """Metadata planned with the topics, for ledgers of which the store has none."""
 
     def add(self, ledger_id: int, metadata: LedgerMetadata) -> None:
         """Note the claims of a ledger."""
@@ -241,7 +243,7 @@ def plan_from_ledgers(sources: Sources, survey: LedgerSurvey) -> Plan:
 
 def _make_topic(made: _Made, name: TopicName) -> None:
     sources, survey = made.sources, made.survey
-    ledgers = list(_ledgers(made.txn, survey.data[name]))
+    ledgers = list(_ledgers(made.txn, survey, survey.data[name]))
     before = sources.earlier_value(name.path)
     managed, lost = _managed(sources, name, ledgers)
     topic = Topic(name, NodeStat(0, 0, sources.now_ms, sources.now_ms, False), managed, tuple(ledgers))
@@ -269,22 +271,25 @@ def _make_topic(made: _Made, name: TopicName) -> None:
         made.parts.append(ChangePart(topic=str(name), subscription=cursor.name, after=shown))
 
 
-def _ledgers(txn: Txn, ids: Sequence[int]) -> Iterator[TopicLedger]:
+def _ledgers(txn: Txn, survey: LedgerSurvey, ids: Sequence[int]) -> Iterator[TopicLedger]:
     """Yield the ledgers of a topic as its list names them: those that are empty only at the end, where a broker writes."""
     for ledger_id in ids:
         ledger = read_ledger(txn, ledger_id)
-        is_last = ledger_id == ids[-1]
-        if is_last:
-            yield TopicLedger(LedgerInfo(ledger_id), ledger.entries, ledger.size_bytes, True)
-        elif ledger.entries:
+        planned = survey.closed.get(ledger_id)
+        # What is behind a gap is in the index, too: a list that counts it differs from the ledger's metadata.
+        entries = ledger.entries if planned is None else planned.last_entry_id + 1
+        size_bytes = ledger.size_bytes if planned is None else planned.length
+        if ledger_id == ids[-1]:
+            yield TopicLedger(LedgerInfo(ledger_id), entries, size_bytes, True)
+        elif entries:
             # A ledger was closed when its metadata was written, or without that when its last message was; never at 0, which means open.
             node = find_node(txn, ledger_path(ledger.ledger_id))
             if node is not None:
                 closed_ms = node.stat.modified_ms
             else:
                 closed_ms = max(ledger.sums.end_publish_ms or 1, 1) if ledger.sums is not None else 1
-            info = LedgerInfo(ledger_id, ledger.entries, ledger.size_bytes, closed_ms)
-            yield TopicLedger(info, ledger.entries, ledger.size_bytes, False)
+            info = LedgerInfo(ledger_id, entries, size_bytes, closed_ms)
+            yield TopicLedger(info, entries, size_bytes, False)
 
 
 def _managed(sources: Sources, name: TopicName, ledgers: list[TopicLedger]) -> tuple[ManagedLedger, list[str]]:

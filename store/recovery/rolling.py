@@ -287,8 +287,8 @@ def _mend_ledger(rolled: Rolled, ledger: TopicLedger, *, is_last: bool) -> None:
         after = replace(after, state=LedgerState.CLOSED, last_entry_id=ledger.entries - 1, length=ledger.size_bytes)
     members = {bookie for segment in metadata.segments for bookie in segment.members}
     if held and "" not in held and not held.keys() <= members and ledger.entries:
-        _, segments, _ = fit_ensembles(ledger.ledger_id, held, ledger.entries - 1, metadata)
-        if len(segments[0].members) == metadata.ensemble_size:
+        write_quorum, segments, _ = fit_ensembles(ledger.ledger_id, held, ledger.entries - 1, metadata)
+        if (write_quorum, len(segments[0].members)) == (metadata.write_quorum, metadata.ensemble_size):
             after = replace(after, segments=segments)
     if after != metadata:
         path = ledger_path(ledger.ledger_id)

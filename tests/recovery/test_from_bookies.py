@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import csv
 import shutil
+import struct
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from pulsar_admin.cli import run
-from pulsar_admin.store.codec.ledgermetadata import LedgerState
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, Segment
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.model.ledgers import find_metadata, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.recovery.disks import read_master_keys
 from tests.conftest import Cli
+from tests.recovery.test_undelete import damage
 from tests.recovery.written import entries_of
-from tests.worlds import CLUSTER, world
+from tests.worlds import CLUSTER, scratch_copy, world
 
 BOOKIES = ("bookkeeper0", "bookkeeper1", "bookkeeper2")
 
@@ -65,6 +67,70 @@ def test_every_ledger_comes_back_as_it_was(cli: Cli, bare: Path, tmp_path: Path)
             for node in iter_nodes(truth, prefix):
                 found = find_node(txn, node.path)
                 assert found.value == node.value
+
+
+LOST, NEW = 2, 3
+
+
+def replace_a_bookie(source: Path) -> dict[int, int]:
+    """Replace bookie 2 by a new one in the way of ``bookkeeper shell recover``; return how many entries have which number of copies.
+
+    Upstream ``LedgerFragmentReplicator`` copies all entries of a fragment from the first to the last that the lost bookie
+    had, those that round robin put on the two others, too.
+    """
+    each = [entries_of([source / name]) for name in BOOKIES]
+    log = bytearray(b"BKLO" + struct.pack(">iqi", 1, 0, 0)).ljust(1024, b"\0")
+    copies: Counter[int] = Counter()
+    for ledger_id, entries in each[LOST].items():
+        for entry_id in range(min(entries), max(entries) + 1):
+            record = next(having[ledger_id][entry_id] for having in each if entry_id in having.get(ledger_id, ()))
+            log += struct.pack(">i", len(record)) + record
+            copies[1 + sum(entry_id in having.get(ledger_id, ()) for having in each[:LOST])] += 1
+    shutil.rmtree(source / BOOKIES[LOST])
+    current = source / f"bookkeeper{NEW}" / "current"
+    current.mkdir(parents=True)
+    (current / "0.log").write_bytes(log)
+    cookie = (source / BOOKIES[0] / "current" / "VERSION").read_text()
+    (current / "VERSION").write_text(cookie.replace("bk0test", "bk3test").replace("bookkeeper0", "bookkeeper3"))
+    return copies
+
+
+def test_quorums_after_a_bookie_was_replaced(cli: Cli, tmp_path: Path) -> None:
+    """A third of the entries has three copies since; the quorums are what ZooKeeper says, and the plan's own store has no problem."""
+    source, store = scratch_copy(CLUSTER, "crashed", tmp_path), tmp_path / "store"
+    copies = replace_a_bookie(source)
+    assert copies[2] > copies[3] > 500
+    given = [word for number in (0, 1, NEW) for word in ("--bookie", str(source / f"bookkeeper{number}"))]
+    assert run(["--store", str(store), "-q", "store", "import", "cluster", *given]) in (0, 1)
+    assert cli("--store", store, "store", "recover", "--level", "C", "--yes").exit_code == 0
+    whole = tmp_path / "with-zookeeper"
+    import_bookies(whole, "--zookeeper", str(world(CLUSTER) / "crashed" / "zookeeper"))
+    with open_store(whole) as right, right.read() as truth, open_store(store) as made, made.read() as txn:
+        found = [one for one in sorted_ledger_ids(truth) if find_metadata(txn, one) is not None]
+        for ledger_id in found:
+            was, now = find_metadata(truth, ledger_id), find_metadata(txn, ledger_id)
+            assert (ledger_id, now.write_quorum, now.ack_quorum) == (ledger_id, 2, 2)
+            if now.last_entry_id > 1:  # fewer entries do not show all three bookies
+                members = tuple("bk3test" if one == "bk2test" else one for one in was.segments[0].members)
+                assert now.segments == (Segment(0, members),), ledger_id
+        assert len(found) > 120
+    (problem,) = [
+        row for row in cli("--store", store, "-o", "json", "store", "check").json if row["severity"] == "problem"
+    ]
+    # The one entry that was on one bookie alone when all were killed.
+    assert (problem["where"], problem["context"]["bookies"]) == ("ledger 263", {"bk3test": 1})
+
+
+def test_lists_have_what_the_metadata_of_ledgers_has(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+    """Ledgers end before their first lost entry: what comes after it is in the index, and not in the ledger."""
+    source, store = scratch_copy(CLUSTER, "crashed", tmp_path), tmp_path / "store"
+    damage(source)
+    given = [word for name in BOOKIES for word in ("--bookie", str(source / name))]
+    assert run(["--store", str(store), "-q", "store", "import", "cluster", *given]) in (0, 1)
+    assert cli("--store", store, "store", "recover", "--level", "C", "--yes").exit_code == 0
+    codes = {row["code"] for row in cli("--store", store, "-o", "json", "store", "check").json}
+    assert "file-damaged" in codes
+    assert "ledger-list-differs" not in codes
 
 
 def test_a_plan_file_is_done_as_it_was_shown(cli: Cli, bare: Path, tmp_path: Path) -> None:
