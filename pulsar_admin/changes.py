@@ -35,8 +35,6 @@ SEVERAL = (
 """The table of several changes at once: compactions."""
 _SHOWN_LEDGERS = 10
 _LINE = 80
-_DELETES = ("topics delete-partitioned-topic", "namespaces delete", "tenants delete", "clusters delete")
-"""What goes is the first part; what goes with it has parts of its own."""
 _AGAIN = "consumers get"
 _UNITS = {
     "message_ttl_in_seconds": "s",
@@ -50,46 +48,6 @@ _UNITS = {
 }
 _TIMES = {"nextDeadline", "deleted"}
 _IDS = {"compactedLedger"}
-_ACTIONS = {
-    "topics reset-cursor": "reset cursor {subscription} of {place}",
-    "topics skip": "skip messages of {subscription} on {place}",
-    "topics clear-backlog": "clear the backlog of {subscription} on {place}",
-    "namespaces clear-backlog": "clear the backlog of {subscription} on {place}",
-    "topics expire": "expire messages of {subscription} on {place}",
-    "topics expire-all-subscriptions": "expire messages of {subscription} on {place}",
-    "topics create-subscription": "create subscription {subscription} on {place}",
-    "topics unsubscribe": "remove subscription {subscription} from {place}",
-    "namespaces create": "create namespace {place}",
-    "namespaces delete": "delete namespace {place}",
-    "namespaces unsubscribe": "remove subscription {subscription} from {place}",
-    "topics load": "load entries into {place}",
-    "topics copy": "copy {place}",
-    "topics compact": "compact {place}",
-    "topics create": "create {place}",
-    "topics create-partitioned-topic": "create partitioned topic {place}",
-    "topics create-missed-partitions": "create the missing partitions of {place}",
-    "topics update-partitioned-topic": "add partitions to {place}",
-    "topics delete": "delete {place}",
-    "topics delete-partitioned-topic": "delete partitioned topic {place}",
-    "topics undelete": "restore {place}",
-    "topics restore": "restore {place}",
-    "topics terminate": "terminate {place}",
-    "topics partitioned-terminate": "terminate {place}",
-    "topics truncate": "truncate {place}",
-    "topics trim-topic": "trim {place}",
-    "topicPolicies delete": "delete the policies of {place}",
-    "store recover": "rebuild lost metadata",
-    "store annotate": "annotate the ledgers of {place}",
-    "nacks add": "track negative acks of {subscription} on {place}",
-    "nacks due --pop": "pop due negative acks of {subscription} on {place}",
-    "ledgers delete": "delete the metadata of {place}",
-    "ledgers unmark": "remove under-replication {place}",
-    "ledgers forget": "forget lost ledgers of {place}",
-    "compaction attach": "attach a compacted ledger to {place}",
-    "compaction run": "compact {place}",
-    "compaction upgrade": "upgrade the compacted ledger of {place}",
-}
-"""Commands whose name does not say it; a policy's is ``set-message-ttl``, and its place follows."""
 
 
 def render_change(report: ChangeReport, plan_file: Path | None = None) -> str:
@@ -112,13 +70,13 @@ def render_change(report: ChangeReport, plan_file: Path | None = None) -> str:
 
 def title_of(report: ChangeReport, plan_file: Path | None = None) -> str:
     """Return the first line of ``render_change``."""
-    return f"{_head(report, plan_file)}: {_action(report)}".removesuffix(": ")
+    return f"{_head(report, plan_file)}: {_action(report)}"
 
 
 def change_words(report: ChangeReport) -> str:
     """Return what a change does, in words, and where it concerns one thing alone, from where to where it moves."""
     sides = [*_sides(report.parts[0])] if len(report.parts) == 1 else []
-    return ", ".join(filter(None, (_action(report) or report.command, *sides[:1])))
+    return ", ".join((_action(report), *sides[:1]))
 
 
 def _head(report: ChangeReport, plan_file: Path | None) -> str:
@@ -130,34 +88,22 @@ def _head(report: ChangeReport, plan_file: Path | None) -> str:
 
 
 def _action(report: ChangeReport) -> str:
-    """Return what the command does and to what: names where there is one, else how many."""
-    parts = report.parts[:1] if report.command in _DELETES else report.parts
-    place = _named([_place(part) for part in parts], _counted(parts))
-    subscription = _named([part.subscription for part in report.parts], "subscription")
-    subscriptions = {(part.topic, part.subscription) for part in report.parts if part.subscription}
-    if len({name for _, name in subscriptions}) > 1:  # one name on two topics is two subscriptions
-        subscription = counted(len(subscriptions), "subscription")
-    action = _ACTIONS.get(report.command)
-    if action is not None and place:
-        return action.format(subscription=subscription, place=place)
-    words = _command_words(report.command)
-    if parts and all(part.resource for part in parts) and not words.startswith("undo "):
-        return f"{words.partition(' ')[0]} {place}"  # a resource's name begins with what it is
-    subject = " of ".join(name for name in (subscription, place) if name)
-    joint = ", " if words.startswith("undo ") else " of "
-    return joint.join(text for text in (words, subject) if text)
+    """Return what the change does and to what: a name where there is one, else how many."""
+    parts = report.parts
+    places = [place for place in map(_place, parts) if place]
+    cursors = [(part.topic, part.subscription) for part in parts if part.subscription]
+    return report.kind.words.format(
+        place=_named(places, places, _counted(parts)),
+        first=_named(places[:1], places[:1], _counted(parts)),
+        # One name on two topics is two subscriptions.
+        subscription=_named([name for _, name in cursors], cursors, "subscription"),
+    )
 
 
-def _named(names: Sequence[str | None], what: str) -> str:
-    found = dict.fromkeys(name for name in names if name)
-    return clean_text(next(iter(found))) if len(found) == 1 else counted(len(found), what) if found else ""
-
-
-def _command_words(command: str) -> str:
-    _, _, name = command.partition(" ")
-    if name.startswith("undo "):
-        return f"undo change {name.removeprefix('undo ')}"
-    return " ".join(name.replace("-", " ").split()).replace("ttl", "TTL").replace("delayed message", "delayed messages")
+def _named(names: Sequence[str], things: Sequence[object], what: str) -> str:
+    """Return the name that all things have, else how many they are."""
+    found = set(names)
+    return clean_text(found.pop()) if len(found) == 1 else counted(len(set(things)), what)
 
 
 def _place(part: ChangePart) -> str:
@@ -165,7 +111,7 @@ def _place(part: ChangePart) -> str:
 
 
 def _counted(parts: Sequence[ChangePart]) -> str:
-    return "topic" if any(part.topic or part.namespace for part in parts) else "node"
+    return "node" if parts and not any(part.topic or part.namespace for part in parts) else "topic"
 
 
 def _subject(part: ChangePart) -> str:

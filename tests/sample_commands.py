@@ -27,6 +27,7 @@ from pulsar_admin.options import (
     topics_argument,
 )
 from pulsar_admin.output import Column
+from pulsar_admin.store.changes.cursors import SKIP
 from pulsar_admin.store.changes.plan import ChangeReport, CursorPart, Plan
 from pulsar_admin.store.errors import NothingMatches, TopicNotFound
 from pulsar_admin.store.model.cursors import Extent
@@ -125,7 +126,7 @@ def change_report(*, dry_run: bool) -> ChangeReport:
         replayed=Extent(),
         skipped=Extent(1203, 1, 1234567),
     )
-    return ChangeReport(None if dry_run else 17, dry_run, (part,), command="topics skip")
+    return ChangeReport(SKIP, None if dry_run else 17, dry_run, (part,))
 
 
 @command("change", examples=["pulsar-admin sample change -s w"], output="The change.", errors=[], changes=True)
@@ -134,7 +135,7 @@ def change_report(*, dry_run: bool) -> ChangeReport:
 @pass_app
 def change(app: App, subscription: str, lossy: bool) -> None:
     """Change something."""
-    app.confirm(ApiPlan(Plan("topics skip", 1, (), change_report(dry_run=True).parts, "3 ledgers" if lossy else "")))
+    app.confirm(ApiPlan(Plan(SKIP, 1, (), change_report(dry_run=True).parts, "3 ledgers" if lossy else "")))
     app.show(change_report(dry_run=False))
 
 

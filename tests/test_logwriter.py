@@ -18,7 +18,7 @@ from pulsar_admin.store.changes.log_writer import (
     apply_written,
     write_ledgers,
 )
-from pulsar_admin.store.changes.plan import ChangePart, Plan, apply_plan, plan_undo
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, plan_undo
 from pulsar_admin.store.check import check_store
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import decode_entry
@@ -46,7 +46,7 @@ PAYLOADS = [bytes([number]) * (number * 7) for number in range(200)]
 
 def _apply(written: WrittenLedgers) -> object:
     with written.store.read() as txn:
-        plan = Plan("test", txn.id, written.steps(txn, NOW_MS), (ChangePart(before={}, after={}),))
+        plan = Plan(ChangeKind("test", "test"), txn.id, written.steps(txn, NOW_MS), (ChangePart(before={}, after={}),))
     return apply_written(written, plan, NOW_MS)
 
 
@@ -159,7 +159,7 @@ def test_nothing_is_left_when_a_payload_fails(tmp_path: Path) -> None:
         assert list((tmp_path / "s" / "entries").iterdir()) == []
         one = [(LedgerSpec({"component": b"managed-ledger"}), [b"x"])]
         with pytest.raises(StalePlan), write_ledgers(store, one) as written:
-            apply_written(written, Plan("test", 10**6, (), (ChangePart(),)), NOW_MS)
+            apply_written(written, Plan(ChangeKind("test", "test"), 10**6, (), (ChangePart(),)), NOW_MS)
         assert list((tmp_path / "s" / "entries").iterdir()) == []
 
 

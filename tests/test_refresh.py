@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, put_value_step
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger
 from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.environment import Store, Txn, open_store
@@ -203,7 +203,7 @@ def test_metadata_changed_here_stays_and_conflicts_are_named(tmp_path: Path) -> 
     with open_store(path, writable=True) as store:
         with store.read() as txn:
             steps = tuple(put_value_step(txn, node, value, 7) for node, value in nodes.items())
-            plan = Plan("test", txn.id, steps, (ChangePart(),))
+            plan = Plan(ChangeKind("test", "test"), txn.id, steps, (ChangePart(),))
         apply_plan(store, plan, 7)
     become(source, world("small") / "mutated")
     with open_store(imported("small", "mutated")) as mutated, mutated.read() as txn:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.changes import cursors as cursor_moves
     from pulsar_admin.store.changes import resets as resetting
     from pulsar_admin.store.changes import subscriptions as subscription_changes
+    from pulsar_admin.store.changes.plan import ChangeKind
     from pulsar_admin.store.changes.resets import Reset, ResetRequest, ResetRule
     from pulsar_admin.store.codec.cursor import CursorState
     from pulsar_admin.store.delayed.expiries import Forecast
@@ -186,11 +187,13 @@ class Cursors(Planner):
         """
         if count < 0:
             raise InvalidValue(f"skip {count}: a number of entries is 0 or more")
-        return self._plan("topics skip", lambda topic, state: cursor_moves.skipped(topic, state, count), force=force)
+        return self._plan(
+            cursor_moves.SKIP, lambda topic, state: cursor_moves.skipped(topic, state, count), force=force
+        )
 
     def clear(self, *, force: bool = False) -> Plan:
         """Plan skipping the whole backlog."""
-        return self._plan("topics clear-backlog", cursor_moves.cleared, force=force)
+        return self._plan(cursor_moves.CLEAR_BACKLOG, cursor_moves.cleared, force=force)
 
     def expire(
         self,
@@ -213,7 +216,7 @@ class Cursors(Planner):
         ``reset``), LedgerNotFound, EntryNotFound, and NothingMatches: no TTL, a topic without entries, nothing older than
         ``before``, or a whole copy older than a ``before`` counted from now; ``force`` allows the latter two.
         """
-        from pulsar_admin.store.delayed.expiries import plan_expiries
+        from pulsar_admin.store.delayed.expiries import EXPIRE, EXPIRE_ALL, plan_expiries
 
         if (before is not None) + (to is not None) + by_ttl != 1:
             raise InvalidValue("give exactly one of before, to and by_ttl")
@@ -226,12 +229,12 @@ class Cursors(Planner):
             limit = resetting.Before(self._session.time_ms(before, changes=True))
         broker = _broker(broker_version, max_clock_skew, self._session.clock_ms)
         request = resetting.ExpiryRequest(self._session.clock_ms, limit, rule, check_clock(clock), broker, force)
-        command = "topics expire-all-subscriptions" if self._means_all else "topics expire"
+        kind = EXPIRE_ALL if self._means_all else EXPIRE
         with self._session.scan() as reader:
             cursors = self._cursors(reader, by_time=to is None, verb="expire")
             if to is None:
                 self._warn_of_clock(reader, clock, cursors)
-            return plan_of(plan_expiries(reader, command, cursors, request), reader.txn)
+            return plan_of(plan_expiries(reader, kind, cursors, request), reader.txn)
 
     def forecast(
         self,
@@ -285,7 +288,7 @@ class Cursors(Planner):
         """Plan removing the subscription, from all partitions."""
         return self._planned(
             lambda reader, now_ms: subscription_changes.plan_unsubscribe(
-                reader, "topics unsubscribe", self._cursors(reader, is_replaced=force), now_ms, force=force
+                reader, subscription_changes.UNSUBSCRIBE, self._cursors(reader, is_replaced=force), now_ms, force=force
             )
         )
 
@@ -319,7 +322,7 @@ class Cursors(Planner):
             wanted = WantedState(
                 time_ms, name, if_unsure, self._past((topic for topic, _ in cursors), zookeeper), force
             )
-            found = plan_as_of(reader, "topics reset-cursor", cursors, wanted, self._session.clock_ms)
+            found = plan_as_of(reader, cursors, wanted, self._session.clock_ms)
             return plan_of(found, reader.txn)
 
     def _past(self, topics: Iterable[TopicModel], zookeeper: Sequence[str] = ()) -> CursorHistory:
@@ -333,13 +336,13 @@ class Cursors(Planner):
         self._session.warn(found.problems)
         return found
 
-    def _plan(self, command: str, moved: Moved, *, force: bool) -> Plan:
+    def _plan(self, kind: ChangeKind, moved: Moved, *, force: bool) -> Plan:
 
         moves = []
         with self._session.reader() as reader:
             for topic, cursor in self._cursors(reader):
                 moves.append(cursor_moves.CursorMove(topic, cursor, moved(topic, cursor.state), force=force))
-            return plan_of(cursor_moves.plan_moves(reader, command, moves, self._session.clock_ms), reader.txn)
+            return plan_of(cursor_moves.plan_moves(reader, kind, moves, self._session.clock_ms), reader.txn)
 
     def _cursors(
         self, reader: EntryReader, *, by_time: bool = False, is_replaced: bool = False, verb: str = "move"
@@ -440,7 +443,7 @@ def resets_plan(session: Session, reader: EntryReader, resets: Iterable[Reset], 
                 session.warn(texts_of_clock(reader, reset.topic, request.clock))
             yield reset
 
-    return plan_of(resetting.plan_resets(reader, "topics reset-cursor", warned(), request), reader.txn)
+    return plan_of(resetting.plan_resets(reader, warned(), request), reader.txn)
 
 
 class CursorPlace(Answer, frozen=True):

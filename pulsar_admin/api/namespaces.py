@@ -82,6 +82,7 @@ from pulsar_admin.store.wording import Answer
 if TYPE_CHECKING:
     from pulsar_admin.store.changes import policies as policy_changes
     from pulsar_admin.store.changes import resources as resource_changes
+    from pulsar_admin.store.changes.plan import ChangeKind
     from pulsar_admin.store.changes.plan import Plan as StorePlan
     from pulsar_admin.store.changes.policies import PolicyJob
     from pulsar_admin.store.db.environment import Txn
@@ -229,20 +230,20 @@ class Resources(Planner):
 
         These are rates a second, −1: any; those not given stay. Raises InvalidValue.
         """
-        return self._plan_group("resourcegroups create", name, rates)
+        return self._plan_group(resource_changes.CREATE_GROUP, name, rates)
 
     def update_resource_group(self, name: str, **rates: int | None) -> Plan:
         """Plan the same, as the other command of the same effect."""
-        return self._plan_group("resourcegroups update", name, rates)
+        return self._plan_group(resource_changes.UPDATE_GROUP, name, rates)
 
-    def _plan_group(self, command: str, name: str, rates: Mapping[str, int | None]) -> Plan:
+    def _plan_group(self, kind: ChangeKind, name: str, rates: Mapping[str, int | None]) -> Plan:
 
         if unknown := rates.keys() - _RATES.keys():
             raise InvalidValue(
                 f"a resource group has no {', '.join(sorted(unknown))}", hint=f"rates: {', '.join(_RATES)}"
             )
         given = {_RATES[key]: None if rate is None else whole_number(key, rate) for key, rate in rates.items()}
-        return self._planned_rows(resource_changes.plan_group, command, given_text("resource group", name), given)
+        return self._planned_rows(resource_changes.plan_group, kind, given_text("resource group", name), given)
 
     def delete_resource_group(self, name: str) -> Plan:
         """Plan deleting a resource group; raises ResourceNotFound, Refused while namespaces are in it."""
@@ -386,16 +387,16 @@ class Cluster(Planner):
 
     def create_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
         """Plan setting the brokers of a failure domain; raises Refused for a broker of another domain."""
-        return self._plan_domain("clusters create-failure-domain", name, brokers)
+        return self._plan_domain(resource_changes.CREATE_DOMAIN, name, brokers)
 
     def update_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
         """Plan the same, as the other command of the same effect."""
-        return self._plan_domain("clusters update-failure-domain", name, brokers)
+        return self._plan_domain(resource_changes.UPDATE_DOMAIN, name, brokers)
 
-    def _plan_domain(self, command: str, name: str, brokers: Sequence[str]) -> Plan:
+    def _plan_domain(self, kind: ChangeKind, name: str, brokers: Sequence[str]) -> Plan:
 
         given = given_text("domain", name), given_texts("brokers", brokers)
-        return self._planned_rows(resource_changes.plan_domain, command, self._name, *given)
+        return self._planned_rows(resource_changes.plan_domain, kind, self._name, *given)
 
     def delete_failure_domain(self, name: str) -> Plan:
         """Plan deleting a failure domain; raises ResourceNotFound."""
@@ -577,21 +578,21 @@ class Namespace(PolicyPlans):
         System topics and a broker's own cursors stay. Unreadable topics are left out with a PartialData warning.
         Raises SubscriptionNotFound (no topic has one), Refused (``subscription`` is the broker's own), InvalidValue.
         """
-        from pulsar_admin.store.changes.cursors import CursorMove, cleared, plan_moves
+        from pulsar_admin.store.changes.cursors import CLEAR_NAMESPACE, CursorMove, cleared, plan_moves
 
         with self._session.reader() as reader:
             cursors = self._cursors(reader, subscription, bundle, "topics clear-backlog")
             moves = [CursorMove(topic, cursor, cleared(topic, cursor.state)) for topic, cursor in cursors]
-            return plan_of(plan_moves(reader, "namespaces clear-backlog", moves, self._session.clock_ms), reader.txn)
+            return plan_of(plan_moves(reader, CLEAR_NAMESPACE, moves, self._session.clock_ms), reader.txn)
 
     def unsubscribe(self, subscription: str, *, bundle: str | None = None) -> Plan:
         """Plan removing a subscription from every topic that has it, or from those in a bundle; raises as ``clear_backlog``."""
-        from pulsar_admin.store.changes.subscriptions import plan_unsubscribe
+        from pulsar_admin.store.changes.subscriptions import UNSUBSCRIBE_NAMESPACE, plan_unsubscribe
 
         return self._planned(
             lambda reader, now_ms: plan_unsubscribe(
                 reader,
-                "namespaces unsubscribe",
+                UNSUBSCRIBE_NAMESPACE,
                 self._cursors(reader, subscription, bundle, "topics unsubscribe"),
                 now_ms,
             )
@@ -705,27 +706,26 @@ class Namespace(PolicyPlans):
     def set_property(self, key: str, value: str) -> Plan:
         """Plan setting a property."""
         given = {key: value}
-        return self._plan_properties("set-property", lambda found: {**found, **given})
+        return self._plan_properties(resource_changes.SET_PROPERTY, lambda found: {**found, **given})
 
     def set_properties(self, properties: Mapping[str, str]) -> Plan:
         """Plan setting properties and keeping the others."""
         given = properties
-        return self._plan_properties("set-properties", lambda found: {**found, **given})
+        return self._plan_properties(resource_changes.SET_PROPERTIES, lambda found: {**found, **given})
 
     def remove_property(self, key: str) -> Plan:
         """Plan removing a property."""
         gone = key
         return self._plan_properties(
-            "remove-property", lambda found: {name: one for name, one in found.items() if name != gone}
+            resource_changes.REMOVE_PROPERTY, lambda found: {name: one for name, one in found.items() if name != gone}
         )
 
     def clear_properties(self) -> Plan:
         """Plan removing all of its properties."""
-        return self._plan_properties("clear-properties", lambda found: {})
+        return self._plan_properties(resource_changes.CLEAR_PROPERTIES, lambda found: {})
 
-    def _plan_properties(self, command: str, change: Callable[[dict[str, str]], dict[str, str]]) -> Plan:
-
-        return self._planned_rows(resource_changes.plan_properties, f"namespaces {command}", self._name, change)
+    def _plan_properties(self, kind: ChangeKind, change: Callable[[dict[str, str]], dict[str, str]]) -> Plan:
+        return self._planned_rows(resource_changes.plan_properties, kind, self._name, change)
 
     # -- permissions --------------------------------------------------------------------------------------------------
 
@@ -736,12 +736,12 @@ class Namespace(PolicyPlans):
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan replacing a role's permissions by ``actions`` (``produce``, ``consume`` …); raises InvalidValue."""
         grant = resource_changes.Grant(role, resource_changes.check_actions(actions))
-        return self._planned_rows(resource_changes.plan_permission, "namespaces grant-permission", self._name, grant)
+        return self._planned_rows(resource_changes.plan_permission, resource_changes.GRANT, self._name, grant)
 
     def revoke_permission(self, role: str) -> Plan:
         """Plan revoking a role's permissions on the namespace."""
         grant = resource_changes.Grant(role)
-        return self._planned_rows(resource_changes.plan_permission, "namespaces revoke-permission", self._name, grant)
+        return self._planned_rows(resource_changes.plan_permission, resource_changes.REVOKE, self._name, grant)
 
     def subscription_permissions(self) -> Mapping[str, Sequence[str]]:
         """Return the roles of each subscription that only some may use."""
@@ -777,11 +777,11 @@ class Namespace(PolicyPlans):
 
     def set_anti_affinity_group(self, group: str) -> Plan:
         """Plan setting the namespace's anti-affinity group."""
-        return self._plan_local("set-anti-affinity-group", "namespaceAntiAffinityGroup", group)
+        return self._plan_local(resource_changes.SET_ANTI_AFFINITY, "namespaceAntiAffinityGroup", group)
 
     def delete_anti_affinity_group(self) -> Plan:
         """Plan that it is in no anti-affinity group."""
-        return self._plan_local("delete-anti-affinity-group", "namespaceAntiAffinityGroup", None)
+        return self._plan_local(resource_changes.DELETE_ANTI_AFFINITY, "namespaceAntiAffinityGroup", None)
 
     def bookie_affinity_group(self) -> Mapping[str, str] | None:
         """Return the groups of bookies that keep its data, None: all do."""
@@ -796,20 +796,20 @@ class Namespace(PolicyPlans):
         given = {
             key: given_text("group", one) for key, one in groups.items() if one is not None or key.endswith("Primary")
         }
-        return self._plan_bookies("set-bookie-affinity-group", given)
+        return self._plan_bookies(resource_changes.SET_BOOKIE_AFFINITY, given)
 
     def delete_bookie_affinity_group(self) -> Plan:
         """Plan that all bookies may keep its data."""
-        return self._plan_bookies("delete-bookie-affinity-group", None)
+        return self._plan_bookies(resource_changes.DELETE_BOOKIE_AFFINITY, None)
 
     def set_migrated(self, migrated: bool) -> Plan:
         """Plan setting whether the namespace is migrated to the target of its cluster."""
-        return self._plan_local("update-migration-state", "migrated", migrated)
+        return self._plan_local(resource_changes.UPDATE_MIGRATION, "migrated", migrated)
 
-    def _plan_bookies(self, command: str, groups: Json | None) -> Plan:
-        return self._plan_local(command, "bookieAffinityGroup", groups, error=_NOT_FOUND)
+    def _plan_bookies(self, kind: ChangeKind, groups: Json | None) -> Plan:
+        return self._plan_local(kind, "bookieAffinityGroup", groups, error=_NOT_FOUND)
 
-    def _plan_local(self, command: str, key: str, value: object, *, error: str | None = None) -> Plan:
+    def _plan_local(self, kind: ChangeKind, key: str, value: object, *, error: str | None = None) -> Plan:
         """Plan setting a key of the local policies; without policies the namespace raises with the text ``error``."""
 
         def make(txn: Txn, now_ms: int) -> StorePlan:
@@ -818,7 +818,7 @@ class Namespace(PolicyPlans):
             return resource_changes.plan_local_json(
                 txn,
                 self._name,
-                resource_changes.JsonJob(f"namespaces {command}", resource_changes.put(key, value), [key]),
+                resource_changes.JsonJob(kind, resource_changes.put(key, value), [key]),
                 now_ms,
             )
 

@@ -475,7 +475,7 @@ class Nacks(KeptNacks):
         groups = {name: groups for name, groups in found.entries.items() if groups}
         groups = groups or dict([*found.entries.items()][:1])  # whose report says that there is nothing
         rows = [nacks.Nacks(name, self._subscription, of_topic, bits) for name, of_topic in groups.items()]
-        return plan_of(nacks.plan_add(reader.txn, "nacks add", rows), reader.txn)
+        return plan_of(nacks.plan_add(reader.txn, rows), reader.txn)
 
 
 class NackSizes(Answer, frozen=True):

@@ -77,7 +77,14 @@ def report_of(report: Report, store: Path | None = None) -> ChangeReport:
     """Return a change's report whose undo command names the store, because Python has no default store."""
     place = "" if store is None else str(store.absolute())
     return ChangeReport(
-        report.number, report.dry_run, report.parts, report.plan_warnings, report.untouched, report.command, place
+        report.kind,
+        report.number,
+        report.dry_run,
+        report.parts,
+        report.plan_warnings,
+        report.untouched,
+        report.is_undo,
+        place,
     )
 
 

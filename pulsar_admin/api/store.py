@@ -512,7 +512,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         would. Raises InvalidValue; previewed or applied NotFound, InvalidValue, Corrupt, Refused, and applied DiskFull.
         """
         from pulsar_admin.store.codec.interceptors import parse_interceptors
-        from pulsar_admin.store.dump.load import COMMAND, LoadOptions, apply_load, preview_load
+        from pulsar_admin.store.dump.load import LOAD, LoadOptions, apply_load, preview_load
         from pulsar_admin.store.dump.source import EntryDump
 
         name = None if topic is None else parse_topic(topic)
@@ -534,7 +534,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
                 return (apply_load(store, source, options, advance),)
 
         with self._session.read() as txn:
-            return plan_of(store_plans.WritingPlan(COMMAND, txn.id, shown, made, digest=source.digest), txn)
+            return plan_of(store_plans.WritingPlan(LOAD, txn.id, shown, made, digest=source.digest), txn)
 
     def copy(self, *topics: str, source: Path | str, to: str | None = None) -> Plan:
         """Plan copying whole topics from another store, a single one under the name ``to``: with subscriptions,
@@ -578,8 +578,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         topic, given = parse_topic(name), properties or {}
         if partitions is not None:
             whole_number("partitions", partitions, INT_MIN, INT_MAX)
-        command = "topics create" if partitions is None else "topics create-partitioned-topic"
-        return self._planned_rows(topic_changes.plan_topic, command, topic, partitions, given)
+        return self._planned_rows(topic_changes.plan_topic, topic, partitions, given)
 
     def create_shadow_topic(self, name: str, source: str, *, properties: Mapping[str, str] | None = None) -> Plan:
         """Plan creating a topic that shows the entries of ``source`` and has subscriptions of its own (PIP-180).

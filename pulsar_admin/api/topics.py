@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.changes import resources as resource_changes
     from pulsar_admin.store.changes import schemas as schema_changes
     from pulsar_admin.store.changes import topics as topic_changes
-    from pulsar_admin.store.changes.plan import ChangeReport
+    from pulsar_admin.store.changes.plan import ChangeKind, ChangeReport
     from pulsar_admin.store.changes.policies import PolicyJob
     from pulsar_admin.store.changes.resources import Grant
     from pulsar_admin.store.changes.schemas import NewSchema
@@ -284,7 +284,7 @@ class TopicPolicies(PolicyPlans):
         with self._session.read() as txn:
             names = self._selection.topics or self._names(txn)
             now_ms, broker = self._session.clock_ms, self._session.interceptors
-            return plan_of(plan_delete(txn, "topicPolicies delete", names, now_ms, broker), txn)
+            return plan_of(plan_delete(txn, names, now_ms, broker), txn)
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
         from pulsar_admin.store.changes.topic_policies import plan_changes
@@ -745,12 +745,12 @@ class Topic(PolicyPlans):
         with self._session.reader() as reader:
             if not partitioned:
                 return plan_of(
-                    deleting.plan_terminate(reader, "topics terminate", [self._name], self._session.clock_ms),
+                    deleting.plan_terminate(reader, deleting.TERMINATE, [self._name], self._session.clock_ms),
                     reader.txn,
                 )
             names = existing_partitions(reader.txn, check_partitioned(reader.txn, self._name))
             return plan_of(
-                deleting.plan_terminate(reader, "topics partitioned-terminate", names, self._session.clock_ms),
+                deleting.plan_terminate(reader, deleting.TERMINATE_PARTITIONED, names, self._session.clock_ms),
                 reader.txn,
             )
 
@@ -834,18 +834,18 @@ class Topic(PolicyPlans):
 
     def set_properties(self, properties: Mapping[str, str]) -> Plan:
         """Plan setting properties and keeping the others; raises MetadataCorrupt."""
-        return self._plan_properties("topics update-properties", properties, ())
+        return self._plan_properties(topic_changes.UPDATE_PROPERTIES, properties, ())
 
     def remove_properties(self, *keys: str) -> Plan:
         """Plan removing properties; raises MetadataCorrupt."""
-        return self._plan_properties("topics remove-properties", {}, keys)
+        return self._plan_properties(topic_changes.REMOVE_PROPERTIES, {}, keys)
 
-    def _plan_properties(self, command: str, given: Mapping[str, str], removed: Sequence[str]) -> Plan:
+    def _plan_properties(self, kind: ChangeKind, given: Mapping[str, str], removed: Sequence[str]) -> Plan:
 
         def change(found: dict[str, str]) -> dict[str, str]:
             return {key: value for key, value in {**found, **given}.items() if key not in removed}
 
-        return self._planned_rows(topic_changes.plan_properties, command, self._name, change)
+        return self._planned_rows(topic_changes.plan_properties, kind, self._name, change)
 
     def permissions(self) -> Mapping[str, Sequence[str]]:
         """Return what each role may do: its own permissions and those of its namespace. Raises NamespaceNotFound, MetadataCorrupt."""
@@ -853,17 +853,15 @@ class Topic(PolicyPlans):
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan replacing a role's permissions by ``actions`` (``produce``, ``consume`` …); raises InvalidValue."""
-        return self._plan_grant(
-            "topics grant-permission", resource_changes.Grant(role, resource_changes.check_actions(actions))
-        )
+        grant = resource_changes.Grant(role, resource_changes.check_actions(actions))
+        return self._plan_grant(resource_changes.GRANT_ON_TOPIC, grant)
 
     def revoke_permission(self, role: str) -> Plan:
         """Plan revoking a role's permissions on the topic; those on the namespace stay."""
-        return self._plan_grant("topics revoke-permission", resource_changes.Grant(role))
+        return self._plan_grant(resource_changes.REVOKE_ON_TOPIC, resource_changes.Grant(role))
 
-    def _plan_grant(self, command: str, grant: Grant) -> Plan:
-
-        return self._planned_rows(resource_changes.plan_topic_permission, command, self._name, grant)
+    def _plan_grant(self, kind: ChangeKind, grant: Grant) -> Plan:
+        return self._planned_rows(resource_changes.plan_topic_permission, kind, self._name, grant)
 
 
 class SchemaVersion(Answer, frozen=True):
@@ -1078,6 +1076,7 @@ class Compactions(Planner):
         everything: bool = False,
     ) -> Plan:
         """Plan a compaction command: see ``CompactionJob``. Raises InvalidValue."""
+        from pulsar_admin.store.changes.compaction import kind_of
         from pulsar_admin.store.changes.plan import WritingPlan
         from pulsar_admin.store.compaction.forms import CompactionJob
 
@@ -1102,7 +1101,7 @@ class Compactions(Planner):
 
         with session.read() as txn:
             size_bytes = 0 if job.everything else topics_bytes(txn, names)
-            return plan_of(WritingPlan(job.command, txn.id, shown, lambda store: compact(store, previews=False)), txn)
+            return plan_of(WritingPlan(kind_of(job), txn.id, shown, lambda store: compact(store, previews=False)), txn)
 
 
 def _find_in(reader: EntryReader, topic: TopicModel, view: CompactedView, time_ms: int, rule: ViewRule) -> FoundInView:

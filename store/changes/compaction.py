@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.log_writer import LedgerSpec, PayloadColumns, apply_written, write_ledgers
 from pulsar_admin.store.changes.plan import (
+    ChangeKind,
     ChangePart,
     ChangeReport,
     CompactionDetails,
@@ -71,7 +72,7 @@ class LedgerSwap(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def _plan_swap(txn: Txn, command: str, swap: LedgerSwap, new_ledger: tuple[Step, ...], now_ms: int) -> Plan:
+def _plan_swap(txn: Txn, kind: ChangeKind, swap: LedgerSwap, new_ledger: tuple[Step, ...], now_ms: int) -> Plan:
     """Return the plan of a finished compaction; ``new_ledger`` holds the steps that create the new ledger's
     metadata.
 
@@ -79,7 +80,7 @@ def _plan_swap(txn: Txn, command: str, swap: LedgerSwap, new_ledger: tuple[Step,
     """
     part = _swap_part(swap)
     if swap.ledger_id is None:
-        return Plan(command, txn.id, (), (part,), warnings=swap.warnings)
+        return Plan(kind, txn.id, (), (part,), warnings=swap.warnings)
     steps = [*new_ledger, _cursor_step(txn, swap.topic, swap.cursor, swap.horizon, swap.ledger_id, now_ms)]
     old = swap.old_ledger_id
     warnings = swap.warnings
@@ -90,7 +91,7 @@ def _plan_swap(txn: Txn, command: str, swap: LedgerSwap, new_ledger: tuple[Step,
             warnings += (f"ledger {old} stays: {others[0].kind} of {others[0].topic} references it too",)
         else:
             steps.append(delete_step(txn, ledger_path(old)))
-    return Plan(command, txn.id, tuple(steps), (part,), warnings=warnings)
+    return Plan(kind, txn.id, tuple(steps), (part,), warnings=warnings)
 
 
 def _swap_part(swap: LedgerSwap) -> ChangePart:
@@ -104,6 +105,9 @@ def _swap_part(swap: LedgerSwap) -> ChangePart:
         extent=swap.extent,
         compaction=swap.details,
     )
+
+
+_ATTACH = ChangeKind("compaction attach", "attach a compacted ledger to {place}")
 
 
 def plan_attach(reader: EntryReader, name: TopicName, ledger_id: int, now_ms: int) -> Plan:
@@ -126,7 +130,7 @@ def plan_attach(reader: EntryReader, name: TopicName, ledger_id: int, now_ms: in
     before = {"markDeletePosition": None if cursor is None else str(cursor.mark_delete), "compactedLedger": named}
     if named == ledger_id:
         part = ChangePart(topic=str(name), subscription=COMPACTION_CURSOR, before=before, after=before)
-        return Plan("compaction attach", txn.id, (), (part,), untouched=frozenset((0,)))
+        return Plan(_ATTACH, txn.id, (), (part,), untouched=frozenset((0,)))
     view = read_detached(reader, topic, ledger_id)
     part = ChangePart(
         topic=str(name),
@@ -136,7 +140,7 @@ def plan_attach(reader: EntryReader, name: TopicName, ledger_id: int, now_ms: in
         warnings=tuple(_attach_warnings(txn, topic, view)),
     )
     step = _cursor_step(txn, topic, cursor, view.horizon, ledger_id, now_ms)
-    return Plan("compaction attach", txn.id, (step,), (part,))
+    return Plan(_ATTACH, txn.id, (step,), (part,))
 
 
 def _attach_warnings(txn: Txn, topic: Topic, view: CompactedView) -> Iterator[str]:
@@ -242,7 +246,7 @@ class Compactor(Struct, frozen=True):
             if not compaction.result.is_changed and prepared.view is not None:
                 return _unchanged(job, _swap_part(replace(swap, ledger_id=swap.old_ledger_id)), previews=previews)
             if previews:
-                return _plan_swap(reader.txn, job.command, swap, (), self.now_ms).preview()
+                return _plan_swap(reader.txn, kind_of(job), swap, (), self.now_ms).preview()
         return self._write(reader, prepared, compaction, job)
 
     def _write(
@@ -257,7 +261,7 @@ class Compactor(Struct, frozen=True):
             written = write_ledgers(self.store, [(spec, payloads)])
         with written:
             swap = _swap(prepared, compaction, written.ledgers[0].ledger_id)
-            plan = _plan_swap(reader.txn, job.command, swap, written.steps(reader.txn, self.now_ms), self.now_ms)
+            plan = _plan_swap(reader.txn, kind_of(job), swap, written.steps(reader.txn, self.now_ms), self.now_ms)
             return apply_written(written, plan, self.now_ms)
 
 
@@ -293,5 +297,11 @@ def _details(prepared: Prepared, compaction: Compaction) -> CompactionDetails:
     )
 
 
+def kind_of(job: CompactionJob) -> ChangeKind:
+    """Return the change that a job is."""
+    what = "upgrade the compacted ledger of" if job.everything else "compact"
+    return ChangeKind(job.command, f"{what} {{place}}")
+
+
 def _unchanged(job: CompactionJob, part: ChangePart, *, previews: bool) -> ChangeReport:
-    return ChangeReport(None, previews, (part,), command=job.command)
+    return ChangeReport(kind_of(job), None, previews, (part,))

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import (
+    ChangeKind,
     CursorPart,
     Deletable,
     ExpiryDetails,
@@ -82,7 +83,13 @@ class CursorMove(Struct, frozen=True):
         return is_own and _passes_entries(self.topic, self.cursor.state, self.state)
 
 
-def plan_moves(reader: EntryReader, command: str, moves: Iterable[CursorMove], now_ms: int) -> Plan:
+CLEAR_BACKLOG = ChangeKind("topics clear-backlog", "clear the backlog of {subscription} on {place}")
+CLEAR_NAMESPACE = ChangeKind("namespaces clear-backlog", CLEAR_BACKLOG.words)
+SKIP = ChangeKind("topics skip", "skip messages of {subscription} on {place}")
+RESET = ChangeKind("topics reset-cursor", "reset cursor {subscription} of {place}")
+
+
+def plan_moves(reader: EntryReader, kind: ChangeKind, moves: Iterable[CursorMove], now_ms: int) -> Plan:
     """Return one plan for all moves. A cursor that is already there is reported and not written.
 
     Raises Refused for a cursor that a broker keeps for itself.
@@ -96,7 +103,7 @@ def plan_moves(reader: EntryReader, command: str, moves: Iterable[CursorMove], n
     freed = {name: _freed(reader, topic, after, now_ms) for name, topic in topics.items()}
     parts = tuple(_move_part(reader, move, freed[move.topic.name]) for move in listed)
     untouched = frozenset(place for place, move in enumerate(listed) if not _moves(move))
-    return Plan(command, reader.txn.id, steps, parts, untouched=untouched)
+    return Plan(kind, reader.txn.id, steps, parts, untouched=untouched)
 
 
 def _moves(move: CursorMove) -> bool:

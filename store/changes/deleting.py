@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import CursorMove, check_ending, cleared, plan_moves
 from pulsar_admin.store.changes.log_writer import last_broker_entry, put_managed_ledger
-from pulsar_admin.store.changes.plan import ChangePart, DeletedPart, Plan, Step, WritingPlan, delete_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, DeletedPart, Plan, Step, WritingPlan, delete_step
 from pulsar_admin.store.changes.resources import NodeChange, check_tenant_deletable, plan_nodes
 from pulsar_admin.store.changes.resources import plan_delete_cluster as plan_delete_cluster
 from pulsar_admin.store.changes.subscriptions import own_ledgers
@@ -72,7 +72,12 @@ _FORGET = "where its subscription is to forget its transactions, delete it with 
 # -- terminate --------------------------------------------------------------------------------------------------------
 
 
-def plan_terminate(reader: EntryReader, command: str, names: Iterable[TopicName], now_ms: int) -> Plan:
+TERMINATE = ChangeKind("topics terminate", "terminate {place}")
+TERMINATE_PARTITIONED = ChangeKind("topics partitioned-terminate", TERMINATE.words)
+_TRUNCATE = ChangeKind("topics truncate", "truncate {place}")
+
+
+def plan_terminate(reader: EntryReader, kind: ChangeKind, names: Iterable[TopicName], now_ms: int) -> Plan:
     """Plan terminating topics, all or none, so that nothing can be published to them; raises TopicNotFound, Refused."""
     steps, parts = [], []
     for name in names:
@@ -90,7 +95,7 @@ def plan_terminate(reader: EntryReader, command: str, names: Iterable[TopicName]
                 after={"terminatedPosition": str(end)},
             )
         )
-    return Plan(command, reader.txn.id, tuple(steps), tuple(parts))
+    return Plan(kind, reader.txn.id, tuple(steps), tuple(parts))
 
 
 def _terminal_position(topic: Topic) -> Position:
@@ -119,7 +124,7 @@ def plan_trim(reader: EntryReader, names: Iterable[TopicName], now_ms: int) -> P
     topics = [read_topic(reader.txn, name) for name in names]
     cuts = [_cut(reader, topic, trimmable(reader, topic, now_ms), now_ms) for topic in topics]
     steps = tuple(step for cut, _ in cuts for step in cut)
-    return Plan("topics trim-topic", reader.txn.id, steps, tuple(part for _, part in cuts))
+    return Plan(ChangeKind("topics trim-topic", "trim {place}"), reader.txn.id, steps, tuple(part for _, part in cuts))
 
 
 def plan_truncate(reader: EntryReader, names: Iterable[TopicName], now_ms: int) -> Plan:
@@ -136,11 +141,11 @@ def plan_truncate(reader: EntryReader, names: Iterable[TopicName], now_ms: int) 
         check_ending(name, "truncate", _FORGET)
         cursors = read_cursors(reader.txn, reader, topic).values()
         moves = [_cleared(reader, topic, cursor) for cursor in cursors]
-        moved = plan_moves(reader, "", moves, now_ms)
+        moved = plan_moves(reader, _TRUNCATE, moves, now_ms)
         cut, part = _cut(reader, topic, topic.ledgers[:-1], now_ms)
         steps += [*moved.steps, *cut]
         parts += [part, *(replace(one, deletable=None) for one in moved.parts)]
-    return Plan("topics truncate", reader.txn.id, tuple(steps), tuple(parts))
+    return Plan(_TRUNCATE, reader.txn.id, tuple(steps), tuple(parts))
 
 
 def _cleared(reader: EntryReader, topic: Topic, cursor: Cursor) -> CursorMove:
@@ -254,12 +259,12 @@ def plan_delete_topics(
     """
     from pulsar_admin.store.changes.topic_policies import forget_policies
 
-    command, gone = "topics delete", list(names)
+    kind, gone = ChangeKind("topics delete", "delete {place}"), list(names)
     if partitioned:
-        command = "topics delete-partitioned-topic"
+        kind = ChangeKind("topics delete-partitioned-topic", "delete partitioned topic {first}")
         gone = [one for name in names for one in partitions_to_delete(reader.txn, name)]
     bases = [name for name in names if name.partition_index < 0]
-    plan = plan_delete(reader, command, gone, bases, now_ms, force=force)
+    plan = plan_delete(reader, kind, gone, bases, now_ms, force=force)
     whole = [base for base in bases if not _staying(reader.txn, base, gone)]
     return forget_policies(reader.txn, plan, whole, now_ms, interceptors, force=force)
 
@@ -276,7 +281,7 @@ def _staying(txn: Txn, base: TopicName, deleted: Sequence[TopicName]) -> list[To
 
 def plan_delete(
     reader: EntryReader,
-    command: str,
+    kind: ChangeKind,
     names: Iterable[TopicName],
     bases: Iterable[TopicName],
     now_ms: int,
@@ -325,7 +330,7 @@ def plan_delete(
     kept = {ledger_id for ledger_id in ledgers if _is_of_others(txn, ledger_id, owners)}
     steps += _ledger_steps(txn, ledgers, owners)
     parts = [*records, *(_without(part, kept) for part in parts)]
-    return Plan(command, txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
+    return Plan(kind, txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
 
 
 def _without(part: ChangePart, kept: set[int]) -> ChangePart:
@@ -414,40 +419,42 @@ def plan_delete_namespace(reader: EntryReader, namespace: NamespaceName, now_ms:
     _check_namespace(reader.txn, namespace)
     if not force:
         _check_empty(reader.txn, namespace)
-    return _plan_namespaces(reader, "namespaces delete", [namespace], now_ms)
+    kind = ChangeKind("namespaces delete", "delete namespace {first}")
+    return _plan_namespaces(reader, kind, [namespace], now_ms)
 
 
 def plan_delete_tenant(reader: EntryReader, tenant: str, now_ms: int, *, force: bool) -> Plan:
     """Plan deleting a tenant, with ``force`` also its namespaces and their topics; raises NamespaceNotFound, Refused."""
-    return _plan_tenants(reader, "tenants delete", [tenant], now_ms, force=force)
+    kind = ChangeKind("tenants delete", "delete {first}")
+    return _plan_tenants(reader, kind, [tenant], now_ms, force=force)
 
 
 def plan_delete_all(reader: EntryReader, cluster: str, now_ms: int) -> Plan:
     """Plan deleting a cluster and all tenants, namespaces and topics; raises ResourceNotFound, Refused."""
     own = plan_delete_cluster(reader.txn, cluster, now_ms)
-    data = _plan_tenants(reader, "clusters delete", list_tenants(reader.txn), now_ms, force=True)
+    data = _plan_tenants(reader, own.kind, list_tenants(reader.txn), now_ms, force=True)
     return replace(data, steps=data.steps + own.steps, parts=own.parts + data.parts)
 
 
-def _plan_tenants(reader: EntryReader, command: str, tenants: Iterable[str], now_ms: int, *, force: bool) -> Plan:
+def _plan_tenants(reader: EntryReader, kind: ChangeKind, tenants: Iterable[str], now_ms: int, *, force: bool) -> Plan:
     txn, names = reader.txn, list(tenants)
     namespaces = [one for tenant in names for one in check_tenant_deletable(txn, tenant, force=force)]
     for namespace in namespaces:
         if find_json(txn, namespace.policies_path) is not None:
             _check_namespace(txn, namespace)
-    data = _plan_namespaces(reader, command, namespaces, now_ms)
+    data = _plan_namespaces(reader, kind, namespaces, now_ms)
     changes = [NodeChange(f"tenant {tenant}", tenant_path(tenant), None) for tenant in names]
-    own = plan_nodes(txn, command, changes, now_ms)
+    own = plan_nodes(txn, kind, changes, now_ms)
     return replace(data, steps=data.steps + own.steps, parts=own.parts + data.parts)
 
 
-def _plan_namespaces(reader: EntryReader, command: str, namespaces: Sequence[NamespaceName], now_ms: int) -> Plan:
+def _plan_namespaces(reader: EntryReader, kind: ChangeKind, namespaces: Sequence[NamespaceName], now_ms: int) -> Plan:
     txn = reader.txn
     for namespace in namespaces:
         _check_other_ledgers(txn, namespace)
     topics = [topic for namespace in namespaces for topic in iter_topics(txn, namespace)]
     bases = [base for namespace in namespaces for base in _bases(txn, namespace)]
-    plan = plan_delete(reader, command, topics, bases, now_ms)
+    plan = plan_delete(reader, kind, topics, bases, now_ms)
     gone = {step.key for step in plan.steps}
     steps = [step for namespace in namespaces for step in _own_nodes(txn, namespace) if step.key not in gone]
     parts = [_part(txn, namespace, topics) for namespace in namespaces]

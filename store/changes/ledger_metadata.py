@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct
 
-from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, Step, put_value_step
 from pulsar_admin.store.codec.claims import APPLICATION, bucket_claims, cursor_claims, schema_claims, topic_claims
 from pulsar_admin.store.codec.ledgermetadata import (
     LedgerMetadata,
@@ -40,7 +40,7 @@ from pulsar_admin.store.wording import counted
 if TYPE_CHECKING:
     from pulsar_admin.store.aliases import Array
 
-_COMMAND = "ledgers restore"
+RESTORE_LEDGERS = ChangeKind("ledgers restore", "restore {place}")
 _SIBLINGS = 1000
 """Ledgers of others that are looked at for quorums."""
 
@@ -69,7 +69,7 @@ def plan_restore(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) ->
         "a bookie that ran after the metadata was lost may have collected these entries as garbage: after the export"
         " read them there, with: bookkeeper shell readledger -l LEDGER -b BOOKIE"
     )
-    return Plan(_COMMAND, reader.txn.id, tuple(steps), tuple(parts), warnings=(warning,))
+    return Plan(RESTORE_LEDGERS, reader.txn.id, tuple(steps), tuple(parts), warnings=(warning,))
 
 
 def _check(txn: Txn, ledger_id: int) -> Owner:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.changes.cursors import info_of_state, state_json
 from pulsar_admin.store.changes.log_writer import put_managed_ledger
 from pulsar_admin.store.changes.plan import (
+    ChangeKind,
     ChangePart,
     DeletedPart,
     ForgottenPart,
@@ -72,7 +73,7 @@ from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EVENTS, MANAGED_LEDGERS, Position, TopicName, parse_topic, shell_word
 from pulsar_admin.store.wording import counted, listed, plural
 
-_COMMAND = "ledgers forget"
+_FORGET = ChangeKind("ledgers forget", "forget lost ledgers of {place}")
 _NAMED = 20
 """Topics whose policies are lost that a warning names."""
 
@@ -126,7 +127,7 @@ def plan_forget(
         parts.append(part)
     paths = (ledger_path(ledger_id) for ledger_id in ids)
     steps += [delete_step(txn, path) for path in paths if find_node(txn, path) is not None]
-    return Plan(_COMMAND, txn.id, tuple(steps), tuple(parts))
+    return Plan(_FORGET, txn.id, tuple(steps), tuple(parts))
 
 
 def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
@@ -421,7 +422,8 @@ def plan_unmark(txn: Txn, ledgers: Sequence[int], *, force: bool = False) -> Pla
         for mark in sorted(chosen, key=lambda mark: mark.ledger_id)
     )
     nothing = (ChangePart(resource="marks", before={"marks": len(marks)}, after={"marks": len(marks)}),)
-    return Plan("ledgers unmark", txn.id, steps, parts or nothing)
+    kind = ChangeKind("ledgers unmark", "remove under-replication {place}")
+    return Plan(kind, txn.id, steps, parts or nothing)
 
 
 # -- orphans -----------------------------------------------------------------------------------------------------------
@@ -466,7 +468,8 @@ def plan_delete_orphans(
             hint="see: pulsar-admin doctor; --force deletes them anyway",
             ledgerIds=sorted(kept),
         )
-    return Plan("ledgers delete", txn.id, tuple(delete_step(txn, ledger_path(one)) for one in ids), parts)
+    steps = tuple(delete_step(txn, ledger_path(one)) for one in ids)
+    return Plan(ChangeKind("ledgers delete", "delete the metadata of {place}"), txn.id, steps, parts)
 
 
 def parse_ledger_ids(lines: Iterable[str], where: str) -> Iterator[int]:

@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import CursorMove, plan_moves
-from pulsar_admin.store.changes.plan import ChangePart, ChangeReport, Plan, Step, apply_plan, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, ChangeReport, Plan, Step, apply_plan, put_value_step
 from pulsar_admin.store.changes.resets import check_position
 from pulsar_admin.store.codec.brokerentry import BrokerEntry, encode_broker_entry, strip
 from pulsar_admin.store.codec.claims import APPLICATION, COMPONENT
@@ -539,7 +539,8 @@ def plan_forget_ledgers(txn: Txn, name: TopicName, ledger_ids: Collection[int], 
     step = put_managed_ledger(txn, name, replace(managed, ledgers=left), now_ms)
     after = [ledger.ledger_id for ledger in left]
     part = ChangePart(topic=str(name), before={"ledgers": list(before)}, after={"ledgers": after})
-    return Plan("managed-ledger delete-managed-ledger-ids", txn.id, (step,), (part,))
+    kind = ChangeKind("managed-ledger delete-managed-ledger-ids", "delete managed ledger ids of {place}")
+    return Plan(kind, txn.id, (step,), (part,))
 
 
 def plan_mark_delete(
@@ -563,4 +564,5 @@ def plan_mark_delete(
         warnings=(said,) if ledger_id >= 0 else (),
         force=force,
     )
-    return plan_moves(reader, "managed-ledger update-mark-delete-cursor", [move], now_ms)
+    words = "update mark delete cursor of {subscription} of {place}"
+    return plan_moves(reader, ChangeKind("managed-ledger update-mark-delete-cursor", words), [move], now_ms)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.plan import Change, ChangePart, NacksPart, Plan, Step
+from pulsar_admin.store.changes.plan import Change, ChangeKind, ChangePart, NacksPart, Plan, Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.nacks import (
     BUCKET,
@@ -29,7 +29,8 @@ from pulsar_admin.store.wording import counted
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
-DUE_COMMAND = "nacks due --pop"
+_ADD = ChangeKind("nacks add", "track negative acks of {subscription} on {place}")
+_POP = ChangeKind("nacks due --pop", "pop due negative acks of {subscription} on {place}")
 
 
 class Nacks(Struct, frozen=True):
@@ -44,7 +45,7 @@ class Nacks(Struct, frozen=True):
     precision_bits: int | None = None
 
 
-def plan_add(txn: Txn, command: str, nacks: Iterable[Nacks]) -> Plan:
+def plan_add(txn: Txn, nacks: Iterable[Nacks]) -> Plan:
     """Plan tracking negative acknowledgements as one change.
 
     Raises InvalidValue (bits), and Refused for another precision while some are pending. Without a new entry the plan
@@ -59,7 +60,7 @@ def plan_add(txn: Txn, command: str, nacks: Iterable[Nacks]) -> Plan:
             untouched.add(len(parts))
         steps += added
         parts.append(part)
-    return Plan(command, txn.id, tuple(steps), tuple(parts), untouched=frozenset(untouched))
+    return Plan(_ADD, txn.id, tuple(steps), tuple(parts), untouched=frozenset(untouched))
 
 
 def _add(txn: Txn, nacks: Nacks) -> tuple[list[Step], ChangePart]:
@@ -141,7 +142,7 @@ def plan_pop(txn: Txn, groups: Iterable[KeptGroup], now_ms: int) -> Plan:
             entries=entries,
         )
         parts.append(part)
-    return Plan(DUE_COMMAND, txn.id, steps, tuple(parts))
+    return Plan(_POP, txn.id, steps, tuple(parts))
 
 
 def popped_groups(change: Change) -> Iterator[KeptGroup]:

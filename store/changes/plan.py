@@ -66,13 +66,24 @@ class Step(Answer, frozen=True, array_like=True, forbid_unknown_fields=True):
     after: bytes | None
 
 
+class ChangeKind(Struct, frozen=True):
+    """What a change is: the ``command`` that plans it, as the audit log shows, and what it does in ``words`` for its report's title.
+
+    In the words ``{place}`` stands for what the parts of the report concern, ``{subscription}`` for their subscriptions, and
+    ``{first}`` for what the first part concerns, where the others only go with it.
+    """
+
+    command: str
+    words: str
+
+
 class Plan(Struct, frozen=True):
     """A change that was computed on the store's transaction ``txn_id`` and is applied on exactly that state or not at all.
 
     ``parts``: what it does to each topic, subscription or namespace that it concerns. ``loses``: what undo cannot bring back, in numbers.
     """
 
-    command: str
+    kind: ChangeKind
     txn_id: int
     steps: tuple[Step, ...]
     parts: tuple[ChangePart, ...]
@@ -82,13 +93,23 @@ class Plan(Struct, frozen=True):
     untouched: frozenset[int] = frozenset()
     """Places in ``parts`` of what stays as it is beside what changes: shown, and no part of the change."""
 
+    @property
+    def command(self) -> str:
+        """The command that plans it."""
+        return self.kind.command
+
     def preview(self) -> ChangeReport:
         """Return what applying would report, with ``dry_run``."""
-        return ChangeReport(None, True, self.parts, self.warnings, command=self.command)
+        return self.report(None, dry_run=True)
 
     def unchanged(self) -> ChangeReport:
         """Return the report of a plan without steps, which is applied by leaving everything as it is."""
-        return ChangeReport(None, False, self.parts, self.warnings, command=self.command)
+        return self.report(None)
+
+    def report(self, number: int | None, *, dry_run: bool = False) -> ChangeReport:
+        """Return the report of the change with this number in the audit log, None if nothing is written."""
+        is_undo = self.undoes is not None
+        return ChangeReport(self.kind, number, dry_run, self.parts, self.warnings, self.untouched, is_undo)
 
 
 class WritingPlan(Struct, frozen=True):
@@ -98,13 +119,18 @@ class WritingPlan(Struct, frozen=True):
     Both return a report for each change; ``made`` raises StalePlan and DiskFull.
     """
 
-    command: str
+    kind: ChangeKind
     txn_id: int
     shown: Callable[[], tuple[ChangeReport, ...]]
     made: Callable[[Store], tuple[ChangeReport, ...]]
     loses: str = ""
     digest: Callable[[], str] = lambda: ""
     """Returns the digest of what is read that is not part of the store."""
+
+    @property
+    def command(self) -> str:
+        """The command that plans it."""
+        return self.kind.command
 
     def preview(self) -> tuple[ChangeReport, ...]:
         """Return what applying would report."""
@@ -180,7 +206,7 @@ def apply_plan(store: Store, plan: Plan, now_ms: int, first: Callable[[Txn], Non
         return _apply(store, txn, plan, now_ms)
 
     change_number = store.write(work)
-    return ChangeReport(change_number, False, plan.parts, plan.warnings, plan.untouched, plan.command)
+    return plan.report(change_number)
 
 
 def _apply(store: Store, txn: Txn, plan: Plan, now_ms: int) -> int:
@@ -376,7 +402,10 @@ def plan_undo(txn: Txn, number: int) -> Plan:
         if txn.get(step.database, step.key) != step.after:
             _raise_conflict(txn, change, step)
     steps = tuple(Step(step.database, step.key, step.after, step.before) for step in reversed(change.steps))
-    return Plan(f"store undo {number}", txn.id, steps, tuple(part.undone() for part in parts_of(change)), undoes=number)
+    parts = tuple(part.undone() for part in parts_of(change))
+    where = "{subscription} of {place}" if any(part.subscription for part in parts) else "{place}"
+    kind = ChangeKind(f"store undo {number}", f"undo change {number}, {where}")
+    return Plan(kind, txn.id, steps, parts, undoes=number)
 
 
 def parts_of(change: Change) -> tuple[ChangePart, ...]:
@@ -977,22 +1006,23 @@ class ChangeReport(Struct, frozen=True):
     """What a plan would do (``dry_run``), or what a change did.
 
     ``number``: of the change in the audit log, None for a plan and where nothing was to change. ``untouched``: places in ``parts``
-    of what stays as it is. ``plan_warnings`` concern all parts. ``command``: the name of what plans or makes it. ``store``: the directory
-    that the undo command names; "": the one that is meant where none is named.
+    of what stays as it is. ``plan_warnings`` concern all parts. ``is_undo``: it is of what undoes another change. ``store``: the
+    directory that the undo command names; "": the one that is meant where none is named.
     """
 
+    kind: ChangeKind
     number: int | None
     dry_run: bool
     parts: tuple[ChangePart, ...]
     plan_warnings: tuple[str, ...] = ()
     untouched: frozenset[int] = frozenset()
-    command: str = ""
+    is_undo: bool = False
     store: str = ""
 
     @property
-    def is_undo(self) -> bool:
-        """Whether it is of what undoes another change."""
-        return self.command.startswith("store undo")
+    def command(self) -> str:
+        """The name of what plans or makes it."""
+        return self.kind.command
 
     @property
     def replayed(self) -> Extent:

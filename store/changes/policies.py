@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.plan import ChangePart, DelayedPart, Plan, Step, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, DelayedPart, Plan, Step, put_value_step
 from pulsar_admin.store.codec.policies import (
     EVICTION,
     DelayedDelivery,
@@ -60,6 +60,12 @@ class PolicyJob(Struct, frozen=True):
     def group(self) -> str:
         """Upstream's group: ``namespaces``, ``topics`` or ``topicPolicies``."""
         return self.command.partition(" ")[0]
+
+    @property
+    def kind(self) -> ChangeKind:
+        """The change that it is: upstream names policies in words, such as ``message-ttl``."""
+        words = self.command.partition(" ")[2].replace("-", " ").replace("ttl", "TTL")
+        return ChangeKind(self.command, f"{words} of {{place}}")
 
     @property
     def is_global(self) -> bool:
@@ -154,7 +160,7 @@ def plan_policies(txn: Txn, namespace: NamespaceName, job: PolicyJob, now_ms: in
     after = job.changed(Scope(job.group, txn, namespace, cluster or "", found, found))
     steps = () if after == found else (put_value_step(txn, namespace.policies_path, encode_json_object(after), now_ms),)
     part = ChangePart(namespace=str(namespace), before=job.shown(found), after=job.shown(after))
-    return Plan(job.command, txn.id, steps, (part,))
+    return Plan(job.kind, txn.id, steps, (part,))
 
 
 def unknown_cluster(txn: Txn, namespace: NamespaceName) -> Refused:
@@ -208,6 +214,9 @@ def find_rules(txn: Txn, namespace: NamespaceName) -> IndexRules | None:
     return None if row is None else decode_rules(row, str(namespace))
 
 
+ENABLE = ChangeKind("namespaces enable-delayed-message", "enable delayed messages of {place}")
+
+
 def plan_enable(txn: Txn, namespace: NamespaceName, rules: IndexRules, now_ms: int, *, split: bool = False) -> Plan:
     """Plan enabling delayed delivery with the given index widths.
 
@@ -222,7 +231,7 @@ def plan_enable(txn: Txn, namespace: NamespaceName, rules: IndexRules, now_ms: i
         kept = 0 if policies.delayed_delivery is None else policies.delayed_delivery.max_delay_ms
         return replace(policies, delayed_delivery=DelayedDelivery(True, rules.tick_ms, kept))
 
-    return _plan(txn, "namespaces enable-delayed-message", namespace, enable, (before, rules), now_ms)
+    return _plan(txn, ENABLE, namespace, enable, (before, rules), now_ms)
 
 
 def plan_disable(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:
@@ -233,7 +242,8 @@ def plan_disable(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:
         delivery = policies.delayed_delivery or DelayedDelivery(False, (rules or DEFAULT_RULES).tick_ms)
         return replace(policies, delayed_delivery=replace(delivery, active=False))
 
-    return _plan(txn, "namespaces disable-delayed-message", namespace, disable, (rules, rules), now_ms)
+    kind = ChangeKind("namespaces disable-delayed-message", "disable delayed messages of {place}")
+    return _plan(txn, kind, namespace, disable, (rules, rules), now_ms)
 
 
 def plan_set_delivery(txn: Txn, namespace: NamespaceName, delivery: DelayedDelivery, now_ms: int) -> Plan:
@@ -245,21 +255,21 @@ def plan_set_delivery(txn: Txn, namespace: NamespaceName, delivery: DelayedDeliv
     after = None if before is None else replace(before, tick_ms=delivery.tick_time_ms)
     if after is not None:
         check_rules(after)
-    command = "namespaces set-delayed-delivery"
+    kind = ChangeKind("namespaces set-delayed-delivery", "set delayed delivery of {place}")
     changed = partial(replace, delayed_delivery=delivery)
-    return _plan(txn, command, namespace, changed, (before, after), now_ms)
+    return _plan(txn, kind, namespace, changed, (before, after), now_ms)
 
 
 def plan_remove_delivery(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:
     """Plan removing both parts: the broker's configuration counts again."""
     rules = find_rules(txn, namespace)
-    command = "namespaces remove-delayed-delivery"
-    return _plan(txn, command, namespace, partial(replace, delayed_delivery=None), (rules, None), now_ms)
+    kind = ChangeKind("namespaces remove-delayed-delivery", "remove delayed delivery of {place}")
+    return _plan(txn, kind, namespace, partial(replace, delayed_delivery=None), (rules, None), now_ms)
 
 
 def _plan(
     txn: Txn,
-    command: str,
+    kind: ChangeKind,
     namespace: NamespaceName,
     change: Callable[[Policies], Policies],
     rules: tuple[IndexRules | None, IndexRules | None],
@@ -272,7 +282,7 @@ def _plan(
         before=DelayedPolicy(changed.before.delayed_delivery, rules[0]).as_json(),
         after=DelayedPolicy(changed.after.delayed_delivery, rules[1]).as_json(),
     )
-    return Plan(command, txn.id, steps, (part,), warnings=delivery_warnings(txn, namespace, changed.after))
+    return Plan(kind, txn.id, steps, (part,), warnings=delivery_warnings(txn, namespace, changed.after))
 
 
 def plan_rules(txn: Txn, namespace: NamespaceName, rules: IndexRules | None) -> tuple[Step, ...]:

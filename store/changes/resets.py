@@ -15,7 +15,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.cursors import CursorMove, advanced, cleared, ledger_parts, plan_moves
+from pulsar_admin.store.changes.cursors import RESET, CursorMove, advanced, cleared, ledger_parts, plan_moves
 from pulsar_admin.store.changes.plan import BrokerMove, ExpiryDetails, FutureDated, MoveBasis, Plan
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.codec.message import decode_message_entry, is_batch, message_count
@@ -369,7 +369,7 @@ def _reset_of_row(reader: EntryReader, row: ResetRow, name: TopicName, seen: dic
     return Reset(topic, read_cursor(reader.txn, reader, topic, row.subscription), row.target, row.where)
 
 
-def plan_resets(reader: EntryReader, command: str, resets: Iterable[Reset], request: ResetRequest) -> Plan:
+def plan_resets(reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> Plan:
     """Return one plan for all resets.
 
     Raises LedgerNotFound, EntryNotFound (no entry at the position), SubscriptionNotFound, InvalidValue, and Refused
@@ -387,7 +387,7 @@ def plan_resets(reader: EntryReader, command: str, resets: Iterable[Reset], requ
     if not request.force:
         missed = [move for move in moves if move.misses]
         _check_resets_meet(reader, moves, missed, request.indexed_clock, request.now_ms)
-    return plan_moves(reader, command, moves, request.now_ms)
+    return plan_moves(reader, RESET, moves, request.now_ms)
 
 
 def _moves(reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> list[CursorMove]:

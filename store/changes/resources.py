@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, delete_step, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, Step, delete_step, put_value_step
 from pulsar_admin.store.changes.policies import (
     PolicyJob,
     conflict_warnings,
@@ -104,13 +104,13 @@ class NodeChange(Struct, frozen=True):
     after: JsonObject | None
 
 
-def _plan_node(txn: Txn, command: str, change: NodeChange, now_ms: int) -> Plan:
+def _plan_node(txn: Txn, kind: ChangeKind, change: NodeChange, now_ms: int) -> Plan:
     """Plan the change of one node; raises MetadataCorrupt."""
-    return plan_nodes(txn, command, [change], now_ms)
+    return plan_nodes(txn, kind, [change], now_ms)
 
 
 def plan_nodes(
-    txn: Txn, command: str, changes: Sequence[NodeChange], now_ms: int, warnings: Sequence[str] = ()
+    txn: Txn, kind: ChangeKind, changes: Sequence[NodeChange], now_ms: int, warnings: Sequence[str] = ()
 ) -> Plan:
     """Plan changes of several nodes together; raises MetadataCorrupt."""
     steps: list[Step] = []
@@ -124,7 +124,7 @@ def plan_nodes(
             steps.append(delete_step(txn, change.path))
         else:
             steps.append(put_value_step(txn, change.path, encode_json_object(change.after), now_ms))
-    return Plan(command, txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
+    return Plan(kind, txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
 
 
 # -- tenants -----------------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def plan_create_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Se
     _check_clusters(txn, allowed)
     if find_json(txn, tenant_path(tenant)) is not None:
         raise AlreadyExists("Tenant already exist", tenant=tenant)
-    return _plan_tenant(txn, "tenants create", tenant, roles, allowed, now_ms)
+    return _plan_tenant(txn, ChangeKind("tenants create", "create {place}"), tenant, roles, allowed, now_ms)
 
 
 def plan_update_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int) -> Plan:
@@ -150,7 +150,7 @@ def plan_update_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Se
     shown = TENANT.show(found)
     return _plan_tenant(
         txn,
-        "tenants update",
+        ChangeKind("tenants update", "update {place}"),
         tenant,
         roles or shown["adminRoles"],
         clusters or shown["allowedClusters"],
@@ -174,12 +174,12 @@ def check_tenant_deletable(txn: Txn, tenant: str, *, force: bool) -> list[Namesp
 
 
 def _plan_tenant(
-    txn: Txn, command: str, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int
+    txn: Txn, kind: ChangeKind, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int
 ) -> Plan:
     path = tenant_path(tenant)
     new = {"adminRoles": hash_order(roles), "allowedClusters": hash_order(clusters)}
     after = TENANT.replace(find_json(txn, path), new)
-    return plan_nodes(txn, command, [NodeChange(f"tenant {tenant}", path, after)], now_ms)
+    return plan_nodes(txn, kind, [NodeChange(f"tenant {tenant}", path, after)], now_ms)
 
 
 def _check_clusters(txn: Txn, clusters: Sequence[str]) -> None:
@@ -216,14 +216,16 @@ def plan_create_cluster(txn: Txn, cluster: str, given: JsonObject, now_ms: int) 
     _check_data(given)
     if find_json(txn, cluster_path(cluster)) is not None:
         raise AlreadyExists("Cluster already exists", cluster=cluster)
-    return _plan_cluster(txn, "clusters create", cluster, CLUSTER.replace(None, given), now_ms)
+    return _plan_cluster(
+        txn, ChangeKind("clusters create", "create {place}"), cluster, CLUSTER.replace(None, given), now_ms
+    )
 
 
 def plan_update_cluster(txn: Txn, cluster: str, given: JsonObject, now_ms: int) -> Plan:
     """Plan replacing a cluster's data: keys missing from ``given`` get defaults, peers too. Raises ResourceNotFound, InvalidValue."""
     _check_data(given)
     after = CLUSTER.replace(read_cluster(txn, cluster), given)
-    return _plan_cluster(txn, "clusters update", cluster, after, now_ms)
+    return _plan_cluster(txn, ChangeKind("clusters update", "update {place}"), cluster, after, now_ms)
 
 
 def plan_peers(txn: Txn, cluster: str, peers: Sequence[str], now_ms: int) -> Plan:
@@ -236,7 +238,7 @@ def plan_peers(txn: Txn, cluster: str, peers: Sequence[str], now_ms: int) -> Pla
     after = {key: value for key, value in read_cluster(txn, cluster).items() if key != "peerClusterNames"}
     if peers:
         after["peerClusterNames"] = list(dict.fromkeys(peers))
-    return _plan_cluster(txn, "clusters update-peer-clusters", cluster, after, now_ms)
+    return _plan_cluster(txn, ChangeKind("clusters update-peer-clusters", "update {place}"), cluster, after, now_ms)
 
 
 def plan_delete_cluster(txn: Txn, cluster: str, now_ms: int) -> Plan:
@@ -253,7 +255,7 @@ def plan_delete_cluster(txn: Txn, cluster: str, now_ms: int) -> Plan:
         ]
     if policies is not None:
         removed.append(NodeChange(f"isolation policies of cluster {cluster}", isolation, None))
-    return plan_nodes(txn, "clusters delete", removed, now_ms, list(_users(txn, cluster)))
+    return plan_nodes(txn, ChangeKind("clusters delete", "delete {first}"), removed, now_ms, list(_users(txn, cluster)))
 
 
 def plan_migration(txn: Txn, cluster: str, migrated: bool, url: Mapping[str, str | None], now_ms: int) -> Plan:
@@ -266,13 +268,17 @@ def plan_migration(txn: Txn, cluster: str, migrated: bool, url: Mapping[str, str
     path = migration_path(cluster)
     after = MIGRATION.replace(find_json(txn, path), {"migrated": migrated, "migratedClusterUrl": stored})
     change = NodeChange(f"migration of cluster {cluster}", path, after)
-    return plan_nodes(txn, "clusters update-cluster-migration", [change], now_ms)
+    return plan_nodes(txn, ChangeKind("clusters update-cluster-migration", "update {place}"), [change], now_ms)
 
 
 # -- failure domains --------------------------------------------------------------------------------------------------
 
 
-def plan_domain(txn: Txn, command: str, cluster: str, domain: str, brokers: Sequence[str], now_ms: int) -> Plan:
+CREATE_DOMAIN = ChangeKind("clusters create-failure-domain", "create {place}")
+UPDATE_DOMAIN = ChangeKind("clusters update-failure-domain", "update {place}")
+
+
+def plan_domain(txn: Txn, kind: ChangeKind, cluster: str, domain: str, brokers: Sequence[str], now_ms: int) -> Plan:
     """Plan making or replacing a failure domain; raises ResourceNotFound, and Refused for brokers of another domain."""
     check_cluster(txn, cluster)
     for name, other in read_domains(txn, cluster).items():
@@ -281,7 +287,7 @@ def plan_domain(txn: Txn, command: str, cluster: str, domain: str, brokers: Sequ
             raise Refused(f"[{', '.join(shared)}] already exists in {name}", cluster=cluster, domain=name)
     path = domain_path(cluster, domain)
     after = DOMAIN.replace(find_json(txn, path), {"brokers": hash_order(brokers) or None})
-    return plan_nodes(txn, command, [NodeChange(_domain(cluster, domain), path, after)], now_ms)
+    return plan_nodes(txn, kind, [NodeChange(_domain(cluster, domain), path, after)], now_ms)
 
 
 def plan_delete_domain(txn: Txn, cluster: str, domain: str, now_ms: int) -> Plan:
@@ -291,7 +297,7 @@ def plan_delete_domain(txn: Txn, cluster: str, domain: str, now_ms: int) -> Plan
     if find_json(txn, path) is None:
         raise ResourceNotFound(f"Domain-name {domain} or cluster {cluster} does not exist", domain=domain)
     change = NodeChange(_domain(cluster, domain), path, None)
-    return plan_nodes(txn, "clusters delete-failure-domain", [change], now_ms)
+    return plan_nodes(txn, ChangeKind("clusters delete-failure-domain", "delete {place}"), [change], now_ms)
 
 
 # -- what is given ----------------------------------------------------------------------------------------------------
@@ -354,8 +360,8 @@ def _is_uri(text: str, schemes: Sequence[str]) -> bool:
 # -- what there is ----------------------------------------------------------------------------------------------------
 
 
-def _plan_cluster(txn: Txn, command: str, cluster: str, after: JsonObject, now_ms: int) -> Plan:
-    return plan_nodes(txn, command, [NodeChange(f"cluster {cluster}", cluster_path(cluster), after)], now_ms)
+def _plan_cluster(txn: Txn, kind: ChangeKind, cluster: str, after: JsonObject, now_ms: int) -> Plan:
+    return plan_nodes(txn, kind, [NodeChange(f"cluster {cluster}", cluster_path(cluster), after)], now_ms)
 
 
 def _domain(cluster: str, domain: str) -> str:
@@ -401,14 +407,14 @@ def plan_set_rack(txn: Txn, bookie: str, group: str, place: JsonObject, now_ms: 
         )
     after = _without_rack(read_racks(txn), bookie)
     after[group] = {**after.get(group, {}), bookie: BOOKIE_RACK.replace(None, place)}
-    return _plan_racks(txn, "bookies set-bookie-rack", bookie, after, now_ms)
+    return _plan_racks(txn, ChangeKind("bookies set-bookie-rack", "set {place}"), bookie, after, now_ms)
 
 
 def plan_delete_rack(txn: Txn, bookie: str, now_ms: int) -> Plan:
     """Plan removing a bookie from its rack; raises ResourceNotFound."""
     read_rack(txn, bookie)
     after = {group: bookies for group, bookies in _without_rack(read_racks(txn), bookie).items() if bookies}
-    return _plan_racks(txn, "bookies delete-bookie-rack", bookie, after, now_ms)
+    return _plan_racks(txn, ChangeKind("bookies delete-bookie-rack", "delete {place}"), bookie, after, now_ms)
 
 
 def _without_rack(racks: JsonObject, bookie: str) -> JsonObject:
@@ -417,8 +423,8 @@ def _without_rack(racks: JsonObject, bookie: str) -> JsonObject:
     }
 
 
-def _plan_racks(txn: Txn, command: str, bookie: str, after: JsonObject, now_ms: int) -> Plan:
-    return _plan_node(txn, command, NodeChange(f"rack of bookie {bookie}", RACKS_PATH, after), now_ms)
+def _plan_racks(txn: Txn, kind: ChangeKind, bookie: str, after: JsonObject, now_ms: int) -> Plan:
+    return _plan_node(txn, kind, NodeChange(f"rack of bookie {bookie}", RACKS_PATH, after), now_ms)
 
 
 # -- isolation ---------------------------------------------------------------------------------------------------------
@@ -457,31 +463,37 @@ def plan_set_isolation(txn: Txn, cluster: str, name: str, policy: JsonObject, no
         raise InvalidValue(f"Invalid format of input policy data. policy: {name}; data: {{", data=shown)
     found = find_json(txn, isolation_path(cluster)) or {}
     after = {**found, name: ISOLATION_POLICY.replace(found.get(name), policy)}
-    return _plan_isolation(txn, "ns-isolation-policy set", cluster, name, after, now_ms)
+    return _plan_isolation(txn, ChangeKind("ns-isolation-policy set", "set {place}"), cluster, name, after, now_ms)
 
 
 def plan_delete_isolation(txn: Txn, cluster: str, name: str, now_ms: int) -> Plan:
     """Plan deleting an isolation policy, of a name that there need not be; raises ResourceNotFound for the cluster."""
     check_cluster(txn, cluster)
     after = {key: one for key, one in (find_json(txn, isolation_path(cluster)) or {}).items() if key != name}
-    return _plan_isolation(txn, "ns-isolation-policy delete", cluster, name, after, now_ms)
+    return _plan_isolation(
+        txn, ChangeKind("ns-isolation-policy delete", "delete {place}"), cluster, name, after, now_ms
+    )
 
 
-def _plan_isolation(txn: Txn, command: str, cluster: str, name: str, after: JsonObject, now_ms: int) -> Plan:
+def _plan_isolation(txn: Txn, kind: ChangeKind, cluster: str, name: str, after: JsonObject, now_ms: int) -> Plan:
     change = NodeChange(f"isolation policy {name} of cluster {cluster}", isolation_path(cluster), after)
-    return _plan_node(txn, command, change, now_ms)
+    return _plan_node(txn, kind, change, now_ms)
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
 # Making, changing and deleting resource groups and quotas (upstream ``ResourceGroupsBase`` and ``ResourceQuotasBase``, 4.0.8).
 
 
-def plan_group(txn: Txn, command: str, name: str, rates: Mapping[str, int | None], now_ms: int) -> Plan:
+CREATE_GROUP = ChangeKind("resourcegroups create", "create {place}")
+UPDATE_GROUP = ChangeKind("resourcegroups update", "update {place}")
+
+
+def plan_group(txn: Txn, kind: ChangeKind, name: str, rates: Mapping[str, int | None], now_ms: int) -> Plan:
     """Plan creating or changing a resource group; a rate of None stays, or is −1 in a new group."""
     found = find_json(txn, resource_group_path(name))
     given = {key: value for key, value in rates.items() if value is not None}
     after = RESOURCE_GROUP.replace(found, {**(found or {}), **given})
-    return _plan_node(txn, command, NodeChange(f"resource group {name}", resource_group_path(name), after), now_ms)
+    return _plan_node(txn, kind, NodeChange(f"resource group {name}", resource_group_path(name), after), now_ms)
 
 
 def plan_delete_group(txn: Txn, name: str, now_ms: int) -> Plan:
@@ -494,14 +506,16 @@ def plan_delete_group(txn: Txn, name: str, now_ms: int) -> Plan:
         names = ", ".join(path.removeprefix(f"{TENANTS_PATH}/") for path in users)
         raise Refused("ResourceGroup is in use", hint=f"by {names}", name=name)
     change = NodeChange(f"resource group {name}", resource_group_path(name), None)
-    return _plan_node(txn, "resourcegroups delete", change, now_ms)
+    return _plan_node(txn, ChangeKind("resourcegroups delete", "delete {place}"), change, now_ms)
 
 
 def plan_quota(txn: Txn, bundle: Bundle | None, quota: Mapping[str, float | bool], now_ms: int) -> Plan:
     """Plan setting the quota of a bundle; None: the default one."""
     path = bundle_quota_path(bundle)
     after = BUNDLE_QUOTA.replace(find_json(txn, path), quota)
-    return _plan_node(txn, "resource-quotas set", NodeChange(_quota(bundle), path, after), now_ms)
+    return _plan_node(
+        txn, ChangeKind("resource-quotas set", "set {place}"), NodeChange(_quota(bundle), path, after), now_ms
+    )
 
 
 def plan_reset_quota(txn: Txn, bundle: Bundle, now_ms: int) -> Plan:
@@ -510,7 +524,7 @@ def plan_reset_quota(txn: Txn, bundle: Bundle, now_ms: int) -> Plan:
     if find_json(txn, path) is None:
         raise ResourceNotFound(f"path {path} not found.", hint="the default quota counts there already", path=path)
     change = NodeChange(_quota(bundle), path, None)
-    return _plan_node(txn, "resource-quotas reset-namespace-bundle-quota", change, now_ms)
+    return _plan_node(txn, ChangeKind("resource-quotas reset-namespace-bundle-quota", "reset {place}"), change, now_ms)
 
 
 def _quota(bundle: Bundle | None) -> str:
@@ -553,7 +567,8 @@ def plan_create_namespace(
     policies = new_policies(new)
     shown = {"replication_clusters": replicated, "numBundles": even["numBundles"]}
     step = put_value_step(txn, namespace.policies_path, encode_json_object(policies), now_ms)
-    return Plan("namespaces create", txn.id, (step,), (ChangePart(namespace=str(namespace), after=shown),))
+    part = ChangePart(namespace=str(namespace), after=shown)
+    return Plan(ChangeKind("namespaces create", "create namespace {place}"), txn.id, (step,), (part,))
 
 
 def new_policies(given: JsonObject) -> JsonObject:
@@ -580,7 +595,7 @@ def plan_split(
     after = {"boundaries": bounds, "numBundles": len(bounds) - 1}
     part = ChangePart(namespace=str(namespace), before=before, after=after)
     steps = () if after == before else _split_steps(txn, namespace, after, now_ms)
-    return Plan("namespaces split-bundle", txn.id, steps, (part,))
+    return Plan(ChangeKind("namespaces split-bundle", "split bundle of {place}"), txn.id, steps, (part,))
 
 
 def _split_steps(txn: Txn, namespace: NamespaceName, bundles: JsonObject, now_ms: int) -> tuple[Step, ...]:
@@ -646,14 +661,19 @@ def plan_set_setting(txn: Txn, name: str, value: str, now_ms: int) -> Plan:
         )
     if name == "loadManagerClassName" and value not in _LOAD_MANAGERS:
         raise Refused(" Invalid dynamic-config value", hint=f"one of {', '.join(_LOAD_MANAGERS)}")
-    return _plan_setting(txn, "brokers update-dynamic-config", {**read_configuration(txn), name: value}, now_ms)
+    return _plan_setting(
+        txn,
+        ChangeKind("brokers update-dynamic-config", "update {place}"),
+        {**read_configuration(txn), name: value},
+        now_ms,
+    )
 
 
 def plan_delete_setting(txn: Txn, name: str, now_ms: int) -> Plan:
     """Plan deleting a dynamic setting, so that the brokers' files apply again; raises Refused."""
     _check(name, "delete")
     left = {key: value for key, value in read_configuration(txn).items() if key != name}
-    return _plan_setting(txn, "brokers delete-dynamic-config", left, now_ms)
+    return _plan_setting(txn, ChangeKind("brokers delete-dynamic-config", "delete {place}"), left, now_ms)
 
 
 def _check(name: str, verb: str) -> None:
@@ -661,8 +681,8 @@ def _check(name: str, verb: str) -> None:
         raise Refused(f"Can't {verb} non-dynamic configuration", hint="see: pulsar-admin brokers list-dynamic-config")
 
 
-def _plan_setting(txn: Txn, command: str, after: JsonObject, now_ms: int) -> Plan:
-    return _plan_node(txn, command, NodeChange("dynamic settings of brokers", CONFIGURATION_PATH, after), now_ms)
+def _plan_setting(txn: Txn, kind: ChangeKind, after: JsonObject, now_ms: int) -> Plan:
+    return _plan_node(txn, kind, NodeChange("dynamic settings of brokers", CONFIGURATION_PATH, after), now_ms)
 
 
 # -- namespaces --------------------------------------------------------------------------------------------------------
@@ -693,9 +713,9 @@ ACTIONS = ("produce", "consume", "functions", "sources", "sinks", "packages")
 
 
 class JsonJob(Struct, frozen=True):
-    """What to do with a JSON object: the command's name, the change, and the keys that reports show."""
+    """What to do with a JSON object: the kind of change, the change, and the keys that reports show."""
 
-    command: str
+    kind: ChangeKind
     change: Callable[[JsonObject], JsonObject]
     keys: Sequence[str]
 
@@ -722,6 +742,15 @@ def _plan_policies_json(
     return _plan(txn, namespace, job, Node(namespace.policies_path, found), now_ms)
 
 
+SET_ANTI_AFFINITY = ChangeKind("namespaces set-anti-affinity-group", "set anti affinity group of {place}")
+DELETE_ANTI_AFFINITY = ChangeKind("namespaces delete-anti-affinity-group", "delete anti affinity group of {place}")
+SET_BOOKIE_AFFINITY = ChangeKind("namespaces set-bookie-affinity-group", "set bookie affinity group of {place}")
+DELETE_BOOKIE_AFFINITY = ChangeKind(
+    "namespaces delete-bookie-affinity-group", "delete bookie affinity group of {place}"
+)
+UPDATE_MIGRATION = ChangeKind("namespaces update-migration-state", "update migration state of {place}")
+
+
 def plan_local_json(txn: Txn, namespace: NamespaceName, job: JsonJob, now_ms: int) -> Plan:
     """Plan a job on a namespace's local policies, which are created if missing, as upstream does. Raises MetadataCorrupt."""
     path = local_policies_path(namespace)
@@ -737,7 +766,7 @@ def _plan(txn: Txn, namespace: NamespaceName, job: JsonJob, node: Node, now_ms: 
     before, now = ({key: side.get(key) for key in job.keys} for side in (node.found, after))
     step = put_value_step(txn, node.path, encode_json_object(after), now_ms)
     steps = () if after == find_json(txn, node.path) else (step,)
-    return Plan(job.command, txn.id, steps, (ChangePart(namespace=str(namespace), before=before, after=now),))
+    return Plan(job.kind, txn.id, steps, (ChangePart(namespace=str(namespace), before=before, after=now),))
 
 
 def put(key: str, value: object) -> Callable[[JsonObject], JsonObject]:
@@ -765,11 +794,17 @@ def properties_of(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def plan_properties(
-    txn: Txn, command: str, namespace: NamespaceName, change: Callable[[JsonObject], JsonObject], now_ms: int
+    txn: Txn, kind: ChangeKind, namespace: NamespaceName, change: Callable[[JsonObject], JsonObject], now_ms: int
 ) -> Plan:
     """Plan a change of a namespace's properties; raises NamespaceNotFound."""
-    job = JsonJob(command, lambda found: {**found, "properties": change(found.get("properties") or {})}, ["properties"])
+    job = JsonJob(kind, lambda found: {**found, "properties": change(found.get("properties") or {})}, ["properties"])
     return _plan_policies_json(txn, namespace, job, now_ms)
+
+
+SET_PROPERTY = ChangeKind("namespaces set-property", "set property of {place}")
+SET_PROPERTIES = ChangeKind("namespaces set-properties", "set properties of {place}")
+REMOVE_PROPERTY = ChangeKind("namespaces remove-property", "remove property of {place}")
+CLEAR_PROPERTIES = ChangeKind("namespaces clear-properties", "clear properties of {place}")
 
 
 # -- permissions ------------------------------------------------------------------------------------------------------
@@ -783,16 +818,26 @@ def check_actions(actions: Sequence[str]) -> list[str]:
     return [action for action in ACTIONS if action in actions]
 
 
-def plan_permission(txn: Txn, command: str, namespace: NamespaceName, grant: Grant, now_ms: int) -> Plan:
+GRANT = ChangeKind("namespaces grant-permission", "grant permission of {place}")
+REVOKE = ChangeKind("namespaces revoke-permission", "revoke permission of {place}")
+GRANT_ON_TOPIC = ChangeKind("topics grant-permission", GRANT.words)
+REVOKE_ON_TOPIC = ChangeKind("topics revoke-permission", REVOKE.words)
+_GRANT_SUBSCRIPTION = ChangeKind("namespaces grant-subscription-permission", "grant subscription permission of {place}")
+_REVOKE_SUBSCRIPTION = ChangeKind(
+    "namespaces revoke-subscription-permission", "revoke subscription permission of {place}"
+)
+
+
+def plan_permission(txn: Txn, kind: ChangeKind, namespace: NamespaceName, grant: Grant, now_ms: int) -> Plan:
     """Plan granting or revoking in a namespace; raises NamespaceNotFound."""
 
     def change(found: JsonObject) -> JsonObject:
         return _with_auth(found, "namespace_auth", lambda roles: _granted(roles, grant))
 
-    return _plan_policies_json(txn, namespace, JsonJob(command, change, ["auth_policies"]), now_ms, _NO_NAMESPACE)
+    return _plan_policies_json(txn, namespace, JsonJob(kind, change, ["auth_policies"]), now_ms, _NO_NAMESPACE)
 
 
-def plan_topic_permission(txn: Txn, command: str, topic: TopicName, grant: Grant, now_ms: int) -> Plan:
+def plan_topic_permission(txn: Txn, kind: ChangeKind, topic: TopicName, grant: Grant, now_ms: int) -> Plan:
     """Plan granting or revoking on a topic; raises TopicNotFound, NamespaceNotFound."""
     _check_topic(txn, topic)
     name = str(topic)
@@ -805,7 +850,7 @@ def plan_topic_permission(txn: Txn, command: str, topic: TopicName, grant: Grant
     def change(found: JsonObject) -> JsonObject:
         return _with_auth(found, "destination_auth", of_topics)
 
-    return _plan_policies_json(txn, topic.namespace, JsonJob(command, change, ["auth_policies"]), now_ms, _NO_NAMESPACE)
+    return _plan_policies_json(txn, topic.namespace, JsonJob(kind, change, ["auth_policies"]), now_ms, _NO_NAMESPACE)
 
 
 _NO_NAMESPACE = "Topic's namespace does not exist"
@@ -835,7 +880,7 @@ def plan_grant_subscription(
     def change(found: JsonObject) -> JsonObject:
         return _with_auth(found, _SUBSCRIPTIONS, lambda auth: {**auth, subscription: hash_order(roles)})
 
-    job = JsonJob("namespaces grant-subscription-permission", change, ["auth_policies"])
+    job = JsonJob(_GRANT_SUBSCRIPTION, change, ["auth_policies"])
     return _plan_policies_json(txn, namespace, job, now_ms, "")
 
 
@@ -848,7 +893,7 @@ def plan_revoke_subscription(txn: Txn, namespace: NamespaceName, subscription: s
     others = {name: roles for name, roles in auth.items() if name != subscription}
     after = {**auth, subscription: left} if left else others
     job = JsonJob(
-        "namespaces revoke-subscription-permission",
+        _REVOKE_SUBSCRIPTION,
         lambda found: _with_auth(found, _SUBSCRIPTIONS, lambda _: after),
         ["auth_policies"],
     )
@@ -918,5 +963,6 @@ def plan_allowed_clusters(txn: Txn, namespace: NamespaceName, clusters: Sequence
     def change(found: JsonObject) -> JsonObject:
         return _with_deleter({**found, "allowed_clusters": hash_order(clusters)})
 
-    job = JsonJob("namespaces set-allowed-clusters", change, ["allowed_clusters"])
+    kind = ChangeKind("namespaces set-allowed-clusters", "set allowed clusters of {place}")
+    job = JsonJob(kind, change, ["allowed_clusters"])
     return _plan_policies_json(txn, namespace, job, now_ms)

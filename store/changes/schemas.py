@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
 from pulsar_admin.store.changes.plan import (
+    ChangeKind,
     ChangePart,
     ChangeReport,
     Plan,
@@ -139,16 +140,20 @@ def _check_pair(name: TopicName, strategy: str, entry: SchemaEntry, new: NewSche
             )
 
 
+_UPLOAD = ChangeKind("schemas upload", "upload of {place}")
+_DELETE = ChangeKind("schemas delete", "delete of {place}")
+
+
 def plan_upload(reader: EntryReader, name: TopicName, new: NewSchema, now_ms: int) -> Plan | WritingPlan:
     """Plan registering a schema version; an existing version is not written. Raises NamespaceNotFound, Refused."""
     check_namespace(reader.txn, name.namespace)
     for version, entry in live_versions(reader, name):
         if entry.type == new.number and _same_definition(entry, new):
             shown = {"version": version, "type": new.type}
-            return Plan("schemas upload", reader.txn.id, (), (ChangePart(topic=str(name), before=shown, after=shown),))
+            return Plan(_UPLOAD, reader.txn.id, (), (ChangePart(topic=str(name), before=shown, after=shown),))
     check_compatible(reader, name, new)
     entry = SchemaEntry("", "", new.number, new.definition.encode(), now_ms, False, new.properties)
-    return _plan_version(reader.txn, "schemas upload", name, entry, now_ms)
+    return _plan_version(reader.txn, _UPLOAD, name, entry, now_ms)
 
 
 def _same_definition(entry: SchemaEntry, new: NewSchema) -> bool:
@@ -173,16 +178,16 @@ def plan_delete_schema(txn: Txn, name: TopicName, *, force: bool, now_ms: int) -
     locator = find_locator(txn, name)
     if not force:
         gone = SchemaEntry("", "", TYPE_NUMBERS["NONE"], b"", now_ms, True)
-        return _plan_version(txn, "schemas delete", name, gone, now_ms)
+        return _plan_version(txn, _DELETE, name, gone, now_ms)
     ledgers = () if locator is None else locator.ledger_ids
     paths = [name.schema_path, *map(ledger_path, ledgers)]
     steps = tuple(delete_step(txn, path) for path in paths if find_node(txn, path) is not None)
     before = {"versions": 0 if locator is None else len(locator.index)}
     part = ChangePart(topic=str(name), before=before, after={"versions": 0}, unreferenced_ledgers=ledgers)
-    return Plan("schemas delete", txn.id, steps, (part,))
+    return Plan(_DELETE, txn.id, steps, (part,))
 
 
-def _plan_version(txn: Txn, command: str, name: TopicName, entry: SchemaEntry, now_ms: int) -> WritingPlan:
+def _plan_version(txn: Txn, kind: ChangeKind, name: TopicName, entry: SchemaEntry, now_ms: int) -> WritingPlan:
     """Plan adding ``entry`` as the newest version of a topic's schema, in a ledger of its own."""
     locator = find_locator(txn, name)
     index = () if locator is None else locator.index
@@ -192,7 +197,7 @@ def _plan_version(txn: Txn, command: str, name: TopicName, entry: SchemaEntry, n
     before = None if locator is None else {"version": locator.newest.version}
     after = {"version": version, **({"deleted": True} if entry.deleted else {"type": entry.type_name})}
     part = ChangePart(topic=str(name), before=before, after=after)
-    plan = Plan(command, txn.id, (), (part,))
+    plan = Plan(kind, txn.id, (), (part,))
 
     def make(store: Store) -> tuple[ChangeReport, ...]:
         with store.read() as current:
@@ -205,4 +210,4 @@ def _plan_version(txn: Txn, command: str, name: TopicName, entry: SchemaEntry, n
                 steps = (*written.steps(current, now_ms), put_value_step(current, name.schema_path, value, now_ms))
             return (apply_written(written, replace(plan, steps=steps), now_ms),)
 
-    return WritingPlan(command, txn.id, lambda: (plan.preview(),), make)
+    return WritingPlan(kind, txn.id, lambda: (plan.preview(),), make)

@@ -17,7 +17,7 @@ from pulsar_admin.store.changes.cursors import (
     state_json,
     unreadable_text,
 )
-from pulsar_admin.store.changes.plan import ChangePart, CursorPart, Plan, Step, delete_step, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, CursorPart, Plan, Step, delete_step, put_value_step
 from pulsar_admin.store.changes.resets import start_state
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.strict_values import parse_integer
@@ -74,7 +74,8 @@ def plan_create(reader: EntryReader, topics: Iterable[Topic], new: NewSubscripti
         info = info_of_state(state, dict(new.properties), now_ms)
         steps.append(put_value_step(reader.txn, path, encode_cursor_info(info), now_ms))
         parts.append(creation_part(reader, topic, new, state))
-    return Plan("topics create-subscription", reader.txn.id, tuple(steps), tuple(parts))
+    kind = ChangeKind("topics create-subscription", "create subscription {subscription} on {place}")
+    return Plan(kind, reader.txn.id, tuple(steps), tuple(parts))
 
 
 def creation_part(reader: EntryReader, topic: Topic, new: NewSubscription, state: CursorState) -> ChangePart:
@@ -103,8 +104,12 @@ def _check_properties(properties: Mapping[str, str]) -> None:
         )
 
 
+UNSUBSCRIBE = ChangeKind("topics unsubscribe", "remove subscription {subscription} from {place}")
+UNSUBSCRIBE_NAMESPACE = ChangeKind("namespaces unsubscribe", UNSUBSCRIBE.words)
+
+
 def plan_unsubscribe(
-    reader: EntryReader, command: str, cursors: Iterable[tuple[Topic, Cursor]], now_ms: int, *, force: bool = False
+    reader: EntryReader, kind: ChangeKind, cursors: Iterable[tuple[Topic, Cursor]], now_ms: int, *, force: bool = False
 ) -> Plan:
     """Plan removing subscriptions, all or none; a broker's own are refused unless ``force``."""
     steps: list[Step] = []
@@ -113,7 +118,7 @@ def plan_unsubscribe(
         check_removal(cursor, force=force)
         steps.append(delete_step(reader.txn, topic.name.cursor_path(cursor.name)))
         parts.append(_removal_part(reader, topic, cursor, now_ms))
-    return Plan(command, reader.txn.id, tuple(steps), tuple(parts))
+    return Plan(kind, reader.txn.id, tuple(steps), tuple(parts))
 
 
 def _removal_part(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int) -> ChangePart:
@@ -170,14 +175,16 @@ def plan_subscription_properties(
         before = {"properties": shown_properties(cursor.info.cursor_properties)}
         after = {"properties": dict(properties)}
         parts.append(ChangePart(topic=str(topic.name), subscription=cursor.name, before=before, after=after))
-    return Plan("topics update-subscription-properties", reader.txn.id, tuple(steps), tuple(parts))
+    words = "update subscription properties of {subscription} of {place}"
+    return Plan(ChangeKind("topics update-subscription-properties", words), reader.txn.id, tuple(steps), tuple(parts))
 
 
 def plan_replicated(
     reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], replicated: bool, now_ms: int
 ) -> Plan:
     """Plan enabling or disabling the replication of subscriptions' positions between clusters."""
-    command = "topics set-replicated-subscription-status"
+    words = "set replicated subscription status of {subscription} of {place}"
+    kind = ChangeKind("topics set-replicated-subscription-status", words)
     moves, parts = [], []
     for topic, cursor in cursors:
         others = {key: value for key, value in cursor.state.properties.items() if key != REPLICATED_PROPERTY}
@@ -185,7 +192,7 @@ def plan_replicated(
         moves.append(CursorMove(topic, cursor, replace(cursor.state, properties=properties)))
         before, after = {"replicated": is_replicated(cursor)}, {"replicated": replicated}
         parts.append(ChangePart(topic=str(topic.name), subscription=cursor.name, before=before, after=after))
-    return replace(plan_moves(reader, command, moves, now_ms), parts=tuple(parts))
+    return replace(plan_moves(reader, kind, moves, now_ms), parts=tuple(parts))
 
 
 def is_replicated(cursor: Cursor) -> bool:

@@ -26,6 +26,7 @@ from pulsar_admin.store.changes.log_writer import (
     write_ledgers,
 )
 from pulsar_admin.store.changes.plan import (
+    ChangeKind,
     ChangePart,
     ChangeReport,
     Plan,
@@ -204,7 +205,7 @@ def plan_changes(
     ``interceptors`` are described at ``apply_changes``.
     """
     changes = _read_changes(txn, names, job)
-    plan = Plan(job.command, txn.id, (), tuple(change.part(job) for change in changes))
+    plan = Plan(job.kind, txn.id, (), tuple(change.part(job) for change in changes))
     if not any(change.changes for change in changes):
         return plan
 
@@ -212,7 +213,7 @@ def plan_changes(
         report = apply_changes(store, names, job, now_ms, interceptors)
         return (plan.unchanged() if report is None else report,)
 
-    return WritingPlan(job.command, txn.id, lambda: (plan.preview(),), make)
+    return WritingPlan(job.kind, txn.id, lambda: (plan.preview(),), make)
 
 
 def apply_changes(
@@ -361,18 +362,21 @@ def forget_policies(
                     added += more
             return (apply_written(written, replace(plan, steps=(*plan.steps, *added)), now_ms),)
 
-    return WritingPlan(plan.command, plan.txn_id, lambda: (plan.preview(),), make)
+    return WritingPlan(plan.kind, plan.txn_id, lambda: (plan.preview(),), make)
+
+
+_DELETE = ChangeKind("topicPolicies delete", "delete the policies of {place}")
 
 
 def plan_delete(
-    txn: Txn, command: str, names: Sequence[TopicName], now_ms: int, interceptors: tuple[str, ...] | None = None
+    txn: Txn, names: Sequence[TopicName], now_ms: int, interceptors: tuple[str, ...] | None = None
 ) -> Plan | WritingPlan:
     """Plan deleting all policies of topics, local and global; raises as ``forget_policies``."""
     parts = []
     for name in sorted({name.base for name in names}):
         own = {source: _set(fields) for source, fields in iter_stored(txn, name)}
         parts.append(ChangePart(topic=str(name), before=own, after={}))
-    return forget_policies(txn, Plan(command, txn.id, (), tuple(parts)), names, now_ms, interceptors)
+    return forget_policies(txn, Plan(_DELETE, txn.id, (), tuple(parts)), names, now_ms, interceptors)
 
 
 def _forgotten(txn: Txn, name: TopicName) -> Iterator[TopicChange]:
@@ -402,7 +406,7 @@ def _plan(
         if change.events is None:
             steps.append(_node_step(txn, change, now_ms))
             parts.append(change.part(job))
-    return Plan(job.command, txn.id, tuple(steps), tuple(parts))
+    return Plan(job.kind, txn.id, tuple(steps), tuple(parts))
 
 
 def _batch_steps(txn: Txn, written: WrittenLedgers, batches: list[_Batch]) -> Iterator[tuple[_Batch, int, list[Step]]]:

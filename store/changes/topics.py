@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import info_of_state
-from pulsar_admin.store.changes.plan import AnnotationPart, ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.changes.plan import AnnotationPart, ChangeKind, ChangePart, Plan, Step, put_value_step
 from pulsar_admin.store.changes.subscriptions import REPLICATED_PROPERTY, shown_properties
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.java import in_hash_map_order
@@ -46,14 +46,21 @@ _PARTITIONS_MAX = 1_000_000  # 7 s to plan, as each is a step
 # -- making -----------------------------------------------------------------------------------------------------------
 
 
-def plan_topic(
-    txn: Txn, command: str, name: TopicName, partitions: int | None, properties: Properties, now_ms: int
-) -> Plan:
+def plan_topic(txn: Txn, name: TopicName, partitions: int | None, properties: Properties, now_ms: int) -> Plan:
     """Plan creating a topic, partitioned unless ``partitions`` is None; raises AlreadyExists, NamespaceNotFound,
     InvalidValue (a partition of a topic that is not partitioned).
     """
+    kind = ChangeKind("topics create", "create {place}")
     if partitions is not None:
-        return _plan_partitioned(txn, command, name, partitions, properties, now_ms)
+        kind = ChangeKind("topics create-partitioned-topic", "create partitioned topic {place}")
+    return _plan_topic(txn, kind, name, partitions, properties, now_ms)
+
+
+def _plan_topic(
+    txn: Txn, kind: ChangeKind, name: TopicName, partitions: int | None, properties: Properties, now_ms: int
+) -> Plan:
+    if partitions is not None:
+        return _plan_partitioned(txn, kind, name, partitions, properties, now_ms)
     _check_new(txn, name)
     base = name.base
     if base != name:
@@ -70,11 +77,11 @@ def plan_topic(
             )
     kept = in_hash_map_order(properties)
     part = ChangePart(topic=str(name), after={"properties": kept})
-    return Plan(command, txn.id, (_topic_step(txn, name, kept, now_ms),), (part,))
+    return Plan(kind, txn.id, (_topic_step(txn, name, kept, now_ms),), (part,))
 
 
 def _plan_partitioned(
-    txn: Txn, command: str, name: TopicName, partitions: int, properties: Properties, now_ms: int
+    txn: Txn, kind: ChangeKind, name: TopicName, partitions: int, properties: Properties, now_ms: int
 ) -> Plan:
     if partitions <= 0:
         raise InvalidValue("Number of partitions should be more than 0", value=partitions)
@@ -96,7 +103,7 @@ def _plan_partitioned(
     if there:
         after["adopted"] = [one.partition_index for one in there]
     part = ChangePart(topic=str(name), after=after, warnings=tuple(_adopted(txn, there, partitions)))
-    return Plan(command, txn.id, tuple(steps), (part,))
+    return Plan(kind, txn.id, tuple(steps), (part,))
 
 
 def _adopted(txn: Txn, there: Sequence[TopicName], partitions: int) -> Iterator[str]:
@@ -133,7 +140,8 @@ def plan_missing_partitions(txn: Txn, name: TopicName, now_ms: int) -> Plan:
         raise TopicNotFound(f"Topic {name} does not exist", hint="it is not a partitioned topic", topic=str(name))
     steps = tuple(_missing(txn, name, count, now_ms))
     part = ChangePart(topic=str(name), before={"partitions": count - len(steps)}, after={"partitions": count})
-    return Plan("topics create-missed-partitions", txn.id, steps, (part,))
+    kind = ChangeKind("topics create-missed-partitions", "create the missing partitions of {place}")
+    return Plan(kind, txn.id, steps, (part,))
 
 
 def plan_partitions(reader: EntryReader, name: TopicName, partitions: int, now_ms: int) -> Plan:
@@ -158,7 +166,8 @@ def plan_partitions(reader: EntryReader, name: TopicName, partitions: int, now_m
         new = [name.partition(index) for index in range(before.partitions, partitions)]
         steps += _copied_subscriptions(reader, name.partition(0), new, now_ms)
     part = ChangePart(topic=str(name), before={"partitions": before.partitions}, after={"partitions": partitions})
-    return Plan("topics update-partitioned-topic", txn.id, tuple(steps), (part,))
+    kind = ChangeKind("topics update-partitioned-topic", "add partitions to {place}")
+    return Plan(kind, txn.id, tuple(steps), (part,))
 
 
 def plan_shadow(txn: Txn, name: TopicName, source: TopicName, properties: Properties, now_ms: int) -> Plan:
@@ -167,7 +176,8 @@ def plan_shadow(txn: Txn, name: TopicName, source: TopicName, properties: Proper
     if not partitions:
         read_topic(txn, source)
     kept = {SHADOW_SOURCE: str(source), **properties}
-    return plan_topic(txn, "topics create-shadow-topic", name, partitions or None, kept, now_ms)
+    kind = ChangeKind("topics create-shadow-topic", "create shadow topic of {place}")
+    return _plan_topic(txn, kind, name, partitions or None, kept, now_ms)
 
 
 def _check_new(txn: Txn, name: TopicName) -> None:
@@ -239,8 +249,12 @@ def read_properties(txn: Txn, name: TopicName) -> Properties:
     return in_hash_map_order(read_topic(txn, name).managed.properties)
 
 
+UPDATE_PROPERTIES = ChangeKind("topics update-properties", "update properties of {place}")
+REMOVE_PROPERTIES = ChangeKind("topics remove-properties", "remove properties of {place}")
+
+
 def plan_properties(
-    txn: Txn, command: str, name: TopicName, change: Callable[[dict[str, str]], dict[str, str]], now_ms: int
+    txn: Txn, kind: ChangeKind, name: TopicName, change: Callable[[dict[str, str]], dict[str, str]], now_ms: int
 ) -> Plan:
     """Plan a change of a topic's properties; raises TopicNotFound, MetadataCorrupt."""
     node = find_node(txn, name.partitioned_path) if name.partition_index < 0 else None
@@ -259,7 +273,7 @@ def plan_properties(
         value = encode_partitioned_topic(replace(record, properties=after), node.value)
     steps = () if after == before else (put_value_step(txn, node.path, value, now_ms),)
     part = ChangePart(topic=str(name), before={"properties": before}, after={"properties": after})
-    return Plan(command, txn.id, steps, (part,))
+    return Plan(kind, txn.id, steps, (part,))
 
 
 def plan_coordinators(reader: EntryReader, count: int, now_ms: int) -> Plan:
@@ -280,7 +294,8 @@ def plan_coordinators(reader: EntryReader, count: int, now_ms: int) -> Plan:
     value = encode_partitioned_topic(replace(record, partitions=count), b"" if node is None else node.value)
     step = put_value_step(reader.txn, ASSIGN.partitioned_path, value, now_ms)
     part = ChangePart(topic=str(ASSIGN), before={"partitions": record.partitions}, after={"partitions": count})
-    return Plan("transactions scale-transactionCoordinators", reader.txn.id, (step,), (part,))
+    kind = ChangeKind("transactions scale-transactionCoordinators", "scale transactionCoordinators of {place}")
+    return Plan(kind, reader.txn.id, (step,), (part,))
 
 
 def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int) -> Plan:
@@ -311,7 +326,8 @@ def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int)
                 annotated=tuple(info.ledger_id for info in changed),
             )
         )
-    return Plan("store annotate", txn.id, tuple(steps), tuple(parts), untouched=frozenset(untouched))
+    kind = ChangeKind("store annotate", "annotate the ledgers of {place}")
+    return Plan(kind, txn.id, tuple(steps), tuple(parts), untouched=frozenset(untouched))
 
 
 def _count(infos: Iterable[LedgerInfo], form: Form) -> int:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedger, apply_written, write_ledgers
 from pulsar_admin.store.changes.plan import ChangeReport, DelayedPart, Plan, SplitIndex, Step, WritingPlan
-from pulsar_admin.store.changes.policies import find_rules, plan_enable
+from pulsar_admin.store.changes.policies import ENABLE, find_rules, plan_enable
 from pulsar_admin.store.codec.claims import COMPONENT
 from pulsar_admin.store.db.delayed import Index, Partition, encode_index, find_index, index_key, iter_wide, put_index
 from pulsar_admin.store.db.delayed_entries import DelayedRows, decode_entry_rows, iter_encoded, join_rows
@@ -304,7 +304,6 @@ def result_of(draft: Draft, index: Index) -> BuildResult:
 
 
 Drafts = Sequence[tuple[Index, Draft]]
-COMMAND = "namespaces enable-delayed-message"
 
 
 def plan_split(store: Store, namespace: NamespaceName, rules: IndexRules, txn_id: int, now_ms: int) -> WritingPlan:
@@ -321,7 +320,7 @@ def plan_split(store: Store, namespace: NamespaceName, rules: IndexRules, txn_id
             return (finish(drafts, replace(plan, parts=parts)),)
 
     return WritingPlan(
-        COMMAND,
+        ENABLE,
         txn_id,
         lambda: draft(store, lambda _, plan: plan.preview()),
         lambda opened: draft(opened, lambda drafts, plan: apply_split(opened, drafts, plan, now_ms)),

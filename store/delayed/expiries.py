@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store import errors
 from pulsar_admin.store.changes.cursors import CursorMove, is_guarded, plan_moves
-from pulsar_admin.store.changes.plan import DelayLoss, DroppedEarly, DueMessage, Plan
+from pulsar_admin.store.changes.plan import ChangeKind, DelayLoss, DroppedEarly, DueMessage, Plan
 from pulsar_admin.store.changes.resets import (
     Before,
     ByTtl,
@@ -158,7 +158,11 @@ def _texts(early: TooEarly, cursor: str, what: str) -> list[str]:
 Cursors = Sequence[tuple[Topic, Cursor]]
 
 
-def plan_expiries(reader: EntryReader, command: str, cursors: Cursors, request: ExpiryRequest) -> Plan:
+EXPIRE = ChangeKind("topics expire", "expire messages of {subscription} on {place}")
+EXPIRE_ALL = ChangeKind("topics expire-all-subscriptions", EXPIRE.words)
+
+
+def plan_expiries(reader: EntryReader, kind: ChangeKind, cursors: Cursors, request: ExpiryRequest) -> Plan:
     """Return one plan, all or none, for the requested expiry.
 
     Raises InvalidValue, NothingMatches (no TTL, or see ``check_expiries_meet``), LedgerNotFound, EntryNotFound, and
@@ -184,7 +188,7 @@ def plan_expiries(reader: EntryReader, command: str, cursors: Cursors, request: 
         )
     if isinstance(limit, Before) and not request.force:
         check_expiries_meet(reader, moves, limit.time_ms, request.clock, request.now_ms)
-    return plan_moves(reader, command, moves, request.now_ms)
+    return plan_moves(reader, kind, moves, request.now_ms)
 
 
 def _moves(reader: EntryReader, cursors: Cursors, request: ExpiryRequest) -> list[CursorMove]:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.changes.cursors import info_of_state, state_json
 from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
 from pulsar_admin.store.changes.plan import (
+    ChangeKind,
     ChangePart,
     ChangeReport,
     CopiedPart,
@@ -50,7 +51,7 @@ from pulsar_admin.store.names import NamespaceName, Position, TopicName, shell_w
 from pulsar_admin.store.policies.in_force import iter_stored
 from pulsar_admin.store.wording import counted
 
-COMMAND = "topics copy"
+_COPY = ChangeKind("topics copy", "copy {place}")
 _OWN_FIELDS = {"isGlobal"}
 
 
@@ -107,7 +108,7 @@ def plan_copy(store: Store, request: CopyRequest) -> WritingPlan:
                     plan = _Copying(theirs, txn, request).plan(ids, written)
                 return (apply_written(written, plan, request.now_ms),)
 
-    return WritingPlan(COMMAND, planned, show, make, digest=lambda: _digest(store, request))
+    return WritingPlan(_COPY, planned, show, make, digest=lambda: _digest(store, request))
 
 
 def _digest(store: Store, request: CopyRequest) -> str:
@@ -214,7 +215,7 @@ class _Copying:
             parts += self._parts(one, ids)
             self._name_what_stays(one)
         once = {step.key: step for step in steps}  # a tenant has several namespaces
-        return Plan(COMMAND, self._txn.id, tuple(once.values()), tuple(parts), warnings=tuple(self._warnings))
+        return Plan(_COPY, self._txn.id, tuple(once.values()), tuple(parts), warnings=tuple(self._warnings))
 
     def _namespace_steps(self, namespace: NamespaceName) -> Iterator[Step]:
         """Yield the steps that make a namespace as the source has it, where the store lacks it; warn where the two differ."""

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from pulsar_admin.store.changes import log_writer
-from pulsar_admin.store.changes.plan import ChangePart, ChangeReport, Plan
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, ChangeReport, Plan
 from pulsar_admin.store.codec.claims import topic_claims
 from pulsar_admin.store.codec.interceptors import InterceptorChain, open_chain
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
@@ -23,7 +23,7 @@ from pulsar_admin.store.model.topics import partition_count, read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_topic
 from pulsar_admin.store.wording import counted
 
-COMMAND = "topics load"
+LOAD = ChangeKind("topics load", "load entries into {place}")
 Advance = Callable[[int], None]  # told how many more entries are done
 
 
@@ -67,7 +67,7 @@ def preview_load(store: Store, source: EntryDump, options: LoadOptions) -> Chang
             for run in (run for rows in stream for run in ledger_runs(rows)):
                 _count(topic, run)
         _check_any(found)
-        return ChangeReport(None, True, tuple(_part(txn, topic, None) for topic in found), command=COMMAND)
+        return ChangeReport(LOAD, None, True, tuple(_part(txn, topic, None) for topic in found))
 
 
 def apply_load(store: Store, source: EntryDump, options: LoadOptions, advance: Advance) -> ChangeReport:
@@ -205,7 +205,7 @@ def _plan(txn: Txn, written: log_writer.WrittenLedgers, found: list[LoadedTopic]
         for namespace in sorted({topic.name.namespace for topic in found})
         if find_node(txn, namespace.policies_path) is None
     ]
-    return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
+    return Plan(LOAD, txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
 
 
 def _part(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo] | None) -> ChangePart:

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.cursors import CursorMove, plan_moves
+from pulsar_admin.store.changes.cursors import RESET, CursorMove, plan_moves
 from pulsar_admin.store.changes.plan import MoveBasis, Plan
 from pulsar_admin.store.codec.claims import CURSOR_KEY
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, decode_cursor_info, decode_cursor_ledger
@@ -437,9 +437,7 @@ def is_state_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def plan_as_of(
-    reader: EntryReader, command: str, cursors: Iterable[tuple[Topic, Cursor]], as_of: WantedState, now_ms: int
-) -> Plan:
+def plan_as_of(reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], as_of: WantedState, now_ms: int) -> Plan:
     """Return one plan that moves all cursors back to earlier states, or none of them.
 
     Raises EntryNotFound (no such state), NothingMatches (nothing is known about that time), and Refused if several
@@ -452,7 +450,7 @@ def plan_as_of(
             hint="name its topic, or a time",
         )
     moves = [_move(reader, topic, cursor, as_of) for topic, cursor in listed]
-    return plan_moves(reader, command, moves, now_ms)
+    return plan_moves(reader, RESET, moves, now_ms)
 
 
 def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: WantedState) -> CursorMove:

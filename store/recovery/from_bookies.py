@@ -134,7 +134,7 @@ def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Pla
     for join in named.chains.refused:
         after = {"apart": join.refused, "witnesses": list(join.witnesses)}
         parts.append(ChangePart(resource=f"ledgers {join.ledger_id} and {join.next_id}", after=after))
-    return Plan(from_ledgers.COMMAND, txn.id, steps, tuple(parts), warnings=(*work.notes(cluster), *plan.warnings))
+    return Plan(from_ledgers.RECOVER, txn.id, steps, tuple(parts), warnings=(*work.notes(cluster), *plan.warnings))
 
 
 class _MadeOfBookies(from_ledgers.Remade, kw_only=True):

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import info_of_state, state_json
-from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, Step, put_value_step
 from pulsar_admin.store.changes.resources import new_policies
 from pulsar_admin.store.codec.claims import (
     BUCKET_CURSOR,
@@ -77,7 +77,7 @@ from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
 from pulsar_admin.store.recovery.evidence import iter_schema_entries
 from pulsar_admin.store.wording import counted, plural
 
-COMMAND = "store recover"
+RECOVER = ChangeKind("store recover", "rebuild lost metadata")
 KNOWN_LAYOUT = "2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
 HOLDING = "recovered"
 """The subscription that keeps a topic's messages if no other is known: brokers delete messages that none needs."""
@@ -235,7 +235,7 @@ def plan_from_ledgers(sources: Sources, survey: LedgerSurvey) -> Plan:
         if find_node(made.txn, name.schema_path) is None:
             _make_schema(made, name)
     _make_namespaces(made)
-    return Plan(COMMAND, made.txn.id, tuple(made.steps), tuple(made.parts), warnings=tuple(_warnings(made)))
+    return Plan(RECOVER, made.txn.id, tuple(made.steps), tuple(made.parts), warnings=tuple(_warnings(made)))
 
 
 # -- topics -----------------------------------------------------------------------------------------------------------

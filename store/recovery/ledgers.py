@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pulsar_admin.store.changes.ledger_metadata import RESTORE_LEDGERS
 from pulsar_admin.store.changes.log_writer import put_managed_ledger
 from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
 from pulsar_admin.store.codec.ledgermetadata import (
@@ -61,9 +62,6 @@ from pulsar_admin.store.wording import counted, listed, plural
 
 if TYPE_CHECKING:
     from pulsar_admin.store.aliases import Array
-
-
-COMMAND = "ledgers restore"
 
 
 class RestorableLedger(Struct, frozen=True):
@@ -190,7 +188,11 @@ def plan_restore_deleted(
         lost += [text for text in (lost_text(returning),) if text]
     texts = index_texts(indexed, forgotten) if parts else ()
     return Plan(
-        COMMAND, txn.id, tuple(steps), tuple(parts), warnings=(*lost, *_deleted_warnings(parts, unknown), *texts)
+        RESTORE_LEDGERS,
+        txn.id,
+        tuple(steps),
+        tuple(parts),
+        warnings=(*lost, *_deleted_warnings(parts, unknown), *texts),
     )
 
 
@@ -379,7 +381,7 @@ def plan_extend(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> 
             "no entry after an end was acknowledged: " + "; ".join(warnings), hint="there is nothing to extend"
         )
     steps += [_listed_step(reader, name, some, now_ms) for name, some in topics.items()]
-    return Plan(COMMAND, reader.txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
+    return Plan(RESTORE_LEDGERS, reader.txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
 
 
 def _listed_step(reader: EntryReader, name: TopicName, extensible: Iterable[Behind], now_ms: int) -> Step:
@@ -453,7 +455,7 @@ def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) ->
             parts.append(_repointed_part(repointed, ledger_id))
     bookies = sorted({one for part in parts if part.after for some in part.after["ensembles"].values() for one in some})
     text = f"{counted(len(parts), 'ledger')} {plural(len(parts), 'names', 'name')} {listed(bookies)} from the export on"
-    return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=(text,))
+    return Plan(RESTORE_LEDGERS, txn.id, tuple(steps), tuple(parts), warnings=(text,))
 
 
 def _check_astray(txn: Txn, ledger_id: int) -> None:

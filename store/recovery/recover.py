@@ -23,8 +23,8 @@ from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import TopicName, parse_topic
 from pulsar_admin.store.recovery.chains import LOST_AND_FOUND
 from pulsar_admin.store.recovery.from_ledgers import (
-    COMMAND,
     KNOWN_LAYOUT,
+    RECOVER,
     LedgerSurvey,
     Sources,
     newest_known,
@@ -186,7 +186,7 @@ def _nothing(txn: Txn, condition: MetadataCondition, survey: LedgerSurvey, level
     if not left_out:
         text += ", and all that they name is there"
     part = ChangePart(resource=_METADATA, before=after, after=after)
-    return Plan(COMMAND, txn.id, (), (part,), warnings=(text, *left_out))
+    return Plan(RECOVER, txn.id, (), (part,), warnings=(text, *left_out))
 
 
 def _left_out(condition: MetadataCondition, survey: LedgerSurvey, level: str | None) -> Iterator[str]:

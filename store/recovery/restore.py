@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.changes.cursors import info_of_state, state_json
 from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
 from pulsar_admin.store.changes.plan import (
+    ChangeKind,
     ChangePart,
     ChangeReport,
     Plan,
@@ -185,7 +186,7 @@ class TopicRestorer:
         self._taken: set[int] = set()
         self._warnings: dict[str, None] = {}
 
-    def plan(self, command: str) -> Plan:
+    def plan(self, kind: ChangeKind) -> Plan:
         """Return everything that was added as one change."""
         if self._taken:
             self._warnings.update(dict.fromkeys(index_texts(self._indexed, self._forgotten)))
@@ -196,9 +197,7 @@ class TopicRestorer:
         ] = None
         for gap in self._past.gaps:
             self._warnings[f"the history is not whole: {gap}"] = None
-        return Plan(
-            command, self._txn.id, tuple(self._steps.values()), tuple(self._parts), warnings=tuple(self._warnings)
-        )
+        return Plan(kind, self._txn.id, tuple(self._steps.values()), tuple(self._parts), warnings=tuple(self._warnings))
 
     def warn(self, text: str) -> None:
         """Add a warning to the plan."""
@@ -574,7 +573,9 @@ def plan_restore_at(
     cursors = read_cursor_history(servers, paths)
     thens = [read_topic_at(reader, name, past, cursors, wanted.at_ms) for name in names]
     named = _named(thens, wanted.to, wanted.asked)
-    return Restoring("topics restore", past, named, wanted.asked, now_ms, not wanted.asked.in_place).plan(reader)
+    return Restoring(
+        ChangeKind("topics restore", "restore {place}"), past, named, wanted.asked, now_ms, not wanted.asked.in_place
+    ).plan(reader)
 
 
 def plan_undelete(
@@ -591,7 +592,9 @@ def plan_undelete(
     """
     wanted = [name for name in names if asked.in_place or not name.is_system]
     thens = [read_deleted(reader, name, past, trimmed=asked.trimmed) for name in wanted]
-    return Restoring("topics undelete", past, _named(thens, to, asked), asked, now_ms).plan(reader)
+    return Restoring(
+        ChangeKind("topics undelete", "restore {place}"), past, _named(thens, to, asked), asked, now_ms
+    ).plan(reader)
 
 
 def _named(thens: Iterable[PastTopic], to: TopicName | None, asked: Undelete) -> dict[TopicName, PastTopic]:
@@ -608,7 +611,7 @@ class _Copy(Struct, frozen=True):
 class Restoring(Struct, frozen=True):
     """Topics as they were, each under its name to be; ``copies_referenced``: what anything references is copied, else refused."""
 
-    command: str
+    kind: ChangeKind
     past: Past
     thens: Mapping[TopicName, PastTopic]
     asked: Undelete
@@ -637,7 +640,7 @@ class Restoring(Struct, frozen=True):
                 )
                 return (apply_written(written, replace(plan, steps=steps, parts=parts), self.now_ms),)
 
-        return WritingPlan(self.command, planned.txn_id, lambda: (planned.preview(),), make)
+        return WritingPlan(self.kind, planned.txn_id, lambda: (planned.preview(),), make)
 
     def _bases(self) -> list[tuple[TopicName, TopicName]]:
         """Return (topic without partition number, its name to be), each once."""
@@ -658,7 +661,7 @@ class Restoring(Struct, frozen=True):
             comeback.add_namespace(namespace)
         for base, target in self._bases():
             comeback.add_base(base, target, copies)
-        return comeback.plan(self.command)
+        return comeback.plan(self.kind)
 
     def _topic_copies(self, reader: EntryReader, then: PastTopic, target: TopicName) -> Iterator[_Copy]:
         """Yield the ledgers to copy: all, or those from the first referenced one on; none when restoring in place."""

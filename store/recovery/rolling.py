@@ -52,7 +52,7 @@ from pulsar_admin.store.recovery import missing_topics
 from pulsar_admin.store.recovery.chains import Chains, GroupName, LedgerGroup, find_chains, find_names
 from pulsar_admin.store.recovery.closing import MadeLedger, find_readable_end, fit_ensembles, make_ledger
 from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR, MESSAGES, LedgerEvidence, read_evidence
-from pulsar_admin.store.recovery.from_ledgers import COMMAND, LedgerSurvey, Remade, Sources, newer_index, newest_known
+from pulsar_admin.store.recovery.from_ledgers import RECOVER, LedgerSurvey, Remade, Sources, newer_index, newest_known
 from pulsar_admin.store.recovery.metadata_index import find_collected
 from pulsar_admin.store.wording import counted, listed, plural
 
@@ -115,9 +115,9 @@ def plan_rolling(sources: Sources, survey: LedgerSurvey) -> Plan:
     parts = [*rolled.parts, *lost.parts, *younger.parts]
     steps = [*rolled.steps, *lost.steps, *younger.steps]
     if not parts:  # cursors alone whose ledgers are as they should be
-        return Plan(COMMAND, rolled.txn.id, (), ())
+        return Plan(RECOVER, rolled.txn.id, (), ())
     return Plan(
-        COMMAND,
+        RECOVER,
         rolled.txn.id,
         tuple(steps),
         tuple(parts),

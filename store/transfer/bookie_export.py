@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, put_value_step
 from pulsar_admin.store.codec.ledgermetadata import (
     INSTANCE_ID,
     LedgerMetadata,
@@ -207,7 +207,7 @@ def _change(txn: Txn, placed: Sequence[PlacedLedger], now_ms: int) -> Plan:
             steps.append(put_value_step(txn, path, value, now_ms))
             members = {"bookies": list(before.segments[0].members)}, {"bookies": list(ledger.bookies)}
             parts.append(ChangePart(resource=f"ledger {ledger.ledger_id}", before=members[0], after=members[1]))
-    return Plan("store export bookie", txn.id, tuple(steps), tuple(parts))
+    return Plan(ChangeKind("store export bookie", "export {place}"), txn.id, tuple(steps), tuple(parts))
 
 
 def apply_bookie_export(store: Store, plan: BookieExportPlan, now_ms: int) -> BookieExportReport:

@@ -12,7 +12,7 @@ import pytest
 
 from pulsar_admin import lookup
 from pulsar_admin.policy_rows import policy_rows
-from pulsar_admin.store.changes.plan import Plan, apply_plan, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, Plan, apply_plan, put_value_step
 from pulsar_admin.store.db.environment import open_store
 from tests.conftest import Cli
 from tests.live.policy_commands import LINES, STORED, commands_of, stored_policies
@@ -48,7 +48,7 @@ def prepared(tmp_path: Path) -> Path:
         with store.read() as txn:
             nodes = {name: bytes.fromhex(value) for name, value in RECORDED["nodes"].items()}
             steps = tuple(put_value_step(txn, name, value, 0) for name, value in nodes.items())
-            plan = Plan("store init", txn.id, steps, ())
+            plan = Plan(ChangeKind("store init", "store init"), txn.id, steps, ())
         apply_plan(store, plan, 0)
     return path
 
@@ -189,7 +189,12 @@ def test_a_member_of_another_kind_is_damage(cli: Cli, prepared: Path, member: st
     stored = json.loads(bytes.fromhex(RECORDED["nodes"][path])) | {member: "x"}
     with open_store(prepared, writable=True) as store:
         with store.read() as txn:
-            plan = Plan("store init", txn.id, (put_value_step(txn, path, json.dumps(stored).encode(), 0),), ())
+            plan = Plan(
+                ChangeKind("store init", "store init"),
+                txn.id,
+                (put_value_step(txn, path, json.dumps(stored).encode(), 0),),
+                (),
+            )
         apply_plan(store, plan, 0)
     for line in WRONG[member]:
         said = cli("--store", prepared, "namespaces", *line.split())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.plan import WritingPlan
+from pulsar_admin.store.changes.plan import ChangeKind, WritingPlan
 from pulsar_admin.store.changes.schemas import NewSchema, plan_upload
 from pulsar_admin.store.codec.avrocompat import can_read
 from pulsar_admin.store.codec.schema import SchemaEntry, decode_schema_entry
@@ -95,7 +95,7 @@ def store(tmp_path: Path) -> Path:
 
         with opened.read() as txn:
             step = put_value_step(txn, "/admin/policies/tdo/sch", b"{}", 0)
-            plan = Plan("test", txn.id, (step,), ())
+            plan = Plan(ChangeKind("test", "test"), txn.id, (step,), ())
         apply_plan(opened, plan, 0)
     return made
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.store.changes.plan import Plan, apply_plan, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, Plan, apply_plan, put_value_step
 from pulsar_admin.store.codec.cursor import decode_cursor_info
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger
 from pulsar_admin.store.codec.rocksvalue import NodeStat
@@ -165,7 +165,9 @@ def test_a_shadow_topic_does_not_take_the_ledgers_of_its_source_along(cli: Cli, 
     with open_store(store, writable=True) as opened:
         with opened.read() as txn:
             node = find_node(txn, source.path)
-            plan = Plan("store init", txn.id, (put_value_step(txn, shadow.path, node.value, 0),), ())
+            plan = Plan(
+                ChangeKind("store init", "store init"), txn.id, (put_value_step(txn, shadow.path, node.value, 0),), ()
+            )
         apply_plan(opened, plan, 0)
     ledgers = [ledger.ledger_id for ledger in managed_of(store, PLAIN).ledgers]
     report = cli("--store", store, "topics", "delete", shadow, "-o", "json").json

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
-from pulsar_admin.store.changes.plan import Plan, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, Plan, put_value_step
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.transactions import (
     ABORT,
@@ -101,7 +101,7 @@ def store(tmp_path: Path) -> Path:
             for name, ledger in zip(logs, written.ledgers, strict=True):
                 info = LedgerInfo(ledger.ledger_id, ledger.entries, ledger.size_bytes, 1)
                 steps.append(put_value_step(txn, name.path, encode_managed_ledger(ManagedLedger((info,))), 0))
-            plan = Plan("test", txn.id, tuple(steps), ())
+            plan = Plan(ChangeKind("test", "test"), txn.id, tuple(steps), ())
         apply_written(written, plan, 0)
     return made
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.store.changes.cursors import CursorMove, plan_moves, skipped
+from pulsar_admin.store.changes.cursors import RESET, SKIP, CursorMove, plan_moves, skipped
 from pulsar_admin.store.changes.plan import apply_plan
 from pulsar_admin.store.changes.resets import shifted_state
 from pulsar_admin.store.codec.cursor import CursorInfo
@@ -76,7 +76,7 @@ def skip(store: Store, subscription: str, entries: int) -> None:
     with open_reader(store) as reader:
         topic = read_topic(reader.txn, parse_topic(TOPIC))
         cursor = read_cursor(reader.txn, reader, topic, subscription)
-        plan = plan_moves(reader, "skip", [CursorMove(topic, cursor, skipped(topic, cursor.state, entries))], NOW_MS)
+        plan = plan_moves(reader, SKIP, [CursorMove(topic, cursor, skipped(topic, cursor.state, entries))], NOW_MS)
     apply_plan(store, plan, NOW_MS)
 
 
@@ -110,7 +110,7 @@ def go_back(store: Store, subscription: str, entries: int) -> None:
         topic = read_topic(reader.txn, parse_topic(TOPIC))
         cursor = read_cursor(reader.txn, reader, topic, subscription)
         state = shifted_state(topic, cursor, -entries)
-        plan = plan_moves(reader, "reset-cursor", [CursorMove(topic, cursor, state)], NOW_MS)
+        plan = plan_moves(reader, RESET, [CursorMove(topic, cursor, state)], NOW_MS)
     apply_plan(store, plan, NOW_MS)
 
 

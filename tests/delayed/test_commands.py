@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pulsar_admin.store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, put_value_step
 from pulsar_admin.store.codec.cursor import decode_cursor_info, encode_cursor_info
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node
@@ -212,7 +212,7 @@ def change_bucket(path: Path, make: Any) -> None:
 
             changed = replace(info, cursor_properties=make(dict(info.cursor_properties)))
             step = put_value_step(txn, node_path, encode_cursor_info(changed, node.value), 1)
-            plan = Plan("test", txn.id, (step,), (ChangePart(),))
+            plan = Plan(ChangeKind("test", "test"), txn.id, (step,), (ChangePart(),))
         apply_plan(store, plan, 1)
 
 
@@ -282,7 +282,7 @@ def set_ttl(path: Path, seconds: int) -> None:
                 lambda old: replace(old, message_ttl_seconds=seconds, backlog_quotas={"destination_storage": quota}),
                 1,
             )
-            plan = Plan("test", txn.id, changed.steps, (ChangePart(),))
+            plan = Plan(ChangeKind("test", "test"), txn.id, changed.steps, (ChangePart(),))
         apply_plan(store, plan, 1)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_admin.store.changes.plan import ChangePart, Plan, apply_plan, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, put_value_step
 from pulsar_admin.store.codec.policies import BacklogQuota, encode_policies
 from pulsar_admin.store.codec.policies import Policies as StoredPolicies
 from pulsar_admin.store.db.environment import open_store
@@ -187,7 +187,12 @@ def test_conflicts_are_warned_of(cli: Cli, path: Path) -> None:
         quota = BacklogQuota(1, -1, "consumer_backlog_eviction")
         wanted = StoredPolicies(message_ttl_seconds=60, backlog_quotas={"destination_storage": quota})
         with store.read() as txn:
-            plan = Plan("test", txn.id, (put_value_step(txn, node, encode_policies(wanted), 1),), (ChangePart(),))
+            plan = Plan(
+                ChangeKind("test", "test"),
+                txn.id,
+                (put_value_step(txn, node, encode_policies(wanted), 1),),
+                (ChangePart(),),
+            )
         apply_plan(store, plan, 1)
     done = cli("--store", path, "namespaces", "enable-delayed-message", NAMESPACE, "-o", "json").json
     assert len(done["warnings"]) == 2

@@ -62,7 +62,7 @@ def add(store: Store, model: Model, now: int) -> None:
     for _, due, ledger, entry in drawn:
         groups.setdefault((due, ledger), BitMap64()).add(entry)
     with store.read() as txn:
-        plan = plan_add(txn, "add", [Nacks(*owner, groups, model.bits[owner])])
+        plan = plan_add(txn, [Nacks(*owner, groups, model.bits[owner])])
     new = {(due >> model.bits[owner] << model.bits[owner], owner, ledger, entry) for _, due, ledger, entry in drawn}
     assert plan.parts[0].entries == len(new - model.rows)
     if plan.steps:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_admin.store.changes.cursors import CursorMove, cleared, plan_moves, skipped
+from pulsar_admin.store.changes.cursors import CLEAR_BACKLOG, RESET, SKIP, CursorMove, cleared, plan_moves, skipped
 from pulsar_admin.store.changes.plan import Plan, apply_plan, plan_undo
 from pulsar_admin.store.changes.resets import Before, ExpiryRequest, expiry_move, reset_state
-from pulsar_admin.store.changes.subscriptions import NewSubscription, plan_create, plan_unsubscribe
+from pulsar_admin.store.changes.subscriptions import UNSUBSCRIBE, NewSubscription, plan_create, plan_unsubscribe
 from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.delayed.expiries import EXPIRE
 from pulsar_admin.store.errors import UndoConflict
 from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
@@ -41,18 +42,18 @@ def _moves(reader: EntryReader) -> list[CursorMove]:
 
 
 def _skip(reader: EntryReader) -> Plan:
-    return plan_moves(reader, "skip", _moves(reader), NOW_MS)
+    return plan_moves(reader, SKIP, _moves(reader), NOW_MS)
 
 
 def _clear(reader: EntryReader) -> Plan:
     moves = [CursorMove(move.topic, move.cursor, cleared(move.topic, move.cursor.state)) for move in _moves(reader)]
-    return plan_moves(reader, "clear-backlog", moves, NOW_MS)
+    return plan_moves(reader, CLEAR_BACKLOG, moves, NOW_MS)
 
 
 def _expire(reader: EntryReader) -> Plan:
     request = ExpiryRequest(NOW_MS, Before(NOW_MS))
     moves = [expiry_move(reader, move.topic, move.cursor, request) for move in _moves(reader)]
-    return plan_moves(reader, "expire", moves, NOW_MS)
+    return plan_moves(reader, EXPIRE, moves, NOW_MS)
 
 
 def _reset(reader: EntryReader) -> Plan:
@@ -64,7 +65,7 @@ def _reset(reader: EntryReader) -> Plan:
         )
         for move in _moves(reader)
     ]
-    return plan_moves(reader, "reset-cursor", moves, NOW_MS)
+    return plan_moves(reader, RESET, moves, NOW_MS)
 
 
 def _create(reader: EntryReader) -> Plan:
@@ -73,7 +74,7 @@ def _create(reader: EntryReader) -> Plan:
 
 
 def _unsubscribe(reader: EntryReader) -> Plan:
-    return plan_unsubscribe(reader, "unsubscribe", [(move.topic, move.cursor) for move in _moves(reader)], NOW_MS)
+    return plan_unsubscribe(reader, UNSUBSCRIBE, [(move.topic, move.cursor) for move in _moves(reader)], NOW_MS)
 
 
 @pytest.mark.parametrize("make", [_skip, _clear, _expire, _reset, _create, _unsubscribe])

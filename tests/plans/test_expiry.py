@@ -28,6 +28,7 @@ from pulsar_admin.store.changes.resets import (
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.delayed.expiries import EXPIRE
 from pulsar_admin.store.errors import EntryNotFound, InvalidValue, LedgerNotFound, MetadataCorrupt, Refused
 from pulsar_admin.store.model.cursors import Cursor, CursorSource, Extent, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
@@ -456,7 +457,7 @@ def test_the_report_names_the_blocker(tmp_path: Path) -> None:
     path = make_store(tmp_path / "s", {"a/b/t": MadeTopic(ledgers, cursors=cursors)})
     with opened(path, "a/b/t") as (reader, topic, cursor):
         move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, UpTo(LATEST)))
-        (part,) = plan_moves(reader, "expire", [move], NOW_MS).parts
+        (part,) = plan_moves(reader, EXPIRE, [move], NOW_MS).parts
         assert part.as_json()["deletable"] == {
             "ledgers": [10],
             "entries": 1,

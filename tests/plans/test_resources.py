@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pulsar_admin.store.changes.plan import ChangeKind
 from pulsar_admin.store.changes.resources import NodeChange, plan_nodes
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.resources import find_json, tenant_path
@@ -35,7 +36,7 @@ def test_what_is_so_already_stops_nothing_that_follows() -> None:
             [changes[0], same, changes[1], nothing, changes[2]],
             [*changes, nothing, same],
         ):
-            plan = plan_nodes(txn, "test", given, 1, ["a warning"])
+            plan = plan_nodes(txn, ChangeKind("test", "test"), given, 1, ["a warning"])
             assert [step.key.decode() for step in plan.steps] == [public, new, acme]
             assert [(step.before is None, step.after is None) for step in plan.steps] == [
                 (False, False),
@@ -44,4 +45,4 @@ def test_what_is_so_already_stops_nothing_that_follows() -> None:
             ]
             assert [part.resource for part in plan.parts] == [change.resource for change in given]
             assert plan.warnings == ("a warning",)
-        assert plan_nodes(txn, "test", [same, nothing], 1).steps == ()
+        assert plan_nodes(txn, ChangeKind("test", "test"), [same, nothing], 1).steps == ()

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
-from pulsar_admin.store.changes.plan import Plan, Step, apply_plan, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, Plan, Step, apply_plan, put_value_step
 from pulsar_admin.store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, encode_managed_ledger
 from pulsar_admin.store.db.environment import open_store
@@ -29,7 +29,12 @@ def shorten(path: Path, last: int, ack_quorum: int = 2) -> None:
     """Record that LEDGER ends with entry LAST, in its metadata and in its topic's list."""
     with open_store(path, writable=True) as store:
         with open_reader(store) as reader:
-            plan = Plan("shorten", reader.txn.id, (_ledger(reader, last, ack_quorum), _topic(reader, last)), ())
+            plan = Plan(
+                ChangeKind("shorten", "shorten"),
+                reader.txn.id,
+                (_ledger(reader, last, ack_quorum), _topic(reader, last)),
+                (),
+            )
         apply_plan(store, plan, 0)
 
 
@@ -107,7 +112,7 @@ def test_what_was_sent_again_stays_out(cli: Cli, tmp_path: Path) -> None:
             new = LedgerInfo(written.ledgers[0].ledger_id, 1, len(again), 1)
             value = encode_managed_ledger(replace(managed, ledgers=(*infos, new)))
             steps = (*written.steps(reader.txn, 0), put_value_step(reader.txn, name.path, value, 0))
-            plan = Plan("sent again", reader.txn.id, steps, ())
+            plan = Plan(ChangeKind("sent again", "sent again"), reader.txn.id, steps, ())
         apply_written(written, plan, 0)
     result = cli("--store", store, "ledgers", "restore", "--extend", str(LEDGER))
     assert "1 entry after its end was acknowledged: 1 by a later entry" in result.stdout
