@@ -106,6 +106,8 @@ if TYPE_CHECKING:
         SalvageReport,
     )
     from pulsar_admin.store.doctor.since import ChangeSince, FindingBefore, FindingChange, FindingComparison
+    from pulsar_admin.store.doctor.why_bytes import HeldBytes, HeldTotal, WhyBytes
+    from pulsar_admin.store.doctor.why_subscription import Reason, Why
     from pulsar_admin.store.dump.finding import FoundEntry
     from pulsar_admin.store.dump.job import DumpReport, DumpSize
     from pulsar_admin.store.errors import (
@@ -256,8 +258,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.transfer.offloads import OffloadResult
     from pulsar_admin.store.transfer.refresh import RefreshPreview, RefreshResult
     from pulsar_admin.store.transfer.snapshot_export import SnapshotExportReport
-    from pulsar_admin.store.why.disk import HeldBytes, HeldTotal, WhyBytes
-    from pulsar_admin.store.why.subscription import Reason, Why
 
     __version__: str
 
@@ -391,8 +391,8 @@ _NAMES = {
     "store.transfer.offloads": "OffloadResult",
     "store.transfer.refresh": "RefreshPreview RefreshResult",
     "store.transfer.snapshot_export": "SnapshotExportReport",
-    "store.why.disk": "HeldBytes HeldTotal WhyBytes",
-    "store.why.subscription": "Reason Why",
+    "store.doctor.why_bytes": "HeldBytes HeldTotal WhyBytes",
+    "store.doctor.why_subscription": "Reason Why",
 }
 """The modules of this package, and which public names each has."""
 _HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}

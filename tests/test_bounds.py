@@ -14,12 +14,12 @@ from pyarrow import fs
 
 from pulsar_admin.api.session import time_ms_of
 from pulsar_admin.store.changes.subscriptions import own_ledgers
-from pulsar_admin.store.check import EACH_MOST, sum_up
 from pulsar_admin.store.codec.cursor import CursorInfo, Position, encode_cursor_info
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.compaction.last_id import check_indexes
 from pulsar_admin.store.db.rows import name_of_row
 from pulsar_admin.store.disks.live_records import LocationsIndex
+from pulsar_admin.store.doctor.checking import EACH_MOST, sum_up
 from pulsar_admin.store.engine.operation import FailedSlice
 from pulsar_admin.store.errors import (
     EntryCorrupt,

@@ -19,7 +19,6 @@ import pytest
 from msgspec.structs import replace
 
 from bench.generate import generate
-from pulsar_admin.store.check import check_store
 from pulsar_admin.store.codec.cursor import decode_cursor_info, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
@@ -30,6 +29,7 @@ from pulsar_admin.store.db.deleted_ledgers import ROW as DELETED_LEDGERS
 from pulsar_admin.store.db.deleted_ledgers import find_deleted
 from pulsar_admin.store.db.environment import Store, Txn, open_store
 from pulsar_admin.store.db.tree import Node, find_node, iter_nodes, put_nodes
+from pulsar_admin.store.doctor.checking import check_store
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.files import alone_at
 from pulsar_admin.store.model.ledgers import iter_entry_ids

@@ -12,7 +12,6 @@ from types import ModuleType
 import pytest
 from msgspec.structs import replace
 
-from pulsar_admin.store.check import Finding, check_store
 from pulsar_admin.store.codec import ledgermetadata, managedledger
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata, ledger_path
@@ -23,6 +22,7 @@ from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import Damage, iter_logs, put_damage, put_log
 from pulsar_admin.store.db.owners import Owner, OwnerKind, put_owners
 from pulsar_admin.store.db.tree import Node, find_node, put_nodes, read_node, tree_key
+from pulsar_admin.store.doctor.checking import Finding, check_store
 from pulsar_admin.store.model import broken, ledgers, nodes, topics
 from pulsar_admin.store.model.ledgers import Ledger
 from pulsar_admin.store.model.references import index_owners

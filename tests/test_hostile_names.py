@@ -208,10 +208,10 @@ def test_a_shell_reads_the_name_again(name: str) -> None:
 
 _NUMBERS = ("ledger_id", "ledger_path(ledger_id)", "entry_id", "number", "change", "time_ms", "txn.most", "txn.least")
 _OUR_WORDS = {  # ours, or a number: none is a name from data
-    ("store/doctor/__init__.py", "code"),
+    ("store/doctor/diagnosing.py", "code"),
     ("store/facts/trees.py", "code"),
     ("store/tables/importing.py", "','.join(NEEDED)"),
-    ("store/why/disk.py", "min(found.ledgers)"),
+    ("store/doctor/why_bytes.py", "min(found.ledgers)"),
     ("store/model/cursors.py", "of_topics"),
     ("store/changes/compaction.py", "named"),
     ("store/model/topics.py", "most + 1"),

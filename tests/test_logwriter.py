@@ -19,7 +19,6 @@ from pulsar_admin.store.changes.log_writer import (
     write_ledgers,
 )
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, plan_undo
-from pulsar_admin.store.check import check_store
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import decode_entry
 from pulsar_admin.store.codec.entrylog import decode_header, decode_ledgers_map, iter_records
@@ -33,6 +32,7 @@ from pulsar_admin.store.db.own_ledgers import (
     largest_ledger_id,
     sequence_after_export,
 )
+from pulsar_admin.store.doctor.checking import check_store
 from pulsar_admin.store.errors import DiskFull, LimitExceeded, StalePlan
 from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
 from pulsar_admin.store.model.reader import open_reader

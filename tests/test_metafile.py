@@ -17,12 +17,12 @@ import lmdb
 import pytest
 
 from pulsar_admin.cli import run
-from pulsar_admin.store.check import check_store
 from pulsar_admin.store.db import environment as meta
 from pulsar_admin.store.db.backups import iter_backups, keep_hint
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.file import check_file
 from pulsar_admin.store.db.locks import take_writer_lock
+from pulsar_admin.store.doctor.checking import check_store
 from pulsar_admin.store.errors import DiskFailed, DiskFull, IndexCorrupt, StoreBusy
 from tests.conftest import Cli
 from tests.soundness import bytes_of_store

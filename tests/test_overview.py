@@ -11,7 +11,7 @@ import pytest
 from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import iter_logs
-from pulsar_admin.store.doctor import DoctorOptions, diagnose
+from pulsar_admin.store.doctor.diagnosing import DoctorOptions, diagnose
 from pulsar_admin.store.doctor.overview import count_findings
 from pulsar_admin.store.model.copy_age import read_copied_ms
 from pulsar_admin.store.model.reader import open_reader

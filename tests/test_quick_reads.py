@@ -20,7 +20,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
 from pulsar_admin.store.db.blocks import LedgerSums, decode_sums, decode_times, encode_times
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import decode_node
-from pulsar_admin.store.doctor import diagnose
+from pulsar_admin.store.doctor.diagnosing import diagnose
 from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, StoreError
 from pulsar_admin.store.facts.values import find_usual, iter_unusual
 from pulsar_admin.store.model.coverage import look_at_ledgers_one_by_one, read_open_end, read_shortfalls

@@ -272,7 +272,7 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
         found = messages_of(app.session, lambda txn: chosen.names, query)
         style = _Style(chosen.several, options.value, _printing(app, options, markers=options.markers))
         if not (yield from _shown(found, style)):
-            from pulsar_admin.store.why.subscription import (
+            from pulsar_admin.store.doctor.why_subscription import (
                 why_nothing_is_given,  # all rules: few backlogs have nothing to show
             )
 

@@ -18,8 +18,8 @@ from pulsar_admin.visible import clean_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pulsar_admin.store.why.disk import WhyBytes
-    from pulsar_admin.store.why.subscription import Reason
+    from pulsar_admin.store.doctor.why_bytes import WhyBytes
+    from pulsar_admin.store.doctor.why_subscription import Reason
 
 _TOP = 20
 _COLUMNS = (

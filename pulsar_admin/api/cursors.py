@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from pulsar_admin.store.changes.resets import Reset, ResetRequest, ResetRule
     from pulsar_admin.store.codec.cursor import CursorState
     from pulsar_admin.store.delayed.expiries import Forecast
+    from pulsar_admin.store.doctor.why_subscription import Why
     from pulsar_admin.store.recovery.ack_history import AckState, CursorHistory, IfUnsure
     from pulsar_admin.store.reports.backlog import BacklogAnalysis
     from pulsar_admin.store.search.broker_setup import BrokerSetup, BrokerVersion
     from pulsar_admin.store.search.expiry import ExpiryRule
-    from pulsar_admin.store.why.subscription import Why
 else:
     cursor_moves = later("pulsar_admin.store.changes.cursors")
     resetting = later("pulsar_admin.store.changes.resets")
@@ -542,7 +542,7 @@ class Cursor(Cursors):
 
         Reads the headers of its backlog. Raises TopicNotFound for a partitioned topic, too: ask its partitions.
         """
-        from pulsar_admin.store.why.subscription import why_subscription
+        from pulsar_admin.store.doctor.why_subscription import why_subscription
 
         with self._session.scan() as reader:
             topic = read_topic(reader.txn, self._topic)

@@ -71,8 +71,9 @@ if TYPE_CHECKING:
     from pulsar_admin.store.changes.resets import ResetRule
     from pulsar_admin.store.codec.encryption import PrivateKeys
     from pulsar_admin.store.db.environment import Store as StoreFile
-    from pulsar_admin.store.doctor import DoctorOptions
+    from pulsar_admin.store.doctor.diagnosing import DoctorOptions
     from pulsar_admin.store.doctor.since import FindingComparison
+    from pulsar_admin.store.doctor.why_bytes import WhyBytes
     from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.facts.orphans import Orphan
     from pulsar_admin.store.index.rebuild import RebuildResult
@@ -87,7 +88,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.reports.verify import LedgerVerdict
     from pulsar_admin.store.rules.finding import Finding
     from pulsar_admin.store.search.broker_setup import BrokerVersion
-    from pulsar_admin.store.why.disk import WhyBytes
 else:
     store_plans = later("pulsar_admin.store.changes.plan")
     topic_changes = later("pulsar_admin.store.changes.topics")
@@ -383,7 +383,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         Each has ``reason`` (``code``, ``sentence``, ``evidence``, ``command``), ``bytes``, ``percent``, ``topic`` and
         ``subscription``. Raises InvalidValue, TopicNotFound, IndexCorrupt.
         """
-        from pulsar_admin.store.why.disk import why_bytes
+        from pulsar_admin.store.doctor.why_bytes import why_bytes
 
         most = None if top is None else whole_number("top", top, 0)
         with self._session.opened() as store, self._session.reader() as reader:
@@ -683,7 +683,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
 def iter_check(session: Session, *, deep: bool) -> Iterator[Finding]:
     """Yield what ``Store.check`` returns."""
-    from pulsar_admin.store.check import check_store
+    from pulsar_admin.store.doctor.checking import check_store
 
     with session.opened() as store, _looking(session, "check", deep=deep) as (engine, advance):
         yield from check_store(store, deep=deep, advance=advance, engine=engine)
@@ -693,7 +693,7 @@ def iter_doctor(
     session: Session, *, deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]
 ) -> Iterator[Finding]:
     """Yield what ``Store.doctor`` returns."""
-    from pulsar_admin.store.doctor import diagnose
+    from pulsar_admin.store.doctor.diagnosing import diagnose
 
     options = _options(deep, each, codes, severities)
     with session.opened() as store, _looking(session, "doctor", deep=deep) as (engine, advance):
@@ -706,7 +706,7 @@ def compare_findings(
     session: Session, since: Path | str, *, deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]
 ) -> FindingComparison:
     """Return what ``Store.compare_findings`` returns."""
-    from pulsar_admin.store.doctor import diagnose
+    from pulsar_admin.store.doctor.diagnosing import diagnose
     from pulsar_admin.store.doctor.since import LISTED, compare, read_saved
 
     asked, path = _options(deep, each, codes, severities), given_path("since", since)
@@ -730,7 +730,7 @@ def compare_findings(
 def _findings_of(path: Path, session: Session, options: DoctorOptions, engine: Engine | None) -> list[Finding]:
     """Return the findings of the store at a path, at its own time, or if that is unknown at the session's."""
     from pulsar_admin.store.db.storeinfo import check_pages
-    from pulsar_admin.store.doctor import diagnose
+    from pulsar_admin.store.doctor.diagnosing import diagnose
     from pulsar_admin.store.model.copy_age import find_as_of
 
     walked = check_pages(path)  # before LMDB reads them: it dies of damage
@@ -743,7 +743,7 @@ def _findings_of(path: Path, session: Session, options: DoctorOptions, engine: E
 
 
 def _options(deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]) -> DoctorOptions:
-    from pulsar_admin.store.doctor import DoctorOptions
+    from pulsar_admin.store.doctor.diagnosing import DoctorOptions
     from pulsar_admin.store.rules.table import check_codes
 
     wanted, chosen = check_codes(given_texts("codes", codes)), given_texts("severities", severities)

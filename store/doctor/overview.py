@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from pulsar_admin.store.db.environment import Store
-from pulsar_admin.store.doctor import DoctorOptions, Finding, count_of, diagnose
+from pulsar_admin.store.doctor.diagnosing import DoctorOptions, Finding, count_of, diagnose
 from pulsar_admin.store.facts.processes import others_that_pay
 from pulsar_admin.store.model.copy_age import Now, read_copied_ms
 from pulsar_admin.store.model.reader import EntryReader, open_reader

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
-from pulsar_admin.store.doctor import Ranking, count_of, is_rest, rest_of
+from pulsar_admin.store.doctor.diagnosing import Ranking, count_of, is_rest, rest_of
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.rules.finding import Finding, Severity, place_of
 from pulsar_admin.store.rules.masking import BLIND, BLIND_PLACES, BLIND_TOPIC, DEEP, FILES, UNREAD

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.store.doctor import Severity
+from pulsar_admin.store.doctor.diagnosing import Severity
 from pulsar_admin.store.facts.topics import Clocks
 from tests.doctor.test_checked import told
 from tests.stores import imported

@@ -18,12 +18,12 @@ from pulsar_admin.store.codec.message import encode_message_entry
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.doctor.why_subscription import Why, why_subscription
 from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
-from pulsar_admin.store.why.subscription import Why, why_subscription
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 TOPIC = "public/default/stuck"

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from msgspec import Struct, field
 
+from pulsar_admin.store.doctor.why_subscription import Reason, why_subscription
 from pulsar_admin.store.model.cursors import read_cursors
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.proto.transaction_pb2 import PendingAckMetadataEntry
 from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
-from pulsar_admin.store.why.subscription import Reason, why_subscription
 from tests.agreeing import check_agreement
 from tests.conftest import Cli
 from tests.stores import NOW_MS as IMPORTED_MS

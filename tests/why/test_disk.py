@@ -14,11 +14,11 @@ from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, en
 from pulsar_admin.store.db.delayed import find_index_ledgers
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
+from pulsar_admin.store.doctor.why_bytes import WhyBytes, why_bytes
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.rules.holders import HOLDERS
-from pulsar_admin.store.why.disk import WhyBytes, why_bytes
 from tests.conftest import Cli
 from tests.delayed.world import build
 from tests.stores import NOW_MS as IMPORTED_MS

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import LogFile
 from pulsar_admin.store.db.owners import OwnerKind
+from pulsar_admin.store.doctor.why_subscription import Reason
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.file_sums import read_file_sizes, read_shares
@@ -46,7 +47,6 @@ from pulsar_admin.store.rules.holders import (
     UNREADABLE,
 )
 from pulsar_admin.store.timespec import format_age_ms, shown_with_age
-from pulsar_admin.store.why.subscription import Reason
 from pulsar_admin.store.wording import Answer, counted, listed, plural
 
 _OF_TOPICS = (CURSOR, RETENTION, OPEN, TRIM, OFFLOADED)

@@ -1,0 +1,202 @@
+"""``doctor``: all that is found, ranked, each with what a broker will do and the command that repairs it.
+
+Reads only. Memory is bounded: of each code the worst findings are kept, and the rest is summed up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import nullcontext
+from functools import partial
+from heapq import heappush, heappushpop
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.facts.deep import DeepFacts
+from pulsar_admin.store.facts.topics import ReadBudget
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.rules.finding import Finding, Severity, message_of, place_of
+from pulsar_admin.store.rules.judging import judge_deep, judge_store, refuse_bundle
+from pulsar_admin.store.rules.table import rule_of
+from pulsar_admin.store.wording import counted
+
+if TYPE_CHECKING:
+    from pulsar_admin.store.engine.operation import Engine
+
+__all__ = ["DoctorOptions", "Finding", "Ranking", "Severity", "diagnose"]
+
+EACH = 10
+_MORE, _ALIKE = "more", "alike"
+
+
+class DoctorOptions(Struct, frozen=True):
+    """What to look for. ``deep``: read every byte, too; ``each``: how many findings of a code are kept; ``codes``: these only."""
+
+    deep: bool = False
+    each: int = EACH
+    codes: Collection[str] = ()
+    severities: Collection[str] = ()
+
+
+def diagnose(
+    store: Store,
+    *,
+    now_ms: int,
+    options: DoctorOptions | None = None,
+    advance: Callable[[int], None] = lambda count: None,
+    engine: Engine | None = None,
+    reader: EntryReader | None = None,
+    processes: int = 1,
+) -> Iterator[Finding]:
+    """Yield the findings about a store and what Pulsar left in it, the worst first: by severity, then by messages and bytes at stake.
+
+    ``now_ms`` is the time that ages and due messages are counted at. ``advance`` is given the bytes that a deep look has read, on
+    ``engine`` or in this process, and by any other look the topics; for many topics ``processes`` may be used, 0: one a core. ``reader``:
+    one of the store that the caller has, which then keeps the facts that are read.
+    """
+    options = options or DoctorOptions()
+    ranking = Ranking(options.each)
+    if options.deep:
+        refuse_bundle(store)
+    with open_reader(store) if reader is None else nullcontext(reader) as current:
+        facts, budget = DeepFacts(store, current, advance, engine), ReadBudget(unlimited=options.deep)
+        visit = (lambda: None) if options.deep else partial(advance, 1)
+        looked = judge_store(facts, now_ms=now_ms, budget=budget, visit=visit, processes=processes)
+        for finding in chain(looked, judge_deep(facts) if options.deep else ()):
+            is_meant = not options.codes or finding.code in options.codes
+            if is_meant and (not options.severities or finding.severity in options.severities):
+                ranking.add(finding)
+    yield from ranking.ranked()
+
+
+class Ranking:
+    """The ``each`` findings of a severity and code with most at stake. The rest is summed up in one more.
+
+    More than ``each`` that come one after the other and differ in the ledger alone, of a topic or of none, count as one.
+    """
+
+    def __init__(self, each: int) -> None:
+        self._each = each
+        self._kept: dict[tuple[Severity, str], list[tuple[tuple[int, int], int, Finding]]] = {}
+        self._left: dict[tuple[Severity, str], list[int]] = {}
+        self._runs: dict[tuple[Severity, str], _Run] = {}
+        self._count = 0
+
+    def add(self, finding: Finding) -> None:
+        key, place = (finding.severity, finding.code), place_of(finding.where)
+        if place == finding.where:  # it names no ledger
+            self._keep(finding)
+            return
+        run = self._runs.get(key)
+        if run is None or run.place != place:
+            self._end(self._runs.pop(key, None))
+            run = self._runs[key] = _Run(place)
+        run.add(finding, self._each)
+
+    def _end(self, run: _Run | None) -> None:
+        for finding in () if run is None else run.told(self._each):
+            self._keep(finding)
+
+    def _keep(self, finding: Finding) -> None:
+        self._count += 1
+        key = finding.severity, finding.code
+        kept = self._kept.setdefault(key, [])
+        row = (finding.at_stake_messages, finding.at_stake_bytes), -self._count, finding
+        if len(kept) < self._each:
+            heappush(kept, row)
+            return
+        least = heappushpop(kept, row)[2]
+        left = self._left.setdefault(key, [0, 0, 0])
+        for index, more in enumerate((count_of(least), least.at_stake_bytes, least.at_stake_messages)):
+            left[index] += more
+
+    def ranked(self) -> Iterator[Finding]:
+        """Yield what is kept: by severity, what others come of first, then by messages and bytes at stake; after the last of a code what
+        was left out of it."""
+        while self._runs:
+            self._end(self._runs.popitem()[1])
+        for severity in Severity:
+            groups = [key for key in self._kept if key[0] is severity]
+            for key in sorted(groups, key=lambda key: (rule_of(key[1]).leads, max(self._kept[key])[0]), reverse=True):
+                yield from (row[2] for row in sorted(self._kept[key], reverse=True))
+                if key in self._left:
+                    yield _rest(*key, *self._left[key])
+
+
+class _Run:
+    """Findings of a code that differ in the ledger alone: the first of them, their number, and the bytes and messages at stake."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self._first: list[Finding] = []
+        self._mend = ""
+        """The command that repairs all of them; "": each has its own."""
+        self._count = self._bytes = self._messages = 0
+
+    def add(self, finding: Finding, each: int) -> None:
+        if len(self._first) < each:
+            self._first.append(finding)
+        self._mend = finding.mend if self._count == 0 or finding.mend == self._mend else ""
+        self._count += 1
+        self._bytes += finding.at_stake_bytes
+        self._messages += finding.at_stake_messages
+
+    def told(self, each: int) -> Iterable[Finding]:
+        """Return them one by one, or as one where there are more than ``each``."""
+        if self._count <= each:
+            return self._first
+        first = self._first[0]
+        return [
+            replace(
+                first,
+                where=place_of(first.where, f"{self._count:,} ledgers"),
+                message=message_of(first.message, first.where),
+                evidence={_ALIKE: self._count, "first": first.where},
+                at_stake_bytes=self._bytes,
+                at_stake_messages=self._messages,
+                mend=self._mend or _list(first.code),
+            )
+        ]
+
+
+def _list(code: str) -> str:
+    return f"pulsar-admin doctor --code {code} --each 1000000"
+
+
+def _rest(severity: Severity, code: str, count: int, size_bytes: int, messages: int) -> Finding:
+    cause = rule_of(code)
+    return Finding(
+        severity=severity,
+        code=code,
+        where=f"{count:,} more",
+        message=f"{counted(count, 'more finding')} of this code with no more at stake",
+        evidence={_MORE: count},
+        at_stake_bytes=size_bytes,
+        at_stake_messages=messages,
+        broker=cause.broker,
+        mend=_list(code),
+        page=cause.page,
+        scope="use",
+        hint="",
+        repair="",
+    )
+
+
+def rest_of(one: Finding, count: int) -> Finding:
+    """Return one finding for ``count`` with the severity and code of ``one``, of which neither place nor stake is known."""
+    return _rest(one.severity, one.code, count, 0, 0)
+
+
+def is_rest(finding: Finding) -> bool:
+    """Whether a finding sums up those that were left out."""
+    return set(finding.evidence) == {_MORE}
+
+
+def count_of(finding: Finding) -> int:
+    """Return how many findings one stands for."""
+    count = finding.evidence.get(_MORE if is_rest(finding) else _ALIKE, 1)
+    return count if isinstance(count, int) else 1
