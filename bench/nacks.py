@@ -192,8 +192,15 @@ def kept_due_costs(totals: tuple[int, ...]) -> list[Row]:
     from pyroaring import BitMap64
 
     from pulsar_admin.store.db.environment import Txn, create_store, open_store
-    from pulsar_admin.store.db.nacks import TrackerRow, bucket_key, encode_bucket_row, encode_tracker_row, tracker_key
-    from pulsar_admin.store.nacks.kept import iter_due, iter_trackers
+    from pulsar_admin.store.db.nacks import (
+        TrackerRow,
+        bucket_key,
+        encode_bucket_row,
+        encode_tracker_row,
+        iter_due,
+        iter_trackers,
+        tracker_key,
+    )
 
     tracker = TrackerRow("persistent://public/default/t", "s", 8, 1)
 

@@ -40,8 +40,8 @@ from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.api.pending import KeptNacks, NackSizes
+    from pulsar_admin.store.db.nacks import KeptGroup
     from pulsar_admin.store.nacks.holes import TopicNacks
-    from pulsar_admin.store.nacks.kept import KeptGroup
     from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
 
 

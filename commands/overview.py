@@ -15,9 +15,9 @@ from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.store.errors import IndexCorrupt, StoreNotFound
-from pulsar_admin.store.facts.counts import subscriptions_text, topics_text
 from pulsar_admin.store.facts.numbers import Blocker
 from pulsar_admin.store.facts.trees import trees_text
+from pulsar_admin.store.model.counts import subscriptions_text, topics_text
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.reports.overview import TOP, Backlog, CopySource, Overview
 from pulsar_admin.store.wording import counted

@@ -65,7 +65,6 @@ if TYPE_CHECKING:
         RetainingSubscription,
         ReturnedPart,
         SplitIndex,
-        Step,
         WrittenEvent,
     )
     from pulsar_admin.store.changes.policies import DelayedPolicy
@@ -81,9 +80,11 @@ if TYPE_CHECKING:
     from pulsar_admin.store.compaction.reading import FoundInView
     from pulsar_admin.store.compaction.status import CompactedLedgerFacts, CompactionStatus, LeakedLedger
     from pulsar_admin.store.db.blocks import LedgerSums
+    from pulsar_admin.store.db.changes import Step
     from pulsar_admin.store.db.delayed_entries import DelayedRows
     from pulsar_admin.store.db.delayed_rules import IndexRules
     from pulsar_admin.store.db.entry_files import FileState
+    from pulsar_admin.store.db.nacks import KeptGroup, KeptStats
     from pulsar_admin.store.db.owners import Owner, OwnerKind
     from pulsar_admin.store.db.tree import Node
     from pulsar_admin.store.delayed.build import BuildResult
@@ -152,7 +153,6 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from pulsar_admin.store.facts.backlogs import NotDue, TtlConflict
-    from pulsar_admin.store.facts.counts import DiskBytes
     from pulsar_admin.store.facts.file_sums import DiskTotals, StuckLog
     from pulsar_admin.store.facts.managed_ledgers import OtherLedger, OtherSum
     from pulsar_admin.store.facts.numbers import Blocker
@@ -161,6 +161,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.history.differences import Changed, Difference
     from pulsar_admin.store.index.rebuild import RebuildResult
     from pulsar_admin.store.model.broken import Missing
+    from pulsar_admin.store.model.counts import DiskBytes
     from pulsar_admin.store.model.coverage import BookieCopies, Coverage, OpenEnd, UnservedEntries
     from pulsar_admin.store.model.cursors import Extent
     from pulsar_admin.store.model.ledger_owners import LedgerOwners
@@ -180,7 +181,6 @@ if TYPE_CHECKING:
         TenantInfo,
     )
     from pulsar_admin.store.nacks.holes import TopicNacks
-    from pulsar_admin.store.nacks.kept import KeptGroup, KeptStats
     from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
     from pulsar_admin.store.names import FileKind, NamespaceName, Position, TopicName
     from pulsar_admin.store.policies.in_force import (
@@ -283,7 +283,7 @@ _NAMES = {
     "store.changes.plan": (
         "AnnotationPart BrokerMove ChangePart CompactionDetails CompactionPart CopiedPart CursorPart DelayLoss "
         "DelayedPart Deletable DeletedPart DroppedEarly DueMessage ExpiryDetails ForgottenPart FutureDated "
-        "LedgerPart MoveBasis NacksPart PolicyPart RetainingSubscription ReturnedPart SplitIndex Step WrittenEvent"
+        "LedgerPart MoveBasis NacksPart PolicyPart RetainingSubscription ReturnedPart SplitIndex WrittenEvent"
     ),
     "store.changes.policies": "DelayedPolicy",
     "store.codec.cursor": "CursorState",
@@ -298,9 +298,11 @@ _NAMES = {
     "store.compaction.reading": "FoundInView",
     "store.compaction.status": "CompactedLedgerFacts CompactionStatus LeakedLedger",
     "store.db.blocks": "LedgerSums",
+    "store.db.changes": "Step",
     "store.db.delayed_entries": "DelayedRows",
     "store.db.delayed_rules": "IndexRules",
     "store.db.entry_files": "FileState",
+    "store.db.nacks": "KeptGroup KeptStats",
     "store.db.owners": "Owner OwnerKind",
     "store.db.tree": "Node",
     "store.delayed.build": "BuildResult",
@@ -328,7 +330,7 @@ _NAMES = {
         "Unsupported"
     ),
     "store.facts.backlogs": "NotDue TtlConflict",
-    "store.facts.counts": "DiskBytes",
+    "store.model.counts": "DiskBytes",
     "store.facts.file_sums": "DiskTotals StuckLog",
     "store.facts.managed_ledgers": "OtherLedger OtherSum",
     "store.facts.numbers": "Blocker",
@@ -346,7 +348,6 @@ _NAMES = {
         "IsolationPolicy Migration ResourceGroup TenantInfo"
     ),
     "store.nacks.holes": "TopicNacks",
-    "store.nacks.kept": "KeptGroup KeptStats",
     "store.nacks.sizes": "NackLoad TrackerSizing",
     "store.names": "FileKind NamespaceName Position TopicName",
     "store.policies.in_force": "DeliveryInForce MessageTtl PoliciesInForce QuotaInForce RetentionInForce",

@@ -15,7 +15,7 @@ from pulsar_admin import open_store as open_api
 from pulsar_admin.api.transfers import Mode
 from pulsar_admin.page.collecting import collect_page
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.facts.counts import TopicCounts, read_disk_bytes
+from pulsar_admin.store.model.counts import TopicCounts, read_disk_bytes
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.reports.usage import LEFTOVER, read_usage

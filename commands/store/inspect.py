@@ -24,7 +24,7 @@ from pulsar_admin.store.wording import counted, plural
 from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.facts.counts import DiskBytes
+    from pulsar_admin.store.model.counts import DiskBytes
     from pulsar_admin.store.model.ledger_owners import LedgerOwners
     from pulsar_admin.store.reports.summary import StoreSummary
 

@@ -26,6 +26,7 @@ from pulsar_admin.api.session import (
 )
 from pulsar_admin.store.codec.transactions import TxnId
 from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.nacks import KeptGroup, KeptStats, iter_due, iter_trackers, read_stats
 from pulsar_admin.store.errors import InvalidValue, SubscriptionNotFound
 from pulsar_admin.store.model.cursors import is_consumed, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
@@ -38,7 +39,6 @@ from pulsar_admin.store.model.transactions import (
     read_transaction,
 )
 from pulsar_admin.store.nacks.buckets import DEFAULT_PRECISION_BITS, due_time, iter_position_rows
-from pulsar_admin.store.nacks.kept import KeptGroup, KeptStats, iter_due, iter_trackers, read_stats
 from pulsar_admin.store.names import INT_MAX, INT_MIN, LONG_MAX, Position, TopicName, TopicSelection
 from pulsar_admin.store.reports import transactions as reports
 from pulsar_admin.store.reports.transactions import (
@@ -350,7 +350,7 @@ class KeptNacks(Planner):
                 yield from self._due(txn)
             else:
                 from pulsar_admin.store.changes.nacks import popped_groups
-                from pulsar_admin.store.changes.plan import read_change
+                from pulsar_admin.store.db.changes import read_change
 
                 yield from popped_groups(read_change(txn, popped))
 

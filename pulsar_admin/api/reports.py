@@ -9,9 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from pulsar_admin.store.changes.plan import Change as ChangeRow
-from pulsar_admin.store.changes.plan import ChangePart, Step, parts_of
+from pulsar_admin.store.changes.plan import ChangePart, parts_of
 from pulsar_admin.store.changes.plan import ChangeReport as Report
+from pulsar_admin.store.db.changes import Change as ChangeRow
+from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.timespec import moment
 from pulsar_admin.store.wording import bracketed
 

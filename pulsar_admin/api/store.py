@@ -667,17 +667,18 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
     def change_log(self, *numbers: int) -> Iterator[Change]:
         """Yield the audit log, oldest first, or the numbered changes; raises ChangeNotFound, IndexCorrupt for a damaged record."""
         from pulsar_admin.api.reports import change_of
+        from pulsar_admin.store.db.changes import change_numbers, read_change
 
         with self._session.read() as txn:
-            whole = store_plans.change_numbers(txn)
+            whole = change_numbers(txn)
             asked = [whole_number("change", number) for number in numbers] or whole
             undone: dict[int, int] = {}
             for number in whole:
                 with suppress(IndexCorrupt):  # told where it is listed
-                    row = store_plans.read_change(txn, number)
+                    row = read_change(txn, number)
                     if row.undoes is not None:
                         undone[row.undoes] = row.change
-            for row in self._session.each(asked, lambda number: store_plans.read_change(txn, number)):
+            for row in self._session.each(asked, lambda number: read_change(txn, number)):
                 yield change_of(row, undone)
 
 

@@ -62,10 +62,10 @@ if TYPE_CHECKING:
     from pulsar_admin.store.compaction.occurrences import KeyHistory
     from pulsar_admin.store.compaction.reading import FoundInView
     from pulsar_admin.store.compaction.status import CompactionStatus
-    from pulsar_admin.store.compaction.view import CompactedView
     from pulsar_admin.store.db.environment import Store as StoreFile
     from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.dump.finding import FindRule, FoundEntry, TimeQuestion
+    from pulsar_admin.store.model.compacted_view import CompactedView
     from pulsar_admin.store.model.messages import LastMessageId
     from pulsar_admin.store.model.reader import EntryReader
     from pulsar_admin.store.model.topics import Topic as TopicModel
@@ -951,7 +951,7 @@ class Compaction(Planner):
         ``rule`` ``broker`` bisects, assuming clocks that never run backwards. None if the topic was never compacted.
         Raises TopicNotFound, InvalidValue, MetadataCorrupt, EntryCorrupt.
         """
-        from pulsar_admin.store.compaction.view import open_view
+        from pulsar_admin.store.model.compacted_view import open_view
 
         problems: list[StoreError] = []
         wanted_ms = self._session.time_ms(time)
@@ -971,7 +971,7 @@ class Compaction(Planner):
         """
         from pulsar_admin.store.compaction.keys import keys_for
         from pulsar_admin.store.compaction.verify import verify_view
-        from pulsar_admin.store.compaction.view import open_view
+        from pulsar_admin.store.model.compacted_view import open_view
 
         with self._session.scan() as reader:
             topic = read_topic(reader.txn, self._name)
@@ -989,7 +989,7 @@ class Compaction(Planner):
         Raises TopicNotFound, MetadataCorrupt.
         """
         from pulsar_admin.store.compaction.occurrences import explain_key
-        from pulsar_admin.store.compaction.view import open_view
+        from pulsar_admin.store.model.compacted_view import open_view
 
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._name)

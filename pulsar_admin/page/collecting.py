@@ -18,9 +18,9 @@ from pulsar_admin.page.values import Disk, Due, Fact, Page, Rest, Share, Standin
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes, subscriptions_of
 from pulsar_admin.store.facts.file_sums import read_disk_totals
 from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.model.counts import DiskBytes, TopicCounts, read_disk_bytes, subscriptions_of
 from pulsar_admin.store.model.cursors import (
     Cursor,
     backlog_entries,

@@ -22,7 +22,6 @@ from pulsar_admin.store.changes.plan import (
     CompactionDetails,
     CompactionPart,
     Plan,
-    Step,
     delete_step,
     put_value_step,
     record_json,
@@ -43,11 +42,12 @@ from pulsar_admin.store.compaction.compactor import (
 from pulsar_admin.store.compaction.floor import read_detached
 from pulsar_admin.store.compaction.forms import CompactionJob
 from pulsar_admin.store.compaction.keys import keys_for
-from pulsar_admin.store.compaction.view import CompactedView, find_compaction_cursor
+from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import Refused
+from pulsar_admin.store.model.compacted_view import CompactedView, find_compaction_cursor
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, Extent
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER

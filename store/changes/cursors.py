@@ -21,10 +21,10 @@ from pulsar_admin.store.changes.plan import (
     MoveBasis,
     Plan,
     RetainingSubscription,
-    Step,
     put_value_step,
 )
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
+from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import Refused

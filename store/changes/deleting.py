@@ -15,19 +15,20 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import CursorMove, check_ending, cleared, plan_moves
 from pulsar_admin.store.changes.log_writer import last_broker_entry, put_managed_ledger
-from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, DeletedPart, Plan, Step, WritingPlan, delete_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, DeletedPart, Plan, WritingPlan, delete_step
 from pulsar_admin.store.changes.resources import NodeChange, check_tenant_deletable, plan_nodes
 from pulsar_admin.store.changes.resources import plan_delete_cluster as plan_delete_cluster
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.schema import decode_schema_locator
 from pulsar_admin.store.compaction.reading import find_dropped_keys
-from pulsar_admin.store.compaction.view import find_compacted_view
+from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import OwnerKind, find_owners
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.errors import Corrupt, NamespaceNotFound, Refused, StoreError, TopicNotFound, Unsupported
 from pulsar_admin.store.facts.backlogs import extent_of_messages
+from pulsar_admin.store.model.compacted_view import find_compacted_view
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     Cursor,

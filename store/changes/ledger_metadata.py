@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct
 
-from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, put_value_step
 from pulsar_admin.store.codec.claims import APPLICATION, bucket_claims, cursor_claims, schema_claims, topic_claims
 from pulsar_admin.store.codec.ledgermetadata import (
     LedgerMetadata,
@@ -22,6 +22,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
     encode_ledger_metadata,
     ledger_path,
 )
+from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import Owner, OwnerKind, find_owners, iter_owners
 from pulsar_admin.store.db.tree import find_node

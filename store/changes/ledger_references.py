@@ -24,7 +24,6 @@ from pulsar_admin.store.changes.plan import (
     DeletedPart,
     ForgottenPart,
     Plan,
-    Step,
     delete_step,
     put_value_step,
 )
@@ -34,6 +33,7 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.policyevent import topic_of_key
 from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, encode_schema_locator
 from pulsar_admin.store.codec.strict_values import parse_integer
+from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.delayed import find_index_ledgers
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_metadata_damage

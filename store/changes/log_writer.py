@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import CursorMove, plan_moves
-from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, ChangeReport, Plan, Step, apply_plan, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, ChangeReport, Plan, apply_plan, put_value_step
 from pulsar_admin.store.changes.resets import check_position
 from pulsar_admin.store.codec.brokerentry import BrokerEntry, encode_broker_entry, strip
 from pulsar_admin.store.codec.claims import APPLICATION, COMPONENT
@@ -45,6 +45,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.message import decode_message_entry, message_count, transaction_id
 from pulsar_admin.store.codec.rocksvalue import decode_counter
+from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import FileMode, LogFile, fingerprint, iter_logs, next_file_id, put_log
 from pulsar_admin.store.db.own_ledgers import (

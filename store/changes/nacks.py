@@ -9,21 +9,26 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.plan import Change, ChangeKind, ChangePart, NacksPart, Plan, Step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, NacksPart, Plan
+from pulsar_admin.store.db.changes import Change, Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.nacks import (
     BUCKET,
+    KeptGroup,
     TrackerRow,
     bucket_key,
     decode_bucket_row,
     encode_bucket_row,
     encode_tracker_row,
+    find_tracker,
+    group_of,
+    next_deadline_ms,
+    pending_entries,
     tracker_id,
     tracker_key,
 )
 from pulsar_admin.store.errors import NothingMatches, Refused
 from pulsar_admin.store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits, trim_lower_bits
-from pulsar_admin.store.nacks.kept import KeptGroup, find_tracker, group_of, next_deadline_ms, pending_entries
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:

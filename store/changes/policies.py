@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, DelayedPart, Plan, Step, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, DelayedPart, Plan, put_value_step
 from pulsar_admin.store.codec.policies import (
     EVICTION,
     DelayedDelivery,
@@ -21,6 +21,7 @@ from pulsar_admin.store.codec.policies import (
     encode_json_object,
     encode_policies,
 )
+from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.delayed_rules import (
     DEFAULT_RULES,
     IndexRules,

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, Step, delete_step, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, delete_step, put_value_step
 from pulsar_admin.store.changes.policies import (
     PolicyJob,
     conflict_warnings,
@@ -34,6 +34,7 @@ from pulsar_admin.store.codec.policies import (
     decode_policies,
     encode_json_object,
 )
+from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.errors import (

@@ -17,10 +17,11 @@ from pulsar_admin.store.changes.cursors import (
     state_json,
     unreadable_text,
 )
-from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, CursorPart, Plan, Step, delete_step, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, CursorPart, Plan, delete_step, put_value_step
 from pulsar_admin.store.changes.resets import start_state
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.strict_values import parse_integer
+from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.tree import find_node, read_node
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused
 from pulsar_admin.store.facts.backlogs import extent_of_messages

@@ -31,7 +31,6 @@ from pulsar_admin.store.changes.plan import (
     ChangeReport,
     Plan,
     PolicyPart,
-    Step,
     WritingPlan,
     WrittenEvent,
     check_transaction,
@@ -66,6 +65,7 @@ from pulsar_admin.store.codec.schema import (
     encode_schema_entry,
     encode_schema_locator,
 )
+from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
 from pulsar_admin.store.errors import MetadataCorrupt, Refused

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import info_of_state
-from pulsar_admin.store.changes.plan import AnnotationPart, ChangeKind, ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.changes.plan import AnnotationPart, ChangeKind, ChangePart, Plan, put_value_step
 from pulsar_admin.store.changes.subscriptions import REPLICATED_PROPERTY, shown_properties
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.java import in_hash_map_order
@@ -25,6 +25,7 @@ from pulsar_admin.store.codec.managedledger import (
     encode_managed_ledger,
 )
 from pulsar_admin.store.codec.policies import PartitionedTopic, decode_partitioned_topic, encode_partitioned_topic
+from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StoreError, TopicNotFound

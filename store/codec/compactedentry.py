@@ -39,8 +39,21 @@ def decode_compacted_entry(payload: bytes | memoryview, where: str) -> Compacted
     return CompactedEntry(Position(message_id.ledgerId, message_id.entryId), message_id, view[begin:end])
 
 
-def decode_compacted_to(value: bytes, where: str) -> Position:
-    """Return the position in the compacted ledger's metadata ``pulsar/compactedTo``; raises EntryCorrupt."""
+def encode_compacted_entry(message_id: bytes | memoryview, *entry: bytes | memoryview) -> bytes:
+    """Return an entry of a compacted ledger from the original id and the parts of the inner entry."""
+    size = sum(map(len, entry))
+    return b"".join((_SIZE.pack(len(message_id)), message_id, _SIZE.pack(size), *entry))
+
+
+def encode_original_id(position: Position, partition: int) -> bytes:
+    """Return the id of an entry as compacted ledgers have it."""
+    return MessageIdData(
+        ledgerId=position.ledger_id, entryId=position.entry_id, partition=partition
+    ).SerializeToString()
+
+
+def decode_original_id(value: bytes | memoryview, where: str) -> Position:
+    """Return the position in an entry's original id, or in the ledger's metadata ``pulsar/compactedTo``; raises EntryCorrupt."""
     message_id = parse_protobuf(MessageIdData, value, where, EntryCorrupt)
     return Position(message_id.ledgerId, message_id.entryId)
 

@@ -188,12 +188,13 @@ def encode_cursor_info(info: CursorInfo, base: bytes = b"") -> bytes:
     return wrap(message.SerializeToString(), wrapping, "cursor")
 
 
-def decode_position_info(payload: bytes | memoryview, where: str) -> CursorState:
+def decode_position_info(payload: bytes | memoryview, where: str, *, strict: bool = False) -> CursorState:
     """Return the state in an entry of a cursor ledger: both range forms are read, ranges win over bitmaps.
 
-    Raises EntryCorrupt, and LimitExceeded for bitmaps that hold more than RANGES_LIMIT ranges.
+    Raises EntryCorrupt, and LimitExceeded for bitmaps that hold more than RANGES_LIMIT ranges. ``strict`` as of
+    ``parse_protobuf``.
     """
-    message = parse_protobuf(managed_ledger_pb2.PositionInfo, payload, where, EntryCorrupt)
+    message = parse_protobuf(managed_ledger_pb2.PositionInfo, payload, where, EntryCorrupt, strict=strict)
     if len(message.individualDeletedMessages):
         ranges = _ranges(message.individualDeletedMessages, where, EntryCorrupt)
     else:

@@ -45,9 +45,11 @@ def parse_bucket_key(name: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def decode_snapshot_metadata(payload: bytes | memoryview, where: str) -> tuple[SegmentMetadata, ...]:
-    """Return the segments' metadata in entry 0 of a bucket's ledger; raises EntryCorrupt."""
-    message = parse_protobuf(delayed_bucket_pb2.SnapshotMetadata, payload, where, EntryCorrupt)
+def decode_snapshot_metadata(
+    payload: bytes | memoryview, where: str, *, strict: bool = False
+) -> tuple[SegmentMetadata, ...]:
+    """Return the segments' metadata in entry 0 of a bucket's ledger; raises EntryCorrupt. ``strict`` as of ``parse_protobuf``."""
+    message = parse_protobuf(delayed_bucket_pb2.SnapshotMetadata, payload, where, EntryCorrupt, strict=strict)
     return tuple(
         SegmentMetadata(
             item.min_schedule_timestamp,
@@ -58,9 +60,14 @@ def decode_snapshot_metadata(payload: bytes | memoryview, where: str) -> tuple[S
     )
 
 
-def decode_snapshot_segment(payload: bytes | memoryview, where: str) -> tuple[DelayedIndex, ...]:
-    """Return the indexes of a segment in their stored order, ascending by time; raises EntryCorrupt."""
-    message = parse_protobuf(delayed_bucket_pb2.SnapshotSegment, payload, where, EntryCorrupt)
+def decode_snapshot_segment(
+    payload: bytes | memoryview, where: str, *, strict: bool = False
+) -> tuple[DelayedIndex, ...]:
+    """Return the indexes of a segment in their stored order, ascending by time; raises EntryCorrupt.
+
+    ``strict`` as of ``parse_protobuf``.
+    """
+    message = parse_protobuf(delayed_bucket_pb2.SnapshotSegment, payload, where, EntryCorrupt, strict=strict)
     return tuple([DelayedIndex(item.timestamp, item.ledger_id, item.entry_id) for item in message.indexes])
 
 

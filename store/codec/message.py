@@ -75,7 +75,7 @@ def decode_message_entry(payload: bytes | memoryview, where: str, *, verify: boo
     end = begin + _SIZE.unpack_from(rest, start)[0]
     if end > len(rest):
         raise _cut(where, end, len(rest))
-    metadata = parse_protobuf(MessageMetadata, rest[begin:end], where, EntryCorrupt)
+    metadata = decode_metadata(rest[begin:end], where)
     for text in (metadata.producer_name, metadata.partition_key, metadata.replicated_from, metadata.uuid):
         text_of(text, where, EntryCorrupt)
     for pair in metadata.properties:
@@ -111,6 +111,11 @@ def decode_entry_times(payload: bytes | memoryview, where: str = "entry") -> tup
     if end > len(view) or not times.HasField("publish_time"):
         raise EntryCorrupt(f"{where}: no message: its metadata has no publish time or is cut", where=where)
     return times.publish_time, broker_ms
+
+
+def decode_metadata(data: bytes | memoryview, where: str) -> MessageMetadata:
+    """Return the metadata in an entry's bytes of it alone; raises EntryCorrupt."""
+    return parse_protobuf(MessageMetadata, data, where, EntryCorrupt)
 
 
 def encode_message_entry(

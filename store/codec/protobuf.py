@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from pulsar_admin.store.errors import Corrupt
 
@@ -25,8 +26,13 @@ class KeyAndValue(Protocol):
     def value(self) -> str: ...
 
 
-def parse_protobuf(kind: type[MessageT], data: bytes | memoryview, where: str, error: type[Corrupt]) -> MessageT:
-    """Return a parsed message; raises ``error`` if the bytes are not such a message or lack a required field."""
+def parse_protobuf(
+    kind: type[MessageT], data: bytes | memoryview, where: str, error: type[Corrupt], *, strict: bool = False
+) -> MessageT:
+    """Return a parsed message; raises ``error`` if the bytes are not such a message or lack a required field.
+
+    With ``strict`` also for a field that is not known: bytes that bear no mark of their kind are probably of another one.
+    """
     try:
         message = kind.FromString(data)  # type: ignore[arg-type]  # the runtime takes any buffer, the stubs say bytes
     except DecodeError as cause:
@@ -44,6 +50,8 @@ def parse_protobuf(kind: type[MessageT], data: bytes | memoryview, where: str, e
             expected=kind.DESCRIPTOR.name,
             missing=missing[:4],
         )
+    if strict and len(UnknownFieldSet(message)):
+        raise error(f"{where}: fields that are not known", where=where)
     return message
 
 

@@ -110,10 +110,10 @@ def _fill_like(message: schema_pb2.IndexEntry, entry: IndexEntry, saved: Mapping
     _fill_index_entry(message, entry)
 
 
-def decode_schema_entry(payload: bytes | memoryview, where: str) -> SchemaEntry:
-    """Return the schema in an entry of a schema ledger; raises EntryCorrupt."""
-    outer = parse_protobuf(schema_pb2.SchemaEntry, payload, where, EntryCorrupt)
-    info = parse_protobuf(schema_pb2.SchemaInfo, outer.schema_data, where, EntryCorrupt)
+def decode_schema_entry(payload: bytes | memoryview, where: str, *, strict: bool = False) -> SchemaEntry:
+    """Return the schema in an entry of a schema ledger; raises EntryCorrupt. ``strict`` as of ``parse_protobuf``."""
+    outer = parse_protobuf(schema_pb2.SchemaEntry, payload, where, EntryCorrupt, strict=strict)
+    info = parse_protobuf(schema_pb2.SchemaInfo, outer.schema_data, where, EntryCorrupt, strict=strict)
     return SchemaEntry(
         text_of(info.schema_id, where, EntryCorrupt),
         text_of(info.user, where, EntryCorrupt),

@@ -6,6 +6,9 @@ Upstream: ``PulsarTransactionMetadata.proto``, ``TransactionPendingAck.proto`` (
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from google.protobuf.message import Message
 from msgspec import Struct
 
 from pulsar_admin.store.codec.protobuf import parse_protobuf
@@ -51,9 +54,18 @@ class PendingAckEntry(Struct, frozen=True):
     is_cumulative: bool = False
 
 
-def decode_log_entry(payload: bytes | memoryview, where: str) -> LogEntry:
-    """Return the entry of a coordinator's log; raises EntryCorrupt, Unsupported."""
-    found = parse_protobuf(transaction_pb2.TransactionMetadataEntry, _single(payload, where), where, EntryCorrupt)
+def decode_log_entry(payload: bytes | memoryview, where: str, *, strict: bool = False) -> LogEntry:
+    """Return the entry of a coordinator's log; raises EntryCorrupt, Unsupported.
+
+    With ``strict`` (as of ``parse_protobuf``) also where it lacks what brokers write into every one.
+    """
+    kind = transaction_pb2.TransactionMetadataEntry
+    found = parse_protobuf(kind, _single(payload, where), where, EntryCorrupt, strict=strict)
+    if strict:
+        _check_has(found, ("metadata_op", "txnid_least_bits", "txnid_most_bits"), where)
+        # A pending acknowledgement has neither.
+        if not (found.HasField("last_modification_time") or found.HasField("max_local_txn_id")):
+            raise EntryCorrupt(f"{where}: no entry of a coordinator's log", where=where)
     if not 0 <= found.new_status < len(STATUSES) or not NEW <= found.metadata_op <= UPDATE:
         raise EntryCorrupt(f"{where}: operation {found.metadata_op}, status {found.new_status}", where=where)
     return LogEntry(
@@ -67,15 +79,23 @@ def decode_log_entry(payload: bytes | memoryview, where: str) -> LogEntry:
     )
 
 
-def decode_pending_ack(payload: bytes | memoryview, where: str) -> PendingAckEntry:
-    """Return the entry of a log of pending acknowledgements; raises EntryCorrupt, Unsupported."""
-    found = parse_protobuf(transaction_pb2.PendingAckMetadataEntry, _single(payload, where), where, EntryCorrupt)
+def decode_pending_ack(payload: bytes | memoryview, where: str, *, strict: bool = False) -> PendingAckEntry:
+    """Return the entry of a log of pending acknowledgements; raises EntryCorrupt, Unsupported; ``strict`` as of ``decode_log_entry``."""
+    kind = transaction_pb2.PendingAckMetadataEntry
+    found = parse_protobuf(kind, _single(payload, where), where, EntryCorrupt, strict=strict)
+    if strict:
+        _check_has(found, ("pending_ack_op", "txnid_least_bits", "txnid_most_bits"), where)
     return PendingAckEntry(
         found.pending_ack_op,
         TxnId(found.txnid_most_bits, found.txnid_least_bits),
         tuple(Position(one.ledgerId, one.entryId) for one in found.pending_ack_metadata),
         found.ack_type == _CUMULATIVE,
     )
+
+
+def _check_has(found: Message, names: Sequence[str], where: str) -> None:
+    if missing := [name for name in names if not found.HasField(name)]:
+        raise EntryCorrupt(f"{where}: it lacks {', '.join(missing)}", where=where)
 
 
 def _single(payload: bytes | memoryview, where: str) -> bytes:

@@ -19,9 +19,9 @@ from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.compaction.forms import RULE_4_0, RULE_4_2
 from pulsar_admin.store.compaction.heads import Transactions
 from pulsar_admin.store.compaction.last_id import check_indexes
-from pulsar_admin.store.compaction.view import CompactedView
 from pulsar_admin.store.kernels import compaction as kernel
 from pulsar_admin.store.kernels import slots as slot_kernel
+from pulsar_admin.store.model.compacted_view import CompactedView
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.scan.entries import EntryScan

@@ -13,7 +13,6 @@ checksum is computed anew, its broker metadata is kept.
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -25,8 +24,9 @@ from msgspec import Struct, field
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.batch import encode_batch, placeholder
 from pulsar_admin.store.codec.claims import compacted_claims
+from pulsar_admin.store.codec.compactedentry import encode_compacted_entry, encode_original_id
 from pulsar_admin.store.codec.compression import LIMIT_BYTES, compress
-from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.codec.message import decode_metadata, encode_message_entry
 from pulsar_admin.store.compaction import heads
 from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource
 from pulsar_admin.store.compaction.floor import compacted_floor
@@ -41,16 +41,15 @@ from pulsar_admin.store.compaction.keys import (
     survey,
     uuid_of,
 )
-from pulsar_admin.store.compaction.view import CompactedView, find_compaction_cursor, open_view
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LimitExceeded, MetadataCorrupt
 from pulsar_admin.store.kernels import compaction as kernel
 from pulsar_admin.store.kernels import slots as slot_kernel
+from pulsar_admin.store.model.compacted_view import CompactedView, find_compaction_cursor, open_view
 from pulsar_admin.store.model.cursors import Cursor, iter_ledger_parts
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
 from pulsar_admin.store.scan.places import Part
 
 
@@ -206,7 +205,6 @@ def _parts_of(facts: EntryFacts, first_ordinal: int, bits: Array) -> Iterator[tu
         at += count
 
 
-_SIZE = struct.Struct(">I")
 _PLACEHOLDER = encode_batch([placeholder()])
 
 
@@ -264,7 +262,8 @@ class Rewriter:
         """Return the compacted entry of a batch with the kept messages; raises LimitExceeded for an absurd count."""
         row = batch.rows[index]
         view = batch.data.data
-        metadata = MessageMetadata.FromString(view[row["meta_start"] : row["meta_end"]])  # type: ignore[arg-type]
+        place = Position(int(row["ledger_id"]), int(row["entry_id"]))
+        metadata = decode_metadata(view[row["meta_start"] : row["meta_end"]], f"entry {place}")
         slots = batch.slots[batch.firsts[index] : batch.firsts[index + 1]]
         numbers = np.arange(len(slots))
         if len(slots) < metadata.num_messages_in_batch:
@@ -292,16 +291,12 @@ class Rewriter:
         stored = compress(metadata.compression, payload)
         self.stored_bytes = len(stored)
         entry = encode_message_entry(metadata, stored)
-        # ``u32 a | MessageIdData(a) | u32 b | entry``; a compacted entry keeps the id that it has.
         front = view[row["start"] : row["front_end"]]
-        if batch.compacted:
+        if batch.compacted:  # it keeps the id that it has
             message_id: bytes | memoryview = batch.data.data[row["id_start"] : row["id_end"]]
         else:
-            message_id = MessageIdData(
-                ledgerId=int(row["ledger_id"]), entryId=int(row["entry_id"]), partition=self._partition
-            ).SerializeToString()
-        size = _SIZE.pack(len(front) + len(entry))
-        return b"".join((_SIZE.pack(len(message_id)), message_id, size, front, entry))
+            message_id = encode_original_id(place, self._partition)
+        return encode_compacted_entry(message_id, front, entry)
 
 
 Advance = Callable[[int], None]  # told how many more entries are done

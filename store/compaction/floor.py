@@ -15,13 +15,13 @@ from __future__ import annotations
 from functools import partial
 
 from pulsar_admin.store.codec.claims import COMPACTED_TO
-from pulsar_admin.store.codec.compactedentry import decode_compacted_to
+from pulsar_admin.store.codec.compactedentry import decode_original_id
 from pulsar_admin.store.codec.ledgermetadata import LedgerState
 from pulsar_admin.store.compaction.heads import read_compacted_head
-from pulsar_admin.store.compaction.view import CompactedView, is_compacted_ledger, stranger_text
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, Refused, StoreError
 from pulsar_admin.store.model.broken import find_missing
+from pulsar_admin.store.model.compacted_view import CompactedView, is_compacted_ledger, stranger_text
 from pulsar_admin.store.model.ledgers import Ledger, find_metadata, read_ledger
 from pulsar_admin.store.model.messages import Message, MessageReader, ReadOptions
 from pulsar_admin.store.model.reader import EntryReader
@@ -37,7 +37,7 @@ def compacted_floor(reader: EntryReader, topic: Topic, view: CompactedView) -> P
     """
     metadata = find_metadata(reader.txn, view.ledger_id)
     raw = None if metadata is None else metadata.custom.get(COMPACTED_TO)
-    floor = view.horizon if raw is None else decode_compacted_to(raw, f"ledger {view.ledger_id}, {COMPACTED_TO}")
+    floor = view.horizon if raw is None else decode_original_id(raw, f"ledger {view.ledger_id}, {COMPACTED_TO}")
     try:
         floor = with_last_entry(reader, view, floor)
     except EntryNotFound as error:
@@ -93,7 +93,7 @@ def read_detached(reader: EntryReader, topic: Topic, ledger_id: int) -> Compacte
         view = CompactedView(topic.first_position, ledger_id, ledger.last_entry_id)
         last = with_last_entry(reader, view, Position(-1, -1))
         raw = ledger.metadata.custom.get(COMPACTED_TO)
-        horizon = last if raw is None else max(last, decode_compacted_to(raw, f"ledger {ledger_id}, {COMPACTED_TO}"))
+        horizon = last if raw is None else max(last, decode_original_id(raw, f"ledger {ledger_id}, {COMPACTED_TO}"))
         missed = find_skipped(reader, topic, last, horizon)
         if missed is None:
             return CompactedView(horizon, ledger_id, ledger.last_entry_id)

@@ -12,19 +12,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from pulsar_admin.store.codec.brokerentry import MAGIC as BROKER_MAGIC
-from pulsar_admin.store.codec.message import CHECKSUM_MAGIC, is_marker, transaction_id
-from pulsar_admin.store.codec.protobuf import parse_protobuf
-from pulsar_admin.store.compaction.view import CompactedView, compacted_where
+from pulsar_admin.store.codec.compactedentry import decode_original_id
+from pulsar_admin.store.codec.message import CHECKSUM_MAGIC, decode_metadata, is_marker, transaction_id
 from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFound, TopicNotFound
+from pulsar_admin.store.model.compacted_view import CompactedView, compacted_where
 from pulsar_admin.store.model.ledgers import find_block
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import Position, TopicName
-from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
+
+if TYPE_CHECKING:
+    from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 
 _ENTRY_HEADER_BYTES = 32
 _HEAD_BYTES = 1024  # holds the framing and metadata of nearly every entry
@@ -59,11 +62,11 @@ def read_compacted_head(reader: EntryReader, view: CompactedView, entry_id: int)
     """Return the head of an entry of a compacted ledger, at its original position; raises EntryNotFound, EntryCorrupt."""
     data = _Head(reader, view.ledger_id, entry_id, compacted_where(view, entry_id))
     id_bytes = data.u32(0)
-    message_id = parse_protobuf(MessageIdData, data.take(4, id_bytes), data.where, EntryCorrupt)
+    position = decode_original_id(data.take(4, id_bytes), data.where)
     start = 8 + id_bytes
     data.check_end(start + data.u32(4 + id_bytes))
     metadata, payload_bytes = _read_message(data, start)
-    return EntryHead(Position(message_id.ledgerId, message_id.entryId), metadata, payload_bytes, data.bytes_read)
+    return EntryHead(position, metadata, payload_bytes, data.bytes_read)
 
 
 def _read_message(data: _Head, at: int) -> tuple[MessageMetadata, int]:
@@ -73,7 +76,7 @@ def _read_message(data: _Head, at: int) -> tuple[MessageMetadata, int]:
     if data.take(at, 2) == CHECKSUM_MAGIC:
         at += 6
     size = data.u32(at)
-    metadata = parse_protobuf(MessageMetadata, data.take(at + 4, size), data.where, EntryCorrupt)
+    metadata = decode_metadata(data.take(at + 4, size), data.where)
     return metadata, data.total_bytes - at - 4 - size
 
 

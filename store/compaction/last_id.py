@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain, islice, pairwise
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from pulsar_admin.store.codec.message import EntryHeader, is_batch, is_encrypted
 from pulsar_admin.store.compaction.heads import EntryHead, find_topic_end, read_compacted_head
-from pulsar_admin.store.compaction.view import CompactedView, compacted_where, open_view, read_compacted_entry
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
+from pulsar_admin.store.model.compacted_view import CompactedView, compacted_where, open_view, read_compacted_entry
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from pulsar_admin.store.wording import Answer
+
+if TYPE_CHECKING:
+    from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 
 BY_INDEXES, BY_FLAGS = "compacted-batch-indexes", "compacted-out-flags"
 SINGLE, ENCRYPTED, OPAQUE = "single-message", "encrypted-batch", "opaque-payload"

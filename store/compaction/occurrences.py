@@ -9,21 +9,20 @@ import numpy as np
 from msgspec import Struct, field
 
 from pulsar_admin.store.aliases import Array
-from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.codec.message import decode_message_entry, decode_metadata
 from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource
 from pulsar_admin.store.compaction.floor import readable_floor
 from pulsar_admin.store.compaction.forms import RULE_4_2
 from pulsar_admin.store.compaction.heads import has_transactions, read_transactions
-from pulsar_admin.store.compaction.view import CompactedView
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.kernels import compaction as kernel
 from pulsar_admin.store.kernels import slots as slot_kernel
+from pulsar_admin.store.model.compacted_view import CompactedView
 from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.messages import explode
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from pulsar_admin.store.wording import Answer, one_line
 
 KEPT, SUPERSEDED, TOMBSTONE, UNCOMMITTED, BEHIND = "kept", "superseded", "tombstone", "uncommitted", "behind"
@@ -125,7 +124,7 @@ def _messages(batch: MessageBatch, key: bytes) -> Iterator[_Found]:
                 int(batch.firsts[index + 1]) - first != row["messages"]
             ):  # a batch that lost some lists those that remain
                 raw = bytes(batch.data.data[row["meta_start"] : row["meta_end"]])
-                batch_index = int(MessageMetadata.FromString(raw).compacted_batch_indexes[batch_index])
+                batch_index = int(decode_metadata(raw, f"entry {place}").compacted_batch_indexes[batch_index])
             place = Position(place.ledger_id, place.entry_id, batch_index)
             size = int(slot["value_bytes"])
         is_null = bool(slot["value_bytes"] <= 0)

@@ -15,9 +15,9 @@ from msgspec import Struct, field
 from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
 from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry
 from pulsar_admin.store.compaction.heads import find_topic_end, rank_after, read_compacted_head
-from pulsar_admin.store.compaction.view import CompactedView, find_compacted_view, read_compacted_entry
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
+from pulsar_admin.store.model.compacted_view import CompactedView, find_compacted_view, read_compacted_entry
 from pulsar_admin.store.model.cursors import Extent, extent_of
 from pulsar_admin.store.model.ledgers import find_times
 from pulsar_admin.store.model.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions

@@ -9,14 +9,17 @@ from msgspec import field
 
 from pulsar_admin.store.codec.batch import iter_batch
 from pulsar_admin.store.codec.claims import COMPACTED_TO
-from pulsar_admin.store.codec.compactedentry import decode_compacted_to
+from pulsar_admin.store.codec.compactedentry import decode_original_id
 from pulsar_admin.store.codec.compression import NONE, decompress
 from pulsar_admin.store.codec.ledgermetadata import LedgerState
 from pulsar_admin.store.codec.message import is_batch, is_encrypted
 from pulsar_admin.store.compaction.floor import find_skipped, with_last_entry
 from pulsar_admin.store.compaction.forms import INDEXED, LEGACY, REDUCED
 from pulsar_admin.store.compaction.heads import read_compacted_head
-from pulsar_admin.store.compaction.view import (
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
+from pulsar_admin.store.model.compacted_view import (
     COMPACTED_LEDGER,
     CompactedView,
     compacted_where,
@@ -25,9 +28,6 @@ from pulsar_admin.store.compaction.view import (
     read_compacted_entry,
     stranger_text,
 )
-from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.owners import find_owners
-from pulsar_admin.store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
 from pulsar_admin.store.model.cursors import Cursor, CursorSource, extent_of
 from pulsar_admin.store.model.ledgers import Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
 from pulsar_admin.store.model.messages import ENTRY_ERRORS
@@ -193,7 +193,7 @@ def _compacted_to(reader: EntryReader, topic: Topic, ledger: Ledger, horizon: Po
     if raw is None:
         return None, ""
     try:
-        compacted_to = decode_compacted_to(raw, f"ledger {ledger.ledger_id}, {COMPACTED_TO}")
+        compacted_to = decode_original_id(raw, f"ledger {ledger.ledger_id}, {COMPACTED_TO}")
     except EntryCorrupt as error:
         return None, error.message
     if topic.place(horizon) < topic.place(compacted_to):

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from pulsar_admin.store.aliases import Array
-from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.codec.message import decode_message_entry, decode_metadata
 from pulsar_admin.store.compaction import forms
 from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource
 from pulsar_admin.store.compaction.compactor import iter_facts
@@ -22,16 +22,15 @@ from pulsar_admin.store.compaction.floor import readable_floor
 from pulsar_admin.store.compaction.heads import has_transactions, read_transactions
 from pulsar_admin.store.compaction.keys import LIMIT_KEYS, LatestKeys, uuid_of
 from pulsar_admin.store.compaction.last_id import check_indexes
-from pulsar_admin.store.compaction.view import CompactedView
 from pulsar_admin.store.errors import EntryCorrupt, StoreError
 from pulsar_admin.store.kernels import compaction as kernel
 from pulsar_admin.store.kernels import slots as slot_kernel
+from pulsar_admin.store.model.compacted_view import CompactedView
 from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.messages import explode
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from pulsar_admin.store.wording import counted
 
 
@@ -108,7 +107,7 @@ class _Entry(Struct, frozen=True):
     def indexes(self) -> list[int]:
         """Return metadata field 31."""
         raw = bytes(self.batch.data.data[self.row["meta_start"] : self.row["meta_end"]])
-        return list(MessageMetadata.FromString(raw).compacted_batch_indexes)
+        return list(decode_metadata(raw, f"entry {self.position}").compacted_batch_indexes)
 
     def messages(self) -> dict[int, bytes]:
         """Return batch index → bytes (metadata and value) of the messages that a batch holds."""

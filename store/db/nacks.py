@@ -1,20 +1,25 @@
 """Rows of the store's database ``nacks``: kept negative acks of subscriptions.  Format: docs/formats/nacks.md.
 
 One row per tracker (a subscription of a topic), and one row per (tracker, time bucket, ledger) with the entry ids as a bitmap
-in the portable Roaring format. Keys are big-endian, so the rows of a tracker lie in the order they become due.
+in the portable Roaring format. Keys are big-endian, so the rows of a tracker lie in the order they become due: what is due is a
+range that ends at the first bucket that is not, and nothing after it is read. Imports no numpy: a cron job asks every minute.
 """
 
 from __future__ import annotations
 
 import hashlib
+import heapq
 import struct
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import google_crc32c
-from msgspec import Struct
+from msgspec import Struct, field
 
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import IndexCorrupt, Unsupported
-from pulsar_admin.store.names import LONG_MAX
+from pulsar_admin.store.names import LONG_MAX, Position
+from pulsar_admin.store.wording import Answer
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -166,3 +171,145 @@ def _damaged(key: bytes, what: str) -> IndexCorrupt:
         hint="undo the change that wrote it (pulsar-admin store log --steps), or restore the store from a snapshot",
         key=key.hex(),
     )
+
+
+# -- what is kept: whose it is, what is due, how much waits ----------------------------------------------------------------
+
+
+class KeptGroup(Answer, frozen=True):
+    """The entries of one ledger that are due together, as they are stored under ``key``."""
+
+    topic: str
+    subscription: str
+    due_ms: int
+    ledger_id: int
+    entry_ids: BitMap64
+    key: bytes
+    value: bytes
+
+    @property
+    def order(self) -> tuple[int, str, str, int]:
+        """What groups are sorted by: when they are due, then topic, subscription and ledger."""
+        return self.due_ms, self.topic, self.subscription, self.ledger_id
+
+    def positions(self) -> Iterator[Position]:
+        """Yield the entries."""
+        for entry_id in self.entry_ids:
+            yield Position(self.ledger_id, entry_id)
+
+
+class KeptStats(Answer, frozen=True):
+    """What waits for one subscription; ``buckets`` are times, ``bitmaps`` are pairs of a time and a ledger."""
+
+    topic: str
+    subscription: str
+    precision_bits: int
+    entries: int
+    due_entries: int
+    ledgers: int
+    buckets: int
+    bitmaps: int
+    size_bytes: int = field(name="bytes")
+    next_deadline_ms: int | None
+    last_deadline_ms: int | None
+
+
+def iter_trackers(txn: Txn) -> Iterator[TrackerRow]:
+    """Yield every subscription that nacks are or were kept for; raises IndexCorrupt, Unsupported."""
+    for key, value in txn.items("nacks", TRACKER):
+        yield decode_tracker_row(key, value)
+
+
+def find_tracker(txn: Txn, topic: str, subscription: str) -> TrackerRow | None:
+    """Return the tracker of a subscription, or None; raises IndexCorrupt, Unsupported."""
+    key = tracker_key(tracker_id(topic, subscription))
+    value = txn.view("nacks", key)
+    return None if value is None else decode_tracker_row(key, value)
+
+
+def iter_due(txn: Txn, trackers: Iterable[TrackerRow], now_ms: int) -> Iterator[KeptGroup]:
+    """Yield what is due now, in order of (bucket, topic, subscription, ledger); what is not due is not read."""
+    return heapq.merge(*(_iter_due(txn, tracker, now_ms) for tracker in trackers), key=lambda group: group.order)
+
+
+def _iter_due(txn: Txn, tracker: TrackerRow, now_ms: int) -> Iterator[KeptGroup]:
+    for key, value in txn.items("nacks", bucket_prefix(tracker.id)):
+        if bucket_of_key(key)[1] > now_ms:
+            return
+        yield group_of(tracker.topic, tracker.subscription, key, bytes(value))
+
+
+def group_of(topic: str, subscription: str, key: bytes, value: bytes) -> KeptGroup:
+    """Return the group in one row; raises IndexCorrupt, Unsupported."""
+    _, bucket_ms, ledger_id = bucket_of_key(key)
+    return KeptGroup(topic, subscription, bucket_ms, ledger_id, decode_bucket_row(key, value), key, value)
+
+
+def next_deadline_ms(txn: Txn, tracker: TrackerRow, after_ms: int = -1) -> int | None:
+    """Return a tracker's earliest bucket after ``after_ms``, or None."""
+    prefix = bucket_prefix(tracker.id)
+    start = prefix + max(after_ms + 1, 0).to_bytes(8, "big")
+    for key, _ in txn.items("nacks", prefix, start):
+        return bucket_of_key(key)[1]
+    return None
+
+
+def pending_entries(txn: Txn, tracker: TrackerRow) -> int:
+    """Return how many entries wait, once per bucket; reads the head of every row of the tracker."""
+    return sum(bucket_row_entries(key, value) for key, value in txn.items("nacks", bucket_prefix(tracker.id)))
+
+
+def read_stats(txn: Txn, tracker: TrackerRow, now_ms: int) -> KeptStats:
+    """Return what waits for the subscription of a tracker, from the heads of its rows."""
+    ledgers: set[int] = set()
+    entries = due = buckets = bitmaps = size = 0
+    first: int | None = None
+    last: int | None = None
+    for key, value in txn.items("nacks", bucket_prefix(tracker.id)):
+        _, bucket_ms, ledger_id = bucket_of_key(key)
+        count = bucket_row_entries(key, value)
+        first = bucket_ms if first is None else first
+        buckets += bucket_ms != last
+        last = bucket_ms
+        ledgers.add(ledger_id)
+        bitmaps += 1
+        entries += count
+        due += count if bucket_ms <= now_ms else 0
+        size += len(key) + len(value)
+    return KeptStats(
+        topic=tracker.topic,
+        subscription=tracker.subscription,
+        precision_bits=tracker.precision_bits,
+        entries=entries,
+        due_entries=due,
+        ledgers=len(ledgers),
+        buckets=buckets,
+        bitmaps=bitmaps,
+        size_bytes=size,
+        next_deadline_ms=first,
+        last_deadline_ms=last,
+    )
+
+
+def iter_wrong_rows(txn: Txn) -> Iterator[IndexCorrupt]:
+    """Yield what is wrong with the rows of kept nacks: damage, trimmed times that are none, rows of no tracker.
+
+    Raises Unsupported for a newer row.
+    """
+    trackers: dict[bytes, TrackerRow] = {}
+    for key, value in txn.items("nacks"):
+        try:
+            if key[:1] == TRACKER:
+                trackers[key[1:]] = decode_tracker_row(key, value)
+                continue
+            identity, _, _ = bucket_of_key(key)
+            decode_bucket_row(key, value)
+        except IndexCorrupt as error:
+            yield error
+            continue
+        if identity not in trackers:
+            yield IndexCorrupt(
+                f"the row of negative acks {key.hex()} belongs to no subscription",
+                hint="its tracker row is lost; the changes that wrote it: pulsar-admin store log",
+                key=key.hex(),
+            )

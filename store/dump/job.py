@@ -11,11 +11,11 @@ import pyarrow as pa
 from msgspec import Struct, field
 
 from pulsar_admin.store.compaction.reading import CompactedReader
-from pulsar_admin.store.compaction.view import parts_of_view
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.dump.options import DumpOptions
 from pulsar_admin.store.dump.tables import HELPERS, DumpColumns, EntryColumns, entry_batch, json_text, known_text
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
+from pulsar_admin.store.model.compacted_view import parts_of_view
 from pulsar_admin.store.model.cursors import Extent, extent_of, iter_ledger_parts
 from pulsar_admin.store.model.ledgers import iter_gaps
 from pulsar_admin.store.model.messages import MessageReader, ReadOptions

@@ -106,7 +106,7 @@ class ViewMessages(TopicMessages):
         limit: int | None,
         problems: list[StoreError],
     ) -> None:
-        from pulsar_admin.store.compaction.view import open_view
+        from pulsar_admin.store.model.compacted_view import open_view
 
         super().__init__(reader, topic, replace(options, view=open_view(reader, topic, problems)), limit, problems)
         self.keys = keys

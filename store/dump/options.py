@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from pulsar_admin.store.model.messages import Window
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.compaction.view import CompactedView
+    from pulsar_admin.store.model.compacted_view import CompactedView
     from pulsar_admin.store.names import Profile
     from pulsar_admin.store.scan.messages import Match
 

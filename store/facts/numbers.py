@@ -12,9 +12,9 @@ from pulsar_admin.store.codec.policies import Retention
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts import Unknown
-from pulsar_admin.store.facts.counts import subscriptions_of
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.facts.values import find_plain_nodes
+from pulsar_admin.store.model.counts import subscriptions_of
 from pulsar_admin.store.model.cursors import backlog_entries, is_consumed, merge_ranges
 from pulsar_admin.store.model.topics import rank_of, read_open_size
 from pulsar_admin.store.names import PERSISTENT, NamespaceName, TopicName

@@ -38,7 +38,7 @@ def has_snapshot(reader: EntryReader, name: TopicName) -> bool:
     Upstream: ``SingleSnapshotAbortedTxnProcessorImpl``, ``SnapshotSegmentAbortedTxnProcessorImpl``; the key is the topic's name.
     """
     from pulsar_admin.store.compaction.reading import iter_view  # few topics have transactions
-    from pulsar_admin.store.compaction.view import open_view
+    from pulsar_admin.store.model.compacted_view import open_view
 
     for local in _SNAPSHOTS:
         system = TopicName(name.namespace, local)

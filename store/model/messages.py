@@ -44,12 +44,12 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.redaction import redact, redact_value
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, Position, TopicName, shell_word
-from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 from pulsar_admin.store.timespec import shown_time
 from pulsar_admin.store.wording import Answer, counted
 
 if TYPE_CHECKING:
     from pulsar_admin.store.codec.value import Value
+    from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 
 
 TXN_COMMIT, TXN_ABORT = 21, 22

@@ -81,7 +81,7 @@ def _is_compacted(txn: Txn, name: TopicName) -> bool:
 def _replay(reader: EntryReader, topic: Topic, events: PolicyEvents) -> None:
     from pulsar_admin.store.codec.policyevent import AvroSchema, builtin_schema, decode_policy_event, topic_of_key
     from pulsar_admin.store.compaction.reading import iter_view
-    from pulsar_admin.store.compaction.view import open_view
+    from pulsar_admin.store.model.compacted_view import open_view
     from pulsar_admin.store.model.schemas import find_schema
 
     schemas: dict[int | None, AvroSchema] = {}

@@ -13,20 +13,18 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf.unknown_fields import UnknownFieldSet
 from msgspec import Struct, field
 
 from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
 from pulsar_admin.store.codec.cursor import decode_position_info
 from pulsar_admin.store.codec.delayedbucket import decode_snapshot_metadata, decode_snapshot_segment
-from pulsar_admin.store.codec.protobuf import parse_protobuf
 from pulsar_admin.store.codec.schema import SchemaEntry, decode_schema_entry
+from pulsar_admin.store.codec.transactions import decode_log_entry, decode_pending_ack
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.ledgers import find_times, has_node, iter_entry_ids, iter_indexed_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import LONG_MAX, Position
-from pulsar_admin.store.proto import delayed_bucket_pb2, managed_ledger_pb2, schema_pb2, transaction_pb2
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -450,14 +448,6 @@ def read_contents(payload: bytes | memoryview) -> tuple[Content, ...]:
     return tuple(readings)
 
 
-def _strict(kind: type[Any], payload: bytes | memoryview) -> Any:  # Any: a message of KIND
-    """Return a payload decoded as one kind of message without unknown fields; raises EntryCorrupt."""
-    message = parse_protobuf(kind, payload, "entry", EntryCorrupt)
-    if len(UnknownFieldSet(message)):
-        raise EntryCorrupt("entry: fields that are not known")
-    return message
-
-
 def _compacted(payload: bytes | memoryview) -> Content | None:
     if bytes(payload[:3]) != b"\0\0\0":  # the size of a MessageIdData: tens of bytes
         return None
@@ -465,9 +455,7 @@ def _compacted(payload: bytes | memoryview) -> Content | None:
 
 
 def _schema(payload: bytes | memoryview) -> Content | None:
-    outer = _strict(schema_pb2.SchemaEntry, payload)
-    _strict(schema_pb2.SchemaInfo, outer.schema_data)
-    entry = decode_schema_entry(payload, "entry")
+    entry = decode_schema_entry(payload, "entry", strict=True)
     points = tuple(one.position for one in entry.index if one.position.ledger_id >= 0)
     return Content(SCHEMA, points, entry.schema_id) if entry.schema_id.count("/") >= 2 else None
 
@@ -475,8 +463,7 @@ def _schema(payload: bytes | memoryview) -> Content | None:
 def _cursor(payload: bytes | memoryview) -> Content | None:
     if bytes(payload[:1]) == _FOOTER:
         return Content(CURSOR)
-    _strict(managed_ledger_pb2.PositionInfo, payload)
-    state = decode_position_info(payload, "entry")
+    state = decode_position_info(payload, "entry", strict=True)
     ends = (edge for pair in state.ranges for edge in pair)
     return Content(CURSOR, tuple(_ends((state.mark_delete, *ends, *state.batch_deletes))))
 
@@ -495,35 +482,26 @@ def _ends(positions: Iterable[Position]) -> Iterator[Position]:
 
 def _bucket(payload: bytes | memoryview) -> Content | None:
     try:
-        _strict(delayed_bucket_pb2.SnapshotSegment, payload)
-        indexes = decode_snapshot_segment(payload, "entry")
+        indexes = decode_snapshot_segment(payload, "entry", strict=True)
         if indexes:
             return Content(BUCKET, tuple(_ends(Position(one.ledger_id, one.entry_id) for one in indexes)))
     except StoreError:
         pass
-    _strict(delayed_bucket_pb2.SnapshotMetadata, payload)
-    segments = decode_snapshot_metadata(payload, "entry")
+    segments = decode_snapshot_metadata(payload, "entry", strict=True)
     if not segments or not any(one.bitmaps for one in segments):
         return None
     return Content(BUCKET)
 
 
-def _transaction(payload: bytes | memoryview) -> Content | None:
-    entry = _strict(transaction_pb2.TransactionMetadataEntry, payload)
-    if not all(entry.HasField(name) for name in ("metadata_op", "txnid_least_bits", "txnid_most_bits")):
-        return None
-    if not (entry.HasField("last_modification_time") or entry.HasField("max_local_txn_id")):
-        return None  # a pending acknowledgement has neither
-    says = (*entry.partitions, *(f"{one.topic}\0{one.subscription}" for one in entry.subscriptions))
-    return Content(TRANSACTIONS, txns=(((entry.txnid_most_bits, entry.txnid_least_bits), says),))
+def _transaction(payload: bytes | memoryview) -> Content:
+    entry = decode_log_entry(payload, "entry", strict=True)
+    says = (*entry.partitions, *(f"{topic}\0{subscription}" for topic, subscription in entry.subscriptions))
+    return Content(TRANSACTIONS, txns=(((entry.txn.most, entry.txn.least), says),))
 
 
-def _pending_ack(payload: bytes | memoryview) -> Content | None:
-    entry = _strict(transaction_pb2.PendingAckMetadataEntry, payload)
-    if not all(entry.HasField(name) for name in ("pending_ack_op", "txnid_least_bits", "txnid_most_bits")):
-        return None
-    points = _ends(Position(one.ledgerId, one.entryId) for one in entry.pending_ack_metadata)
-    return Content(PENDING_ACKS, tuple(points), txns=(((entry.txnid_most_bits, entry.txnid_least_bits), ()),))
+def _pending_ack(payload: bytes | memoryview) -> Content:
+    entry = decode_pending_ack(payload, "entry", strict=True)
+    return Content(PENDING_ACKS, tuple(_ends(entry.positions)), txns=(((entry.txn.most, entry.txn.least), ()),))
 
 
 _READERS: tuple[Callable[[bytes | memoryview], Content | None], ...] = (

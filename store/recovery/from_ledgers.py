@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import info_of_state, state_json
-from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, put_value_step
 from pulsar_admin.store.changes.resources import new_policies
 from pulsar_admin.store.codec.claims import (
     BUCKET_CURSOR,
@@ -29,6 +29,7 @@ from pulsar_admin.store.codec.claims import (
     SCHEMA_KEY,
     TOPIC_KEY,
 )
+from pulsar_admin.store.codec.compactedentry import decode_original_id
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
@@ -36,9 +37,10 @@ from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
+from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_nodes, read_node
-from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StoreError
+from pulsar_admin.store.errors import EntryCorrupt, InvalidValue, MetadataCorrupt, Refused, StoreError
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
 from pulsar_admin.store.model.cursors import (
@@ -73,7 +75,6 @@ from pulsar_admin.store.names import (
     shell_word,
     topic_of_path,
 )
-from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
 from pulsar_admin.store.recovery.evidence import iter_schema_entries
 from pulsar_admin.store.wording import counted, plural
 
@@ -153,15 +154,15 @@ class LedgerSurvey(Struct):
         """Note the claims of a ledger."""
         try:
             told = self._add(ledger_id, metadata.custom)
-        except (InvalidValue, ValueError):  # a name that is none
+        except (EntryCorrupt, InvalidValue, ValueError):  # a name or a position that is none
             told = False
         if not told:
             self.silent.append(ledger_id)
 
     def _add(self, ledger_id: int, claims: Mapping[str, bytes]) -> bool:
         if claims.get(COMPONENT) == COMPACTED_COMPONENT:
-            to = MessageIdData.FromString(claims.get(COMPACTED_TO, b""))
-            claim = CompactedClaim(ledger_id, Position(to.ledgerId, to.entryId))
+            to = decode_original_id(claims.get(COMPACTED_TO, b""), f"ledger {ledger_id}, {COMPACTED_TO}")
+            claim = CompactedClaim(ledger_id, to)
             self.compacted.setdefault(_topic(claims, COMPACTED_TOPIC), []).append(claim)
         elif BUCKET_KEY in claims:
             buckets = self.buckets.setdefault(_topic(claims, BUCKET_TOPIC), {})

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.ledger_metadata import RESTORE_LEDGERS
 from pulsar_admin.store.changes.log_writer import put_managed_ledger
-from pulsar_admin.store.changes.plan import ChangePart, Plan, Step, put_value_step
+from pulsar_admin.store.changes.plan import ChangePart, Plan, put_value_step
 from pulsar_admin.store.codec.ledgermetadata import (
     LedgerMetadata,
     LedgerState,
@@ -34,6 +34,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
     ledger_path,
 )
 from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import OwnerKind, find_owners
 from pulsar_admin.store.db.tree import find_node, read_node

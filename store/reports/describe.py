@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import field
 
 from pulsar_admin.store.compaction.status import CompactionStatus, read_status
-from pulsar_admin.store.compaction.view import find_compaction_cursor
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.backlogs import extent_of_messages
+from pulsar_admin.store.model.compacted_view import find_compaction_cursor
 from pulsar_admin.store.model.cursors import extent_of
 from pulsar_admin.store.model.publish_times import find_publish_times
 from pulsar_admin.store.model.reader import EntryReader

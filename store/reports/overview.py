@@ -18,24 +18,24 @@ from pulsar_admin.store.db.blocks import NO_MAX, decode_latest, ledger_of_key
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.own_ledgers import find_own_ledgers
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes
 from pulsar_admin.store.facts.file_sums import DiskTotals, read_disk_totals
 from pulsar_admin.store.facts.managed_ledgers import OtherSum, other_ledgers, summed
 from pulsar_admin.store.facts.numbers import Blocker, PlainTopics, TopicNumbers, numbers_of
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.facts.trees import UnknownTree, unknown_trees
 from pulsar_admin.store.model.copy_age import GIVEN, Now
+from pulsar_admin.store.model.counts import DiskBytes, TopicCounts, read_disk_bytes
 from pulsar_admin.store.model.cursors import (
     backlog_size_bytes,
     iter_cursor_names,
     pending_intervals,
     read_cursor,
 )
+from pulsar_admin.store.model.entry_times import read_entry_time
 from pulsar_admin.store.model.ledgers import find_block
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import iter_all_namespaces, iter_topics, list_all_tenants, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_topic
-from pulsar_admin.store.search.by_time import read_entry_time
 from pulsar_admin.store.sources.roots import roots_of_row
 from pulsar_admin.store.wording import Answer
 
@@ -58,7 +58,7 @@ class CopySource(Answer, frozen=True):
 
 
 class NamespaceTotal(Answer, frozen=True):
-    """A namespace in numbers: counts as of ``store.facts.counts``; entries and bytes are those of system topics, too."""
+    """A namespace in numbers: counts as of ``store.model.counts``; entries and bytes are those of system topics, too."""
 
     namespace: str
     topics: int

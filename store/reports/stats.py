@@ -26,12 +26,12 @@ from pulsar_admin.store.model.cursors import (
     backlog_size_bytes,
     is_subscription,
 )
+from pulsar_admin.store.model.entry_times import read_entry_time
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, existing_partitions, read_partitioned, read_topic
 from pulsar_admin.store.names import Position, TopicName, in_hash_order
 from pulsar_admin.store.policies.in_force import QuotaInForce, find_quotas
 from pulsar_admin.store.reports.internal_stats import iter_cursors
-from pulsar_admin.store.search.by_time import read_entry_time
 from pulsar_admin.store.wording import Answer
 
 REPLICATED_PROPERTY = "pulsar.replicated.subscription"

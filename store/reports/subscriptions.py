@@ -222,7 +222,7 @@ def _publish_ms(facts: Facts) -> int | None:
     contents = known(headers)
     if contents is not None and contents.first_publish_ms is not None:
         return contents.first_publish_ms
-    from pulsar_admin.store.search.by_time import read_entry_time  # cold questions about metadata need none of it
+    from pulsar_admin.store.model.entry_times import read_entry_time  # cold questions about metadata need none of it
 
     try:
         return read_entry_time(facts.of.reader, facts.oldest, "publish")

@@ -13,11 +13,11 @@ from pulsar_admin.store.db.entry_files import FileState, file_state
 from pulsar_admin.store.db.environment import DATABASES, Store
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.facts.counts import DiskBytes, TopicCounts, read_disk_bytes
 from pulsar_admin.store.facts.managed_ledgers import OtherLedger, other_ledgers
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.facts.trees import UnknownTree, unknown_trees
 from pulsar_admin.store.model.copy_age import find_as_of
+from pulsar_admin.store.model.counts import DiskBytes, TopicCounts, read_disk_bytes
 from pulsar_admin.store.model.cursors import Cursor, CursorSource, iter_cursor_names
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader

@@ -15,9 +15,9 @@ from msgspec import field
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import LogFile, iter_logs
-from pulsar_admin.store.facts.counts import iter_leftovers
 from pulsar_admin.store.facts.file_sums import LedgerShare, read_file_sizes, read_shares
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
+from pulsar_admin.store.model.counts import iter_leftovers
 from pulsar_admin.store.model.ledgers import has_node
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.wording import Answer

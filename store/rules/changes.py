@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pulsar_admin.store.changes.plan import iter_breaks, iter_changes
+from pulsar_admin.store.db.changes import iter_breaks, iter_changes
 from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.nacks import iter_trackers, iter_wrong_rows
 from pulsar_admin.store.db.tree import decode_node
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, StoreError, Unsupported
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.model.cursors import iter_cursor_names
-from pulsar_admin.store.nacks.kept import iter_trackers, iter_wrong_rows
 from pulsar_admin.store.names import parse_topic, shell_word
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.rule import Rule, Sweep

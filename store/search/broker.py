@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, NotSeen, StoreError
+from pulsar_admin.store.model.entry_times import read_entry_time
 from pulsar_admin.store.model.ledgers import find_ledger, find_metadata
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, is_whole
 from pulsar_admin.store.names import EARLIEST, Position
 from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe
-from pulsar_admin.store.search.by_time import read_entry_time
 from pulsar_admin.store.wording import listed
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.compaction.view import CompactedMessageEntry, CompactedView
+    from pulsar_admin.store.model.compacted_view import CompactedMessageEntry, CompactedView
     from pulsar_admin.store.model.cursors import Cursor
 
 SEARCH_FAILS = (LedgerNotFound, EntryNotFound, EntryCorrupt)
@@ -71,7 +71,7 @@ class BrokerSearch(Struct):
         ``MessagePosition.EARLIEST``, published at 0, as the last compacted message.
         """
         # Imported here: commands that offer ``--rule broker`` seldom need it.
-        from pulsar_admin.store.compaction.view import find_compacted_view
+        from pulsar_admin.store.model.compacted_view import find_compacted_view
 
         self.probes, self.used_compacted_ledger, self.compacted_entries_read = [], None, 0
         try:
@@ -316,7 +316,7 @@ class BrokerSearch(Struct):
         return found
 
     def _read_compacted(self, view: CompactedView, entry_id: int) -> CompactedMessageEntry:
-        from pulsar_admin.store.compaction.view import read_compacted_entry
+        from pulsar_admin.store.model.compacted_view import read_compacted_entry
 
         self.compacted_entries_read += 1
         try:

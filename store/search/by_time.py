@@ -8,22 +8,18 @@ made exact for clocks that run backwards). Clock ``auto``: broker time where the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from pulsar_admin.store.codec.message import decode_entry_times
 from pulsar_admin.store.db.blocks import BLOCK_BITS, Block, decode_latest, decode_times, ledger_key
 from pulsar_admin.store.db.clocks import Clock, block_max, first_candidate
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, StoreError
-from pulsar_admin.store.model.ledgers import find_block, find_times, iter_blocks
+from pulsar_admin.store.model.entry_times import iter_block_times
+from pulsar_admin.store.model.ledgers import find_times, iter_blocks
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.wording import counted, plural
-
-_ENTRY_HEADER_BYTES = 32
-_HEAD_BYTES = 512  # holds broker metadata and message metadata of nearly every entry
-_READ_AHEAD_BYTES = 1 << 20
 
 
 class Found(NamedTuple):
@@ -131,67 +127,6 @@ def find_by_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found
 def count_damaged(errors: Iterable[StoreError]) -> int:
     """Return how many of the errors concern imported entries; missing entries are counted from the index."""
     return sum(not isinstance(error, EntryNotFound | LedgerNotFound) for error in errors)
-
-
-def clock_time(publish_ms: int, broker_ms: int | None, clock: Clock) -> int | None:
-    """Return the time of an entry on a clock; None if it has none there."""
-    if clock == "publish":
-        return publish_ms
-    if clock == "broker":
-        return broker_ms
-    return publish_ms if broker_ms is None else broker_ms
-
-
-def iter_block_times(reader: EntryReader, block: Block, clock: Clock) -> Iterator[tuple[int, int | None]]:
-    """Yield (entry id, time in ms or None) of a block's entries, reading their headers only."""
-    for index, head in enumerate(_iter_heads(reader, block)):
-        yield block.entry_id(index), _time_of_head(reader, block, index, head, clock)
-
-
-def _iter_heads(reader: EntryReader, block: Block) -> Iterator[memoryview]:
-    """Yield the first bytes of each entry's payload; neighbours in one file are read together."""
-    base, chunk, chunk_file = 0, memoryview(b""), -1
-    skip = 4 + _ENTRY_HEADER_BYTES + block.header.digest_bytes
-    for index in range(len(block)):
-        file_id, offset, size = block.place(index)
-        wanted = min(4 + size, skip + _HEAD_BYTES)
-        if file_id != chunk_file or not base <= offset <= base + len(chunk) - wanted:
-            # Up to the end of the block where that is near, else one head.
-            last_file, last_offset, last_size = block.place(len(block) - 1)
-            length = last_offset + 4 + last_size - offset
-            if last_file != file_id or not wanted <= length <= _READ_AHEAD_BYTES:
-                length = wanted
-            base, chunk, chunk_file = offset, memoryview(reader.files.read(file_id, offset, length)), file_id
-        start = offset - base
-        yield chunk[start + skip : start + wanted]
-
-
-def _time_of_head(reader: EntryReader, block: Block, index: int, head: memoryview, clock: Clock) -> int | None:
-    try:
-        return clock_time(*decode_entry_times(head), clock)
-    except EntryCorrupt:
-        # Cut because its metadata is long, or no message at all.
-        place = block.place(index)
-    try:
-        whole = reader.read_at(block.ledger_id, block.entry_id(index), place)
-        return clock_time(*decode_entry_times(whole.payload), clock)
-    except EntryCorrupt:
-        return None
-
-
-def read_entry_time(reader: EntryReader, position: Position, clock: Clock) -> int | None:
-    """Return the time of one entry, None when it is not a message; raises EntryNotFound."""
-    block = find_block(reader.txn, position.ledger_id, position.entry_id)
-    index = block.index_of(position.entry_id) if block is not None else 0
-    if block is None or index >= len(block) or block.entry_id(index) != position.entry_id:
-        raise EntryNotFound(
-            f"entry {position} is not in any imported file", ledgerId=position.ledger_id, entryId=position.entry_id
-        )
-    file_id, offset, size = block.place(index)
-    skip = 4 + _ENTRY_HEADER_BYTES + block.header.digest_bytes
-    wanted = min(4 + size, skip + _HEAD_BYTES)
-    head = memoryview(reader.files.read(file_id, offset, wanted))[skip:]
-    return _time_of_head(reader, block, index, head, clock)
 
 
 def texts_of_clock(reader: EntryReader, topic: Topic, clock: str) -> list[str]:

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.db.clocks import Clock
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, NotSeen
+from pulsar_admin.store.model.entry_times import clock_time
 from pulsar_admin.store.model.ledgers import find_block, find_times
 from pulsar_admin.store.model.publish_times import is_stated_earlier, stated_times
 from pulsar_admin.store.model.reader import EntryReader
@@ -18,7 +19,7 @@ from pulsar_admin.store.model.topics import Topic, TopicLedger, may_be_broken
 from pulsar_admin.store.names import EARLIEST, Position
 from pulsar_admin.store.search.broker import SEARCH_FAILS, BrokerSearch
 from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, READ_FROM, BrokerSetup, Probe
-from pulsar_admin.store.search.by_time import clock_time, find_first_at_or_after
+from pulsar_admin.store.search.by_time import find_first_at_or_after
 from pulsar_admin.store.search.doubts import find_doubt
 from pulsar_admin.store.timespec import format_time_ms
 from pulsar_admin.store.wording import Answer, counted, one_line

@@ -18,12 +18,12 @@ from pulsar_admin.store.db.blocks import BLOCK_BITS, Block
 from pulsar_admin.store.db.clocks import Clock, block_max, first_candidate
 from pulsar_admin.store.errors import EntryCorrupt
 from pulsar_admin.store.model.cursors import Intervals, iter_ledger_parts, pending_intervals
+from pulsar_admin.store.model.entry_times import iter_block_times
 from pulsar_admin.store.model.ledgers import find_times, iter_blocks
 from pulsar_admin.store.model.publish_times import is_stated_earlier
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.search.by_time import iter_block_times
 
 PRODUCERS_SAMPLE = 1_000
 

@@ -18,12 +18,12 @@ from pulsar_admin.store.db.clocks import Clock, block_max, block_min, check_cloc
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import EntryNotFound, NotWritable, SourceChanged, StoreError
 from pulsar_admin.store.model.cursors import Extent, extent_of
+from pulsar_admin.store.model.entry_times import iter_block_times
 from pulsar_admin.store.model.ledgers import find_times, iter_blocks
 from pulsar_admin.store.model.messages import Message, MessageReader, ReadOptions, Window
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, TopicLedger
 from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, Position
-from pulsar_admin.store.search.by_time import iter_block_times
 from pulsar_admin.store.wording import counted, plural
 
 SMALL_MESSAGES, SMALL_BYTES, SMALL_HEADS = 4096, 16 << 20, 1 << 14

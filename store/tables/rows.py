@@ -27,7 +27,7 @@ from pulsar_admin.store.db.files import find_log
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, StoreError
-from pulsar_admin.store.facts.counts import TopicCounts
+from pulsar_admin.store.model.counts import TopicCounts
 from pulsar_admin.store.model.cursors import (
     Cursor,
     backlog_entries,

@@ -29,7 +29,7 @@ TABLES: Mapping[str, pa.Schema] = {
             ("ledgers", pa.int32()),
             ("entries", pa.int64()),
             ("size", pa.int64()),
-            ("subscriptions", pa.int32()),  # as ``store.facts.counts`` has them: without compaction's
+            ("subscriptions", pa.int32()),  # as ``store.model.counts`` has them: without compaction's
             ("terminated", pa.bool_()),
             ("properties", _PROPERTIES),
         ]

@@ -14,12 +14,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.log_writer import LedgerSpec, LogWriter, WrittenLedger, index_own_file
-from pulsar_admin.store.changes.plan import append_change
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, decode_offloaded_metadata
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from pulsar_admin.store.codec.offload import decode_offload_index, iter_block_entries
 from pulsar_admin.store.codec.sequencefile import METADATA_KEY, iter_map_file
+from pulsar_admin.store.db.changes import append_change
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import next_file_id
 from pulsar_admin.store.db.tree import iter_values

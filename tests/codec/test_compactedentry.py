@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pulsar_admin.store.codec.batch import iter_batch
-from pulsar_admin.store.codec.compactedentry import decode_compacted_entry, decode_compacted_to
+from pulsar_admin.store.codec.compactedentry import decode_compacted_entry, decode_original_id
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.errors import EntryCorrupt
 from pulsar_admin.store.names import Position
@@ -32,7 +32,7 @@ def test_ids_as_the_broker_writes_them() -> None:
     assert written == bytes.fromhex("0000000f 080a 1003 18ffffffffffffffffff01 00000005") + b"entry"
     assert encode_compacted_entry(original_id(Position(10, 3), 2), b"")[4:10] == bytes.fromhex("080a10031802")
     assert encode_compacted_to(Position(10, 3)) == bytes.fromhex("080a 1003 3000")
-    assert decode_compacted_to(bytes.fromhex("080a 1003 3000"), "ledger 77") == Position(10, 3)
+    assert decode_original_id(bytes.fromhex("080a 1003 3000"), "ledger 77") == Position(10, 3)
 
 
 @pytest.mark.parametrize("size", range(len(VECTOR_6)))

@@ -18,8 +18,8 @@ from pulsar_admin.store.compaction.occurrences import (
     KeyHistory,
     explain_key,
 )
-from pulsar_admin.store.compaction.view import open_view
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.compacted_view import open_view
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic

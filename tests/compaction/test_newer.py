@@ -11,8 +11,8 @@ import pytest
 from pulsar_admin.store.compaction.compactor import Compaction, CompactionRules, SourceOptions, prepare
 from pulsar_admin.store.compaction.last_id import find_last_id
 from pulsar_admin.store.compaction.status import read_status
-from pulsar_admin.store.compaction.view import find_compacted_view
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.compacted_view import find_compacted_view
 from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic

@@ -9,9 +9,9 @@ import pytest
 
 from pulsar_admin.store.compaction.last_id import ENCRYPTED, find_last_id
 from pulsar_admin.store.compaction.reading import bisect_view, find_in_view, iter_view
-from pulsar_admin.store.compaction.view import open_view, read_compacted_entry
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.compacted_view import open_view, read_compacted_entry
 from pulsar_admin.store.model.messages import message_row
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import pulsar_admin as pa
 from pulsar_admin.store.compaction.compactor import Compaction, CompactionRules, SourceOptions, prepare
 from pulsar_admin.store.compaction.reading import iter_view
-from pulsar_admin.store.compaction.view import find_compacted_view, open_view
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.compacted_view import find_compacted_view, open_view
 from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.messages import Message

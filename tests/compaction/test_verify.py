@@ -47,7 +47,7 @@ def _store(path: Path, payloads: Sequence[bytes], raw: Sequence[bytes] = RAW, **
 
 
 def _verify(path: Path, limit_keys: int = 1000) -> Verification:
-    from pulsar_admin.store.compaction.view import find_compacted_view
+    from pulsar_admin.store.model.compacted_view import find_compacted_view
 
     with open_store(path) as store, open_reader(store) as reader:
         topic = read_topic(reader.txn, parse_topic(TOPIC))

@@ -57,6 +57,7 @@ from pulsar_admin.store.codec import (
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.strict_values import json_object
 from pulsar_admin.store.db import blocks as index
+from pulsar_admin.store.db import changes as change_rows
 from pulsar_admin.store.db import delayed as delayedindexes
 from pulsar_admin.store.db import delayed_entries as delayedindex
 from pulsar_admin.store.db import delayed_rules as delayedpolicy
@@ -305,9 +306,11 @@ def _store_rows(data: bytes) -> None:
     """Rows of the store's own databases, which are JSON."""
     key, row = split(data)
     topic = names.parse_topic("a/b/c")
-    each(*(partial(function, key, row) for function in (catalog._decode_log, plans._decode_change)))
+    each(*(partial(function, key, row) for function in (catalog._decode_log, change_rows._decode_change)))
     packed = zlib.compress(row)
-    each(partial(plans._decode_change, bytes(8), packed), partial(delayedindexes.decode_index, packed, topic, "s"))
+    each(
+        partial(change_rows._decode_change, bytes(8), packed), partial(delayedindexes.decode_index, packed, topic, "s")
+    )
     each(lambda: delayedindexes.decode_index(row, topic, "s"), lambda: owners.decode_owners(1, row))
     (_folder() / "store.json").write_bytes(row)
     each(lambda: storeinfo.read_store_info(_folder()))
@@ -439,7 +442,7 @@ TARGETS: dict[str, Target] = {
     "compacted-entry": Target(
         lambda data: each(
             lambda: compactedentry.decode_compacted_entry(data, "x"),
-            lambda: compactedentry.decode_compacted_to(data, "x"),
+            lambda: compactedentry.decode_original_id(data, "x"),
         )
     ),
     "compressed": Target(_compressed, headed(1, any_bytes)),

@@ -9,9 +9,10 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_admin.store.changes.nacks import Nacks, plan_add, plan_pop, popped_groups
-from pulsar_admin.store.changes.plan import apply_plan, plan_undo, read_change
+from pulsar_admin.store.changes.plan import apply_plan, plan_undo
+from pulsar_admin.store.db.changes import read_change
 from pulsar_admin.store.db.environment import Store, create_store, open_store
-from pulsar_admin.store.nacks.kept import (
+from pulsar_admin.store.db.nacks import (
     find_tracker,
     iter_due,
     iter_trackers,

@@ -17,11 +17,11 @@ from pulsar_admin.store.changes.resets import Before, ExpiryRequest, UpTo, expir
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.cursors import Cursor, pending_intervals, range_text, read_cursor
+from pulsar_admin.store.model.entry_times import read_entry_time
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import Position, parse_position, parse_topic
 from pulsar_admin.store.search.broker import BrokerSearch
-from pulsar_admin.store.search.by_time import read_entry_time
 from pulsar_admin.store.search.expiry import ALL_BEFORE, BROKER
 from tests.stores import imported
 from tests.worlds import CLUSTER, WORLD_NAMES, oracle

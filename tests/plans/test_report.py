@@ -9,15 +9,8 @@ import pytest
 
 from pulsar_admin.changes import render_change
 from pulsar_admin.store.changes.cursors import CLEAR_NAMESPACE
-from pulsar_admin.store.changes.plan import (
-    Change,
-    ChangeKind,
-    ChangePart,
-    ChangeReport,
-    CursorPart,
-    decode_part,
-    parts_of,
-)
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, ChangeReport, CursorPart, decode_part, parts_of
+from pulsar_admin.store.db.changes import Change
 from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.model.cursors import Extent
 

@@ -16,10 +16,10 @@ from pulsar_admin.store.compaction.batches import MessageSource
 from pulsar_admin.store.compaction.compactor import Compaction, CompactionRules, SourceOptions, prepare
 from pulsar_admin.store.compaction.keys import Latest
 from pulsar_admin.store.compaction.verify import verify_view
-from pulsar_admin.store.compaction.view import find_compacted_view
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.operation import Engine
+from pulsar_admin.store.model.compacted_view import find_compacted_view
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
