@@ -21,9 +21,8 @@ from pulsar_admin.store.wording import counted
 if TYPE_CHECKING:
     from pulsar_admin.store.db.owners import Owner
     from pulsar_admin.store.model.broken import Missing
-    from pulsar_admin.store.model.coverage import BookieCopies, Coverage
+    from pulsar_admin.store.model.coverage import BookieCopies, Coverage, UnderReplicated
     from pulsar_admin.store.reports.ledger_facts import LedgerFacts
-    from pulsar_admin.store.reports.ledgers import UnderReplicated
     from pulsar_admin.store.reports.verify import EntryRow, LedgerVerdict
 
 _LEDGER_ID = whole()

@@ -162,7 +162,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.index.rebuild import RebuildResult
     from pulsar_admin.store.model.broken import Missing
     from pulsar_admin.store.model.counts import DiskBytes
-    from pulsar_admin.store.model.coverage import BookieCopies, Coverage, OpenEnd, UnservedEntries
+    from pulsar_admin.store.model.coverage import BookieCopies, Coverage, OpenEnd, UnderReplicated, UnservedEntries
     from pulsar_admin.store.model.cursors import Extent
     from pulsar_admin.store.model.ledger_owners import LedgerOwners
     from pulsar_admin.store.model.messages import LastMessageId, Message, MessageRow
@@ -213,7 +213,7 @@ if TYPE_CHECKING:
     )
     from pulsar_admin.store.reports.internal_stats import CursorStats, InternalStats, LedgerStats
     from pulsar_admin.store.reports.ledger_facts import LedgerFacts
-    from pulsar_admin.store.reports.ledgers import LedgerRow, UnderReplicated
+    from pulsar_admin.store.reports.ledgers import LedgerRow
     from pulsar_admin.store.reports.log_files import LogRecord, LogSummary, LogVerdict
     from pulsar_admin.store.reports.metrics import Metric, MetricSample
     from pulsar_admin.store.reports.overview import (
@@ -241,13 +241,13 @@ if TYPE_CHECKING:
     from pulsar_admin.store.reports.usage import FileUsage, OwnerUsage, Usage
     from pulsar_admin.store.reports.verify import EntryRow, LedgerVerdict
     from pulsar_admin.store.rules.finding import Finding, Severity
+    from pulsar_admin.store.scan.unindexed import ScanFound
     from pulsar_admin.store.search.broker_setup import Probe
     from pulsar_admin.store.search.by_index import IndexFound, NextIndex
     from pulsar_admin.store.search.doubts import Doubt
     from pulsar_admin.store.search.expiry import ForecastRow
     from pulsar_admin.store.search.explain import BlockRead, BrokerAnswer, LedgerAnswer, LedgersLeftOut, Neighbour
     from pulsar_admin.store.search.skew import ProducerSkew, TopicSkew
-    from pulsar_admin.store.search.unindexed import ScanFound
     from pulsar_admin.store.sources.given_bookies import GivenBookie
     from pulsar_admin.store.tables.export import TableCommitted, TablesReport, TableWritten
     from pulsar_admin.store.tables.importing import TablesImported
@@ -339,7 +339,7 @@ _NAMES = {
     "store.history.differences": "Changed Difference",
     "store.index.rebuild": "RebuildResult",
     "store.model.broken": "Missing",
-    "store.model.coverage": "BookieCopies Coverage OpenEnd UnservedEntries",
+    "store.model.coverage": "BookieCopies Coverage OpenEnd UnderReplicated UnservedEntries",
     "store.model.cursors": "Extent",
     "store.model.ledger_owners": "LedgerOwners",
     "store.model.messages": "LastMessageId Message MessageRow",
@@ -360,7 +360,7 @@ _NAMES = {
     "store.reports.internal_info": "CursorInfoRow InternalInfo LedgerInfoRow PositionInfo RangeInfo",
     "store.reports.internal_stats": "CursorStats InternalStats LedgerStats",
     "store.reports.ledger_facts": "LedgerFacts",
-    "store.reports.ledgers": "LedgerRow UnderReplicated",
+    "store.reports.ledgers": "LedgerRow",
     "store.reports.log_files": "LogRecord LogSummary LogVerdict",
     "store.reports.metrics": "Metric MetricSample",
     "store.reports.overview": "Backlog CopySource FindingsOfCode NamespaceTotal Overview TopicTotal",
@@ -381,7 +381,7 @@ _NAMES = {
     "store.search.expiry": "ForecastRow",
     "store.search.explain": "BlockRead BrokerAnswer LedgerAnswer LedgersLeftOut Neighbour",
     "store.search.skew": "ProducerSkew TopicSkew",
-    "store.search.unindexed": "ScanFound",
+    "store.scan.unindexed": "ScanFound",
     "store.sources.given_bookies": "GivenBookie",
     "store.tables.export": "TableCommitted TableWritten TablesReport",
     "store.tables.importing": "TablesImported",

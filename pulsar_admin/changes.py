@@ -92,7 +92,7 @@ def _action(report: ChangeReport) -> str:
     parts = report.parts
     places = [place for place in map(_place, parts) if place]
     cursors = [(part.topic, part.subscription) for part in parts if part.subscription]
-    return report.kind.words.format(
+    return report.words.format(
         place=_named(places, places, _counted(parts)),
         first=_named(places[:1], places[:1], _counted(parts)),
         # One name on two topics is two subscriptions.

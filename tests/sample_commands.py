@@ -126,7 +126,7 @@ def change_report(*, dry_run: bool) -> ChangeReport:
         replayed=Extent(),
         skipped=Extent(1203, 1, 1234567),
     )
-    return ChangeReport(SKIP, None if dry_run else 17, dry_run, (part,))
+    return ChangeReport(SKIP.command, SKIP.words, None if dry_run else 17, dry_run, (part,))
 
 
 @command("change", examples=["pulsar-admin sample change -s w"], output="The change.", errors=[], changes=True)

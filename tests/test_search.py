@@ -20,11 +20,11 @@ from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import LATEST, Position, parse_topic
+from pulsar_admin.store.scan.unindexed import find_unindexed
 from pulsar_admin.store.search.broker import BrokerSearch
 from pulsar_admin.store.search.broker_setup import BrokerSetup
 from pulsar_admin.store.search.by_time import Found, find_by_event_time, find_first_at_or_after
 from pulsar_admin.store.search.explain import explain
-from pulsar_admin.store.search.unindexed import find_unindexed
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle
@@ -262,7 +262,7 @@ def test_files_are_searched_for_what_no_index_has(tmp_path: Path, monkeypatch: p
         LocalEngine(1) as engine,
     ):
         for slice_bytes, ledgers, clock in product((1 << 20, 4096), ((10, 11, 12), (11,), (12, 99)), CLOCKS):
-            monkeypatch.setattr("pulsar_admin.store.search.unindexed.cut_for", lambda _, size=slice_bytes: Cut(size))
+            monkeypatch.setattr("pulsar_admin.store.scan.unindexed.cut_for", lambda _, size=slice_bytes: Cut(size))
             mine = [(position, _time_of(made, clock)) for position, made in rows if position.ledger_id in ledgers]
             times = sorted({at for _, at in mine if at is not None})
             for time_ms in (0, times[len(times) // 2], times[-1], times[-1] + 1):

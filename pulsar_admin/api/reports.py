@@ -78,7 +78,8 @@ def report_of(report: Report, store: Path | None = None) -> ChangeReport:
     """Return a change's report whose undo command names the store, because Python has no default store."""
     place = "" if store is None else str(store.absolute())
     return ChangeReport(
-        report.kind,
+        report.command,
+        report.words,
         report.number,
         report.dry_run,
         report.parts,

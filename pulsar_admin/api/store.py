@@ -78,9 +78,10 @@ if TYPE_CHECKING:
     from pulsar_admin.store.facts.orphans import Orphan
     from pulsar_admin.store.index.rebuild import RebuildResult
     from pulsar_admin.store.model.broken import Missing
+    from pulsar_admin.store.model.coverage import UnderReplicated
     from pulsar_admin.store.model.publish_times import Form
     from pulsar_admin.store.model.reader import EntryReader
-    from pulsar_admin.store.reports.ledgers import LedgerRow, UnderReplicated
+    from pulsar_admin.store.reports.ledgers import LedgerRow
     from pulsar_admin.store.reports.metrics import Metric
     from pulsar_admin.store.reports.overview import Overview
     from pulsar_admin.store.reports.summary import StoreSummary
@@ -290,8 +291,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
         A PartialData warning says when the store does not know on which bookies entries are. Raises IndexCorrupt.
         """
-        from pulsar_admin.store.model.coverage import read_disks
-        from pulsar_admin.store.reports.ledgers import find_underreplicated
+        from pulsar_admin.store.model.coverage import find_underreplicated, read_disks
 
         with self._session.read() as txn:
             unknown = read_disks(txn).unknown

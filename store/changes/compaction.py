@@ -304,4 +304,5 @@ def kind_of(job: CompactionJob) -> ChangeKind:
 
 
 def _unchanged(job: CompactionJob, part: ChangePart, *, previews: bool) -> ChangeReport:
-    return ChangeReport(kind_of(job), None, previews, (part,))
+    kind = kind_of(job)
+    return ChangeReport(kind.command, kind.words, None, previews, (part,))

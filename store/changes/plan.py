@@ -99,7 +99,8 @@ class Plan(Struct, frozen=True):
     def report(self, number: int | None, *, dry_run: bool = False) -> ChangeReport:
         """Return the report of the change with this number in the audit log, None if nothing is written."""
         is_undo = self.undoes is not None
-        return ChangeReport(self.kind, number, dry_run, self.parts, self.warnings, self.untouched, is_undo)
+        command, words = self.kind.command, self.kind.words
+        return ChangeReport(command, words, number, dry_run, self.parts, self.warnings, self.untouched, is_undo)
 
 
 class WritingPlan(Struct, frozen=True):
@@ -839,12 +840,13 @@ class CopiedPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
 class ChangeReport(Struct, frozen=True):
     """What a plan would do (``dry_run``), or what a change did.
 
-    ``number``: of the change in the audit log, None for a plan and where nothing was to change. ``untouched``: places in ``parts``
-    of what stays as it is. ``plan_warnings`` concern all parts. ``is_undo``: it is of what undoes another change. ``store``: the
-    directory that the undo command names; "": the one that is meant where none is named.
+    ``command``, ``words``: of its ``ChangeKind``. ``number``: of the change in the audit log, None for a plan and where nothing was
+    to change. ``untouched``: places in ``parts`` of what stays as it is. ``plan_warnings`` concern all parts. ``is_undo``: it is of
+    what undoes another change. ``store``: the directory that the undo command names; "": the one that is meant where none is named.
     """
 
-    kind: ChangeKind
+    command: str
+    words: str
     number: int | None
     dry_run: bool
     parts: tuple[ChangePart, ...]
@@ -852,11 +854,6 @@ class ChangeReport(Struct, frozen=True):
     untouched: frozenset[int] = frozenset()
     is_undo: bool = False
     store: str = ""
-
-    @property
-    def command(self) -> str:
-        """The name of what plans or makes it."""
-        return self.kind.command
 
     @property
     def replayed(self) -> Extent:

@@ -13,9 +13,8 @@ from pyroaring import BitMap64
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.entrylog import log_file_name
-from pulsar_admin.store.kernels.records import BAD_DIGEST
 from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Records, Slice
+from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Records, Slice, has_good_digest
 from pulsar_admin.store.sources.bookies import read_bookie_directory
 from pulsar_admin.store.sources.storage import Storage
 
@@ -66,8 +65,7 @@ class LogBatch(NamedTuple):
     @property
     def is_good(self) -> Array:
         """Which records have a correct digest (bool each)."""
-        good: Array = self.rows["flags"] & BAD_DIGEST == 0
-        return good
+        return has_good_digest(self.rows)
 
     @property
     def locations(self) -> Array:

@@ -50,7 +50,6 @@ from pulsar_admin.store.disks.live_records import (
 )
 from pulsar_admin.store.disks.trust import check_is_of, check_trusted, find_doubts, find_members
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, NotFound, StalePlan, Unsupported
-from pulsar_admin.store.facts.trees import check_accepted
 from pulsar_admin.store.files import (
     check_may_write_for,
     copy_file,
@@ -195,7 +194,7 @@ def plan_reclaim(
     Raises SourceBusy for a running bookie, Unsupported for one without DbLedgerStorage, Refused for another cluster's
     metadata, and, without ``force``, for metadata that may be older than the disks.
     """
-    check_accepted(known.unknown_trees, accepted)
+    known.check_trees(accepted)
     storages = storages_of(bookie)
     check_is_of(known, bookie)
     for storage in storages:

@@ -25,7 +25,6 @@ from pulsar_admin.store.model.ledgers import has_node
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_topic, shell_word
-from pulsar_admin.store.policies.in_force import BROKER, BROKER_RETENTION, RetentionInForce
 from pulsar_admin.store.rules.holders import (
     COMPACTED_LEDGER,
     CURSOR,
@@ -235,7 +234,7 @@ class _Teller:
         if isinstance(policies, Unknown):
             text = f"Every subscription is past {past}; which retention applies is not known: {policies.why}."
             return Reason(RETENTION, text, {**evidence, "error": policies.code})
-        found = policies.retention or RetentionInForce(BROKER_RETENTION, BROKER)
+        found = policies.applied_retention
         minutes, size_mb = found.retention.time_minutes, found.retention.size_mb
         time, size, ends = "forever", "any size", []
         if minutes >= 0:

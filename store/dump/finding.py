@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pulsar_admin.store.db.environment import Txn
+    from pulsar_admin.store.scan.unindexed import ScanFound
     from pulsar_admin.store.search.broker_setup import Probe
     from pulsar_admin.store.search.doubts import Doubt
     from pulsar_admin.store.search.explain import BlockRead, BrokerAnswer, LedgerAnswer, LedgersLeftOut, Neighbour
-    from pulsar_admin.store.search.unindexed import ScanFound
 
 EVENT = "event"
 FindRule = Literal["first-at-or-after", "all-before", "broker"]
@@ -280,7 +280,7 @@ def _search(
     found = find_first_at_or_after(reader, topic, question.time_ms, clock)
     if reader.engine is None or not found.ledgers_without_index:
         return found, None
-    from pulsar_admin.store.search.unindexed import find_unindexed
+    from pulsar_admin.store.scan.unindexed import find_unindexed
 
     # The entries of ledgers without an index are looked for in the files themselves.
     with progress(catalogued_bytes(reader.txn)) as advance:

@@ -67,7 +67,8 @@ def preview_load(store: Store, source: EntryDump, options: LoadOptions) -> Chang
             for run in (run for rows in stream for run in ledger_runs(rows)):
                 _count(topic, run)
         _check_any(found)
-        return ChangeReport(LOAD, None, True, tuple(_part(txn, topic, None) for topic in found))
+        parts = tuple(_part(txn, topic, None) for topic in found)
+        return ChangeReport(LOAD.command, LOAD.words, None, True, parts)
 
 
 def apply_load(store: Store, source: EntryDump, options: LoadOptions, advance: Advance) -> ChangeReport:

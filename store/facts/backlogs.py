@@ -175,7 +175,6 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
     """
     import numpy as np
 
-    from pulsar_admin.store.kernels.records import CHUNK, MARKER
     from pulsar_admin.store.scan.entries import EntryScan
 
     scan = EntryScan(
@@ -186,14 +185,14 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
     for batch in scan.batches():
         entries += len(batch.rows)
         messages += int(np.maximum(batch.rows["messages"], 0).sum(dtype=np.int64))
-        markers += int((batch.rows["flags"] & MARKER != 0).sum())
+        markers += int(batch.are_markers.sum())
         due_ms = batch.rows["deliver_at_ms"]
         delayed += int((due_ms > 0).sum())
         due_ms = due_ms[due_ms > now_ms]
         if len(due_ms):
             waiting += len(due_ms)
             times += [int(due_ms.min()), int(due_ms.max())]
-        for index in np.flatnonzero(batch.rows["flags"] & CHUNK != 0).tolist():
+        for index in np.flatnonzero(batch.are_chunks).tolist():
             position = Position(int(batch.ledger_ids[index]), int(batch.entry_ids[index]))
             header = read_header(reader, topic, topic.rank(position))
             parts += header is not None and header.metadata.chunk_id + 1 < header.metadata.num_chunks_from_msg
@@ -211,7 +210,6 @@ def read_each_contents(
     """
     import numpy as np
 
-    from pulsar_admin.store.kernels.records import CHUNK, MARKER, UNFRAMED
     from pulsar_admin.store.scan.entries import EntryScan
 
     whole: dict[int, tuple[Topic, list[Intervals]]] = {}
@@ -226,12 +224,12 @@ def read_each_contents(
     scan = EntryScan(reader, iter(parts), heads=True)
     # Of entries that say something, and where an entry is missing of all: those that were read.
     entry_ids: dict[int, list[int]] = {}
-    said: dict[int, list[list[int]]] = {}
+    said: dict[int, list[tuple[bool, bool, int, int]]] = {}
     batches, count, published = [], 0, []
     for batch in scan.batches():
-        rows = batch.rows
-        batches.append((batch.ledger_ids, batch.entry_ids, rows["flags"], rows["deliver_at_ms"], rows["messages"]))
-        published.append(np.where(batch.rows["flags"] & UNFRAMED != 0, -1, batch.rows["publish_ms"]))
+        said_here = batch.are_markers, batch.are_chunks, batch.rows["deliver_at_ms"], batch.rows["messages"]
+        batches.append((batch.ledger_ids, batch.entry_ids, *said_here))
+        published.append(np.where(batch.are_messages, batch.rows["publish_ms"], -1))
         count += len(batch)
     if scan.unreadable or count + scan.missing != sum(last - first + 1 for _, first, last in parts):
         return None
@@ -240,12 +238,11 @@ def read_each_contents(
         times_ms = np.concatenate(published)[_first_places(whole, wanted)]
         firsts = iter([None if one < 0 else one for one in times_ms.tolist()])
     for columns in batches:
-        if not scan.missing:
-            tells = (columns[2] & (MARKER | CHUNK) != 0) | (columns[3] > 0) | (columns[4] != 1)
-            columns = tuple(column[tells] for column in columns)
-        for ledger_id, entry_id, *told in zip(*(column.tolist() for column in columns), strict=True):
+        tells = columns[2] | columns[3] | (columns[4] > 0) | (columns[5] != 1) | bool(scan.missing)
+        rows = zip(*(column[tells].tolist() for column in columns), strict=True)
+        for ledger_id, entry_id, marker, part, due_ms, in_batch in rows:
             entry_ids.setdefault(ledger_id, []).append(entry_id)
-            said.setdefault(ledger_id, []).append(told)
+            said.setdefault(ledger_id, []).append((marker, part, due_ms, in_batch))
     found = []
     for topic, intervals in wanted:
         entries = sum(end - start for start, end in intervals)
@@ -259,15 +256,14 @@ def read_each_contents(
                 here = entry_ids.get(ledger_id, [])
                 low, high = bisect_left(here, first), bisect_left(here, last + 1)
                 read += high - low if scan.missing else last + 1 - first
-                for entry_id, (flags, due_ms, in_batch) in zip(
-                    here[low:high], said.get(ledger_id, [])[low:high], strict=True
-                ):
+                told = said.get(ledger_id, [])[low:high]
+                for entry_id, (marker, part, due_ms, in_batch) in zip(here[low:high], told, strict=True):
                     more_messages += max(in_batch, 0) - 1
-                    markers += flags & MARKER != 0
+                    markers += marker
                     delayed += due_ms > 0
                     if due_ms > now_ms:
                         times.append(due_ms)
-                    if flags & CHUNK:
+                    if part:
                         header = read_header(reader, topic, topic.rank(Position(ledger_id, entry_id)))
                         chunks += (
                             header is not None and header.metadata.chunk_id + 1 < header.metadata.num_chunks_from_msg

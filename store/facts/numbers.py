@@ -19,7 +19,7 @@ from pulsar_admin.store.model.cursors import backlog_entries, is_consumed, merge
 from pulsar_admin.store.model.topics import rank_of, read_open_size
 from pulsar_admin.store.names import PERSISTENT, NamespaceName, TopicName
 from pulsar_admin.store.policies.in_force import find_common
-from pulsar_admin.store.policies.trimming import BROKER_DEFAULT, consumed_by, count_let_go
+from pulsar_admin.store.policies.trimming import consumed_by, count_let_go
 from pulsar_admin.store.wording import Answer
 
 
@@ -178,7 +178,5 @@ class PlainTopics:
         """Return the retention in force for all topics of ``namespace``, None where some set their own, or policies cannot be read."""
         if self._retention is None or self._retention[0] != namespace:
             common = find_common(self._txn, namespace)
-            found = None if common is None else common.retention
-            retention = None if common is None else BROKER_DEFAULT if found is None else found.retention
-            self._retention = namespace, retention
+            self._retention = namespace, None if common is None else common.applied_retention.retention
         return self._retention[1]

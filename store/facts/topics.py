@@ -54,7 +54,7 @@ from pulsar_admin.store.names import PENDING_ACK_SUFFIX, PERSISTENT, TRANSACTION
 from pulsar_admin.store.policies.in_force import MessageTtl, PoliciesInForce, find_delivery, may_delay, read_in_force
 from pulsar_admin.store.policies.quotas import QuotaState, iter_quota_states
 from pulsar_admin.store.policies.table import POLICIES
-from pulsar_admin.store.policies.trimming import BROKER_DEFAULT, UNKNOWN_RETENTION, consumed_ledgers, count_released
+from pulsar_admin.store.policies.trimming import UNKNOWN_RETENTION, consumed_ledgers, count_released
 from pulsar_admin.store.policies.values import value_in_force
 
 if TYPE_CHECKING:
@@ -615,7 +615,7 @@ class TopicFacts:
         """The retention in force; of policies that cannot be read one that keeps everything."""
         if isinstance(self.policies, Unknown):
             return UNKNOWN_RETENTION
-        return BROKER_DEFAULT if self.policies.retention is None else self.policies.retention.retention
+        return self.policies.applied_retention.retention
 
     # -- what a topic has where anything may be wrong with it -----------------------------------------------------------
 

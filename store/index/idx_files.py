@@ -20,6 +20,7 @@ from pulsar_admin.store.codec.entrylog import HEADER_BYTES, log_file_name
 from pulsar_admin.store.codec.ledgerindex import decode_ledger_index_header, iter_index_rows, ledger_id_of_index
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.files import open_file
+from pulsar_admin.store.sources.index_places import iter_index_files
 
 _SIZE_BYTES = 4
 _RECORD_HEAD = struct.Struct(
@@ -39,14 +40,12 @@ class IndexVerdict(Struct, frozen=True):
     absent_logs: tuple[int, ...]
 
 
-def iter_index_files(directories: Iterable[Path]) -> Iterator[Path]:
-    """Yield the ``.idx`` files below the ``current`` directories, which are at ``<g>/<p>/<hex ledger>.idx``."""
-    for directory in directories:
-        yield from sorted(path for path in directory.glob("*/*/*.idx") if ledger_id_of_index(path.name) is not None)
+def verify_indexes(directories: Iterable[Path], logs: Mapping[int, Path]) -> Iterator[IndexVerdict]:
+    """Compare the ``.idx`` files below ``directories`` with the entry logs of their bookie, by log id."""
+    yield from (_verify(path, logs) for path in iter_index_files(directories))
 
 
-def verify_index(path: Path, logs: Mapping[int, Path]) -> IndexVerdict:
-    """Compare an ``.idx`` file with the entry logs of its bookie, by log id."""
+def _verify(path: Path, logs: Mapping[int, Path]) -> IndexVerdict:
     ledger_id = ledger_id_of_index(path.name)
     assert ledger_id is not None, path
     rows: list[LocationRow] = []

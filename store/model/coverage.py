@@ -45,6 +45,7 @@ from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.copies import has_copies, iter_copies
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
+from pulsar_admin.store.db.owners import Owner, find_owners
 from pulsar_admin.store.db.tree import iter_children, iter_values, plain_value, tree_key
 from pulsar_admin.store.db.unserved import has_unserved, iter_unserved
 from pulsar_admin.store.errors import StoreError, reason_of
@@ -1092,3 +1093,56 @@ def _may_lack_entries(txn: Txn, ledger_id: int) -> bool:
     if ledger.metadata is None:
         return False  # deleted
     return ledger.metadata.state is not LedgerState.CLOSED or count_missing(txn, ledger) > 0
+
+
+class UnderReplicated(Answer, frozen=True):
+    """A ledger with entries on too few bookies; what ``short``, ``lowest``, ``lost`` and ``unknown`` are: ``Coverage``.
+
+    ``bookies``: those that lack, or may lack, entries.
+    """
+
+    ledger_id: int
+    entries: int
+    write_quorum: int
+    short: int
+    lowest: int
+    lost: int
+    unknown: int
+    bookies: tuple[BookieCopies, ...]
+    owners: tuple[Owner, ...]
+
+
+def find_underreplicated(txn: Txn) -> list[UnderReplicated]:
+    """Return the ledgers with entries on too few bookies, or perhaps: those that are lost first, then by how few copies there are."""
+    rows = []
+    for ledger_id in iter_ledger_ids(txn):
+        try:
+            ledger = read_ledger(txn, ledger_id)
+            coverage = read_confirmed(txn, ledger)
+        except StoreError:
+            continue  # `ledgers missing` and `store check` name it
+        if ledger.metadata is None or coverage is None or not (coverage.short or coverage.unknown):
+            continue  # all are on enough, or nobody knows
+        rows.append(
+            UnderReplicated(
+                ledger_id,
+                ledger.entries,
+                ledger.metadata.write_quorum,
+                coverage.short,
+                coverage.lowest,
+                coverage.lost,
+                coverage.unknown,
+                tuple(row for row in coverage.bookies if row.lacks),
+                find_owners(txn, ledger_id),
+            )
+        )
+    return sorted(
+        rows,
+        key=lambda row: (
+            -row.lost,
+            row.lowest if row.short else row.write_quorum,
+            -row.short,
+            -row.unknown,
+            row.ledger_id,
+        ),
+    )

@@ -27,6 +27,7 @@ from pulsar_admin.store.wording import Answer
 
 TOPIC, GLOBAL_TOPIC, NAMESPACE, BROKER = "topic", "global-topic", "namespace", "broker-default"
 BROKER_RETENTION = Retention(0, 0)
+"""``defaultRetentionTimeInMinutes`` and ``…SizeInMB`` of a broker that sets nothing."""
 _Scopes = Iterable[tuple[str, Policies]]
 _SCOPES = ((TOPIC, "local"), (GLOBAL_TOPIC, "global"))
 _KEPT_ROOTS = 2 * len(_SCOPES)
@@ -67,6 +68,11 @@ class PoliciesInForce(Answer, frozen=True):
     retention: RetentionInForce | None
     delayed_delivery: DeliveryInForce | None
     backlog_quotas: Mapping[str, QuotaInForce]
+
+    @property
+    def applied_retention(self) -> RetentionInForce:
+        """The retention in force, that of a broker which sets nothing itself where nothing here sets one."""
+        return self.retention or RetentionInForce(BROKER_RETENTION, BROKER)
 
 
 def read_in_force(txn: Txn, topic: TopicName) -> PoliciesInForce:

@@ -18,10 +18,8 @@ from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, TopicLedger
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.policies.in_force import find_retention
+from pulsar_admin.store.policies.in_force import BROKER_RETENTION, find_retention
 
-BROKER_DEFAULT = Retention(0, 0)
-"""``defaultRetentionTimeInMinutes`` and ``…SizeInMB`` of a broker that sets nothing."""
 UNKNOWN_RETENTION = Retention(-1, -1)
 """Of policies that cannot be read: nothing is promised to be deleted."""
 _MINUTE_MS = 60_000
@@ -87,7 +85,7 @@ def retention_of(txn: Txn, topic: Topic) -> Retention:
         in_force = find_retention(txn, topic.name)
     except MetadataCorrupt:
         return UNKNOWN_RETENTION
-    return BROKER_DEFAULT if in_force is None else in_force.retention
+    return BROKER_RETENTION if in_force is None else in_force.retention
 
 
 def consumed_ledgers(topic: Topic, positions: Positions) -> tuple[int, tuple[str, Position] | None]:

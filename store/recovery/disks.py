@@ -25,10 +25,10 @@ from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError
 from pulsar_admin.store.files import read_file
-from pulsar_admin.store.index.idx_files import iter_index_files
 from pulsar_admin.store.names import LONG_MAX
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
 from pulsar_admin.store.sources.bookies import read_bookie_directory
+from pulsar_admin.store.sources.index_places import iter_index_files
 from pulsar_admin.store.sources.journals import iter_replayed_ledgers
 from pulsar_admin.store.sources.rocksdb import is_rocksdb, open_for_reading, open_ranges
 

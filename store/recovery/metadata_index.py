@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.storeinfo import StoreInfo
 from pulsar_admin.store.errors import StoreError, Unsupported
-from pulsar_admin.store.facts.trees import UnknownTree, add_path, trees_of
+from pulsar_admin.store.facts.trees import UnknownTree, add_path, check_accepted, trees_of
 from pulsar_admin.store.model.coverage import ensemble_bookies, stripes_of
 from pulsar_admin.store.model.ledgers import iter_blocks
 from pulsar_admin.store.model.references import read_namings
@@ -120,6 +120,10 @@ class Known(Struct, frozen=True):
         """The largest ledger id in it, named ones too; -1 without any."""
         named = self.names.ledgers
         return max((int(ids.max()) for ids in (self.ledgers, named) if len(ids)), default=-1)
+
+    def check_trees(self, accepted: Collection[str]) -> None:
+        """Raise Refused unless each of its unknown trees is among the paths ``accepted``: what one references is not known."""
+        check_accepted(self.unknown_trees, accepted)
 
     def has(self, ledgers: Array) -> Array:
         """Return a mask of the ledgers that have a node."""

@@ -9,19 +9,17 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.owners import Owner, find_owners, iter_owners
+from pulsar_admin.store.db.owners import Owner, iter_owners
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import LedgerNotFound, NothingMatches, StoreError
 from pulsar_admin.store.facts.orphans import iter_all_ledger_ids
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
 from pulsar_admin.store.model.broken import Missing, find_missing
-from pulsar_admin.store.model.coverage import BookieCopies, read_confirmed
 from pulsar_admin.store.model.ledger_owners import LedgerOwners, read_owners
 from pulsar_admin.store.model.ledgers import (
     count_missing,
     find_metadata,
     find_times,
-    iter_ledger_ids,
     merge_ids,
     read_ledger,
     sorted_ledger_ids,
@@ -147,56 +145,3 @@ def iter_missing(txn: Txn) -> Iterator[Missing]:
             found = find_missing(txn, ledger_id)
             if found is not None:
                 yield found
-
-
-class UnderReplicated(Answer, frozen=True):
-    """A ledger with entries on too few bookies; what ``short``, ``lowest``, ``lost`` and ``unknown`` are: ``Coverage``.
-
-    ``bookies``: those that lack, or may lack, entries.
-    """
-
-    ledger_id: int
-    entries: int
-    write_quorum: int
-    short: int
-    lowest: int
-    lost: int
-    unknown: int
-    bookies: tuple[BookieCopies, ...]
-    owners: tuple[Owner, ...]
-
-
-def find_underreplicated(txn: Txn) -> list[UnderReplicated]:
-    """Return the ledgers with entries on too few bookies, or perhaps: those that are lost first, then by how few copies there are."""
-    rows = []
-    for ledger_id in iter_ledger_ids(txn):
-        try:
-            ledger = read_ledger(txn, ledger_id)
-            coverage = read_confirmed(txn, ledger)
-        except StoreError:
-            continue  # `ledgers missing` and `store check` name it
-        if ledger.metadata is None or coverage is None or not (coverage.short or coverage.unknown):
-            continue  # all are on enough, or nobody knows
-        rows.append(
-            UnderReplicated(
-                ledger_id,
-                ledger.entries,
-                ledger.metadata.write_quorum,
-                coverage.short,
-                coverage.lowest,
-                coverage.lost,
-                coverage.unknown,
-                tuple(row for row in coverage.bookies if row.lacks),
-                find_owners(txn, ledger_id),
-            )
-        )
-    return sorted(
-        rows,
-        key=lambda row: (
-            -row.lost,
-            row.lowest if row.short else row.write_quorum,
-            -row.short,
-            -row.unknown,
-            row.ledger_id,
-        ),
-    )

@@ -122,14 +122,13 @@ def verify_indexes(path: Path) -> Iterator[LogVerdict]:
 
     A bookie of several ledger directories has some of the logs in another one; ``map`` says so.
     """
-    from pulsar_admin.store.index.idx_files import iter_index_files, verify_index
+    from pulsar_admin.store.index import idx_files
     from pulsar_admin.store.sources.bookies import read_bookie_directory
 
     current = path / "current" if (path / "current").is_dir() else path
     logs = dict(read_bookie_directory(current).logs) if path.is_dir() else {}
-    for file in iter_index_files([current]):
-        found = verify_index(file, logs)
-        verdict = LogVerdict(str(file), "index", file.stat().st_size, found.entries, ledgers=1, map="ok")
+    for found in idx_files.verify_indexes([current], logs):
+        verdict = LogVerdict(str(found.path), "index", found.path.stat().st_size, found.entries, ledgers=1, map="ok")
         if found.absent_logs:
             verdict.map = f"unknown: not in {current}: {', '.join(map(log_file_name, found.absent_logs))}"
         for problem in found.problems:
@@ -208,11 +207,10 @@ def _scan(
 
 
 def _record(row: tuple[int, ...]) -> LogRecord:
-    from pulsar_admin.store.kernels import records as kernel
+    from pulsar_admin.store.scan.files import digest_state, is_message
 
     ledger_id, entry_id, offset, publish_ms, _, _, length, lac, size, messages, digest_bytes, flags = row
-    state = BAD if flags & kernel.BAD_DIGEST else UNVERIFIED if flags & kernel.UNVERIFIED else OK
-    is_message = not flags & kernel.UNFRAMED
+    state, is_framed = digest_state(flags), is_message(flags)
     return LogRecord(
         ledger_id,
         entry_id,
@@ -222,8 +220,8 @@ def _record(row: tuple[int, ...]) -> LogRecord:
         length,
         None if state == BAD else _DIGEST_NAMES.get(digest_bytes),
         state,
-        publish_ms if is_message else None,
-        messages if is_message else None,
+        publish_ms if is_framed else None,
+        messages if is_framed else None,
     )
 
 

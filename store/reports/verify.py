@@ -6,7 +6,6 @@ The kernel checks a location block at a time; what it does not believe, the entr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -23,7 +22,6 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.wording import Answer, one_line
 
 DETAILS_MAX = 1_000  # damaged entries named a ledger; the count goes on
-_READ_BYTES = 4 << 20
 
 
 class LedgerVerdict(Struct):
@@ -132,6 +130,8 @@ def verify_ledger(reader: EntryReader, ledger_id: int, rows_of: RowsOf | None = 
 
     ``rows_of`` reads the entries of a block; None: this process does, block by block.
     """
+    from pulsar_admin.store.scan.block_lengths import read_lengths
+
     ledger = read_ledger(reader.txn, ledger_id)
     verdict = LedgerVerdict(ledger_id)
     verdict.missing = missing_ranges(reader.txn, ledger) if ledger.metadata else ()
@@ -139,7 +139,7 @@ def verify_ledger(reader: EntryReader, ledger_id: int, rows_of: RowsOf | None = 
     last_id, last_length = -1, 0  # of the last good entry, and the length that it carries
     for block in iter_blocks(reader.txn, ledger_id):
         before = verdict.bytes
-        for index, row in enumerate((rows_of or _read_rows)(reader, ledger, block)):
+        for index, row in enumerate((rows_of or read_lengths)(reader, ledger, block)):
             entry_id, place = block.entry_id(index), block.place(index)
             verdict.entries += 1
             verdict.bytes += place[2]
@@ -164,58 +164,3 @@ def verify_ledger(reader: EntryReader, ledger_id: int, rows_of: RowsOf | None = 
         text = f"the metadata says {metadata.length} payload bytes, the last entry {last_length}"
         verdict.metadata_problems.append(text)
     return verdict
-
-
-def _read_rows(reader: EntryReader, ledger: Ledger, block: Block) -> list[tuple[int, int] | None]:
-    """Return (length field, payload bytes) of each entry of ``block`` that the kernel finds good, None for the others."""
-    import numpy as np
-
-    from pulsar_admin.store.kernels import records as kernel
-
-    digest_type = ledger.metadata.digest_type if ledger.metadata else None
-    known = np.array([ledger.ledger_id], np.int64)
-    kinds = np.array([-1 if digest_type is None else DIGEST_SIZE[digest_type]], np.int16)
-    found: list[tuple[int, int] | None] = []
-    for first, last in _spans(block):
-        offsets = np.array([block.place(index)[1] for index in range(first, last)], np.int64)
-        sizes = np.array([block.place(index)[2] for index in range(first, last)], np.int64)
-        rows = np.zeros(last - first, kernel.RECORD)
-        base, data = _read_span(reader, block.place(first)[0], offsets, sizes)
-        if data is not None:
-            kernel.read_bodies(data, offsets - base, sizes, (known, kinds), True, rows)
-        ids = np.array([block.entry_id(index) for index in range(first, last)], np.int64)
-        good = (rows["flags"] & (kernel.BAD_DIGEST | kernel.UNVERIFIED) == 0) & (rows["entry_id"] == ids)
-        good &= (rows["ledger_id"] == ledger.ledger_id) & (data is not None)
-        payload = np.maximum(sizes - 32 - rows["digest_bytes"], 0)
-        lengths = zip(good.tolist(), rows["length"].tolist(), payload.tolist(), strict=True)
-        found += [(length, size) if is_good else None for is_good, length, size in lengths]
-    return found
-
-
-def _spans(block: Block) -> list[tuple[int, int]]:
-    """Cut the entries of ``block`` into runs [first, last) that lie close together in one file."""
-    spans, first = [], 0
-    places = [block.place(index) for index in range(len(block))]
-    used = 0
-    for index, (file_id, offset, size) in enumerate(places):
-        start_file, start, _ = places[first]
-        inside = file_id == start_file and start <= offset < start + _READ_BYTES
-        used = used + size if inside else size
-        # Not many more bytes than are needed: other ledgers may lie between.
-        if index > first and not (inside and (offset + size - start <= 4 * used + 65536)):
-            spans.append((first, index))
-            first, used = index, size
-    spans.append((first, len(places)))
-    return spans
-
-
-def _read_span(reader: EntryReader, file_id: int, offsets: Any, sizes: Any) -> tuple[int, Any]:  # Any: numpy arrays
-    """Return (offset of the first byte, bytes as uint8) that hold the records, or None for bytes that cannot be read."""
-    import numpy as np
-
-    base = int(offsets[0])
-    end = int((offsets + sizes).max()) + 4
-    try:
-        return base, np.frombuffer(reader.files.read(file_id, base, end - base), np.uint8)
-    except StoreError:
-        return base, None

@@ -17,7 +17,7 @@ from pulsar_admin.store.db.files import Damage, LogFile, iter_damage, iter_logs
 from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.facts.deep import DeepFacts
 from pulsar_admin.store.files import scratch_directory
-from pulsar_admin.store.index.idx_files import iter_index_files, verify_index
+from pulsar_admin.store.index.idx_files import verify_indexes
 from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.rules.finding import Finding, Severity
@@ -147,12 +147,11 @@ def _check_index_files(facts: DeepFacts) -> Iterator[Finding]:
     logs = [(log, log.locate(store.path)) for log in iter_logs(facts.reader.txn) if log.kind == FileKind.ENTRY_LOG]
     for bookie in iter_imported_bookies(store.info):
         here = {log.log_id: path for log, path in logs if Path(log.origin or log.path).parent in bookie.ledger_dirs}
-        for path in iter_index_files(bookie.index_dirs or bookie.ledger_dirs):
-            verdict = verify_index(path, here)
+        for verdict in verify_indexes(bookie.index_dirs or bookie.ledger_dirs, here):
             problems = list(verdict.problems)
             if verdict.absent_logs:
                 absent = ", ".join(map(log_file_name, verdict.absent_logs))
-                problems.append(f"{path}: names logs that {bookie.name} does not have: {absent}")
+                problems.append(f"{verdict.path}: names logs that {bookie.name} does not have: {absent}")
             for problem in problems[:1]:
                 more = f", and {counted(len(problems) - 1, 'place')} more" if len(problems) > 1 else ""
                 yield INDEX_FILE_WRONG.at(

@@ -14,11 +14,12 @@ import os
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from msgspec import Struct, field
 
+from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec import journal, logscan
 from pulsar_admin.store.codec.buffer import run_end
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
@@ -78,6 +79,22 @@ class Problem(Struct, frozen=True):
     reason: str
     ledger_id: int = -1
     entry_id: int = -1
+
+
+def has_good_digest(rows: Records) -> Array:
+    """Return which of the records have a digest that fits, or none that could be checked (bool each)."""
+    good: Array = rows["flags"] & kernel.BAD_DIGEST == 0
+    return good
+
+
+def digest_state(flags: int) -> Literal["ok", "bad", "unverified"]:
+    """Return what its digest proves of a record."""
+    return "bad" if flags & kernel.BAD_DIGEST else "unverified" if flags & kernel.UNVERIFIED else "ok"
+
+
+def is_message(flags: int) -> bool:
+    """Whether a record is framed as a message."""
+    return not flags & kernel.UNFRAMED
 
 
 class FileScan(Struct):

@@ -55,6 +55,24 @@ class EntryBatch(Struct):
         return len(self.rows)
 
     @property
+    def are_markers(self) -> Array:
+        """Which entries are markers (bool each)."""
+        found: Array = self.rows["flags"] & kernel.MARKER != 0
+        return found
+
+    @property
+    def are_chunks(self) -> Array:
+        """Which entries are chunks of a message (bool each)."""
+        found: Array = self.rows["flags"] & kernel.CHUNK != 0
+        return found
+
+    @property
+    def are_messages(self) -> Array:
+        """Which entries are framed as messages (bool each)."""
+        found: Array = self.rows["flags"] & UNFRAMED == 0
+        return found
+
+    @property
     def payload_bytes(self) -> Array:
         """Payload bytes of each entry, as LedgerInfo.size counts them."""
         sizes: Array = self.rows["size"].astype(np.int64) - _ENTRY_HEADER_BYTES - self.rows["digest_bytes"]

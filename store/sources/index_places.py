@@ -279,3 +279,9 @@ def _wrong_in(path: Path, rows: Array) -> Array:
             good[at:end] = (np.ascontiguousarray(heads).view(">i8") == rows[at:end, :2]).all(axis=1)
             at = end
     return rows[~good]
+
+
+def iter_index_files(directories: Iterable[Path]) -> Iterator[Path]:
+    """Yield the ``.idx`` files below the ``current`` directories, which are at ``<g>/<p>/<hex ledger>.idx``."""
+    for directory in directories:
+        yield from sorted(path for path in directory.glob("*/*/*.idx") if ledger_id_of_index(path.name) is not None)

@@ -56,9 +56,8 @@ from pulsar_admin.store.index.build import Advance, Scanning, ledger_digests
 from pulsar_admin.store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
 from pulsar_admin.store.index.unserved import has_moved, index_unserved
 from pulsar_admin.store.model.copy_age import find_as_of, put_as_of, put_refreshed
-from pulsar_admin.store.model.coverage import find_absent_bookies, index_absent_bookies
+from pulsar_admin.store.model.coverage import find_absent_bookies, find_underreplicated, index_absent_bookies
 from pulsar_admin.store.model.references import index_owners
-from pulsar_admin.store.reports.ledgers import find_underreplicated
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
 from pulsar_admin.store.sources.bookies import find_strangers, foreign_ids, journal_marks
 from pulsar_admin.store.sources.cluster import (

@@ -265,7 +265,10 @@ def test_nothing_due_is_no_error(nacks: At) -> None:
         result = nacks("due", *words, out="jsonl")
         assert (result.exit_code, result.stdout) == (0, "")
     said = nacks("due", "--pop", "--dry-run", out="plain")
-    assert (said.exit_code, said.stdout) == (0, "dry run, nothing was written: due pop\n")
+    assert (said.exit_code, said.stdout) == (
+        0,
+        "dry run, nothing was written: pop due negative acks of 0 subscriptions on 0 topics\n",
+    )
 
 
 def test_pop(filled: At) -> None:

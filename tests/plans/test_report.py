@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_admin.changes import render_change
 from pulsar_admin.store.changes.cursors import CLEAR_NAMESPACE
-from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, ChangeReport, CursorPart, decode_part, parts_of
+from pulsar_admin.store.changes.plan import ChangePart, ChangeReport, CursorPart, decode_part, parts_of
 from pulsar_admin.store.db.changes import Change
 from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.model.cursors import Extent
@@ -60,7 +60,7 @@ def test_an_audit_record_of_another_form_is_told() -> None:
 
 def test_totals_are_over_all_parts() -> None:
     parts = (CursorPart(skipped=Extent(1, 2, 3)), ChangePart(), CursorPart(skipped=Extent(10, 20, 30)))
-    report = ChangeReport(ChangeKind("test", "test"), 3, False, parts, untouched=frozenset({1}))
+    report = ChangeReport("test", "test", 3, False, parts, untouched=frozenset({1}))
     assert report.skipped == Extent(11, 22, 33)
     assert [(one["change"], one["undo"]) for one in report.documents()] == [
         (3, "pulsar-admin store undo 3"),
@@ -72,7 +72,9 @@ def test_totals_are_over_all_parts() -> None:
 def test_one_name_on_two_topics_is_two_subscriptions() -> None:
     def said(*names: tuple[str, str]) -> str:
         parts = tuple(ChangePart(topic=topic, subscription=name) for topic, name in names)
-        return render_change(ChangeReport(CLEAR_NAMESPACE, 3, False, parts)).splitlines()[0]
+        return render_change(
+            ChangeReport(CLEAR_NAMESPACE.command, CLEAR_NAMESPACE.words, 3, False, parts)
+        ).splitlines()[0]
 
     assert said(("a", "s"), ("a", "t"), ("b", "s")) == "change 3: clear the backlog of 3 subscriptions on 2 topics"
     assert said(("a", "s"), ("b", "s")) == "change 3: clear the backlog of s on 2 topics"
