@@ -10,14 +10,7 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
-from pulsar_admin.store.changes.log_writer import (
-    LedgerSpec,
-    LogWriter,
-    PayloadColumns,
-    WrittenLedgers,
-    apply_written,
-    write_ledgers,
-)
+from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, plan_undo
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import decode_entry
@@ -34,8 +27,10 @@ from pulsar_admin.store.db.own_ledgers import (
 )
 from pulsar_admin.store.doctor.checking import check_store
 from pulsar_admin.store.errors import DiskFull, LimitExceeded, StalePlan
+from pulsar_admin.store.index.own_logs import LogWriter
 from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
 from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.scan.payloads import PayloadColumns
 from pulsar_admin.store.sources.rocksdb import read_values
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.log_writer import LedgerSpec, PayloadColumns, apply_written, write_ledgers
+from pulsar_admin.store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
 from pulsar_admin.store.changes.plan import (
     ChangeKind,
     ChangePart,
@@ -254,11 +254,7 @@ class Compactor(Struct, frozen=True):
     ) -> ChangeReport:
         spec = LedgerSpec(view_claims(prepared.topic, prepared.horizon), DigestType.CRC32)
         with self.progress(prepared.entries, "entries", f"{prepared.topic.name}: phase two") as advance:
-            payloads = (
-                found if isinstance(found, bytes) else PayloadColumns(found.data, found.starts, found.sizes)
-                for found in compaction.payloads(advance)
-            )
-            written = write_ledgers(self.store, [(spec, payloads)])
+            written = write_ledgers(self.store, [(spec, compaction.payloads(advance))])
         with written:
             swap = _swap(prepared, compaction, written.ledgers[0].ledger_id)
             plan = _plan_swap(reader.txn, kind_of(job), swap, written.steps(reader.txn, self.now_ms), self.now_ms)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.log_writer import (
     LedgerSpec,
-    Payload,
     WrittenLedger,
     WrittenLedgers,
     append_ledgers,
@@ -78,6 +78,9 @@ from pulsar_admin.store.policies.events import find_policy_events
 from pulsar_admin.store.policies.in_force import find_delivery, find_message_ttl, find_quotas, iter_stored
 from pulsar_admin.store.policies.rules import Scope
 from pulsar_admin.store.policies.values import find_cluster, read_namespace_json
+
+if TYPE_CHECKING:
+    from pulsar_admin.store.scan.payloads import Payload
 
 PRODUCER = "pulsar-admin-toolkit"
 _AVRO = 5

@@ -26,6 +26,7 @@ from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType, compute_dig
 from pulsar_admin.store.errors import EntryCorrupt
 
 ENTRY_HEADER_BYTES = 32
+ENTRY_MAX_BYTES = 5_253_120 - 500  # BookKeeper warns above nettyMaxFrameSizeBytes − 500; this is the one Pulsar ships
 RECORD_MAX_BYTES = 256 << 20
 """Of an entry in any log: what says that it is larger is damaged."""
 _HEADER = struct.Struct(

@@ -50,6 +50,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
+from pulsar_admin.store.scan.payloads import PayloadColumns
 from pulsar_admin.store.scan.places import Part
 
 
@@ -211,18 +212,6 @@ _PLACEHOLDER = encode_batch([placeholder()])
 _MOST_FRAMING_BYTES = 4 + 3 * 11 + 4
 
 
-class EntryColumns(Struct, frozen=True):
-    """Payloads of many entries: data[starts[i]:starts[i] + sizes[i]]; u8, i64, i64."""
-
-    data: Array
-    starts: Array
-    sizes: Array
-
-    def __iter__(self) -> Iterator[bytes]:
-        for start, size in zip(self.starts.tolist(), self.sizes.tolist(), strict=True):
-            yield bytes(self.data.data[start : start + size])
-
-
 class Rewriter:
     """Builds entries in one format; ``partition``: of the topic, −1 for none."""
 
@@ -231,14 +220,14 @@ class Rewriter:
         self._partition = partition
         self.stored_bytes = 0  # payload of the entry rebatched last, as it is stored
 
-    def whole(self, batch: MessageBatch, chosen: Array) -> EntryColumns:
+    def whole(self, batch: MessageBatch, chosen: Array) -> PayloadColumns:
         """Return compacted entries that contain the chosen entries unchanged."""
         rows = batch.rows[chosen]
         sizes = rows["end"] - rows["start"] + rows["id_end"] - rows["id_start"] + _MOST_FRAMING_BYTES
         data = np.empty(int(sizes.sum()), np.uint8)
         starts = np.empty(len(chosen) + 1, np.int64)
         kernel.frame_whole(batch.data, batch.rows, chosen, self._partition, data, starts)
-        return EntryColumns(data, starts[:-1], np.diff(starts))
+        return PayloadColumns(data, starts[:-1], np.diff(starts))
 
     def is_as_wanted(self, batch: MessageBatch, index: int, kept: Array) -> bool:
         """Whether a batch is a compacted one of the wanted format and loses no message; ``kept``: bool per message.
@@ -392,7 +381,7 @@ class Compaction:
 
     # -- phase two ----------------------------------------------------------------------------------------------------
 
-    def payloads(self, advance: Advance = lambda entries: None) -> Iterator[bytes | EntryColumns]:
+    def payloads(self, advance: Advance = lambda entries: None) -> Iterator[bytes | PayloadColumns]:
         """Phase two: yield the payloads of the new ledger's entries; ``result`` is complete at the end."""
         result = self.result
         result.entries_kept = result.bytes_kept = result.message_bytes_kept = result.reduced_batches = 0
@@ -435,7 +424,7 @@ class Compaction:
             ordinals.append(found)
             yield part
 
-    def _kept(self, batch: MessageBatch, fates: Array, ordinals: Array) -> Iterator[bytes | EntryColumns]:
+    def _kept(self, batch: MessageBatch, fates: Array, ordinals: Array) -> Iterator[bytes | PayloadColumns]:
         """Yield what remains of a batch in order: runs of unchanged entries, and batches written anew."""
         kept = fates == slot_kernel.RETAINED
         rows, firsts = batch.rows, batch.firsts
@@ -462,7 +451,7 @@ class Compaction:
             whole.append(index)
         yield from self._whole(batch, whole)
 
-    def _whole(self, batch: MessageBatch, chosen: list[int]) -> Iterator[EntryColumns]:
+    def _whole(self, batch: MessageBatch, chosen: list[int]) -> Iterator[PayloadColumns]:
         if not chosen:
             return
         indexes = np.array(chosen, np.int64)

@@ -21,6 +21,7 @@ from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import partition_count, read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_topic
+from pulsar_admin.store.scan.payloads import Payload, PayloadColumns
 from pulsar_admin.store.wording import counted
 
 LOAD = ChangeKind("topics load", "load entries into {place}")
@@ -137,7 +138,7 @@ def _count(topic: LoadedTopic, run: EntryRows) -> None:
 
 def _iter_ledgers(
     reader: EntryReader, source: EntryDump, options: LoadOptions, found: list[LoadedTopic], advance: Advance
-) -> Iterator[tuple[log_writer.LedgerSpec, Iterator[log_writer.Payload]]]:
+) -> Iterator[tuple[log_writer.LedgerSpec, Iterator[Payload]]]:
     for topic, stream in _topics(reader.txn, source, options, found):
         chain = open_chain(options.interceptors or ())
         if chain:
@@ -151,7 +152,7 @@ def _iter_ledgers(
 
 def _payloads(
     topic: LoadedTopic, runs: Iterable[EntryRows], chain: InterceptorChain, options: LoadOptions, advance: Advance
-) -> Iterator[log_writer.Payload]:
+) -> Iterator[Payload]:
     following = 0
     for run in runs:
         _count(topic, run)
@@ -159,12 +160,12 @@ def _payloads(
         topic.gaps += last + 1 - following - len(run)
         following = last + 1
         ids = run.entry_ids if options.keep_ids else None
-        columns = log_writer.PayloadColumns(run.data, run.starts, run.sizes, ids)
+        columns = PayloadColumns(run.data, run.starts, run.sizes, ids)
         yield columns if options.interceptors is None else _intercepted(columns, chain, options.now_ms)
         advance(len(run))
 
 
-def _intercepted(columns: log_writer.PayloadColumns, chain: InterceptorChain, now_ms: int) -> log_writer.PayloadColumns:
+def _intercepted(columns: PayloadColumns, chain: InterceptorChain, now_ms: int) -> PayloadColumns:
     """Return the payloads with the broker metadata that the chain gives them, in place of what they had."""
     import numpy as np
 
@@ -174,7 +175,7 @@ def _intercepted(columns: log_writer.PayloadColumns, chain: InterceptorChain, no
         parts.append(log_writer.append_payload(view[start : start + size], chain, now_ms))
     sizes = np.array([len(part) for part in parts], np.int64)
     data = np.frombuffer(b"".join(parts), np.uint8)
-    return log_writer.PayloadColumns(data, np.cumsum(sizes) - sizes, sizes, columns.entry_ids)
+    return PayloadColumns(data, np.cumsum(sizes) - sizes, sizes, columns.entry_ids)
 
 
 # -- the change -------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from pulsar_admin.store.aliases import Array
-from pulsar_admin.store.changes.log_writer import ENTRY_MAX_BYTES
+from pulsar_admin.store.codec.entry import ENTRY_MAX_BYTES
 from pulsar_admin.store.codec.strict_values import integer, json_object, text
 from pulsar_admin.store.dump.files import MANIFEST
 from pulsar_admin.store.errors import Corrupt, InvalidValue, LimitExceeded, NotFound, reason_of

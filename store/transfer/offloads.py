@@ -13,7 +13,6 @@ from contextlib import suppress
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.log_writer import LedgerSpec, LogWriter, WrittenLedger, index_own_file
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, decode_offloaded_metadata
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
@@ -25,6 +24,7 @@ from pulsar_admin.store.db.files import next_file_id
 from pulsar_admin.store.db.tree import iter_values
 from pulsar_admin.store.errors import EntryLogCorrupt, NotFound, StoreError
 from pulsar_admin.store.files import remove_file
+from pulsar_admin.store.index.own_logs import LogWriter, index_own_file
 from pulsar_admin.store.model.ledgers import find_times
 from pulsar_admin.store.model.nodes import managed_node
 from pulsar_admin.store.names import MANAGED_LEDGERS
@@ -124,23 +124,21 @@ def add_offload(store: Store, plan: OffloadPlan, now_ms: int, advance: Advance =
     result = _result(store, plan)
     if not plan.ledgers:
         return result
-    written = []
+    kinds = {info.ledger_id: DigestType.CRC32C for info, _ in plan.ledgers}
     with LogWriter(store.path / "entries", first_log_id) as writer:
         for info, held in plan.ledgers:
-            spec = LedgerSpec({}, ledger_id=info.ledger_id, digest_type=DigestType.CRC32C)
             payloads = _iter_payloads(plan.objects, info, held)
-            entries, size_bytes = writer.write_ledger(info.ledger_id, spec.digest_type, payloads)
-            written.append(WrittenLedger(info.ledger_id, entries, size_bytes, spec))
+            _, size_bytes = writer.write_ledger(info.ledger_id, kinds[info.ledger_id], payloads)
             advance(size_bytes)
         files = writer.finish()
 
     def index(txn: Txn) -> None:
         for path in files:
-            index_own_file(store, txn, path, tuple(written))
+            index_own_file(store, txn, path, kinds)
         report = {
             "place": plan.place,
             "after": {"entries": result.entries},
-            "ledgers": [one.ledger_id for one in written],
+            "ledgers": list(kinds),
         }
         append_change(txn, now_ms, "store add offload", (report,))
 

@@ -12,9 +12,10 @@ import pytest
 
 from pulsar_admin.cli import run
 from pulsar_admin.store.changes import plan as base
-from pulsar_admin.store.changes.log_writer import LogWriter, WrittenLedgers
+from pulsar_admin.store.changes.log_writer import WrittenLedgers
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.doctor.checking import check_store
+from pulsar_admin.store.index.own_logs import LogWriter
 from tests.conftest import Cli
 from tests.crash.killing import killing
 from tests.stores import copied
