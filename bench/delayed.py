@@ -101,7 +101,7 @@ def partition_bound(ticks: int) -> float:
 def replay(store: Any, index: Any) -> Row:
     """Load one partition, then drive the wheel over everything."""
     from pulsar_admin.store.delayed.build import PartitionSource
-    from pulsar_admin.store.delayed.wheel import TimeWheel
+    from pulsar_admin.store.delayed.waiting import TimeWheel
     from pulsar_admin.store.model.reader import open_reader
 
     with open_reader(store) as reader:

@@ -110,7 +110,7 @@ def doctor(
     if since is not None:
         return _changes(app, since, fail_on, asked)
     if html is not None:
-        from pulsar_admin.page.writing import check_new
+        from pulsar_admin.page.rendering import check_new
 
         check_new(html)
     found = _diagnoses(app, fail_on, asked)
@@ -162,7 +162,7 @@ def _stake(one: Any) -> str:  # Any: Finding, Before
 def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  # Any: Finding
     """Write the page with what was ``found`` into ``file``, and return it."""
     from pulsar_admin.page.collecting import collect_page
-    from pulsar_admin.page.writing import write_page
+    from pulsar_admin.page.rendering import write_page
     from pulsar_admin.store.rules.table import RULES_BY_CODE
 
     titles = {code: cause.title for code, cause in RULES_BY_CODE.items()}

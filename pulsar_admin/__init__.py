@@ -92,8 +92,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.delayed.summary import DelayedSummary, IndexSummary
     from pulsar_admin.store.delayed.trackers import Tracker
     from pulsar_admin.store.delayed.verify import DelayedFinding, Verified
-    from pulsar_admin.store.delayed.waiting import Replayed
-    from pulsar_admin.store.delayed.wheel import Dispatch
+    from pulsar_admin.store.delayed.waiting import Dispatch, Replayed
     from pulsar_admin.store.disks.clone import CloneReport
     from pulsar_admin.store.disks.forecast import LogAction, LogForecast
     from pulsar_admin.store.disks.reclaim import ReclaimPlan, ReclaimResult
@@ -211,7 +210,12 @@ if TYPE_CHECKING:
         PositionInfo,
         RangeInfo,
     )
-    from pulsar_admin.store.reports.internal_stats import CursorStats, InternalStats, LedgerStats
+    from pulsar_admin.store.reports.internal_stats import (
+        CursorStats,
+        InternalStats,
+        LedgerStats,
+        PartitionedInternalStats,
+    )
     from pulsar_admin.store.reports.ledger_facts import LedgerFacts
     from pulsar_admin.store.reports.ledgers import LedgerRow
     from pulsar_admin.store.reports.log_files import LogRecord, LogSummary, LogVerdict
@@ -224,7 +228,6 @@ if TYPE_CHECKING:
         Overview,
         TopicTotal,
     )
-    from pulsar_admin.store.reports.partitioned_internals import PartitionedInternalStats
     from pulsar_admin.store.reports.stats import CompactionStats, PartitionedTopicStats, SubscriptionStats, TopicStats
     from pulsar_admin.store.reports.subscriptions import SubscriptionFacts
     from pulsar_admin.store.reports.summary import FileSummary, StoreSummary
@@ -310,8 +313,7 @@ _NAMES = {
     "store.delayed.summary": "DelayedSummary IndexSummary",
     "store.delayed.trackers": "Tracker",
     "store.delayed.verify": "DelayedFinding Verified",
-    "store.delayed.waiting": "Replayed",
-    "store.delayed.wheel": "Dispatch",
+    "store.delayed.waiting": "Dispatch Replayed",
     "store.disks.clone": "CloneReport",
     "store.disks.forecast": "LogAction LogForecast",
     "store.disks.reclaim": "ReclaimPlan ReclaimResult",
@@ -358,13 +360,12 @@ _NAMES = {
     "store.reports.backlog": "BacklogAnalysis",
     "store.reports.describe": "ListedLedger PolicyFacts SchemaFacts TopicDescription",
     "store.reports.internal_info": "CursorInfoRow InternalInfo LedgerInfoRow PositionInfo RangeInfo",
-    "store.reports.internal_stats": "CursorStats InternalStats LedgerStats",
+    "store.reports.internal_stats": "CursorStats InternalStats LedgerStats PartitionedInternalStats",
     "store.reports.ledger_facts": "LedgerFacts",
     "store.reports.ledgers": "LedgerRow",
     "store.reports.log_files": "LogRecord LogSummary LogVerdict",
     "store.reports.metrics": "Metric MetricSample",
     "store.reports.overview": "Backlog CopySource FindingsOfCode NamespaceTotal Overview TopicTotal",
-    "store.reports.partitioned_internals": "PartitionedInternalStats",
     "store.reports.stats": "CompactionStats PartitionedTopicStats SubscriptionStats TopicStats",
     "store.reports.subscriptions": "SubscriptionFacts",
     "store.reports.summary": "FileSummary StoreSummary",

@@ -175,7 +175,7 @@ def test_the_mark_of_a_deletion_is_taken_away() -> None:
 
 def test_a_master_key_of_zeros_is_none() -> None:
     from pulsar_admin.store.codec.dbledger import LedgerData
-    from pulsar_admin.store.disks.old_index import OldLedgers
+    from pulsar_admin.store.disks.rows import OldLedgers
 
     old = OldLedgers(rows={1: LedgerData(True, False, b"\1" * 20)})
     assert not old.lacks_keys

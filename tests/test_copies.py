@@ -13,7 +13,7 @@ from pulsar_admin.store.codec.entry import Entry
 from pulsar_admin.store.db.blocks import ledger_of_key
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import LogFile, iter_differing
-from pulsar_admin.store.index.copies import Copies
+from pulsar_admin.store.index.writer import Copies
 from pulsar_admin.store.model.ledgers import iter_blocks
 from pulsar_admin.store.model.reader import open_reader
 from tests.conftest import Cli

@@ -30,9 +30,9 @@ from pulsar_admin.store.db.environment import create_store, open_store
 from pulsar_admin.store.dump import files as dump_files
 from pulsar_admin.store.dump import source as dump_source
 from pulsar_admin.store.dump import tables
+from pulsar_admin.store.dump.files import write_apart
 from pulsar_admin.store.dump.job import Dumped, dump_text
 from pulsar_admin.store.dump.options import DumpOptions
-from pulsar_admin.store.dump.parquet import write_apart
 from pulsar_admin.store.engine import starting
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.errors import AlreadyExists, DiskFull

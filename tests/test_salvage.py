@@ -32,8 +32,7 @@ from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.disks import switching
 from pulsar_admin.store.disks.journals import JournalSurvey, survey_journals
 from pulsar_admin.store.disks.logs import Entries
-from pulsar_admin.store.disks.old_index import OldLedgers
-from pulsar_admin.store.disks.rows import BookieLedgers, Witnesses, make_rows, read_listed
+from pulsar_admin.store.disks.rows import BookieLedgers, OldLedgers, Witnesses, make_rows, read_listed
 from pulsar_admin.store.disks.salvage import apply_salvage, plan_salvage
 from pulsar_admin.store.errors import SourceBusy, StalePlan
 from pulsar_admin.store.model.ledgers import iter_ledger_ids

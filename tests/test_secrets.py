@@ -8,7 +8,7 @@ import pytest
 
 from pulsar_admin.errors import Failure
 from pulsar_admin.store.engine.secrets import hide_secrets, hide_url
-from pulsar_admin.store.engine.spark_errors import cause_of
+from pulsar_admin.store.engine.spark_session import cause_of
 from pulsar_admin.store.errors import MissingComponent
 from tests.conftest import Cli
 

@@ -76,8 +76,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.policies.table import Policy
     from pulsar_admin.store.reports.describe import TopicDescription
     from pulsar_admin.store.reports.internal_info import InternalInfo
-    from pulsar_admin.store.reports.internal_stats import InternalStats
-    from pulsar_admin.store.reports.partitioned_internals import PartitionedInternalStats
+    from pulsar_admin.store.reports.internal_stats import InternalStats, PartitionedInternalStats
     from pulsar_admin.store.reports.stats import PartitionedTopicStats, TopicStats
     from pulsar_admin.store.reports.subscriptions import SubscriptionFacts
     from pulsar_admin.store.search.broker_setup import BrokerVersion
@@ -554,7 +553,7 @@ class Topic(PolicyPlans):
 
         Raises TopicNotFound (also for a topic without partitions), MetadataCorrupt.
         """
-        from pulsar_admin.store.reports.partitioned_internals import read_partitioned_internals
+        from pulsar_admin.store.reports.internal_stats import read_partitioned_internals
 
         problems: list[StoreError] = []
         with self._session.reader() as reader:

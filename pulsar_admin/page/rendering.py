@@ -5,6 +5,8 @@ Every text is escaped as markup, with invisible characters shown (``_shown``); l
 
 from __future__ import annotations
 
+import errno
+import os
 from base64 import b64encode
 from functools import cache
 from hashlib import sha256
@@ -15,14 +17,96 @@ from markupsafe import Markup
 
 from pulsar_admin.columns import size_text, time_text
 from pulsar_admin.cures import cure_of, look_first
-from pulsar_admin.page import charts, sections, treemap
-from pulsar_admin.page.palette import style_of_palettes
+from pulsar_admin.page import charts, sections
 from pulsar_admin.page.texts import age_text, clipped
 from pulsar_admin.page.values import Page
+from pulsar_admin.store.files import raise_write_error, write_new_file
 from pulsar_admin.store.timespec import format_duration_ms
 from pulsar_admin.store.wording import counted, plural
 from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
+
+LIGHT = {
+    "ground": "#f4f6f9",
+    "card": "#ffffff",
+    "raised": "#eef2f7",
+    "ink": "#17212d",
+    "muted": "#4f5d6d",
+    "line": "#d5dde6",
+    "accent": "#0b5cad",
+    "critical": "#b01e24",
+    "warning": "#8a5200",
+    "note": "#3a5878",
+    "critical-tint": "#fdecec",
+    "warning-tint": "#fdf3e1",
+    "note-tint": "#eaf1f8",
+    "tile": "#c6dbf3",
+    "tile-done": "#dfe9f4",
+    "tile-dead": "#f3d5d3",
+    "tile-ink": "#12263f",
+    "acknowledged": "#7f92a6",
+    "one-by-one": "#24805c",
+    "unacknowledged": "#cf6c00",
+    "delayed": "#6a4cc0",
+    "lost": "#b01e24",
+    "messages": "#2368b0",
+    "bytes": "#24805c",
+}
+DARK = {
+    "ground": "#0e131a",
+    "card": "#171f29",
+    "raised": "#202a36",
+    "ink": "#e7ecf3",
+    "muted": "#a7b4c3",
+    "line": "#2e3a48",
+    "accent": "#7db9ff",
+    "critical": "#ff9a92",
+    "warning": "#f3c469",
+    "note": "#a4c8ec",
+    "critical-tint": "#341a1d",
+    "warning-tint": "#33270f",
+    "note-tint": "#1a2837",
+    "tile": "#214a7c",
+    "tile-done": "#2b3b4e",
+    "tile-dead": "#5e2a2d",
+    "tile-ink": "#f0f4fa",
+    "acknowledged": "#6c8096",
+    "one-by-one": "#53c397",
+    "unacknowledged": "#f09a44",
+    "delayed": "#ad98ff",
+    "lost": "#ff7f76",
+    "messages": "#6fb1fb",
+    "bytes": "#53c397",
+}
+
+TEXT, GRAPHIC = 4.5, 3.0
+"""Contrasts that WCAG 2.2 asks for (AA): of text, and of what a chart is read by."""
+_TINTS = ("critical", "warning", "note")
+CONTRASTS: tuple[tuple[str, str, float], ...] = (
+    *((ink, ground, TEXT) for ink in ("ink", "muted", "accent") for ground in ("ground", "card", "raised")),
+    *((name, ground, TEXT) for name in _TINTS for ground in ("card", f"{name}-tint")),
+    *(("tile-ink", tile, TEXT) for tile in ("tile", "tile-done", "tile-dead")),
+    *((state, "card", GRAPHIC) for state in ("acknowledged", "one-by-one", "unacknowledged", "delayed", "lost")),
+    ("messages", "card", GRAPHIC),
+    ("bytes", "card", GRAPHIC),
+)
+
+
+def style_of_palettes() -> str:
+    """Return both palettes as variables of CSS: what the system prefers, unless the switch says otherwise, and light on paper."""
+    light, dark = _variables(LIGHT, "light"), _variables(DARK, "dark")
+    return (
+        f":root{{{light}}}\n"
+        f"@media (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
+        f":root:has(#scheme-light:checked){{{light}}}\n"
+        f":root:has(#scheme-dark:checked){{{dark}}}\n"
+        f"@media print{{:root,:root:has(input:checked){{{light}}}}}\n"
+    )
+
+
+def _variables(palette: dict[str, str], scheme: str) -> str:
+    return f"color-scheme:{scheme};" + "".join(f"--{name}:{value};" for name, value in palette.items())
+
 
 SEVERITIES = {"critical": "▲", "warning": "◆", "note": "●"}
 """Severity → the sign that says it without colour."""
@@ -39,7 +123,7 @@ HEADERS = (
 )
 _FOLDER = Path(__file__).parent
 _MADE = (
-    *(clipped, typable, cure_of, look_first, counted, plural, treemap.treemap, treemap.fold),
+    *(clipped, typable, cure_of, look_first, counted, plural, charts.treemap, charts.fold),
     *(charts.blocks, charts.strip_parts, charts.strip_label, charts.ledger_marks, charts.bars),
     *(sections.left_out, sections.grouped, sections.headline, sections.split_code, sections.evidence),
     *(sections.at_stake, sections.logs, sections.namespaces, sections.figure, sections.due_bars),
@@ -91,3 +175,18 @@ def _shown(value: object) -> object:
     if isinstance(value, float):
         value = f"{value:.2f}".rstrip("0").rstrip(".")
     return clean_text(str(value))
+
+
+def check_new(path: Path) -> None:
+    """Raise AlreadyExists or NotFound if ``write_page`` could not write a file: to be asked before long work."""
+    if os.path.lexists(path):
+        raise_write_error(OSError(errno.EEXIST, os.strerror(errno.EEXIST)), path)
+    if not path.parent.is_dir():
+        raise_write_error(OSError(errno.ENOENT, os.strerror(errno.ENOENT)), path)
+
+
+def write_page(path: Path, page: Page) -> int:
+    """Write a page into a new file and return its size in bytes; raises AlreadyExists, StoreBusy, DiskFull."""
+    made = render_page(page)
+    write_new_file(path, made)
+    return len(made)

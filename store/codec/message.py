@@ -18,10 +18,12 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from pulsar_admin.store.codec.brokerentry import MAGIC as BROKER_MAGIC
 from pulsar_admin.store.codec.brokerentry import BrokerEntry, encode_broker_entry, split_broker_entry
+from pulsar_admin.store.codec.buffer import signed
 from pulsar_admin.store.codec.protobuf import parse_protobuf, text_of
 from pulsar_admin.store.errors import EntryCorrupt
+from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto import pulsar_api_pb2
-from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
 
 CHECKSUM_MAGIC = b"\x0e\x01"
 
@@ -203,3 +205,17 @@ def _cut(where: str, expected: int, found: int) -> EntryCorrupt:
         expected=expected,
         found=found,
     )
+
+
+def decode_message_id(data: bytes) -> Position:
+    """Return where the message lies, of a batch with its index; raises ValueError.
+
+    ``MessageId.earliest`` is −1:−1, ``MessageId.latest`` the greatest long twice.
+    """
+    try:
+        found = MessageIdData.FromString(data)
+    except DecodeError as error:
+        raise ValueError(f"no message id: {error}") from error
+    if not found.IsInitialized():
+        raise ValueError("no whole message id: it lacks its ledger or its entry")
+    return Position(signed(found.ledgerId), signed(found.entryId), found.batch_index)

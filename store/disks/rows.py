@@ -3,24 +3,243 @@
 A ledger is fenced where a fence record in a journal, a row of an index or a recovery that the metadata tells of says so, and nowhere else.
 An OPEN ledger is none: the metadata is IN_RECOVERY before the first bookie is asked to fence (``LedgerHandle.recover``, 4.17). A master
 key is the one of the old row, of the journal, of the password in the metadata, of another bookie's row, or that which all others have.
+
+The index that the bookie had before is read as far as it can be read, and compared with the logs. Upstream ``LedgersIndexRebuildOp``
+(4.17) writes rows of 16-byte keys into every directory, without a master key and all of them fenced; a row that the bookie makes of one
+stays fenced. So the fence of a ledger with such a row proves nothing. The index that was there before stays as ``ledgers.PREV-<time>``.
 """
 
 from __future__ import annotations
 
+import os
+from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
+from typing import NamedTuple
 
+import numpy as np
 from msgspec import Struct, field
+from pyroaring import BitMap64
 
+from pulsar_admin.store.codec import dbledger
 from pulsar_admin.store.codec.dbledger import LedgerData
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType, master_key
+from pulsar_admin.store.codec.entry import decode_entry
 from pulsar_admin.store.codec.ledgermetadata import LedgerState
+from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.disks.journals import JournalSurvey
-from pulsar_admin.store.disks.logs import LogSurvey
-from pulsar_admin.store.disks.old_index import OldLedgers
-from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.ledgers import find_metadata, sorted_ledger_ids
+from pulsar_admin.store.disks.logs import Entries, LogSurvey, log_path
+from pulsar_admin.store.errors import Corrupt, MetadataCorrupt, SourceChanged, SourceNotFound, StoreError
+from pulsar_admin.store.files import open_file
+from pulsar_admin.store.model.coverage import stripes_of
+from pulsar_admin.store.model.ledgers import find_metadata, iter_blocks, read_ledger, sorted_ledger_ids
+from pulsar_admin.store.sources.rocksdb import open_for_reading
+from pulsar_admin.store.sources.rocksopen import salvage_pairs
+from pulsar_admin.store.sources.storage import Storage
+
+_HEAD_BYTES = 20  # size, ledger id, entry id
+
+
+class OldLedgers(Struct):
+    """The rows of ``ledgers``; ``problem``: why they are not all, "" when they are.
+
+    ``unproven``: ledgers whose fence and absence of a master key upstream's rebuild wrote; ``earlier``: their rows before it.
+    """
+
+    rows: dict[int, dbledger.LedgerData] = field(default_factory=dict)
+    others: dict[bytes, bytes] = field(default_factory=dict)
+    """Rows of no ledger, kept as they are."""
+    unproven: set[int] = field(default_factory=set)
+    earlier: dict[int, dbledger.LedgerData] = field(default_factory=dict)
+    strays: int = 0
+    """Rows of 16-byte keys, and rows of ledgers that another directory keeps."""
+    problem: str = ""
+
+    @property
+    def lacks_keys(self) -> bool:
+        """Whether a row has no master key: one of zeros is none."""
+        return not all(any(row.master_key) for row in self.rows.values())
+
+    def proven(self, ledger_id: int) -> dbledger.LedgerData | None:
+        """Return the row of a ledger whose fence is to be believed."""
+        return self.earlier.get(ledger_id) if ledger_id in self.unproven else self.rows.get(ledger_id)
+
+
+class OldLocations(Struct):
+    """What ``locations`` says: ``right`` rows lead to a record of their entry, ``wrong`` ones and ``gone`` ones, whose log is not there,
+    do not."""
+
+    right: Entries = field(default_factory=Entries)
+    wrong: int = 0
+    gone: int = 0
+    problem: str = ""
+
+
+def read_old_ledgers(storage: Storage, number: int = 0, storages: int = 1) -> OldLedgers:
+    """Return the readable rows of a storage's ``ledgers`` database; it is the ``number``-th of ``storages``."""
+    old = OldLedgers()
+    directory = storage.index / "ledgers"
+    if not directory.is_dir():
+        old.problem = "it does not exist"
+    else:
+        problems: list[str] = []
+        for key, value in salvage_pairs(directory, problems):
+            _take(old, key, value, problems)
+        old.problem = "; ".join(problems)
+    foreign = [ledger_id for ledger_id in old.rows if ledger_id % storages != number]
+    for ledger_id in foreign:
+        del old.rows[ledger_id]
+    old.strays += len(foreign)
+    for earlier in sorted(storage.index.glob("ledgers.PREV-*")):
+        before = OldLedgers()
+        for key, value in salvage_pairs(earlier, []):
+            _take(before, key, value, [])
+        old.earlier |= {ledger_id: row for ledger_id, row in before.rows.items() if ledger_id not in before.unproven}
+    return old
+
+
+def _take(old: OldLedgers, key: bytes, value: bytes, problems: list[str]) -> None:
+    """Put a row where it belongs; that of an 8-byte key comes first, and holds."""
+    if key.startswith(dbledger.FLAGS_KEY[:1]):
+        old.others[key] = value
+        return
+    try:
+        ledger_id, data = dbledger.decode_ledgers_row(key, value, "ledgers")
+    except MetadataCorrupt as error:
+        problems.append(error.message)
+        return
+    is_long = len(key) > len(dbledger.FLAGS_KEY)
+    old.strays += is_long
+    if is_long:
+        old.unproven.add(ledger_id)
+    old.rows.setdefault(ledger_id, data)
+
+
+def read_old_locations(storage: Storage) -> OldLocations:
+    """Follow every row of a storage's ``locations`` database to its record."""
+    directory, old = storage.index / "locations", OldLocations()
+    if not directory.is_dir():
+        old.problem = "it does not exist"
+        return old
+    problems: list[str] = []
+    try:
+        with open_for_reading(directory, problems) as pairs, _Logs(storage) as logs:
+            for key, value in pairs:
+                row = dbledger.decode_location_row(key, value, str(directory))
+                leads = logs.leads(row)
+                if leads:
+                    old.right.add(row.ledger_id, row.entry_id)
+                elif leads is None:
+                    old.gone += 1
+                else:
+                    old.wrong += 1
+    except (MetadataCorrupt, SourceNotFound) as error:
+        problems.append(error.message)
+    old.problem = "; ".join(problems)
+    return old
+
+
+class _Logs:
+    """The logs of a storage, opened when a row names them."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._stack = ExitStack()
+        self._open: dict[int, int | None] = {}
+
+    def leads(self, row: dbledger.LocationRow) -> bool | None:
+        """Whether the row points to a record of its entry; None if that log does not exist."""
+        if row.log_id not in self._open:
+            self._open[row.log_id] = None
+            with suppress(OSError):
+                log = self._stack.enter_context(open_file(log_path(self._storage, row.log_id)))
+                self._open[row.log_id] = log.fileno()
+        descriptor = self._open[row.log_id]
+        if descriptor is None:
+            return None
+        head = os.pread(descriptor, _HEAD_BYTES, row.pos - 4) if row.pos >= 4 else b""
+        return head[4:] == row.ledger_id.to_bytes(8, "big") + row.entry_id.to_bytes(8, "big")
+
+    def __enter__(self) -> _Logs:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+
+class FilePlace(NamedTuple):
+    """An entry in a file of the store."""
+
+    file_id: int
+    offset: int
+    size: int
+
+
+class Gaps(Struct):
+    """The missing entries of a ledger directory: those that other bookies have (``found``), and those that no file of
+    the store has (``nowhere``)."""
+
+    found: Entries = field(default_factory=Entries)
+    nowhere: Entries = field(default_factory=Entries)
+
+
+def find_gaps(txn: Txn, bookie_id: str, ledgers: list[int], have: list[Entries]) -> Gaps:
+    """Return the entries that a bookie should have and none of its own files (``have``) has, by ledger."""
+    gaps = Gaps()
+    for ledger_id in ledgers:
+        metadata = find_metadata(txn, ledger_id)
+        if metadata is None:
+            continue
+        missing = BitMap64()
+        for stripe in stripes_of(metadata, read_ledger(txn, ledger_id).last_entry_id):
+            if bookie_id in stripe.members:
+                ids = np.arange(stripe.first, stripe.last + 1, dtype=np.int64)
+                missing.update(array("Q", ids[stripe.holds(bookie_id, ids)].astype("<u8").tobytes()))
+        for entries in have:
+            missing -= entries.of(ledger_id)
+        if missing:
+            elsewhere = BitMap64(entry_id for entry_id, _ in _iter_elsewhere(txn, bookie_id, ledger_id, missing))
+            if elsewhere:
+                gaps.found.by_ledger[ledger_id] = elsewhere
+            if missing - elsewhere:
+                gaps.nowhere.by_ledger[ledger_id] = missing - elsewhere
+    return gaps
+
+
+def read_missing(txn: Txn, files: EntryFiles, bookie_id: str, ledger_id: int, entries: BitMap64) -> Iterator[bytes]:
+    """Yield the bodies of entries from other bookies' files, in order; a copy that was damaged since is skipped."""
+    metadata = find_metadata(txn, ledger_id)
+    kind, password = (None, None) if metadata is None else (metadata.digest_type, metadata.password)
+    for entry_id, place in _iter_elsewhere(txn, bookie_id, ledger_id, entries):
+        try:
+            body = files.read_record(place)
+            entry = decode_entry(body, kind, where=files.name(place.file_id), password=password or b"")
+        except (Corrupt, SourceChanged):
+            continue
+        if (entry.ledger_id, entry.entry_id) == (ledger_id, entry_id):
+            yield bytes(body)
+
+
+def _iter_elsewhere(txn: Txn, bookie_id: str, ledger_id: int, wanted: BitMap64) -> Iterator[tuple[int, FilePlace]]:
+    """Yield the wanted entries that a file of another bookie has, with their places."""
+    own = _files_of(txn, bookie_id)
+    for block in iter_blocks(txn, ledger_id):
+        for index in range(len(block)):
+            place = FilePlace(*block.place(index))
+            if place.file_id not in own and block.entry_id(index) in wanted:
+                yield block.entry_id(index), place
+
+
+def _files_of(txn: Txn, bookie_id: str) -> frozenset[int]:
+    key = (_files_of, bookie_id)
+    if key not in txn.memo:
+        txn.memo[key] = frozenset(log.file_id for log in iter_logs(txn) if log.bookie == bookie_id)
+    files: frozenset[int] = txn.memo[key]
+    return files
+
 
 _UNPROVEN = (DIGEST_SIZE[DigestType.DUMMY], DIGEST_SIZE[DigestType.HMAC])
 

@@ -23,17 +23,22 @@ from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.disks import switching
-from pulsar_admin.store.disks.gaps import Gaps, find_gaps, read_missing
 from pulsar_admin.store.disks.journals import JournalPlace, JournalSurvey, Stop, read_place, survey_journals
 from pulsar_admin.store.disks.logs import Entries, LogSurvey, iter_batches, survey_logs
-from pulsar_admin.store.disks.old_index import OldLedgers, OldLocations, read_old_ledgers, read_old_locations
 from pulsar_admin.store.disks.rows import (
     BookieLedgers,
+    Gaps,
     LedgerRows,
+    OldLedgers,
+    OldLocations,
     Witnesses,
+    find_gaps,
     ledgers_with_rows,
     make_rows,
     read_listed,
+    read_missing,
+    read_old_ledgers,
+    read_old_locations,
 )
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StalePlan, Unsupported
 from pulsar_admin.store.files import create_file, cut_file, open_file, remove_file

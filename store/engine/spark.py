@@ -30,8 +30,7 @@ from pulsar_admin.store.engine.operation import (
     unpack_slice,
 )
 from pulsar_admin.store.engine.slices import FileRange
-from pulsar_admin.store.engine.spark_errors import job_error
-from pulsar_admin.store.engine.spark_session import core_count
+from pulsar_admin.store.engine.spark_session import core_count, job_error
 from pulsar_admin.store.errors import LimitExceeded, MissingComponent
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from pulsar_admin.store.errors import Refused, SourceNotFound
-from pulsar_admin.store.sources.nodes import find_metadata
+from pulsar_admin.store.sources.nodes import find_metadata, find_roots
 from pulsar_admin.store.sources.roots import Wanted, roots_of_row
 from pulsar_admin.store.sources.zookeeper import ServerFiles, is_zookeeper
-from pulsar_admin.store.sources.zookeeper_roots import find_roots
 
 _HINT = "name the dataDir of its servers, or copies of these directories: --zookeeper DIR[,LOGDIR]"
 

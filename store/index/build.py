@@ -34,8 +34,7 @@ from pulsar_admin.store.db.tree import Node, iter_values
 from pulsar_admin.store.engine.memory import slice_bytes
 from pulsar_admin.store.engine.slices import SLICE_BYTES, Cut
 from pulsar_admin.store.errors import EntryLogCorrupt, SourceChanged, StoreError
-from pulsar_admin.store.index.copies import Copies
-from pulsar_admin.store.index.writer import Indexer
+from pulsar_admin.store.index.writer import Copies, Indexer
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from pulsar_admin.store.scan.runs import Runs, pack_runs

@@ -1,18 +1,24 @@
 """Writing the location and time index: runs of scanned records → rows. Layout: ``store.db.blocks``.
 
 Imports numpy; only import, refresh and bulk commands load it.
+
+Copies of an entry in files of several bookies are compared without reading their payloads again: replicas are equal byte for byte, but
+for the last-add-confirmed that a recovery writes anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import os
+from collections.abc import Collection, Iterator, Mapping
 from itertools import accumulate
+from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES
 from pulsar_admin.store.db.blocks import (
     BLOCK_BITS,
     BLOCK_ENTRIES,
@@ -33,14 +39,106 @@ from pulsar_admin.store.db.blocks import (
 )
 from pulsar_admin.store.db.copies import add_copies, has_copies
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.files import DIFFERS, Damage, iter_logs
-from pulsar_admin.store.index.copies import Copies
-from pulsar_admin.store.index.packing import pack_columns
+from pulsar_admin.store.db.files import DIFFERS, Damage, LogFile, iter_logs
+from pulsar_admin.store.errors import SourceChanged
+from pulsar_admin.store.files import open_regular
+from pulsar_admin.store.kernels.columns import HAS_BROKER_TIME, UNFRAMED
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.runs import HAS_BROKER, IS_UNFRAMED, Records, Run, Runs, pack_runs
 
 if TYPE_CHECKING:
     from pulsar_admin.store.index.held_entries import HeldEntries
+
+
+_LENGTH_AT = 4 + 24  # of the length field in a record with its size; the digest follows
+_MARK_BYTES = 16
+_SPAN_BYTES = 4 << 20  # read at once for the marks of many records,
+_SPARSE_BYTES = 16 << 10  # unless they lie further apart than this
+
+
+class Copies:
+    """Compares records of catalogued files. ``logs``: by file id; ``root``: the directory that their paths are relative to."""
+
+    def __init__(self, root: Path, logs: Mapping[int, LogFile]) -> None:
+        self._root = root
+        self._logs = logs
+        self._bookies = {file_id: log.disk for file_id, log in logs.items()}
+        self._open: dict[int, int] = {}
+        self._doubt = np.zeros(max(logs, default=0) + 1, np.int8)
+        self._doubt[[file_id for file_id, log in logs.items() if log.stranger]] = 1
+        self.several = len(set(self._bookies.values())) > 1
+
+    def doubt(self, files: Array | int) -> Array:
+        """Return 1 for each file (id) whose bookie is not proven to belong to the cluster, else 0."""
+        found: Array = self._doubt[files]
+        return found
+
+    def path(self, file_id: int) -> str:
+        """Return the path of a file for messages."""
+        return str(self._logs[file_id].locate(self._root))
+
+    def differ(
+        self, files: Array, old: tuple[Array, Array], file_id: int, new: tuple[Array, Array], digest_bytes: int
+    ) -> Array:
+        """Return a mask of the entries whose old record (``offsets``, ``sizes`` in ``files``) differs from the new one in ``file_id``.
+
+        Records on one bookie are taken to be equal.
+        """
+        (offsets, sizes), (new_offsets, new_sizes) = old, new
+        differs = np.zeros(len(files), bool)
+        for other in np.unique(files).tolist():
+            if self._bookies[other] == self._bookies[file_id]:
+                continue
+            where = np.flatnonzero(files == other)
+            marks = self._marks(other, offsets[where]), self._marks(file_id, new_offsets[where])
+            doubtful = where[(sizes[where] != new_sizes[where]) | (marks[0] != marks[1]).any(axis=1)]
+            for index in doubtful.tolist():
+                payloads = (
+                    self._content(other, int(offsets[index]), int(sizes[index]), digest_bytes),
+                    self._content(file_id, int(new_offsets[index]), int(new_sizes[index]), digest_bytes),
+                )
+                differs[index] = payloads[0] != payloads[1]
+        return differs
+
+    def _marks(self, file_id: int, offsets: Array) -> Array:
+        """Return the length and digest fields of the records at these offsets, u8 (n, 16)."""
+        found = np.zeros((len(offsets), _MARK_BYTES), np.uint8)
+        starts = offsets.astype(np.int64) + _LENGTH_AT
+        first = 0
+        while first < len(starts):
+            # Records of a ledger lie close together in a log: one read for many.
+            ascend = bool((starts[first + 1 :] > starts[first:-1]).all())
+            last = int(np.searchsorted(starts, starts[first] + _SPAN_BYTES)) if ascend else first + 1
+            if int(starts[last - 1] - starts[first]) > _SPARSE_BYTES * (last - first):
+                last = first + 1
+            base = int(starts[first])
+            raw = self._read(file_id, base, int(starts[last - 1]) - base + _MARK_BYTES)
+            if len(raw) == int(starts[last - 1]) - base + _MARK_BYTES:
+                data = np.frombuffer(raw, np.uint8)
+                found[first:last] = data[(starts[first:last] - base)[:, None] + np.arange(_MARK_BYTES)]
+            first = last
+        return found
+
+    def _content(self, file_id: int, offset: int, size: int, digest_bytes: int) -> bytes:
+        """Return the fields of a record that replicas share: ledger, entry, length, payload."""
+        body = self._read(file_id, offset + 4, min(size, RECORD_MAX_BYTES))
+        return body[:16] + body[24:32] + body[32 + digest_bytes :]
+
+    def _read(self, file_id: int, offset: int, length: int) -> bytes:
+        path = self._logs[file_id].locate(self._root)
+        try:
+            if file_id not in self._open:
+                self._open[file_id] = open_regular(path)
+            return os.pread(self._open[file_id], length, offset)
+        except OSError as error:
+            raise SourceChanged(f"{path} cannot be read any more: {error.strerror}", path=str(path)) from error
+
+    def close(self) -> None:
+        """Close the files that were read."""
+        for descriptor in self._open.values():
+            os.close(descriptor)
+        self._open.clear()
+
 
 _ONE = Struct("<q")
 
@@ -361,3 +459,54 @@ def _running(places: list[int], bounds: list[tuple[int, int]]) -> list[bytes]:
     form = Struct(f"<{len(smallest)}q")
     minima = list(accumulate(reversed(smallest), min))
     return [form.pack(*accumulate(largest, max)), form.pack(*reversed(minima))]
+
+
+def pack_columns(
+    header: BlockHeader, slots: Array, offsets: Array, sizes: Array, messages: Array, files: Array
+) -> bytes:
+    """Return a block of entries in ascending slots; the header's times and digest bytes are given, its counts are computed."""
+    count, first = len(slots), int(slots[0])
+    flags = SLOTS if int(slots[-1]) - first != count - 1 else 0
+    flags |= (0 if (messages == 1).all() else MESSAGES) | (0 if (files == files[0]).all() else FILES)
+    counted = header._replace(
+        entries=count,
+        flags=flags,
+        file_id=int(files[0]),
+        messages=int(messages.sum(dtype=np.int64)),
+        payload_bytes=int(np.maximum(sizes.astype(np.int64) - 32 - header.digest_bytes, 0).sum()),
+        first_slot=first,
+    )
+    parts = [counted.pack(), offsets.astype("<u4").tobytes(), sizes.astype("<u4").tobytes()]
+    if flags & MESSAGES:
+        parts.append(messages.astype("<u4").tobytes())
+    if flags & FILES:
+        parts.append(files.astype("<u4").tobytes())
+    if flags & SLOTS:
+        parts.append(slots.astype("<u2").tobytes())
+    return b"".join(parts)
+
+
+def pack_block(records: Array, files: Array) -> tuple[int, int, bytes]:
+    """Return (ledger id, block number, block) of records of one block, in the order of entries, and the files that hold them."""
+    flags = records["flags"]
+    framed, stamped = flags & UNFRAMED == 0, flags & HAS_BROKER_TIME != 0
+    automatic = np.where(stamped, records["broker_ms"], records["publish_ms"])
+    header = BlockHeader(
+        0, 0, 0, 0, 0,
+        *_bounds(records["publish_ms"][framed]),
+        *_bounds(records["broker_ms"][stamped]),
+        *_bounds(automatic[framed]),
+        int(np.count_nonzero(stamped)),
+        int(records["digest_bytes"][0]),
+        int(np.count_nonzero(~framed)),
+        0,
+    )  # fmt: skip
+    slots = records["entry_id"] & (BLOCK_ENTRIES - 1)
+    # A batch that claims a negative number of messages has none.
+    messages = np.maximum(records["messages"], 0)
+    block = pack_columns(header, slots, records["offset"], records["size"], messages, files)
+    return int(records["ledger_id"][0]), int(records["entry_id"][0]) >> BLOCK_BITS, block
+
+
+def _bounds(times: Array) -> tuple[int, int]:
+    return (int(times.min()), int(times.max())) if len(times) else (NO_MIN, NO_MAX)

@@ -27,15 +27,17 @@ from pulsar_admin.store.errors import Corrupt, InvalidValue, NotFound
 from pulsar_admin.store.files import read_file
 from pulsar_admin.store.nacks.bitmaps import Int64s, decode_bitmap, decode_groups
 from pulsar_admin.store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits, due_time, trim_lower_bits
-from pulsar_admin.store.nacks.codec import NackColumns, decode_tracker, encode_tracker
 from pulsar_admin.store.nacks.segments import (
     NO_BUCKET,
     Block,
+    NackColumns,
     Segment,
     add_times,
     check_column,
     cut_blocks,
+    decode_tracker,
     encode_blocks,
+    encode_tracker,
     group_rows,
     join_blocks,
     merge_blocks,

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from msgspec import field
 
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_path
+from pulsar_admin.store.codec.policies import PartitionedTopic
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import LedgerNotFound, MetadataCorrupt, StoreError
@@ -29,9 +30,29 @@ from pulsar_admin.store.model.cursors import (
 from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
 from pulsar_admin.store.model.publish_times import find_publish_times
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
+from pulsar_admin.store.model.topics import Topic, TopicLedger, existing_partitions, read_partitioned, read_topic
 from pulsar_admin.store.names import TopicName, decode_name, encode_name, in_hash_order
 from pulsar_admin.store.wording import Answer
+
+
+class PartitionedInternalStats(Answer, frozen=True):
+    """``metadata``: the number of partitions; ``partitions``: name → what ``stats-internal`` shows."""
+
+    metadata: PartitionedTopic
+    partitions: Mapping[str, InternalStats]
+
+
+def read_partitioned_internals(
+    reader: EntryReader, name: TopicName, *, metadata: bool, publish_times: bool, problems: list[StoreError]
+) -> PartitionedInternalStats:
+    """Return the internal statistics of the partitions that exist; see ``read_internal_stats``."""
+    options = {"metadata": metadata, "publish_times": publish_times}
+    parts = {
+        str(part): read_internal_stats(reader, part, problems=problems, **options)
+        for part in existing_partitions(reader.txn, name)
+    }
+    return PartitionedInternalStats(read_partitioned(reader.txn, name), parts)
+
 
 _COMPACTED_LEDGER = "CompactedTopicLedger"
 NO_LEDGER = -1

@@ -14,7 +14,6 @@ from pulsar_admin.store.rules.bookies import BOOKIE_RULES
 from pulsar_admin.store.rules.changes import CHANGE_SWEEPS
 from pulsar_admin.store.rules.cluster import CLUSTER_RULES
 from pulsar_admin.store.rules.copies import LEDGER_SWEEPS
-from pulsar_admin.store.rules.deduplication import DEDUPLICATION_RULES
 from pulsar_admin.store.rules.deep import DEEP_SWEEPS
 from pulsar_admin.store.rules.files import FILE_SWEEPS
 from pulsar_admin.store.rules.finding import Severity
@@ -27,7 +26,7 @@ from pulsar_admin.store.rules.rule import Rule, Sweep, of_topic
 from pulsar_admin.store.rules.storage import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 from pulsar_admin.store.rules.subscriptions import CURSOR_AHEAD, SUBSCRIPTION_RULES
 from pulsar_admin.store.rules.topic_data import TOPIC_SWEEP
-from pulsar_admin.store.rules.topics import TOPIC_RULES
+from pulsar_admin.store.rules.topics import DEDUPLICATION_RULES, TOPIC_RULES
 from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
 from pulsar_admin.store.rules.under_replication import MARK_RULES
 

@@ -18,7 +18,7 @@ from warnings import warn
 
 from msgspec import Struct
 
-from pulsar_admin.store.codec.message_id import decode_message_id
+from pulsar_admin.store.codec.message import decode_message_id
 from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.engine.slices import SLICE_BYTES
 from pulsar_admin.store.errors import InvalidValue

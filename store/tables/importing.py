@@ -28,7 +28,7 @@ from pulsar_admin.store.db.storeinfo import StoreState
 from pulsar_admin.store.db.tree import Node, row_of
 from pulsar_admin.store.errors import Corrupt, InvalidValue, NotFound, SourceChanged, SourceNotFound, Unsupported
 from pulsar_admin.store.files import new_directory
-from pulsar_admin.store.index.packing import pack_block
+from pulsar_admin.store.index.writer import pack_block
 from pulsar_admin.store.kernels import columns as kernel
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.scan.schemas import FLAGS, INVERTED

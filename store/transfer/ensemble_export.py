@@ -27,12 +27,15 @@ from pulsar_admin.store.db.tree import Node, encode_node, find_node, tree_key
 from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, Refused, StalePlan
 from pulsar_admin.store.model.resources import Bundle, local_policies_path, topic_hash
 from pulsar_admin.store.names import NamespaceName, TopicName, parse_owner, topic_of_path
-from pulsar_admin.store.sources.ensemble import Address, Client, Session, open_session
-from pulsar_admin.store.sources.ensemble_writes import (
+from pulsar_admin.store.sources.ensemble import (
+    Address,
+    Client,
     Conflict,
+    Session,
     Transaction,
     Write,
     ledger_sequence,
+    open_session,
     raise_ledger_sequence,
 )
 from pulsar_admin.store.sources.roots import stored_roots

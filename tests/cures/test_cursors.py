@@ -13,7 +13,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.model.cursors import DEDUP_CURSOR
 from pulsar_admin.store.names import Position, parse_topic
-from pulsar_admin.store.rules import deduplication
+from pulsar_admin.store.rules import topics as deduplication
 from tests.conftest import Cli
 from tests.cures.curing import check_cured, check_told, diagnoses, put_values, told
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store

@@ -10,7 +10,7 @@ import pytest
 
 from pulsar_admin.store.db.delayed_entries import DelayedRows, sorted_rows
 from pulsar_admin.store.db.delayed_rules import IndexRules
-from pulsar_admin.store.delayed.wheel import TimeWheel
+from pulsar_admin.store.delayed.waiting import TimeWheel
 
 Key = tuple[int, int]
 

@@ -331,7 +331,7 @@ def seal_delayed_index(data: bytes) -> bytes:
 
 def seal_nacks(data: bytes) -> bytes:
     """Return a serialized tracker with both checksums made right."""
-    from pulsar_admin.store.nacks.codec import HEADER_SIZE_BYTES
+    from pulsar_admin.store.nacks.segments import HEADER_SIZE_BYTES
 
     if len(data) < HEADER_SIZE_BYTES:
         return data

@@ -70,7 +70,7 @@ from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.kernels import records as kernel
 from pulsar_admin.store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader
 from pulsar_admin.store.nacks import bitmaps as nack_bitmaps
-from pulsar_admin.store.nacks import codec as nacks
+from pulsar_admin.store.nacks import segments as nacks
 from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 from pulsar_admin.store.proto.bookkeeper_pb2 import LedgerMetadataFormat
 from pulsar_admin.store.scan import files

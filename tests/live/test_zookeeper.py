@@ -20,8 +20,17 @@ from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, ledg
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import Node, iter_nodes
 from pulsar_admin.store.errors import Refused, SourceBusy, SourceNotFound
-from pulsar_admin.store.sources.ensemble import Client, LiveEnsemble, open_session, parse_address, read_client
-from pulsar_admin.store.sources.ensemble_writes import Transaction, Write, ledger_sequence, raise_ledger_sequence
+from pulsar_admin.store.sources.ensemble import (
+    Client,
+    LiveEnsemble,
+    Transaction,
+    Write,
+    ledger_sequence,
+    open_session,
+    parse_address,
+    raise_ledger_sequence,
+    read_client,
+)
 from tests.live.broker import free_port
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution

@@ -11,11 +11,10 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from pulsar_admin.page.palette import CONTRASTS, DARK, LIGHT
-from pulsar_admin.page.rendering import render_page
+from pulsar_admin.page.charts import TILES, Box, fold, squarify
+from pulsar_admin.page.rendering import CONTRASTS, DARK, LIGHT, render_page
 from pulsar_admin.page.sections import FINDINGS_SHOWN, ROWS
 from pulsar_admin.page.texts import age_text, clipped
-from pulsar_admin.page.treemap import TILES, Box, fold, squarify
 from pulsar_admin.page.values import Page, Share
 from pulsar_admin.visible import clean_text
 from tests.page.making import HOSTILE, make_page

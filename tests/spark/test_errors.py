@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pulsar_admin.store.engine.spark_errors import cause_of, check_address, check_form, job_error
-from pulsar_admin.store.engine.spark_session import SparkOptions, open_session
+from pulsar_admin.store.engine.spark_session import (
+    SparkOptions,
+    cause_of,
+    check_address,
+    check_form,
+    job_error,
+    open_session,
+)
 from pulsar_admin.store.errors import LimitExceeded, MissingComponent, Refused, StoreError
 from tests.conftest import Cli
 from tests.spark.servers import bare_python
