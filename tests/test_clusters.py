@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -292,125 +293,98 @@ def test_metadata_that_comes_later_says_how_entries_are_read(tmp_path: Path, cli
 # -- what cannot be ---------------------------------------------------------------------------------------------------
 
 
-def _other_instance(disks: Path) -> tuple[str, ...]:
+def _other_instance(disks: Path) -> None:
     for number, instance in ((1, "one"), (2, "two")):
         for name in ("ledgers0", "journal0"):
             file = disks / f"bk{number}" / name / "VERSION"
             file.write_text(file.read_text() + f'instanceId: "{instance}"\n')
-    return "--bookie", bookie(disks, 1), "--bookie", bookie(disks, 2)
 
 
-def _one_id_twice(disks: Path) -> tuple[str, ...]:
-    copy_tree(disks / "bk1", disks / "copy")
-    return "--bookie", bookie(disks, 1), "--bookie", f"{disks}/copy/ledgers0"
-
-
-def _twice(disks: Path) -> tuple[str, ...]:
-    return "--bookie", f"{bookie(disks, 1)},{disks}/bk1/ledgers0"
-
-
-def _twice_by_a_link(disks: Path) -> tuple[str, ...]:
-    (disks / "other").symlink_to(disks / "bk1" / "ledgers0")
-    return "--bookie", f"{bookie(disks, 1)},{disks}/other"
-
-
-def _no_logs(disks: Path) -> tuple[str, ...]:
-    (disks / "empty").mkdir()
-    return "--bookie", f"{bookie(disks, 1)},{disks}/empty"
-
-
-def _only_a_cookie(disks: Path) -> tuple[str, ...]:
+def _only_a_cookie(disks: Path) -> None:
     (disks / "empty").mkdir()
     shutil.copy(disks / "bk1" / "ledgers0" / "VERSION", disks / "empty")
-    return "--bookie", f"{disks}/empty"
 
 
-def _too_many(disks: Path) -> tuple[str, ...]:
-    copy_tree(disks / "bk1" / "ledgers0", disks / "copy")
-    return "--bookie", f"{bookie(disks, 1)},{disks}/copy"
-
-
-def _conf(disks: Path, text: str) -> tuple[str, ...]:
-    (disks / "bk.conf").write_text(text)
-    return "--bookie-conf", f"{disks}/bk.conf", "--root", f"{disks}/bk1"
-
-
-def _ledgers_as_journal(disks: Path) -> tuple[str, ...]:
-    return _conf(disks, "ledgerDirectories=/journal0\njournalDirectories=/ledgers0\n")
-
-
-def _no_directories(disks: Path) -> tuple[str, ...]:
-    return _conf(disks, "bookiePort=3181\n")
-
-
-def _unreadable_conf(disks: Path) -> tuple[str, ...]:
-    (disks / "bk.conf").write_bytes(b"\xff\xfe\x00")
-    return "--bookie-conf", f"{disks}/bk.conf"
-
-
-def _other_id_in_conf(disks: Path) -> tuple[str, ...]:
-    return _conf(disks, "bookieId=bk9\nledgerDirectories=/ledgers0\njournalDirectory=/journal0\n")
-
-
-def _unknown_version(disks: Path) -> tuple[str, ...]:
-    (disks / "bk1" / "ledgers0" / "VERSION").write_text("9\n")
-    return "--bookie", bookie(disks, 1)
-
-
-def _no_id(disks: Path) -> tuple[str, ...]:
+def _no_id(disks: Path) -> None:
     for name in ("ledgers0", "journal0"):
         (disks / "bk1" / name / "VERSION").unlink()
-    return "--bookie", bookie(disks, 1)
 
 
-def _two_bookies_as_one(disks: Path) -> tuple[str, ...]:
-    return "--bookie", f"{bookie(disks, 1)},{disks}/bk2/ledgers0"
+def _conf(text: str) -> Callable[[Path], object]:
+    return lambda disks: (disks / "bk.conf").write_bytes(text.encode("latin-1"))
 
 
-BAD = {
-    _other_instance: (3, "of different clusters, by the instance ids .*bk0test .*one; bk1test .*two"),
-    _one_id_twice: (3, "both claim to be bookie bk0test"),
-    _twice: (3, "bk1/ledgers0 is given twice"),
-    _twice_by_a_link: (3, "other is given twice, also as .*bk1/ledgers0"),
-    _no_logs: (5, "empty is not a bookie's directory"),
-    _only_a_cookie: (5, "no entry log and no journal of bookie bk0test"),
-    _too_many: (3, "2 ledger directories given for bookie bk0test: .*its cookie names 1"),
-    _ledgers_as_journal: (
-        2,
+BK1, BK2 = (f"{{disks}}/bk{number}/ledgers0,{{disks}}/bk{number}/journal0" for number in (1, 2))
+CONF = "--bookie-conf {disks}/bk.conf --root {disks}/bk1"
+BAD: dict[str, tuple[Callable[[Path], object], str, int, str]] = {
+    "other instance": (
+        _other_instance, f"--bookie {BK1} --bookie {BK2}", 3,
+        "of different clusters, by the instance ids .*bk0test .*one; bk1test .*two",
+    ),
+    "one id twice": (
+        lambda disks: copy_tree(disks / "bk1", disks / "copy"), f"--bookie {BK1} --bookie {{disks}}/copy/ledgers0", 3,
+        "both claim to be bookie bk0test",
+    ),
+    "twice": (lambda _: None, f"--bookie {BK1},{{disks}}/bk1/ledgers0", 3, "bk1/ledgers0 is given twice"),
+    "twice by a link": (
+        lambda disks: (disks / "other").symlink_to(disks / "bk1" / "ledgers0"), f"--bookie {BK1},{{disks}}/other", 3,
+        "other is given twice, also as .*bk1/ledgers0",
+    ),
+    "no logs": (
+        lambda disks: (disks / "empty").mkdir(), f"--bookie {BK1},{{disks}}/empty", 5, "empty is not a bookie's directory"
+    ),
+    "only a cookie": (
+        _only_a_cookie, "--bookie {disks}/empty", 5, "no entry log and no journal of bookie bk0test"
+    ),
+    "too many": (
+        lambda disks: copy_tree(disks / "bk1" / "ledgers0", disks / "copy"), f"--bookie {BK1},{{disks}}/copy", 3,
+        "2 ledger directories given for bookie bk0test: .*its cookie names 1",
+    ),
+    "ledgers as journal": (
+        _conf("ledgerDirectories=/journal0\njournalDirectories=/ledgers0\n"), CONF, 2,
         "is said to be a ledger directory; it holds 1 journal and no entry log|is said to be a journal",
     ),
-    _no_directories: (2, "sets no ledgerDirectories"),
-    _unreadable_conf: (2, "is not UTF-8"),
-    _other_id_in_conf: (3, "said to be bookie bk9, but the cookie .* is of bk0test"),
-    _unknown_version: (7, "cookie layout version 9, known are 3 to 5"),
-    _no_id: (2, "no directory has a cookie"),
-    _two_bookies_as_one: (3, "belong to different bookies: the cookie .* of bk0test .* of bk1test"),
-}
+    "no directories": (_conf("bookiePort=3181\n"), CONF, 2, "sets no ledgerDirectories"),
+    "unreadable conf": (_conf("\xff\xfe\0"), "--bookie-conf {disks}/bk.conf", 2, "is not UTF-8"),
+    "other id in conf": (
+        _conf("bookieId=bk9\nledgerDirectories=/ledgers0\njournalDirectory=/journal0\n"), CONF, 3,
+        "said to be bookie bk9, but the cookie .* is of bk0test",
+    ),
+    "unknown version": (
+        lambda disks: (disks / "bk1" / "ledgers0" / "VERSION").write_text("9\n"), f"--bookie {BK1}", 7,
+        "cookie layout version 9, known are 3 to 5",
+    ),
+    "no id": (_no_id, f"--bookie {BK1}", 2, "no directory has a cookie"),
+    "two bookies as one": (
+        lambda _: None, f"--bookie {BK1},{{disks}}/bk2/ledgers0", 3,
+        "belong to different bookies: the cookie .* of bk0test .* of bk1test",
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("damage", BAD, ids=lambda damage: damage.__name__.strip("_"))
+def damaged(case: str, disks: Path) -> list[str]:
+    """Make the disks those of CASE; return the words that name them."""
+    damage, words, _, _ = BAD[case]
+    damage(disks)
+    return words.format(disks=disks).split()
+
+
+@pytest.mark.parametrize("case", BAD)
 def test_what_cannot_be_a_clusters_disks_is_named_and_makes_no_store(
-    damage: Any, disks: Path, tmp_path: Path, cli: Cli
+    case: str, disks: Path, tmp_path: Path, cli: Cli
 ) -> None:
-    words, (exit_code, text) = damage(disks), BAD[damage]
+    words, (_, _, exit_code, text) = damaged(case, disks), BAD[case]
     answer = cli("--store", tmp_path / "s", "store", "import", "cluster", "--zookeeper", disks / "zk", *words)
     assert (answer.exit_code, answer.stdout) == (exit_code, "")
     assert re.search(text, answer.stderr), answer.stderr
     assert not (tmp_path / "s").exists()
 
 
-@pytest.mark.parametrize(
-    "damage", [_other_instance, _one_id_twice, _unknown_version, _no_logs], ids=lambda d: d.__name__
-)
-def test_what_cannot_be_added_leaves_the_store_as_it_is(damage: Any, disks: Path, tmp_path: Path, cli: Cli) -> None:
-    path = tmp_path / "s"
-    assert (
-        cli(
-            "--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", "--bookie", bookie(disks, 3)
-        ).exit_code
-        == 0
-    )
-    words = [word for word in damage(disks) if word != "--bookie"]
+@pytest.mark.parametrize("case", ["other instance", "one id twice", "unknown version", "no logs"])
+def test_what_cannot_be_added_leaves_the_store_as_it_is(case: str, disks: Path, tmp_path: Path, cli: Cli) -> None:
+    path, parts = tmp_path / "s", ("--zookeeper", disks / "zk", "--bookie", bookie(disks, 3))
+    assert cli("--store", path, "store", "import", "cluster", *parts).exit_code == 0
+    words = [word for word in damaged(case, disks) if word != "--bookie"]
     before = content(path), digest_of(path / "store.json")
     answer = cli("--store", path, "store", "add", "bookie", *words)
     assert answer.exit_code in (3, 5, 7)
@@ -460,12 +434,8 @@ def test_a_bookie_that_the_metadata_does_not_know_is_not_added(disks: Path, tmp_
 def test_of_a_bookie_in_doubt_nothing_is_said_to_be_missing(disks: Path, tmp_path: Path, cli: Cli) -> None:
     path, doubtful = tmp_path / "s", _with_cookie(disks, 2, "/pulsar-c4/data/bookkeeper1", "/elsewhere")
     words = [word for number in (1, 3) for word in ("--bookie", bookie(disks, number))]
-    assert (
-        cli(
-            "--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words, "--bookie", doubtful
-        ).exit_code
-        == 1
-    )
+    words += ["--zookeeper", disks / "zk", "--bookie", doubtful]
+    assert cli("--store", path, "store", "import", "cluster", *words).exit_code == 1
     rows = json.loads(cli("--store", path, "ledgers", "underreplicated", "-o", "json").stdout)
     assert {row["short"] for row in rows} == {0}
     assert {(found["bookie"], found["imported"], found["missing"]) for row in rows for found in row["bookies"]} == {
@@ -567,9 +537,12 @@ def test_a_disk_that_is_lost_for_good(disks: Path, tmp_path: Path, cli: Cli) -> 
     shutil.copytree(disks / "bk2", disks / "real")
     words = [word for name in ("bk1", "real", "bk3") for word in ("--bookie", f"{disks}/{name}/ledgers0")]
     cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words)
+    before = content(path)
     shutil.rmtree(disks / "real")
     answer = cli("--store", path, "store", "refresh")
-    assert (answer.exit_code, "create an empty directory there" in answer.stderr) == (5, True)
+    assert (answer.exit_code, f"{disks}/real/ledgers0 of bookie bk1test is gone" in answer.stderr) == (5, True)
+    assert "create an empty directory there" in answer.stderr
+    assert content(path) == before
     (disks / "real/ledgers0").mkdir(parents=True)
     answer = cli("--store", path, "store", "refresh", "--forget")
     assert answer.exit_code == 1
@@ -588,21 +561,6 @@ def test_the_old_command_says_the_new_line(disks: Path, tmp_path: Path, cli: Cli
     words = ["--store", str(tmp_path / "s"), *line.split()[2:]]
     assert cli(*words, "-q").exit_code == 0
     assert {name for name, _ in content(tmp_path / "s")["logs"]} == set(IDS)
-
-
-def test_a_directory_that_went_away_stops_a_refresh(disks: Path, tmp_path: Path, cli: Cli) -> None:
-    path = tmp_path / "s"
-    assert (
-        cli(
-            "--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", "--bookie", bookie(disks, 1)
-        ).exit_code
-        == 0
-    )
-    before = content(path)
-    shutil.rmtree(disks / "bk1" / "ledgers0")
-    answer = cli("--store", path, "store", "refresh")
-    assert (answer.exit_code, f"{disks}/bk1/ledgers0 of bookie bk0test is gone" in answer.stderr) == (5, True)
-    assert content(path) == before
 
 
 @pytest.mark.parametrize("order", [("data", "logs"), ("logs", "data")])
