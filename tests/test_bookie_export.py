@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +18,7 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.sources.rocksdb import open_for_reading
 from tests.conftest import Cli
+from tests.locking import locked
 from tests.worlds import copy_tree, digest_of, world
 
 TOPIC = "public/default/across"
@@ -172,18 +169,6 @@ def test_metadata_goes_out_only_behind_the_entries(store: Path, cluster: Path, t
     assert cli(*export, "--dry-run").exit_code == 3, "the metadata names bookies without the entries again"
 
 
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    """Another process holds the lock that a running bookie holds."""
-    program = f"import fcntl, sys; file = open({str(file)!r}, 'r+b'); fcntl.lockf(file, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
-    child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    child.stdout.readline()
-    try:
-        yield
-    finally:
-        child.communicate()
-
-
 def test_what_cannot_take_ledgers_is_refused_and_nothing_is_written(store: Path, cluster: Path, cli: Cli) -> None:
     targets, before = _targets(cluster), digest_of(cluster)
 
@@ -197,7 +182,7 @@ def test_what_cannot_take_ledgers_is_refused_and_nothing_is_written(store: Path,
     assert "its cookie names 2" in refused(*targets[:2], targets[2].split(",")[0])
     assert "cookie" in refused(*targets[:2], targets[2].replace("direct=", "another="))
     assert "0 ledger directories given" in refused(*targets[:2], f"direct={cluster}/bookie2/journal")
-    with _locked(cluster / "bookie1" / "ledgers1" / "current" / "locations" / "LOCK"):
+    with locked(cluster / "bookie1" / "ledgers1" / "current" / "locations" / "LOCK"):
         assert "is in use" in refused(*targets)
     shutil.rmtree(cluster / "bookie0" / "ledgers0" / "current" / "ledgers")
     before = digest_of(cluster)

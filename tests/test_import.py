@@ -7,11 +7,10 @@ import errno
 import gzip
 import json
 import os
-import subprocess
-import sys
+import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from pulsar_admin.store.db import environment as meta
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.tree import find_node, iter_nodes
-from pulsar_admin.store.errors import AlreadyExists, SourceNotFound, Unsupported
+from pulsar_admin.store.errors import AlreadyExists, Unsupported
 from pulsar_admin.store.model.coverage import index_absent_bookies
 from pulsar_admin.store.model.ledgers import find_place
 from pulsar_admin.store.model.references import index_owners
@@ -36,11 +35,11 @@ from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.crash.forking import RunChild, forking_server
 from tests.cures.curing import diagnoses, run_printed
+from tests.locking import locked
 from tests.stores import apply_values, copied, import_standalone, imported
 from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, scratch_copy, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
-ROOT = Path(__file__).resolve().parent.parent
 WORLDS = [(name, state) for name in WORLD_NAMES for state in STATES]
 
 
@@ -159,8 +158,7 @@ def test_result_and_source_unchanged(tmp_path: Path, cli: Cli) -> None:
     source = world("small") / "clean"
     with assert_unchanged(source):
         answer = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json")
-    assert answer.exit_code == 0
-    assert answer.stderr == ""
+    assert (answer.exit_code, answer.stderr) == (0, "")
     document = answer.json
     assert (document["nodes"], document["files"], document["records"], document["entries"]) == (245, 3, 5135, 2566)
     assert (document["problems"], document["undecodableValues"], document["checksums"]) == (0, 0, True)
@@ -255,60 +253,16 @@ def test_interrupted(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) 
     assert cli("--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean").exit_code == 0
 
 
-_LOCKER = """
-import fcntl, sys
-file = open(sys.argv[1], "r+")
-fcntl.lockf(file, fcntl.LOCK_EX)
-print("locked", flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def running_pulsar(tmp_path: Path) -> Iterator[tuple[Path, int]]:
-    """A data directory whose RocksDB lock a process holds, as a running Pulsar does; and that process's id."""
+def test_a_source_in_use_is_read_and_said(tmp_path: Path, cli: Cli) -> None:
+    """A process holds the lock of its RocksDB, as a running Pulsar does."""
     source = scratch_copy("small", "clean", tmp_path)
     (source / "metadata" / "LOCK").touch()
-    process = subprocess.Popen(
-        [sys.executable, "-c", _LOCKER, str(source / "metadata" / "LOCK")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "locked\n"
-    yield source, process.pid
-    process.stdin.close()
-    process.wait()
-    process.stdout.close()
-
-
-def test_a_source_in_use_is_read_and_said(running_pulsar: tuple[Path, int], tmp_path: Path, cli: Cli) -> None:
-    source, process_id = running_pulsar
-    with assert_unchanged(source):
+    with locked(source / "metadata" / "LOCK") as process_id, assert_unchanged(source):
         answer = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json")
     assert answer.exit_code == 0
     assert answer.json["sourceInUseBy"] == process_id
     (line,) = answer.stderr.splitlines()
     assert f"process {process_id} has" in json.loads(line)["warning"]["message"]
-
-
-def test_two_writers(tmp_path: Path, cli: Cli) -> None:
-    path = tmp_path / "s"
-    meta.create_store(
-        path, now_ms=1, state="importing", sources=({"kind": "standalone", "path": str(world("small") / "clean")},)
-    )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", "import sys; from pathlib import Path; from pulsar_admin.store.db.locks import take_writer_lock\n"
-         "take_writer_lock(Path(sys.argv[1])); print('locked', flush=True); sys.stdin.read()", str(path)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
-    )  # fmt: skip
-    with holder:
-        holder.stdout.readline()
-        answer = cli("--store", path, "store", "import", "standalone", world("small") / "clean", "-o", "json")
-        assert (answer.exit_code, answer.error["code"]) == (4, "store-busy")
-        assert f"process {holder.pid}" in answer.error["message"]
-        holder.stdin.close()
-    assert cli("--store", path, "store", "import", "standalone", world("small") / "clean").exit_code == 0
 
 
 def test_links_need_one_file_system(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,59 +299,52 @@ def test_another_source_cannot_finish_an_import(tmp_path: Path) -> None:
 # -- not a Pulsar directory -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("missing", "message"),
-    [
-        ("metadata/CURRENT", "half a Pulsar directory: expected the metadata store"),
-        ("bookkeeper/current", "half a Pulsar directory: expected a bookie"),
-    ],
-)
-def test_half_a_directory(missing: str, message: str, tmp_path: Path, cli: Cli) -> None:
-    source = scratch_copy("small", "clean", tmp_path)
-    (source / missing).rename(tmp_path / "away")
-    answer = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json")
-    assert (answer.exit_code, answer.error["code"]) == (5, "source-not-found")
-    assert message in answer.error["message"]
-    assert answer.error["hint"] == "copy the whole data directory"
-    assert not (tmp_path / "s").exists()
+def _without(name: str) -> Callable[[Path], object]:
+    return lambda source: (source / name).rename(source.parent / "away")
 
 
-def test_a_bookie_without_logs(tmp_path: Path) -> None:
-    source = scratch_copy("small", "clean", tmp_path)
+def _without_logs(source: Path) -> None:
     for file in (source / "bookkeeper/current").iterdir():
         if file.is_file():
             file.unlink()
-    with pytest.raises(SourceNotFound, match="holds no entry log and no journal"):
-        import_into(tmp_path / "s", source)
 
 
-@pytest.mark.parametrize("what", ["nothing", "another directory"])
-def test_not_a_pulsar_directory(what: str, tmp_path: Path, cli: Cli) -> None:
-    source = tmp_path / "source"
-    if what == "another directory":
-        (source / "etc").mkdir(parents=True)
+def _empty_zookeeper(source: Path) -> None:
+    _without("metadata")(source)
+    (source / "zookeeper" / "version-2").mkdir(parents=True)
+
+
+def _one_above(source: Path) -> None:
+    source.rename(source.parent / "data")
+    source.mkdir()
+    (source.parent / "data").rename(source / "data")
+
+
+@pytest.mark.parametrize(
+    ("change", "message", "hint"),
+    [
+        (_without("metadata/CURRENT"), "half a Pulsar directory: expected the metadata store", "copy the whole data"),
+        (_without("bookkeeper/current"), "half a Pulsar directory: expected a bookie", "copy the whole data directory"),
+        (_empty_zookeeper, "half a Pulsar directory", ""),
+        (_without_logs, "holds no entry log and no journal", ""),
+        (shutil.rmtree, "", ""),
+        (lambda source: (shutil.rmtree(source), (source / "etc").mkdir(parents=True)), "", ""),
+        (_one_above, "", "/data"),
+    ],
+    ids=["no CURRENT", "no bookie", "empty ZooKeeper", "no logs", "nothing", "another directory", "one above"],
+)
+def test_what_is_no_pulsar_directory(
+    change: Callable[[Path], object], message: str, hint: str, tmp_path: Path, cli: Cli
+) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    change(source)
     answer = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json")
     assert (answer.exit_code, answer.error["code"]) == (5, "source-not-found")
     assert str(source) in answer.error["message"]
+    assert message in answer.error["message"]
     assert answer.error["hint"]
+    assert hint in answer.error["hint"]
     assert not (tmp_path / "s").exists()
-
-
-def test_a_directory_of_standalone_directories(tmp_path: Path) -> None:
-    """The directory above the one that is meant: the hint names those that would do."""
-    (tmp_path / "above").mkdir()
-    scratch_copy("small", "clean", tmp_path / "above").rename(tmp_path / "above" / "data")
-    with pytest.raises(SourceNotFound) as caught:
-        import_into(tmp_path / "s", tmp_path / "above")
-    assert "data" in str(caught.value.hint)
-
-
-def test_an_empty_zookeeper_is_half_a_directory(tmp_path: Path) -> None:
-    source = scratch_copy("small", "clean", tmp_path)
-    (source / "metadata").rename(tmp_path / "away")
-    (source / "zookeeper" / "version-2").mkdir(parents=True)
-    with pytest.raises(SourceNotFound, match="half a Pulsar directory"):
-        import_into(tmp_path / "s", source)
 
 
 def test_metadata_in_zookeeper(tmp_path: Path) -> None:
@@ -518,7 +465,13 @@ def test_a_store_lets_in_whom_its_source_lets_in(
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("lock", "fifo"), ("store.json", "directory"), ("meta/lock.mdb", "fifo"), ("meta/data.mdb", "directory")],
+    [
+        ("lock", "fifo"),
+        ("lock", "directory"),
+        ("store.json", "directory"),
+        ("meta/lock.mdb", "fifo"),
+        ("meta/data.mdb", "directory"),
+    ],
 )
 def test_what_is_no_file_in_a_store_is_named(
     name: str, kind: str, tmp_path: Path, cli: Cli, damages_stores: None

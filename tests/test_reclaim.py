@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import rocksdict
 
 from tests.conftest import Cli
+from tests.locking import locked
 from tests.reclaiming import (
     CURRENT,
     delete_ledgers,
@@ -19,6 +22,7 @@ from tests.reclaiming import (
     places,
     records,
 )
+from tests.stores import lose_nodes
 from tests.worlds import CLUSTER, copy_tree, digest_of, oracle, world
 
 
@@ -31,6 +35,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def data(made: Path, tmp_path: Path) -> Path:
     copy_tree(made, tmp_path / "data")
     return tmp_path / "data"
+
+
+def actions(data: Path, cli: Cli) -> dict[str, str]:
+    """What the forecast says of each log: keep, compact or delete."""
+    return {row["log"]: row["action"] for row in cli(*words(data, "--dry-run", "-o", "json")).json["logs"]}
+
+
+def compacted_log(data: Path, cli: Cli) -> str:
+    return next(name for name, action in actions(data, cli).items() if action == "compact")
 
 
 def words(data: Path, *more: object) -> tuple[object, ...]:
@@ -161,8 +174,8 @@ def flip(file: Path, offset: int) -> None:
 @pytest.mark.parametrize("damage", ["bit", "size", "cut"])
 def test_a_damaged_log_is_named_and_left(damage: str, data: Path, cli: Cli) -> None:
     current = data / CURRENT
-    rows = {row["log"]: row for row in cli(*words(data, "--dry-run", "-o", "json")).json["logs"]}
-    name = next(name for name, row in rows.items() if row["action"] == "compact")
+    told = actions(data, cli)
+    name = next(name for name, action in told.items() if action == "compact")
     log = current / name
     alive = listed_ledgers(data / "metadata")
     lost = max(
@@ -183,10 +196,8 @@ def test_a_damaged_log_is_named_and_left(damage: str, data: Path, cli: Cli) -> N
     assert digest_of(log) == broken
     after = good_entries(current, alive)
     assert {entry: value for entry, value in after.items() if entry != lost} == before
-    assert (
-        done.json["compactedLogs"] + done.json["deletedLogs"]
-        == sum(row["action"] in ("delete", "compact") for row in rows.values()) - 1
-    )
+    changed = sum(action in ("delete", "compact") for action in told.values())
+    assert done.json["compactedLogs"] + done.json["deletedLogs"] == changed - 1
 
 
 def good_entries(current: Path, alive: set[int]) -> dict[tuple[int, int], str]:
@@ -211,34 +222,30 @@ def test_the_rest_of_a_crash_is_no_damage(data: Path, cli: Cli) -> None:
 
 def test_a_record_that_no_index_names_is_kept(data: Path, cli: Cli) -> None:
     """Upstream's compaction takes and indexes it, too: the bookie was killed between the log and the index."""
-    import rocksdict
-
     current = data / CURRENT
     alive = listed_ledgers(data / "metadata")
     before = entries(current, alive)
-    rows = {row["log"]: row for row in cli(*words(data, "--dry-run", "-o", "json")).json["logs"]}
-    name = next(name for name, row in rows.items() if row["action"] == "compact")
+    name = compacted_log(data, cli)
     (entry, *_) = [e for e, (log_id, _) in places(current).items() if f"{log_id:x}.log" == name and e[0] in alive]
-    opened = rocksdict.Rdict(str(current / "locations"), rocksdict.Options(raw_mode=True))
-    opened.delete(entry[0].to_bytes(8, "big") + entry[1].to_bytes(8, "big"))
-    opened.flush()
-    opened.close()
-    (current / "locations" / "rocksdict-config.json").unlink()
+    drop_rows(current / "locations", (entry[0].to_bytes(8, "big") + entry[1].to_bytes(8, "big")).__eq__)
     assert cli(*words(data, "--yes")).exit_code == 0
     assert entries(current, alive) == before
 
 
+def drop_rows(database: Path, is_dropped: Callable[[bytes], bool]) -> None:
+    """Take the rows out whose keys are to be dropped, with nothing of ours."""
+    opened = rocksdict.Rdict(str(database), rocksdict.Options(raw_mode=True))
+    for key in [key for key in opened.keys() if is_dropped(key)]:  # noqa: SIM118
+        opened.delete(key)
+    opened.flush()
+    opened.close()
+    (database / "rocksdict-config.json").unlink()
+
+
 def lose_index(current: Path, ledgers: set[int]) -> None:
     """Take the rows of LEDGERS out of both databases."""
-    import rocksdict
-
     for name in ("locations", "ledgers"):
-        opened = rocksdict.Rdict(str(current / name), rocksdict.Options(raw_mode=True))
-        for key in [key for key in opened.keys() if int.from_bytes(key[:8], "big") in ledgers]:  # noqa: SIM118
-            opened.delete(key)
-        opened.flush()
-        opened.close()
-        (current / name / "rocksdict-config.json").unlink()
+        drop_rows(current / name, lambda key: int.from_bytes(key[:8], "big") in ledgers)
 
 
 def test_a_ledger_that_the_index_lost_is_kept(data: Path, cli: Cli) -> None:
@@ -246,8 +253,7 @@ def test_a_ledger_that_the_index_lost_is_kept(data: Path, cli: Cli) -> None:
     current = data / CURRENT
     alive = listed_ledgers(data / "metadata")
     before = entries(current, alive)
-    rows = {row["log"]: row for row in cli(*words(data, "--dry-run", "-o", "json")).json["logs"]}
-    name = next(name for name, row in rows.items() if row["action"] == "compact")
+    name = compacted_log(data, cli)
     lost = {ledger_id for ledger_id, _, _ in records(current / name)} & alive
     lose_index(current, lost)
     assert cli(*words(data, "--yes", "--below", "100")).exit_code == 0
@@ -304,23 +310,20 @@ def test_no_room_is_told_and_a_log_can_wait_elsewhere(
 def test_a_log_that_waits_elsewhere_comes_back(data: Path, cli: Cli, tmp_path: Path) -> None:
     """A run that was stopped left a link; what is not compacted is put back into its place."""
     current = data / CURRENT
-    rows = {row["log"]: row for row in cli(*words(data, "--dry-run", "-o", "json")).json["logs"]}
-    digests = {name: digest_of(current / name) for name in rows}
-    for action in ("keep", "compact"):
-        name = next(name for name, row in rows.items() if row["action"] == action)
+    names = {action: name for name, action in actions(data, cli).items()}
+    kept = current / names["keep"]
+    content = kept.read_bytes()
+    for name in (names["keep"], names["compact"]):
         lent = tmp_path / f"pulsar-admin-lent-1-{name}"
         shutil.move(current / name, lent)
         (current / name).symlink_to(lent)
     alive = listed_ledgers(data / "metadata")
     before = entries(current, alive)
     assert cli(*words(data, "--yes")).exit_code == 0
-    kept = next(name for name, row in rows.items() if row["action"] == "keep")
-    assert not (current / kept).is_symlink()
-    assert digest_of(current / kept)[:8]
-    assert (current / kept).read_bytes()
+    assert not kept.is_symlink()
+    assert kept.read_bytes() == content
     assert not list(tmp_path.glob("pulsar-admin-lent-*"))
     assert entries(current, alive) == before
-    assert digests
 
 
 # -- whose metadata it is ---------------------------------------------------------------------------------------------
@@ -364,57 +367,18 @@ def test_metadata_that_lacks_what_topics_name_is_refused(cli: Cli, tmp_path: Pat
     assert cli("--store", store, "topics", "delete", "public/default/plain").exit_code == 0
     # A deletion that was not exported deletes nothing.
     assert cli(*words).json["logs"] == before["logs"]
-    from pulsar_admin.store.db.environment import open_store
-
-    with open_store(store, writable=True) as opened:
-
-        def lose(txn):  # type: ignore[no-untyped-def]
-            for key in [key for key, _ in txn.items("tree", b"/ledgers/00/0000/L00")][:9]:
-                txn.delete("tree", key)
-
-        opened.write(lose)
+    lose_nodes(store, "/ledgers/00/0000/L001")
     done = cli(*words)
     assert done.exit_code == 3
     assert "that topics name" in done.error["message"]
 
 
 def test_other_clusters_and_running_servers_are_refused(data: Path, cli: Cli) -> None:
-    import fcntl
-
-    with (data / CURRENT / "locations" / "LOCK").open("r+b") as lock:
-        child = lock_elsewhere(lock.fileno())
-        try:
-            assert "is in use by process" in refuses(cli, data)
-        finally:
-            child()
-    assert fcntl
+    with locked(data / CURRENT / "locations" / "LOCK"):
+        assert "is in use by process" in refuses(cli, data)
     cookie = data / CURRENT / "VERSION"
     cookie.write_bytes(cookie.read_bytes().replace(b'instanceId: "', b'instanceId: "0'))
     assert "is of another cluster" in refuses(cli, data, "--force")
-
-
-def lock_elsewhere(descriptor: int):  # type: ignore[no-untyped-def]
-    """Lock the file in another process, as a bookie's RocksDB does; the function returned ends it."""
-    import fcntl
-    import os
-    import signal
-
-    ready, tell = os.pipe()
-    child = os.fork()
-    if not child:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX)
-        os.write(tell, b"x")
-        signal.pause()
-        os._exit(0)
-    os.read(ready, 1)
-
-    def end() -> None:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        os.close(ready)
-        os.close(tell)
-
-    return end
 
 
 def test_other_storages_are_refused(data: Path, cli: Cli) -> None:

@@ -33,6 +33,7 @@ from pulsar_admin.store.transfer.imports import ImportOptions, ImportResult, imp
 from pulsar_admin.store.transfer.refresh import RefreshOptions, refresh_store
 from tests.conftest import Cli
 from tests.growing import Bookie, ids, record
+from tests.locking import locked
 from tests.stores import imported
 from tests.worlds import scratch_copy
 
@@ -62,16 +63,8 @@ class Running(Struct):
 def running(tmp_path: Path) -> Iterator[Running]:
     """A bookie that has written three journals."""
     folder = tmp_path / "bookie"
-    words = [
-        sys.executable,
-        "-m",
-        "tests.growing",
-        str(folder),
-        "1000",
-        str(3 << 20),
-        str(JOURNAL_BYTES),
-        str(ENTRY_BYTES),
-    ]
+    sizes = map(str, (1000, 3 << 20, JOURNAL_BYTES, ENTRY_BYTES))
+    words = [sys.executable, "-m", "tests.growing", str(folder), *sizes]
     with subprocess.Popen(words) as writer:
         try:
             bookie = Running(folder, writer)
@@ -326,12 +319,8 @@ def test_a_lock_shows_that_a_bookie_runs(tmp_path: Path) -> None:
     acting.bookie.flush()
     torn(acting.bookie)
     (acting.bookie.current / "locations").mkdir()
-    lock = "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); print(); input()"
-    words = [sys.executable, "-c", lock, str(acting.bookie.current / "locations" / "LOCK")]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        holder.stdout.readline()
+    with locked(acting.bookie.current / "locations" / "LOCK"):
         result = acting.imported(tmp_path / "store")
-        holder.communicate(b"\n")
     assert (result.problems, result.doubts) == (0, [])
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,11 +40,16 @@ from pulsar_admin.store.sources.given_bookies import find_bookie, parse_bookie
 from pulsar_admin.store.sources.rocksdb import create_database, open_for_reading
 from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
 from tests.conftest import Cli
+from tests.locking import locked
 from tests.stores import NOW_MS
 from tests.synthetic import ledger_node
 from tests.worlds import copy_tree, digest_of, world
 
 Rows = dict[bytes, bytes]
+
+
+class Killed(Exception):
+    """In the place of the end of the process."""
 
 
 def _rows(directory: Path) -> Rows:
@@ -209,13 +212,8 @@ def test_ledgers_that_upstreams_rebuild_fenced_are_as_before(tmp_path: Path, cli
 def test_a_bookie_that_runs_and_one_with_a_directory_missing_are_refused(tmp_path: Path, store: Path, cli: Cli) -> None:
     copy_tree(world("cluster") / "crashed" / "bookkeeper0", tmp_path / "bookie")
     before = digest_of(tmp_path / "bookie")
-    code = "import sys; from pathlib import Path; from pulsar_admin.store.sources.rocksdb import lock_database\n"
-    code += "with lock_database(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
-    words = [sys.executable, "-c", code, str(tmp_path / "bookie" / "current" / "ledgers")]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout.readline() == "held\n"
+    with locked(tmp_path / "bookie" / "current" / "ledgers" / "LOCK"):
         done = cli("--store", store, "store", "salvage", tmp_path / "bookie", "--yes")
-        holder.communicate("")
     assert done.exit_code != 0
     assert "is in use by process" in done.stderr
     assert digest_of(tmp_path / "bookie") == before
@@ -297,9 +295,6 @@ def test_an_exchange_of_two_renames_that_is_stopped_between_them_loses_no_fence(
     shutil.rmtree(ledgers)
     create_database(ledgers, [*rows.items(), (other + bytes(8), rows[other])])
 
-    class Killed(Exception):
-        pass
-
     def rename(source: Path, target: Path) -> None:
         if target == ledgers:
             raise Killed
@@ -327,9 +322,6 @@ def test_a_salvage_stopped_behind_its_log_leaves_no_id_to_give_again(
     current = bookie / "current"
     for file in (current / "0.log", min(current.glob("*.txn"))):
         file.unlink()
-
-    class Killed(Exception):
-        pass
 
     def killed(*_: object) -> None:
         raise Killed
