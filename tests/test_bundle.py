@@ -76,6 +76,17 @@ def bundle(cli: Cli, store: Path, file: Path, names: Path) -> Any:  # Any: JSON
     return made.json
 
 
+def there_and_back(cli: Cli, store: Path, names: Path) -> tuple[Path, set[str]]:
+    """Make the store of a bundle of STORE, which has the same findings; return it and their codes."""
+    there = names.with_name("there")
+    told = bundle(cli, store, names.with_name("b"), names)["findings"]
+    made = cli("--store", there, "store", "import", "bundle", names.with_name("b"), "-o", "json")
+    assert made.exit_code == 0, made.stderr
+    assert made.json["findings"] == told
+    assert made.json["sameFindings"] is True, told
+    return there, {one["code"] for one in told}
+
+
 # -- the same findings --------------------------------------------------------------------------------------------------
 
 
@@ -89,17 +100,14 @@ def found_in(store: Path, back: dict[str, str]) -> list[tuple[str, str, str, str
 
 
 @pytest.mark.parametrize(("name", "state"), STATES)
-def test_a_bundle_gives_the_same_findings(cli: Cli, tmp_path: Path, names: Path, name: str, state: str) -> None:
+def test_a_bundle_gives_the_same_findings(cli: Cli, names: Path, name: str, state: str) -> None:
     store = imported(name, state)
-    bundle(cli, store, tmp_path / "b", names)
-    made = cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b", "-o", "json")
-    assert made.exit_code == 0, made.stderr
-    assert made.json["sameFindings"] is True
+    there, _ = there_and_back(cli, store, names)
     back = json.loads(names.read_text())["names"]
-    assert found_in(tmp_path / "there", back) == found_in(store, back)
+    assert found_in(there, back) == found_in(store, back)
     for command in (("topics", "list", "public/default"), ("ledgers", "list"), ("ledgers", "orphans")):
-        here, there = (cli("--store", one, *command, "-o", "json") for one in (store, tmp_path / "there"))
-        assert len(here.json) == len(there.json)
+        here, away = (cli("--store", one, *command, "-o", "json") for one in (store, there))
+        assert len(here.json) == len(away.json)
 
 
 @pytest.mark.parametrize("undone", [False, True])
@@ -109,14 +117,11 @@ def test_a_bundle_of_a_store_that_wrote_ledgers(cli: Cli, tmp_path: Path, names:
     assert cli("--store", store, "compaction", "run", "acme/orders/compacted-single", "--from-start").exit_code == 0
     if undone:
         assert cli("--store", store, "store", "undo", "1").exit_code == 0
-    made = bundle(cli, store, tmp_path / "b", names)
-    there = cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b", "-o", "json")
-    assert (there.exit_code, there.json["sameFindings"]) == (0, True), there.stderr
-    assert there.json["findings"] == made["findings"]
+    there, _ = there_and_back(cli, store, names)
     back = json.loads(names.read_text())["names"]
-    assert found_in(tmp_path / "there", back) == found_in(store, back)
+    assert found_in(there, back) == found_in(store, back)
     for command in (("ledgers", "list"), ("ledgers", "underreplicated"), ("store", "info")):
-        here, away = (cli("--store", one, *command, "-o", "json") for one in (store, tmp_path / "there"))
+        here, away = (cli("--store", one, *command, "-o", "json") for one in (store, there))
         assert (here.exit_code, len(here.json)) == (away.exit_code, len(away.json))
 
 
@@ -142,15 +147,8 @@ def test_damage_is_found_there_too(cli: Cli, tmp_path: Path, names: Path) -> Non
     store = copied("small", "clean", tmp_path)
     with open_store(store, writable=True) as opened:
         opened.write(damage)
-    made = bundle(cli, store, tmp_path / "b", names)
-    there = cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b", "-o", "json")
-    assert there.json["findings"] == made["findings"]
-    assert there.json["sameFindings"] is True, made["findings"]
-    assert {row["code"] for row in made["findings"]} >= {
-        "ledger-without-metadata",
-        "value-undecodable",
-        "topic-unreadable",
-    }
+    _, codes = there_and_back(cli, store, names)
+    assert codes >= {"ledger-without-metadata", "value-undecodable", "topic-unreadable"}
     assert b"secret-word" not in everything_in(tmp_path / "b")
 
 
@@ -173,10 +171,7 @@ def test_the_topic_of_a_health_check(cli: Cli, tmp_path: Path, names: Path, name
     with open_store(store, writable=True) as opened:
         opened.write(move)
         opened.write(lambda txn: index_owners(opened, txn))
-    bundle(cli, store, tmp_path / "b", names)
-    made = cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b", "-o", "json")
-    assert made.json["sameFindings"] is True, made.json
-    assert "owners-differ" not in {row["code"] for row in made.json["findings"]}
+    assert "owners-differ" not in there_and_back(cli, store, names)[1]
 
 
 # -- nothing that somebody named or wrote ---------------------------------------------------------------------------------
@@ -231,9 +226,8 @@ def test_ledgers_of_an_index_are_not_taken_for_deleted_ones(cli: Cli, tmp_path: 
     assert cli("--store", store, "delayed", "build", "acme/delayed/reminders").exit_code == 0
     with open_store(store) as opened, opened.read() as txn:
         assert find_index_ledgers(txn)
-    bundle(cli, store, tmp_path / "b", names)
-    assert cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b").exit_code == 0
-    assert found_in(tmp_path / "there", json.loads(names.read_text())["names"]) == found_in(store, {})
+    there, _ = there_and_back(cli, store, names)
+    assert found_in(there, json.loads(names.read_text())["names"]) == found_in(store, {})
 
 
 @pytest.mark.parametrize("row", [b'"123"', b'{"1": 2}', b"[1.5]", b"[true]", b"[[" * 50_000, b"\xff", b"null", b""])
@@ -425,14 +419,11 @@ def test_two_bundles_with_one_file_of_names_are_made_one_behind_the_other(cli: C
     assert {path.name for path in tmp_path.iterdir()} == {"b", "names"}
 
 
-def test_a_store_of_a_bundle_says_that_it_has_no_entries(cli: Cli, tmp_path: Path, names: Path) -> None:
-    bundle(cli, imported("small", "clean"), tmp_path / "b", names)
-    cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b")
-    deep = cli("--store", tmp_path / "there", "store", "check", "--deep")
-    assert deep.exit_code == 3
-    assert "of an incident bundle" in deep.stderr
-    read = cli("--store", tmp_path / "there", "ledgers", "read-entry", "9", "0")
-    assert read.exit_code != 70
+def test_a_store_of_a_bundle_says_that_it_has_no_entries(cli: Cli, names: Path) -> None:
+    there, _ = there_and_back(cli, imported("small", "clean"), names)
+    deep = cli("--store", there, "store", "check", "--deep")
+    assert (deep.exit_code, "of an incident bundle" in deep.stderr) == (3, True)
+    assert cli("--store", there, "ledgers", "read-entry", "9", "0").exit_code != 70
 
 
 # -- names that want to be something else ---------------------------------------------------------------------------------
@@ -443,29 +434,15 @@ HOSTILE = [
     "persistent://evil/secret/topic", "geheimer Umsatz/2026", "клиенты", "客户-台帳", "../../etc/passwd-file",
     "pulsar.repl.rivals-cluster", "billing__transaction_pending_ack", "__change_events_of_mine", "\u202ereversed-name",
 ]  # fmt: skip
-POLICIES = {
-    "auth_policies": {
-        "namespace_auth": {"role-of-somebody": ["produce"]},
-        "unknown-field-here": {"deep-key-here": "deep-value"},
-    },
-    "replication_clusters": ["cluster-of-rivals"],
-    "offload_policies": {
-        "s3ManagedLedgerOffloadCredentialSecret": "wJalrXUtnFEMI",
-        "s3ManagedLedgerOffloadBucket": "bucket-of-ours",
-    },
-    "properties": {
-        "cost-centre": "4711-0815",
-        "phone": "4915123456789",
-        "limit": "4012888888881881",
-        "number": 4222222222222,
-    },
-}
+POLICIES = json.loads("""{
+"auth_policies": {"namespace_auth": {"role-of-somebody": ["produce"]}, "unknown-field-here": {"deep-key-here": "deep-value"}},
+"replication_clusters": ["cluster-of-rivals"],
+"offload_policies": {"s3ManagedLedgerOffloadCredentialSecret": "wJalrXUtnFEMI", "s3ManagedLedgerOffloadBucket": "bucket-of-ours"},
+"properties": {"cost-centre": "4711-0815", "phone": "4915123456789", "limit": "4012888888881881", "number": 4222222222222}
+}""")
 TOPIC_PROPERTIES = {
-    "id": "4915551234567",
-    "limit": "5105105105105100",
-    "index": "3530111333300000",
-    "endPublishTimestamp": "6011111111111117",
-}
+    "id": "4915551234567", "limit": "5105105105105100", "index": "3530111333300000", "endPublishTimestamp": "6011111111111117",
+}  # fmt: skip
 
 
 def hostile(txn: Txn) -> None:
@@ -505,39 +482,16 @@ def test_hostile_names_stay_here(cli: Cli, tmp_path: Path, names: Path) -> None:
     store = copied("small", "clean", tmp_path)
     with open_store(store, writable=True) as opened:
         opened.write(hostile)
-    bundle(cli, store, tmp_path / "b", names)
-    made = cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b", "-o", "json")
-    assert made.json["sameFindings"] is True, made.json["findings"]
+    there, _ = there_and_back(cli, store, names)
     blob = everything_in(tmp_path / "b")
-    texts = {
-        *HOSTILE,
-        *re.findall(r'"([^"]+)"', json.dumps(POLICIES)),
-        "token-of-ours",
-        "host-of-rivals",
-        "tenant-of-rivals",
-        "decade.log",
-        "ab12.txn",
-        "beef.log",
-        "0xfacefeed",
-        "4222222222222",
-        *TOPIC_PROPERTIES.values(),
-    }
-    texts |= {
-        "place-of-ours",
-        "value-of-ours",
-        "passwd",
-        "Umsatz",
-        "geheimer",
-        "rivals",
-        "billing",
-        "of_mine",
-        "evil",
-        "secret/topic",
-    }
+    texts = {*HOSTILE, *re.findall(r'"([^"]+)"', json.dumps(POLICIES)), *TOPIC_PROPERTIES.values()}
+    texts |= {"token-of-ours", "host-of-rivals", "tenant-of-rivals", "place-of-ours", "value-of-ours", "decade.log"}
+    texts |= {"ab12.txn", "beef.log", "0xfacefeed", "4222222222222", "passwd", "Umsatz", "geheimer", "rivals"}
+    texts |= {"billing", "of_mine", "evil", "secret/topic"}
     kept = {"metadata", "consume", "auth_policies", "namespace_auth", "produce", "replication_clusters", "properties"}
     kept |= {"offload_policies", "limit"}
     assert not {text for text in texts - kept if any(form in blob for form in forms_of(text) if len(form) >= 4)}
-    subscriptions = cli("--store", tmp_path / "there", "topics", "subscriptions", "--pattern", "*", "-o", "json")
+    subscriptions = cli("--store", there, "topics", "subscriptions", "--pattern", "*", "-o", "json")
     back = json.loads(names.read_text())["names"]
     shown = json.dumps(subscriptions.json)
     assert "metadata" not in shown
@@ -554,20 +508,14 @@ def test_a_lost_entry_log_is_no_difference(cli: Cli, tmp_path: Path, names: Path
     generate(made, *sizes)
     (made / "bookkeeper" / "current" / "1.log").unlink()
     assert cli("--store", tmp_path / "s", "store", "import", "standalone", made, "-q").exit_code == 0
-    told = bundle(cli, tmp_path / "s", tmp_path / "b", names)["findings"]
-    assert {"entry-log-missing", "entries-missing"} <= {one["code"] for one in told}
-    there = cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b", "-o", "json")
-    assert (there.exit_code, there.json["findings"], there.json["sameFindings"]) == (0, told, True)
+    assert {"entry-log-missing", "entries-missing"} <= there_and_back(cli, tmp_path / "s", names)[1]
 
 
 def test_a_topic_deleted_by_a_change_is_no_difference(cli: Cli, tmp_path: Path, names: Path) -> None:
     """The change shows that its cursor's ledgers are nobody's, and no bundle has it; seen: ``ledgers-of-others`` in the bundle's store."""
     store = copied("small", "clean", tmp_path)
     assert cli("--store", store, "topics", "delete", "public/default/plain", "--yes").exit_code == 0
-    told = bundle(cli, store, tmp_path / "b", names)["findings"]
-    assert "ledgers-of-others" not in {one["code"] for one in told}
-    there = cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b", "-o", "json")
-    assert (there.exit_code, there.json["findings"], there.json["sameFindings"]) == (0, told, True)
+    assert "ledgers-of-others" not in there_and_back(cli, store, names)[1]
 
 
 def test_a_fifo_is_no_bundle_and_is_not_waited_for(cli: Cli, tmp_path: Path) -> None:
