@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 from collections import defaultdict
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 import pulsar_admin as pa
 from pulsar_admin.store.codec.digest import DigestType
@@ -18,7 +18,7 @@ from pulsar_admin.store.codec.entry import Entry, decode_entry
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState
 from pulsar_admin.store.db.copies import has_copies, iter_all_copies
 from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.files import LogFile, iter_logs, put_log
+from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.model.coverage import count_unseen, iter_entry_gaps, read_coverage, read_open_end
 from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, missing_ranges, read_ledger
 from tests.conftest import Cli
@@ -197,7 +197,8 @@ def _change_a_record(disks: Path, change: Callable[[Entry], bytes]) -> Entry:
         records = [(at, bytes(body)) for at, body in bodies(log, Path(log.path).read_bytes())]
     at, body = next((at, body) for at, body in records[5:] if int.from_bytes(body[:8], "big") in listed)
     entry = decode_entry(body, DigestType.CRC32C, where="test")
-    with (disks / Path(log.path).relative_to(world("cluster") / "clean")).open("r+b") as file:
+    place = Path(log.path).resolve().relative_to((world("cluster") / "clean").resolve())
+    with (disks / place).open("r+b") as file:
         file.seek(at + 4)
         changed = change(entry)
         assert len(changed) == len(body)
@@ -355,15 +356,6 @@ def test_a_cursor_whose_ledger_is_not_seen_is_not_called_lost(tmp_path: Path, cl
     assert (key.exit_code, "no message has the key" in key.stderr) == (1, False)
 
 
-def test_two_of_three_see_every_entry(disks: Path, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
-    (disks / "bookkeeper1").unlink()
-    path = _import(disks, tmp_path / "s", cli)
-    answer = cli("--store", path, "topics", "stats", "--all-topics", "-o", "jsonl")
-    assert (answer.exit_code, answer.stderr) == (0, "")
-    sound = cli("--store", imported("cluster", "clean"), "topics", "stats", "--all-topics", "-o", "jsonl")
-    assert answer.stdout == sound.stdout
-
-
 def test_bookies_that_come_later(disks: Path, one_of_three: Path, cli: Cli) -> None:
     """What the index of the first one had is counted for it; the commands that are printed bring them."""
     run = ("--store", one_of_three, "doctor", "--each", 1000, "-o", "jsonl")
@@ -383,7 +375,6 @@ def test_bookies_that_come_later(disks: Path, one_of_three: Path, cli: Cli) -> N
 
 
 DERIVED_DAMAGE: dict[str, set[str]] = {
-    "a bit": set(),
     "gone": set(),
     "no such file": {"copies-without-file"},
     "a short key": {"copies-row-damaged"},
@@ -407,8 +398,6 @@ def test_damage_of_our_rows_is_found_and_healed(
         def work(txn: Txn) -> None:
             if damage == "gone":
                 txn.delete("copies", key)
-            elif damage == "a bit":
-                txn.put("copies", key, bytes([*value[:-1], value[-1] ^ 1]))
             else:
                 txn.put("copies", key[:8] + (b"\0\0\1\0" if damage == "no such file" else b"x"), value)
 
@@ -455,12 +444,17 @@ def test_a_store_of_before_says_that_it_does_not_know(
 
 
 def test_a_store_that_does_not_know_whose_disks_it_has(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    """As of an older version: its rows have no bookie, its ``store.json`` the bookies' directories alone."""
     path = Path(shutil.copytree(imported("cluster", "clean"), tmp_path / "s"))
     with open_store(path, writable=True) as store:
+        with store.read() as txn:
+            logs = list(iter_logs(txn))
 
         def forget(txn: Txn) -> None:
-            for log in list(iter_logs(txn)):
-                put_log(txn, replace(log, bookie=""))
+            for key, row in list(txn.items("logs")):
+                fields = json.loads(bytes(row))
+                assert fields.pop("bookie")
+                txn.put("logs", bytes(key), json.dumps(fields).encode())
 
         store.write(forget)
         (source,) = store.info.sources
@@ -471,6 +465,9 @@ def test_a_store_that_does_not_know_whose_disks_it_has(tmp_path: Path, cli: Cli,
     assert "copies-unknown" in {row["code"] for row in cli("--store", path, "store", "check", "-o", "json").json}
     assert cli("--store", path, "store", "refresh", "-q").exit_code == 0
     assert cli("--store", path, "ledgers", "underreplicated", "-o", "json").exit_code == 0
+    with open_store(path) as store, store.read() as txn:
+        assert [(log.bookie, log.path) for log in iter_logs(txn)] == [(log.bookie, log.path) for log in logs]
+        assert store.info.sources[0]["bookies"] == source["bookies"]
 
 
 # -- the end of ledgers that nobody closed --------------------------------------------------------------------------------

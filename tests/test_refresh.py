@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,13 @@ import pytest
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, put_value_step
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger
 from pulsar_admin.store.db.blocks import Block
-from pulsar_admin.store.db.environment import Store, Txn, open_store
+from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import iter_damage, iter_logs
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.transfer.imports import ImportOptions
 from pulsar_admin.store.transfer.refresh import RefreshOptions, RefreshResult, refresh_store
 from tests.conftest import Cli
-from tests.stores import copied, import_standalone, imported
+from tests.stores import import_standalone, imported
 from tests.worlds import assert_unchanged, copy_tree, scratch_copy, world
 
 DATABASES = ("tree", "entries", "times", "owners", "damage")
@@ -261,33 +260,3 @@ def test_a_rebuilt_index_is_the_imported_one(state: str, tmp_path: Path, cli: Cl
     assert (rebuilt["changedRows"], rebuilt["problems"], rebuilt["dryRun"]) == (0, 0, False)
     assert rows_of(path) == rows_of(imported("nometa", state))
     assert [file.name for file in path.iterdir() if "unfinished" in file.name] == []
-
-
-def test_a_store_of_an_older_version_learns_whose_its_files_are(tmp_path: Path, cli: Cli) -> None:
-    """Its rows have no bookie, its ``store.json`` the bookies' directories alone."""
-    path = copied("small", "crashed", tmp_path)
-    with open_store(path, writable=True) as store:
-        now = content_of_logs(store)
-
-        def forget(txn: Txn) -> None:
-            for key, row in list(txn.items("logs")):
-                fields = json.loads(bytes(row))
-                assert fields.pop("bookie")
-                txn.put("logs", bytes(key), json.dumps(fields).encode())
-
-        store.write(forget)
-        (source,) = store.info.sources
-        old = [row["ledgers"][0] for row in source["bookies"]]
-        store.update_info(sources=(source | {"bookies": old},))
-        assert not any(bookie for bookie, _ in content_of_logs(store))
-    assert cli("--store", path, "store", "check", "-o", "json").exit_code == 0
-    assert cli("--store", path, "store", "refresh").exit_code == 0
-    with open_store(path) as store:
-        assert content_of_logs(store) == now
-        assert store.info.sources[0]["bookies"] == source["bookies"]
-    assert cli("--store", path, "store", "check", "-o", "json").exit_code == 0
-
-
-def content_of_logs(store: Store) -> list[tuple[str, str]]:
-    with store.read() as txn:
-        return [(log.bookie, log.path) for log in iter_logs(txn)]
