@@ -23,7 +23,7 @@ from pulsar_admin.store.db import environment as meta
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.tree import find_node, iter_nodes
-from pulsar_admin.store.errors import AlreadyExists, Unsupported
+from pulsar_admin.store.errors import Unsupported
 from pulsar_admin.store.model.coverage import index_absent_bookies
 from pulsar_admin.store.model.ledgers import find_place
 from pulsar_admin.store.model.references import index_owners
@@ -33,7 +33,6 @@ from pulsar_admin.store.transfer import imports as importer
 from pulsar_admin.store.transfer.exports import plan_export
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
-from tests.crash.forking import RunChild, forking_server
 from tests.cures.curing import diagnoses, run_printed
 from tests.locking import locked
 from tests.stores import apply_values, copied, import_standalone, imported
@@ -192,49 +191,6 @@ def test_the_map_grows_and_progress_reaches_the_total(tmp_path: Path, monkeypatc
 # -- stopped, locked, refused -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def run_child() -> Iterator[RunChild]:
-    with forking_server("importing") as server:
-        yield server
-
-
-@pytest.mark.parametrize(
-    ("where", "count", "mode"),
-    [
-        ("half made", 0, "referenced"),
-        ("create", 0, "referenced"),
-        ("tree", 0, "referenced"),
-        ("batch", 3, "copied"),
-        ("file", 1, "linked"),
-        ("file", 6, "referenced"),
-        ("owners", 0, "referenced"),
-    ],
-)
-def test_a_killed_import_goes_on(
-    where: str, count: int, mode: str, run_child: RunChild, tmp_path: Path, cli: Cli
-) -> None:
-    path = tmp_path / "s"
-    # A hard link needs the same file system.
-    source = scratch_copy("small", "crashed", tmp_path) if mode == "linked" else world("small") / "crashed"
-    with assert_unchanged(source):
-        option = {"copied": ["--copy"], "linked": ["--link"]}.get(mode, [])
-        assert (
-            run_child((where, count), ["--store", str(path), "store", "import", "standalone", str(source), *option])
-            == -9
-        )
-        if (path / "store.json").exists():
-            refused = cli("--store", path, "store", "info")
-            assert refused.exit_code == 3
-            assert "did not run to its end" in refused.stderr
-        answer = cli("--store", path, "store", "import", "standalone", source, *option, "-o", "json")
-    assert (answer.exit_code, answer.json["files"], answer.json["entries"]) == (0, 7, 3346)
-    assert rows_of(path, "tree", "entries", "times", "owners") == rows_of(
-        imported("small", "crashed"), "tree", "entries", "times", "owners"
-    )
-    assert {file.suffix for file in (path / "entries").iterdir()} <= {".log", ".txn"}
-    assert cli("--store", path, "store", "check", "--deep").exit_code == 0
-
-
 def test_interrupted(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     before = cataloguing.place
 
@@ -287,13 +243,6 @@ def test_never_into_something_else(tmp_path: Path, cli: Cli) -> None:
         assert answer.error["hint"]
     assert (tmp_path / "full" / "precious").read_text() == "x"
     assert not (source / "store").exists()
-
-
-def test_another_source_cannot_finish_an_import(tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    meta.create_store(path, now_ms=1, state="importing", sources=({"kind": "standalone", "path": "/elsewhere"},))
-    with pytest.raises(AlreadyExists):
-        import_into(path, world("small") / "clean")
 
 
 # -- not a Pulsar directory -------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def _serve(module: str) -> None:
     from tests.warming import import_commands, load_kernels
 
     import_commands()
-    if module in ("slices", "importing"):  # whose children scan
+    if module == "slices":  # whose children scan
         load_kernels()
     for line in sys.stdin:
         setting, arguments = json.loads(line)
