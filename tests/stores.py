@@ -21,7 +21,7 @@ from pulsar_admin.store.history.servers import parse_place
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.sources.layout import read_standalone_layout
-from pulsar_admin.store.sources.rocksdb import apply_changes, lock_database
+from pulsar_admin.store.sources.rocksdb import apply_changes, lock_database, open_for_reading
 from pulsar_admin.store.transfer.imports import ImportOptions, ImportResult, Warn, import_layout
 from tests.worlds import world
 
@@ -111,6 +111,12 @@ def lose_nodes(path: Path, *prefixes: str) -> int:
 
     with open_store(path, writable=True) as store:
         return store.write(work)
+
+
+def rocksdb_rows(directory: Path) -> dict[bytes, bytes]:
+    """Return every row of the RocksDB of DIRECTORY."""
+    with open_for_reading(directory) as pairs:
+        return dict(pairs)
 
 
 def apply_values(directory: Path, changes: Mapping[bytes, bytes | None]) -> None:

@@ -94,9 +94,8 @@ def test_stated_times_are_all_there_is_of_a_lost_ledger(tmp_path: Path, cli: Cli
 def test_export_annotates_the_copy(tmp_path: Path, cli: Cli) -> None:
     store = copied("small", "clean", tmp_path)
     with assert_unchanged(store / "meta" / "data.mdb"):
-        report = cli(
-            "--store", store, "store", "export", "standalone", tmp_path / "out", "--annotate", "-o", "json"
-        ).json
+        words = ("store", "export", "standalone", tmp_path / "out", "--annotate", "-o", "json")
+        report = cli("--store", store, *words).json
     paths = {node["path"] for node in report["nodes"]}
     compared = 0
     before = read_values(world("small") / "clean" / "metadata", [path.encode() for path in paths])
@@ -194,10 +193,8 @@ def test_export_in_place_annotates_the_store_first(tmp_path: Path, cli: Cli) -> 
     assert _stated_by_hand(value) == _recorded_times("public/default/plain", decode_managed_ledger(value, "").ledgers)
     with open_store(store) as opened, opened.read() as txn:
         assert read_node(txn, key.decode()).value == value
-    assert [row["command"] for row in cli("--store", store, "store", "log", "-o", "json").json] == [
-        "store annotate",
-        "store export standalone --in-place",
-    ]
+    commands = [row["command"] for row in cli("--store", store, "store", "log", "-o", "json").json]
+    assert commands == ["store annotate", "store export standalone --in-place"]
     assert cli(*words).json["nodes"] == []
 
 
@@ -259,12 +256,8 @@ def test_what_is_derived_and_what_is_stored_is_said(tmp_path: Path, cli: Cli) ->
         for command in ("stats-internal", "info-internal"):
             ledgers = cli("--store", path, "topics", command, TOPIC, "--explain", "-o", "json").json["ledgers"]
             assert (ledgers[0]["beginPublishTimestamp"], ledgers[0]["endPublishTimestamp"]) == (START_MS, START_MS + 4)
-            assert [ledger.get("publishTimestampsFrom") for ledger in ledgers] == [
-                source,
-                source if properties else None,
-                None,
-                "entries",
-            ]
+            told = [ledger.get("publishTimestampsFrom") for ledger in ledgers]
+            assert told == [source, source if properties else None, None, "entries"]
 
 
 @pytest.mark.parametrize("texts", [("", ""), ("5", "x"), ("9", "5"), ("²", "9"), ("1" * 30, "1" * 30), ("-1", "5")])

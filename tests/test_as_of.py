@@ -211,7 +211,7 @@ def test_our_own_writes_do_not_move_it(cli: Cli, small: Path, tmp_path: Path) ->
 
 
 def test_the_first_line_says_it(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+    store = imported("small", "clean")
     days = (time.time_ns() // 1_000_000 - SMALL_MS) // (24 * HOUR)
     line = f"as of 2026-11-21T09:24Z, {days} days old, by the newest metadata node"
     lines = cli("--store", store, "overview", "--no-check").stdout.splitlines()
@@ -226,9 +226,9 @@ def test_the_first_line_says_it(cli: Cli, tmp_path: Path) -> None:
     assert given == "as of 2026-11-22T12:00Z, by --now"
 
 
-def test_delayed_messages_are_due_by_it(cli: Cli, tmp_path: Path) -> None:
+def test_delayed_messages_are_due_by_it(cli: Cli) -> None:
     """What waits in the copy still waits days later; the clock is asked for by its name."""
-    store = copied("small", "clean", tmp_path)
+    store = imported("small", "clean")
     ask = ("--store", store, "delayed", "status", "acme/delayed/reminders", "-s", "workers", "-o", "json")
     assert cli(*ask).json == cli(*ask, "--now", f"@{SMALL_MS}").json
     (found,), (by_clock,) = cli(*ask).json, cli(*ask, "--now", "now").json
@@ -236,8 +236,8 @@ def test_delayed_messages_are_due_by_it(cli: Cli, tmp_path: Path) -> None:
     assert by_clock["due"]["now"] == 142
 
 
-def test_a_relative_time_of_a_question_counts_from_it(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_relative_time_of_a_question_counts_from_it(cli: Cli) -> None:
+    store = imported("small", "clean")
     ask = ("--store", store, "topics", "find-by-time", STEADY, "-o", "json", "--time")
     found = cli(*ask, "-30m")
     assert found.json == cli(*ask, f"@{SMALL_MS - HOUR // 2}").json
@@ -246,8 +246,8 @@ def test_a_relative_time_of_a_question_counts_from_it(cli: Cli, tmp_path: Path) 
     assert cli(*ask, "-30m", "--now", "now").exit_code == 5
 
 
-def test_python_counts_from_it(tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_python_counts_from_it() -> None:
+    store = imported("small", "clean")
     with pa.open_store(store) as opened:
         assert opened.topic(STEADY).find("30m").time_ms == SMALL_MS - HOUR // 2
         assert opened.overview(check=False).now_ms == SMALL_MS
@@ -267,8 +267,8 @@ def test_python_counts_from_it(tmp_path: Path) -> None:
         ("topics", "expire-all-subscriptions", STEADY, "-t", "63s"),
     ],
 )
-def test_a_change_that_counts_from_now_asks_which(words: tuple[str, ...], cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_change_that_counts_from_now_asks_which(words: tuple[str, ...], cli: Cli) -> None:
+    store = imported("small", "clean")
     result = cli("--store", store, *words)
     assert result.exit_code == 5
     assert "error: which now is meant?" in result.stderr
@@ -310,8 +310,8 @@ def test_an_import_a_moment_ago_from_a_disk_in_use_is_not_asked_about(cli: Cli, 
     assert (done.exit_code, done.json["after"]["backlogEntries"]) == (0, 0), done.stderr
 
 
-def test_a_moment_of_the_past_asks_too(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_moment_of_the_past_asks_too(cli: Cli) -> None:
+    store = imported("small", "clean")
     refused = cli("--store", store, "topics", "restore", STEADY, "--at", "-2h", "--dry-run")
     assert refused.exit_code == 5
     assert "which now is meant?" in refused.stderr

@@ -16,9 +16,9 @@ from pulsar_admin.store.codec.entry import decode_entry
 from pulsar_admin.store.codec.entrylog import decode_header, decode_ledgers_map, log_file_name
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.bookies import Bookie
-from pulsar_admin.store.sources.rocksdb import open_for_reading
 from tests.conftest import Cli
 from tests.locking import locked
+from tests.stores import rocksdb_rows
 from tests.worlds import copy_tree, digest_of, world
 
 TOPIC = "public/default/across"
@@ -68,15 +68,10 @@ def _targets(cluster: Path) -> list[str]:
     ]
 
 
-def _rows(directory: Path) -> dict[bytes, bytes]:
-    with open_for_reading(directory) as items:
-        return dict(items)
-
-
 def _entries(current: Path, ledger_id: int) -> list[bytes]:
     """The entries of a ledger by the index of a ledger directory, each read at its place as a bookie reads it."""
     found = {}
-    for key, value in _rows(current / "locations").items():
+    for key, value in rocksdb_rows(current / "locations").items():
         row = decode_location_row(key, value, "locations")
         if row.ledger_id == ledger_id:
             data = (current / log_file_name(row.log_id)).read_bytes()
@@ -105,7 +100,7 @@ def test_each_bookie_gets_every_entry_in_the_directory_of_the_ledger(store: Path
             inside, outside = bookie.ledger_dirs[ledger_id % 2], bookie.ledger_dirs[1 - ledger_id % 2]
             assert _entries(inside, ledger_id) == original
             assert not _entries(outside, ledger_id)
-            assert ledger_id.to_bytes(8, "big") in _rows(inside / "ledgers")
+            assert ledger_id.to_bytes(8, "big") in rocksdb_rows(inside / "ledgers")
         metadata = cli("--store", store, "store", "cat", ledger_path(ledger_id), "-o", "json").json["value"]
         assert metadata["segments"] == [{"firstEntryId": 0, "members": ledger["bookies"]}]
         assert (metadata["ensembleSize"], metadata["writeQuorum"], metadata["ackQuorum"]) == (3, 3, 2)

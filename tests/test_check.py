@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -221,21 +220,6 @@ def test_files_nobody_names(tmp_path: Path) -> None:
     assert (stray.severity, stray.where) == ("note", str(path / "entries" / "own-9.log"))
 
 
-def test_command(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
-    path = copied("small", "clean", tmp_path)
-    good = cli("--store", path, "store", "check", "-o", "json")
-    assert good.exit_code == 0
-    assert good.json[-1]["message"] == "0 problems and 2 notes in 245 metadata nodes, 3 files, 161 ledgers, 0 changes"
-    with open_store(path, writable=True) as store:
-        store.write(_drop("times", TIMES))
-    bad = cli("--store", path, "store", "check", "-o", "json")
-    assert bad.exit_code == 1
-    (problem,) = [row for row in bad.json if row["severity"] == "problem"]
-    assert (problem["code"], problem["repair"], problem["scope"]) == ("times-missing", "index", "store")
-    assert cli("--store", path, "store", "index", "--rebuild").exit_code == 0
-    assert cli("--store", path, "store", "check").exit_code == 0
-
-
 def test_a_store_named_from_where_one_stands(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own entry logs are found, too, when the files are read again into a store elsewhere."""
     path = copied("small", "clean", tmp_path)
@@ -257,13 +241,6 @@ def test_a_file_of_another_time(tmp_path: Path, cli: Cli) -> None:
     own.write_bytes(own.read_bytes() + b"\0")
     found = [one for one in findings(path) if one.where == str(own)]
     assert [(one.severity, one.code) for one in found] == [("note", "file-grown")]
-
-
-def test_check_only_reads(tmp_path: Path) -> None:
-    path = Path(shutil.copytree(imported("small", "crashed"), tmp_path / "s"))
-    before = (path / "meta" / "data.mdb").read_bytes()
-    assert isinstance(findings(path, deep=True), list)
-    assert (path / "meta" / "data.mdb").read_bytes() == before
 
 
 def test_lists_and_metadata_are_decoded_a_few_times(

@@ -363,15 +363,6 @@ def test_a_pager_gets_the_table_where_it_is_asked_for() -> None:
     assert table in absent
 
 
-def test_long_names_on_80_columns() -> None:
-    """No line is wider than the terminal, no name is cut: its pieces are all there."""
-    name = "".join(chr(ord("a") + index % 26) for index in range(90))
-    lines = on_terminal(80, "--color", "never", "sample", "rows", name, "b").splitlines()
-    assert max(map(len, lines)) <= 80
-    first = [line.split()[0] for line in lines[1:] if line.split()]
-    assert name in "".join(first)
-
-
 def test_question_on_a_terminal() -> None:
     text = on_terminal(80, "sample", "change", "-s", "w", "--lossy")
     assert "This cannot be undone: 3 ledgers\nGo on? [y/N] n\n" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,6 +62,10 @@ def _source(path: Path, second: Path, cookie: str | None = None) -> Path:
     return path
 
 
+def _rows(path: Path, cli: Cli, code: str) -> list[Any]:  # Any: JSON
+    return [row for row in cli("--store", path, "store", "check", "-o", "json").json if row["code"] == code]
+
+
 def _cookie(world_: Path) -> str:
     return (world_ / "bookkeeper" / "current" / "VERSION").read_text()
 
@@ -77,10 +82,8 @@ def test_disks_of_another_cluster_are_left_out(cookie: str | None, own: Payloads
     assert text in answer.stderr
     assert _payloads(path) == own
     for _ in range(2):
-        (row,) = (
-            row for row in cli("--store", path, "store", "check", "-o", "json").json if row["severity"] == "problem"
-        )
-        assert (row["code"], row["message"]) == ("bookie-not-known", text)
+        (row,) = _rows(path, cli, "bookie-not-known")
+        assert (row["severity"], row["message"]) == ("problem", text)
         answer = cli("--store", path, "store", "refresh", "-o", "json")
         assert (answer.exit_code, answer.json["newFiles"], answer.json["strangers"]) == (1, [], [text])
 
@@ -97,7 +100,7 @@ def test_a_bookie_that_is_not_the_registered_one_replaces_nothing(
     found = _payloads(path)
     assert {place: found[place] for place in own} == own
     assert answer.json["differingCopies"] > 100
-    rows = [row for row in cli("--store", path, "store", "check", "-o", "json").json if row["code"] == "copies-differ"]
+    rows = _rows(path, cli, "copies-differ")
     assert rows
     assert all("bookkeeper2" in row["where"] and "metadata knows" in row["hint"] for row in rows)
 
@@ -116,7 +119,7 @@ def test_where_nothing_proves_which_copy_is_right_both_are_named(
     assert replaced <= named
     assert named <= {place for place in own if other.get(place, own[place]) != own[place]}
     assert len(named) > 100
-    rows = [row for row in cli("--store", path, "store", "check", "-o", "json").json if row["code"] == "copies-differ"]
+    rows = _rows(path, cli, "copies-differ")
     assert sum(row["context"]["entries"] for row in rows) == answer.json["differingCopies"]
     assert cli("--store", path, "store", "index", "-o", "json").json["changedRows"] == 0
 
@@ -142,18 +145,13 @@ def test_metadata_made_anew_makes_no_bookie_foreign(tmp_path: Path, cli: Cli) ->
 
 def test_what_makes_copies_differ(tmp_path: Path) -> None:
     """Not the last-add-confirmed, which a recovery writes anew and which the digest covers; any other bit."""
-    entries = [
-        Entry(5, number, number - 1, 10 * number + 10, DigestType.CRC32C, memoryview(b"0123456789"))
-        for number in range(8)
-    ]
-    changed = [
-        entries[0],
-        Entry(5, 1, -1, 20, DigestType.CRC32C, memoryview(b"0123456789")),
-        Entry(5, 2, 1, 30, DigestType.CRC32C, memoryview(b"012345678_")),
-        Entry(5, 3, 2, 41, DigestType.CRC32C, memoryview(b"0123456789")),
-        Entry(5, 4, 3, 50, DigestType.CRC32C, memoryview(b"01234567890")),
-        *entries[5:],
-    ]
+
+    def entry(number: int, last: int, length: int, payload: bytes = b"0123456789") -> Entry:
+        return Entry(5, number, last, length, DigestType.CRC32C, memoryview(payload))
+
+    entries = [entry(number, number - 1, 10 * number + 10) for number in range(8)]
+    changed = [entries[0], entry(1, -1, 20), entry(2, 1, 30, b"012345678_"), entry(3, 2, 41)]
+    changed += [entry(4, 3, 50, b"01234567890"), *entries[5:]]
     logs, places = {}, []
     for file_id, (bookie, rows) in enumerate((("a", entries), ("b", changed), ("a", changed)), 1):
         file = tmp_path / bookie / f"{file_id}.log"

@@ -52,9 +52,8 @@ class Broker:
         self.storage = {topic: one["storageSize"] for topic, one in stats.items()}
         read = {f"persistent://{topic}": facts["messages"] for topic, facts in answers["topics"].items()}
         self.messages = {topic: len({tuple(row[:3]) for row in rows}) for topic, rows in read.items()}
-        self.messages[ABORTED] = stats[ABORTED][
-            "msgInCounter"
-        ]  # of which nobody is given those of aborted transactions
+        # Of these nobody is given those of aborted transactions.
+        self.messages[ABORTED] = stats[ABORTED]["msgInCounter"]
 
 
 def disk_bytes(name: str, suffix: str) -> int:
@@ -90,11 +89,7 @@ def screens(store: Path, cli: Cli) -> Iterator[tuple[str, int, int, int]]:
         if re.match("(topics|subscriptions) ", line)
     )
     yield "info as text", numbers(lines["topics"])[0], *numbers(lines["subscriptions"])
-    listed = [
-        topic
-        for one in spaces
-        for topic in cli("--store", store, "topics", "list", one["namespace"], "-o", "json").json
-    ]
+    listed = cli("--store", store, "topics", "list", "-o", "json").json
     rows = cli("--store", store, "topics", "subscriptions", "--all-topics", "--table", "-o", "json").json
     own = sum(row["subscription"] == COMPACTION for row in rows)
     yield "topics list, topics subscriptions", len(listed), len(rows) - own, own
@@ -107,12 +102,8 @@ def screens(store: Path, cli: Cli) -> Iterator[tuple[str, int, int, int]]:
     names = [one["subscription"] for row in described for one in row["subscriptions"]]
     yield "describe", len(described), len(names) - names.count(COMPACTION), names.count(COMPACTION)
     samples = metrics(store, cli)
-    yield (
-        "metrics",
-        int(sum(samples["namespace_topics"])),
-        int(sum(samples["namespace_subscriptions"])),
-        sum(one["compactions"] for one in spaces),
-    )
+    of_samples = (int(sum(samples[f"namespace_{name}"])) for name in ("topics", "subscriptions"))
+    yield "metrics", *of_samples, sum(one["compactions"] for one in spaces)
 
 
 def metrics(store: Path, cli: Cli) -> dict[str, list[float]]:

@@ -8,7 +8,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 from base64 import b64decode
 from collections.abc import Iterator
 from functools import partial
@@ -419,21 +418,6 @@ def test_interceptors_of_a_broker_conf(cli: Cli, tmp_path: Path, monkeypatch: An
     assert missing.exit_code == 5
 
 
-def test_interceptors_go_on_where_the_topic_ends(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
-    (tmp_path / "a.jsonl").write_text(
-        cli("--store", store, "topics", "dump", "public/default/plain", "--level", "entries").stdout
-    )
-    last = decode_message_entry(list(_entries(store, "public/default/plain"))[-1], "entry").broker
-    assert last.index is not None
-    _load(cli, store, tmp_path / "a.jsonl", "--interceptors", "index")
-    found = [decode_message_entry(raw, "entry").broker for raw in _entries(store, "public/default/plain")]
-    assert [entry.index for entry in found if entry] == list(range(last.index + 1 + 300))
-    with open_store(store) as opened, opened.read() as txn:
-        managed = read_topic(txn, parse_topic("public/default/plain")).managed
-    assert managed.properties["index"] == str(last.index + 300)
-
-
 def _entries(store: Path, name: str) -> Iterator[bytes]:
     with open_store(store) as opened, open_reader(opened) as reader:
         topic = read_topic(reader.txn, parse_topic(name))
@@ -602,29 +586,6 @@ def test_a_value_column_in_parquet(cli: Cli, tmp_path: Path) -> None:
 
 
 # -- several at once, and halves --------------------------------------------------------------------------------------
-
-
-def _dumping(store: Path, target: Path, *options: str) -> subprocess.Popen[str]:
-    command = [ADMIN, "--store", store, "topics", "dump", "--all-topics", "--directory", target, "-q", "-o", "json"]
-    return subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def test_two_dumps_into_one_directory(tmp_path: Path) -> None:
-    """One writes it whole; the other touches nothing and says why."""
-    store = imported("small", "clean")
-    target = tmp_path / "d"
-    both = [_dumping(store, target) for _ in range(2)]
-    answers = [process.communicate() for process in both]
-    codes = sorted(process.returncode for process in both)
-    assert codes[0] == 0, answers
-    assert codes[1] in (3, 4), answers  # the other was still writing, or had finished
-    (report,) = [json.loads(out) for out, _ in answers if out]
-    manifest = json.loads((target / "_manifest.json").read_text())
-    there = {str(path.relative_to(target)) for path in target.rglob("part-*")}
-    assert there == {row["path"] for row in manifest["files"]}
-    assert len(there) == report["files"]
-    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".unfinished")] == []
-    assert not (target / ".lock").exists()
 
 
 def test_a_dump_leaves_the_directory_of_another_alone(cli: Cli, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from pulsar_admin.store.db.own_ledgers import largest_ledger_id
 from pulsar_admin.store.db.tree import iter_nodes
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper, Znode
-from tests.stores import copied, lose_nodes
+from tests.stores import copied, imported, lose_nodes
 
 PLAIN = "/managed-ledgers/public/default/persistent/plain"
 SKIP = "topics skip public/default/plain -s half -n 2"
@@ -66,6 +67,11 @@ def export(store: Path, server: FakeZooKeeper, *options: str) -> tuple[object, .
     return ("--store", store, "store", "export", "zookeeper", server.address, "-o", "json", *(options or ("--yes",)))
 
 
+def exports_in_the_log(store: Path, cli: Cli) -> list[dict[str, Any]]:
+    rows = cli("--store", store, "store", "log", "-o", "json").json
+    return [row for row in rows if row["command"] == "store export zookeeper"]
+
+
 def state(server: FakeZooKeeper) -> dict[str, tuple[bytes, int]]:
     return {path: (node.value, node.version) for path, node in server.nodes.items()}
 
@@ -79,10 +85,8 @@ def test_changes_are_one_transaction_that_names_every_version(store: Path, cli: 
         assert state(server) == before
         report = cli(*export(store, server)).json
         after = state(server)
-        assert {node["path"]: node["action"] for node in report["nodes"]} == {
-            **WRITTEN,
-            "/admin/policies/acme": "update",
-        }
+        actions = {node["path"]: node["action"] for node in report["nodes"]}
+        assert actions == {**WRITTEN, "/admin/policies/acme": "update"}
         (operations,) = server.multis
         wanted = values(store)
         assert {path: value for path, (value, _) in after.items() if path in wanted} == wanted
@@ -98,11 +102,7 @@ def test_changes_are_one_transaction_that_names_every_version(store: Path, cli: 
         again = cli(*export(store, server))
         assert (again.json["nodes"], "nothing to write" in again.stderr) == ([], True)
         assert len(server.multis) == 1
-    (line,) = [
-        row
-        for row in cli("--store", store, "store", "log", "-o", "json").json
-        if row["command"] == "store export zookeeper"
-    ]
+    (line,) = exports_in_the_log(store, cli)
     assert (line["reports"][0]["zxid"], line["reports"][0]["target"]) == (report["zxid"], report["target"])
 
 
@@ -139,15 +139,13 @@ def test_a_node_that_moved_stops_all_of_it(
 
     change(cli, store, *CHANGES)
     tree = values(store)
-    with FakeZooKeeper(nodes_of(copied("small", "clean", store.parent / "again")), before) as server:
+    with FakeZooKeeper(nodes_of(imported("small", "clean")), before) as server:
         answer = cli(*export(store, server))
         assert (answer.exit_code, answer.error["code"]) == (4, "stale-plan")
         assert path in answer.error["message"]
         assert state(server) == moved[0]
     assert values(store) == tree
-    assert all(
-        row["command"] != "store export zookeeper" for row in cli("--store", store, "store", "log", "-o", "json").json
-    )
+    assert exports_in_the_log(store, cli) == []
 
 
 def test_a_node_made_anew_is_another_node(store: Path, cli: Cli) -> None:
@@ -159,21 +157,18 @@ def test_a_node_made_anew_is_another_node(store: Path, cli: Cli) -> None:
         assert f"{PLAIN}/half" in cli(*export(store, server)).error["message"]
 
 
+PARENTS = {path: Znode(b"") for path in ("/namespace", "/namespace/public", "/namespace/public/default")}
 OWNER = b'{"nativeUrl":"pulsar://broker-7:6650","httpUrl":"http://broker-7:8080","disabled":false}'
 
 
 def test_topics_of_a_broker_are_refused(store: Path, cli: Cli) -> None:
     """The hash of the topic's name says its bundle: the others of its namespace may be owned."""
     change(cli, store, *CHANGES)
-    nodes = nodes_of(copied("small", "clean", store.parent / "again"))
+    nodes = nodes_of(imported("small", "clean"))
     # CRC-32 of "persistent://public/default/plain" is 0xdd337939.
-    owned = {
-        f"/namespace/public/default/0x{part}0000000_0x{end}": Znode(OWNER, owner=7)
-        for part, end in (("0", "40000000"),)
-    }
-    parents = {"/namespace": Znode(b""), "/namespace/public": Znode(b""), "/namespace/public/default": Znode(b"")}
+    owned = {"/namespace/public/default/0x00000000_0x40000000": Znode(OWNER, owner=7)}
     theirs = {"/namespace/public/default/0xc0000000_0xffffffff": Znode(OWNER, owner=7)}
-    with FakeZooKeeper({**nodes, **parents, **owned, **theirs}) as server:
+    with FakeZooKeeper({**nodes, **PARENTS, **owned, **theirs}) as server:
         before = state(server)
         answer = cli(*export(store, server))
         assert (answer.exit_code, answer.error["code"]) == (3, "refused")
@@ -189,14 +184,13 @@ def test_a_broker_that_takes_a_topic_meanwhile_stops_it(store: Path, cli: Cli) -
     policies = json.loads(nodes["/admin/policies/public/default"].value)
     bounds = policies["bundles"]["boundaries"]
     bundle = next(f"{low}_{high}" for low, high in pairwise(bounds) if int(high, 16) > 0xDD337939)
-    parents = {"/namespace": Znode(b""), "/namespace/public": Znode(b""), "/namespace/public/default": Znode(b"")}
 
     def before(server: FakeZooKeeper, _number: int, kind: int) -> None:
         if kind == 14:
             server.nodes[f"/namespace/public/default/{bundle}"] = Znode(OWNER, owner=7)
 
     change(cli, store, SKIP)
-    with FakeZooKeeper({**nodes, **parents}, before) as server:
+    with FakeZooKeeper({**nodes, **PARENTS}, before) as server:
         answer = cli(*export(store, server))
         assert (answer.exit_code, answer.error["code"]) == (3, "refused")
         assert bundle in answer.error["message"]
@@ -218,7 +212,7 @@ def test_brokers_that_keep_owners_in_a_topic_have_to_stop(store: Path, cli: Cli)
 def test_a_connection_lost_behind_the_transaction(committed: bool, store: Path, cli: Cli) -> None:
     """Nobody can tell whether it was taken; the next run looks, and writes it or knows it."""
     change(cli, store, *CHANGES)
-    nodes = nodes_of(copied("small", "clean", store.parent / "again"))
+    nodes = nodes_of(imported("small", "clean"))
     dropped: list[int] = []
 
     def drop(server: FakeZooKeeper, *numbers: int) -> bool:
@@ -246,7 +240,7 @@ def test_a_connection_lost_behind_the_transaction(committed: bool, store: Path, 
 
 def test_what_is_too_long_for_a_request_is_refused_with_its_size(store: Path, cli: Cli) -> None:
     change(cli, store, *CHANGES)
-    with FakeZooKeeper(nodes_of(copied("small", "clean", store.parent / "again"))) as server:
+    with FakeZooKeeper(nodes_of(imported("small", "clean"))) as server:
         size = cli(*export(store, server, "--dry-run")).json["bytes"]
         answer = cli(*export(store, server, "--yes", "--jute-maxbuffer", str(size - 1)))
         assert (answer.exit_code, answer.error["code"]) == (8, "limit-exceeded")
@@ -275,7 +269,7 @@ def test_another_cluster_is_refused(store: Path, cli: Cli) -> None:
 
 def test_nobody_is_asked_nothing_is_written(store: Path, cli: Cli) -> None:
     change(cli, store, SKIP)
-    with FakeZooKeeper(nodes_of(copied("small", "clean", store.parent / "again"))) as server:
+    with FakeZooKeeper(nodes_of(imported("small", "clean"))) as server:
         answer = cli(*export(store, server, "-q"))
         assert "this cannot be undone: 1 metadata node of" in answer.error["message"]
         assert not server.multis

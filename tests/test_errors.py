@@ -109,20 +109,12 @@ def test_reasons_are_about_the_data(decode: Callable[[], object], words: str) ->
     assert reason_of(caught.value) == words
 
 
+_CLEAR = ("namespaces", "clear-backlog", "public/default", "-s", "nobody")
+_SET_TTL = ("namespaces", "set-message-ttl", "public/default", "-ttl", "never", "--dry-run")
 NAMED: list[tuple[tuple[str, ...], str, str, list[str]]] = [
     (("namespaces", "policies", "no/where"), "namespace", "no/where", ["pulsar-admin namespaces list no"]),
-    (
-        ("namespaces", "clear-backlog", "public/default", "-s", "nobody"),
-        "subscription",
-        "nobody",
-        ["topics subscriptions"],
-    ),
-    (
-        ("namespaces", "set-message-ttl", "public/default", "-ttl", "never", "--dry-run"),
-        "value",
-        "never",
-        ["write an integer"],
-    ),
+    (_CLEAR, "subscription", "nobody", ["topics subscriptions"]),
+    (_SET_TTL, "value", "never", ["write an integer"]),
     (("store", "check", "--deep", "--memory", "1K"), "memory", "1024", ["512M"]),
 ]
 

@@ -13,10 +13,10 @@ import pytest
 from pulsar_admin.store.codec.rocksvalue import decode_value
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import iter_nodes
-from pulsar_admin.store.sources.rocksdb import locked_by, open_for_reading
+from pulsar_admin.store.sources.rocksdb import locked_by
 from pulsar_admin.store.transfer import exports as exporter
 from tests.conftest import Cli
-from tests.stores import apply_values
+from tests.stores import apply_values, rocksdb_rows
 from tests.test_disk import assert_full, run_limited
 from tests.worlds import assert_unchanged, scratch_copy
 
@@ -43,9 +43,9 @@ def export(store: Path, target: Path, *options: str) -> tuple[object, ...]:
     return ("--store", store, "store", "export", "standalone", target, "--yes", "-o", "json", *options)
 
 
-def rows_of(database: Path) -> dict[bytes, bytes]:
-    with open_for_reading(database) as pairs:
-        return dict(pairs)
+def values(store: Path) -> dict[str, bytes]:
+    with open_store(store) as opened, opened.read() as txn:
+        return {node.path: node.value for node in iter_nodes(txn, "/")}
 
 
 # -- links ------------------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_a_target_that_moved_since_the_plan(
     monkeypatch.setattr(exports, "run_export", moved)
     answer = cli(*export(store, source, "--in-place"))
     assert (answer.exit_code, answer.error["code"]) == (4, "stale-plan")
-    assert node not in rows_of(source / "metadata")
+    assert node not in rocksdb_rows(source / "metadata")
 
 
 def test_two_exports_into_one_directory(source: Path, store: Path, tmp_path: Path, cli: Cli) -> None:
@@ -208,42 +208,48 @@ class Stopped(Exception):
     """The export ends here."""
 
 
-def _stop(*_: object) -> None:
-    raise Stopped
+@pytest.fixture
+def stopped_export(source: Path, store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Exports in place, and stops when the target has the new values and the store does not know."""
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    def run() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(exporter, "_record", stop)
+            assert cli(*export(store, source, "--in-place"), bug=True).exit_code == 70
+
+    return run
 
 
 def test_what_a_stopped_export_wrote_is_finished(
-    source: Path, store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+    source: Path, store: Path, cli: Cli, stopped_export: Callable[[], None]
 ) -> None:
-    """The target has the values, the store does not know: the same command goes on, and writes the same."""
-    with monkeypatch.context() as patch:
-        patch.setattr(exporter, "_record", _stop)
-        assert cli(*export(store, source, "--in-place"), bug=True).exit_code == 70
-    written = rows_of(source / "metadata")
+    """The same command goes on, and writes the same."""
+    stopped_export()
+    written = rocksdb_rows(source / "metadata")
     again = cli(*export(store, source, "--in-place"))
     assert (again.exit_code, len(again.json["nodes"])) == (0, 1)
-    assert rows_of(source / "metadata") == written
+    assert rocksdb_rows(source / "metadata") == written
     assert cli(*export(store, source, "--in-place")).json["nodes"] == []
 
 
 @pytest.mark.parametrize("words", ["topics skip public/default/plain -s half -n 1", "store undo 2", COMPACT])
 def test_changes_behind_stopped_exports(
-    words: str, source: Path, store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+    words: str, source: Path, store: Path, cli: Cli, stopped_export: Callable[[], None]
 ) -> None:
-    """Stopped twice when the target had the new values and the store did not know of it yet, and a change made behind each."""
-    imported = rows_of(source / "metadata")
+    """Stopped twice, and a change made behind each."""
+    imported = rocksdb_rows(source / "metadata")
     assert cli("--store", store, *COMPACT.split()).exit_code == 0
     for change in (words, "topics unsubscribe public/default/plain -s never"):
-        with monkeypatch.context() as patch:
-            patch.setattr(exporter, "_record", _stop)
-            assert cli(*export(store, source, "--in-place"), bug=True).exit_code == 70
+        stopped_export()
         assert cli("--store", store, *change.split()).exit_code == 0
     assert cli(*export(store, source, "--in-place")).exit_code == 0
     assert cli(*export(store, source, "--in-place")).json["nodes"] == []
-    with open_store(store) as opened, opened.read() as txn:
-        wanted = {node.path.encode(): node.value for node in iter_nodes(txn, "/")}
+    wanted = {path.encode(): value for path, value in values(store).items()}
     found = {
-        key: value for key, value in rows_of(source / "metadata").items() if key in imported.keys() | wanted.keys()
+        key: value for key, value in rocksdb_rows(source / "metadata").items() if key in imported.keys() | wanted.keys()
     }
     assert {key: decode_value(found[key], "x")[1] for key in wanted} == wanted
     assert not [key for key in found if key in imported and key.startswith(b"/managed-ledgers/") and key not in wanted]
@@ -252,33 +258,28 @@ def test_changes_behind_stopped_exports(
 
 @pytest.mark.parametrize("words", ["", "store undo 1", f"{COMPACT} | store undo 2"])
 def test_a_refresh_behind_a_stopped_export_takes_nothing_back(
-    words: str, source: Path, store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+    words: str, source: Path, store: Path, cli: Cli, stopped_export: Callable[[], None]
 ) -> None:
     """What the source has is this store's own, no change of a broker: neither a conflict, nor the end of an undo behind it."""
     *before, after = words.split(" | ")
     for change in before:
         assert cli("--store", store, *change.split()).exit_code == 0
-    with monkeypatch.context() as patch:
-        patch.setattr(exporter, "_record", _stop)
-        assert cli(*export(store, source, "--in-place"), bug=True).exit_code == 70
+    stopped_export()
     if after:
         assert cli("--store", store, *after.split()).exit_code == 0
-    with open_store(store) as opened, opened.read() as txn:
-        wanted = {node.path: node.value for node in iter_nodes(txn, "/")}
+    wanted = values(store)
     for _ in range(2):
         answer = cli("--store", store, "store", "refresh", "-o", "json")
         assert answer.exit_code == 1
         assert "export in place was stopped" in answer.stderr
         assert (answer.json["conflicts"], answer.json["nodesUpdated"], answer.json["nodesRemoved"]) == ([], 0, 0)
         assert answer.json["stoppedExport"]
-    with open_store(store) as opened, opened.read() as txn:
-        assert {node.path: node.value for node in iter_nodes(txn, "/")} == wanted
+    assert values(store) == wanted
     assert cli(*export(store, source, "--in-place")).exit_code == 0
     assert cli(*export(store, source, "--in-place")).json["nodes"] == []
     answer = cli("--store", store, "store", "refresh", "-o", "json")
     assert (answer.exit_code, answer.json["stoppedExport"]) == (0, [])
-    with open_store(store) as opened, opened.read() as txn:
-        assert {node.path: node.value for node in iter_nodes(txn, "/")} == wanted
+    assert values(store) == wanted
 
 
 @pytest.mark.parametrize("limit_bytes", [1, 20_000, 100_000, 5_000_000])
@@ -286,8 +287,8 @@ def test_a_full_disk(limit_bytes: int, source: Path, store: Path, tmp_path: Path
     assert_full(run_limited(limit_bytes, "--store", store, "store", "export", "standalone", tmp_path / "out"))
     assert not [file for file in tmp_path.iterdir() if "out" in file.name]
     if limit_bytes < 100_000:
-        before = rows_of(source / "metadata")
+        before = rocksdb_rows(source / "metadata")
         command = ("--store", store, "store", "export", "standalone", source, "--in-place", "--yes")
         assert_full(run_limited(limit_bytes, *command))
-        assert rows_of(source / "metadata") == before
+        assert rocksdb_rows(source / "metadata") == before
     assert cli(*export(store, source, "--in-place")).exit_code == 0

@@ -21,7 +21,7 @@ from pulsar_admin.store.rules.table import RULES_BY_CODE
 from pulsar_admin.visible import clean_lines, clean_text
 from tests.conftest import Cli
 from tests.hostile import CURSOR, EVIL, EVIL_BYTES, FORGED, TOPIC, make_hostile_store
-from tests.stores import copied
+from tests.stores import copied, imported
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -261,7 +261,7 @@ def test_a_name_that_no_file_can_have(
     """Found by hostile command lines: an error of the system about a name is the user's, no bug."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
-    answer = cli("--store", copied("small", "clean", tmp_path), *words.split(), name)
+    answer = cli("--store", imported("small", "clean"), *words.split(), name)
     assert answer.exit_code in (2, 3, 5, 6)
     assert "Traceback" not in answer.stderr
 

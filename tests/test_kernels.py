@@ -74,11 +74,8 @@ def test_metadata(entries: Entries) -> None:
     producer_spans(data, starts, ends, producers)
     sequence_ids(data, starts, ends, found)
     wire.find_metadata_ends(data, starts, ends, found)
-    numbers, firsts, table = (
-        np.zeros(len(starts), np.int32),
-        np.zeros(len(starts), np.int32),
-        np.full(4096, -1, np.int32),
-    )
+    numbers, firsts = np.zeros((2, len(starts)), np.int32)
+    table = np.full(4096, -1, np.int32)
     assert number_spans(data, producers, numbers, firsts, table) == numbers.max() + 1
     assert (rows["flags"] & BATCH != 0).any()
     assert (sent["framed"] != 0).any()

@@ -14,10 +14,10 @@ from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.codec.rocksvalue import decode_counter, encode_counter
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.own_ledgers import SEQUENCE_KEY
-from pulsar_admin.store.sources.rocksdb import open_for_reading, read_values
+from pulsar_admin.store.sources.rocksdb import read_values
 from tests.conftest import Cli
 from tests.decoders import decode_ledgers_row
-from tests.stores import apply_values, copied
+from tests.stores import apply_values, copied, rocksdb_rows
 from tests.worlds import assert_unchanged, scratch_copy, world
 
 BATCHED, SINGLE = "acme/orders/compacted", "acme/orders/compacted-single"
@@ -39,15 +39,10 @@ def _ledgers(cli: Cli, store: Path) -> list[int]:
     ]
 
 
-def _rows(directory: Path) -> dict[bytes, bytes]:
-    with open_for_reading(directory) as items:
-        return dict(items)
-
-
 def _entries(current: Path, ledgers: list[int], limit_bytes: int) -> dict[int, list[int]]:
     """Return the entries of LEDGERS that rows of the index lead to, each in a log that is no longer than its limit."""
     found: dict[int, list[int]] = {ledger_id: [] for ledger_id in ledgers}
-    for key, value in _rows(current / "locations").items():
+    for key, value in rocksdb_rows(current / "locations").items():
         row = decode_location_row(key, value, "locations")
         if row.ledger_id in found:
             data = (current / log_file_name(row.log_id)).read_bytes()
@@ -85,7 +80,7 @@ def test_what_a_bookie_needs(store: Path, tmp_path: Path, cli: Cli) -> None:
         ledger_id: size - len(found[ledger_id]) * (4 + 32 + 8) for ledger_id, size in sizes.items()
     }
 
-    rows = dict(decode_ledgers_row(key, value) for key, value in _rows(after / "ledgers").items())
+    rows = dict(decode_ledgers_row(key, value) for key, value in rocksdb_rows(after / "ledgers").items())
     theirs = rows[91]  # the compacted ledger that the broker wrote
     for ledger_id in ledgers:
         assert (rows[ledger_id].exists, rows[ledger_id].fenced) == (True, False)

@@ -37,11 +37,11 @@ from pulsar_admin.store.model.ledgers import iter_ledger_ids
 from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.cluster import make_layout, open_metadata
 from pulsar_admin.store.sources.given_bookies import find_bookie, parse_bookie
-from pulsar_admin.store.sources.rocksdb import create_database, open_for_reading
+from pulsar_admin.store.sources.rocksdb import create_database
 from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
 from tests.conftest import Cli
 from tests.locking import locked
-from tests.stores import NOW_MS
+from tests.stores import NOW_MS, rocksdb_rows
 from tests.synthetic import ledger_node
 from tests.worlds import copy_tree, digest_of, world
 
@@ -52,14 +52,9 @@ class Killed(Exception):
     """In the place of the end of the process."""
 
 
-def _rows(directory: Path) -> Rows:
-    with open_for_reading(directory) as pairs:
-        return dict(pairs)
-
-
 def _index(bookie: Path) -> dict[str, Rows]:
     return {
-        f"{database.parent.parent.name}/{database.name}": _rows(database)
+        f"{database.parent.parent.name}/{database.name}": rocksdb_rows(database)
         for name in ("ledgers", "locations")
         for database in sorted(bookie.glob(f"**/current/{name}"))
     }
@@ -132,7 +127,7 @@ def _damaged(database: Path) -> None:
 def _rebuilt_by_upstream(database: Path) -> None:
     """What ``LedgersIndexRebuildOp`` writes."""
     bad = encode_ledgers_row(0, LedgerData(True, True, b""))[1]
-    ids = list(_rows(database))
+    ids = list(rocksdb_rows(database))
     shutil.rmtree(database)
     create_database(database, ((key + bytes(8), bad) for key in ids))
 
@@ -170,7 +165,7 @@ def test_rows_are_those_that_bookkeeper_had(
 def _entries(current: Path) -> dict[tuple[int, int], bytes]:
     """Every entry that the index leads to, read as a bookie reads it, its digest verified: the payload, which all copies share."""
     found = {}
-    for key, value in _rows(current / "locations").items():
+    for key, value in rocksdb_rows(current / "locations").items():
         row = decode_location_row(key, value, "locations")
         with (current / log_file_name(row.log_id)).open("rb") as log:
             log.seek(row.pos - 4)
@@ -198,8 +193,10 @@ def test_ledgers_that_upstreams_rebuild_fenced_are_as_before(tmp_path: Path, cli
     assert [row["ledgers"]["fenced"] for row in report["directories"]] == [0, 0]
     for number, current in enumerate(kinds / "bookie2" / name / "current" for name in ("ledgers0", "ledgers1")):
         assert _entries(current) == before[number]
-        rows = dict(decode_ledgers_row(*row, "") for row in _rows(current / "ledgers").items() if row[0][0] < 0x80)
-        assert {len(key) for key in _rows(current / "ledgers")} == {8}
+        rows = dict(
+            decode_ledgers_row(*row, "") for row in rocksdb_rows(current / "ledgers").items() if row[0][0] < 0x80
+        )
+        assert {len(key) for key in rocksdb_rows(current / "ledgers")} == {8}
         assert all(ledger_id % 2 == number for ledger_id in rows)
         assert {key for key in headers if key % 2 == number} <= rows.keys()
         for ledger_id, row in rows.items():
@@ -288,7 +285,7 @@ def test_an_exchange_of_two_renames_that_is_stopped_between_them_loses_no_fence(
 ) -> None:
     """File systems without RENAME_EXCHANGE: the old index, which alone knows of a fence, has another name then."""
     ledgers = bookie / "current" / "ledgers"
-    rows = _rows(ledgers)
+    rows = rocksdb_rows(ledgers)
     key, other = [key for key, row in rows.items() if not decode_ledgers_row(key, row, "")[1].fenced][:2]
     ledger_id, row = decode_ledgers_row(key, rows[key], "")
     rows[key] = encode_ledgers_row(ledger_id, replace(row, fenced=True))[1]
@@ -311,7 +308,7 @@ def test_an_exchange_of_two_renames_that_is_stopped_between_them_loses_no_fence(
     again = cli(*words)
     assert (again.exit_code, "run the command again" in again.stderr) == (4, True)
     assert cli(*words).stdout.splitlines()[-1] == "nothing is wrong, nothing was written"
-    assert _rows(ledgers) == rows
+    assert rocksdb_rows(ledgers) == rows
     assert [path.name for path in ledgers.parent.iterdir() if "salvag" in path.name] == ["ledgers-before-salvage"]
 
 
@@ -394,7 +391,7 @@ def test_a_database_that_was_being_made_goes_before_what_says_so(
 def test_a_damaged_record_is_replaced_by_another_bookies(bookie: Path, salvage: Callable[..., Any]) -> None:
     current = bookie / "current"
     before, log = _entries(current), current / "0.log"
-    rows = [decode_location_row(*row, "") for row in _rows(current / "locations").items()]
+    rows = [decode_location_row(*row, "") for row in rocksdb_rows(current / "locations").items()]
     victims = [row for row in rows if row.log_id == 0 and row.ledger_id % 7 == 3][::5]
     data = bytearray(log.read_bytes())
     for row in victims:
@@ -474,7 +471,7 @@ def test_entries_of_a_lost_log_come_from_other_bookies(bookie: Path, store: Path
     with open_store(store) as opened, opened.read() as txn:
         listed = set(iter_ledger_ids(txn))
     assert {key for key in before if key[0] in listed} <= after.keys()
-    assert _rows(current / "ledgers") == index["bookkeeper0/ledgers"]
+    assert rocksdb_rows(current / "ledgers") == index["bookkeeper0/ledgers"]
 
 
 def test_databases_are_of_a_form_that_old_bookies_read(bookie: Path, salvage: Callable[..., Any]) -> None:

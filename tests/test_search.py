@@ -176,14 +176,8 @@ def _topic(rnd: random.Random) -> MadeTopic:
             now += rnd.choice((0, 0, 1, 3, 50, 5000))
             publish = now + rnd.choice((0, 0, 0, -5000, 7000, -86_400_000, 900 * 86_400_000))
             with_broker = broker == "all" or (broker == "some" and rnd.random() < 0.5)
-            entries.append(
-                Made(
-                    publish,
-                    now if with_broker else None,
-                    rnd.choice((0, 0, 3)),
-                    lost=lost_ledger or rnd.random() < 0.03,
-                )
-            )
+            batch, lost = rnd.choice((0, 0, 3)), lost_ledger or rnd.random() < 0.03
+            entries.append(Made(publish, now if with_broker else None, batch, lost=lost))
         ledgers.append(entries)
     return MadeTopic(ledgers, open_last=rnd.random() < 0.8)
 
@@ -217,11 +211,8 @@ def _check_generated(path: Path, seed: int, topics: int, probes: int) -> int:
                 expected = next(
                     (position for position, entry in rows if (_time_of(entry, clock) or -1) >= time_ms), None
                 )
-                assert find_first_at_or_after(reader, found_topic, time_ms, clock).position == expected, (
-                    name,
-                    time_ms,
-                    clock,
-                )
+                found = find_first_at_or_after(reader, found_topic, time_ms, clock).position
+                assert found == expected, (name, time_ms, clock)
                 cases += 1
     return cases
 
@@ -239,22 +230,17 @@ def test_exact_on_many_more(tmp_path: Path, seed: int) -> None:
 def test_files_are_searched_for_what_no_index_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against brute force, slice by slice and at once: the first entry, by position, at or after a time, and which are there."""
     rnd = random.Random(5)
-    topic = MadeTopic(
-        [
-            [
-                Made(
-                    rnd.randrange(1000), rnd.choice([None, rnd.randrange(1000)]), payload=bytes(700), lost=entry_id == 5
-                )
-                for entry_id in range(60)
-            ]
-            for _ in range(3)
-        ]
-    )
+
+    def made(entry_id: int) -> Made:
+        broker_ms = rnd.choice([None, rnd.randrange(1000)])
+        return Made(rnd.randrange(1000), broker_ms, payload=bytes(700), lost=entry_id == 5)
+
+    topic = MadeTopic([[made(entry_id) for entry_id in range(60)] for _ in range(3)])
     rows = [
-        (Position(10 + at, entry_id), made)
+        (Position(10 + at, entry_id), entry)
         for at, ledger in enumerate(topic.ledgers)
-        for entry_id, made in enumerate(ledger)
-        if not made.lost
+        for entry_id, entry in enumerate(ledger)
+        if not entry.lost
     ]
     with (
         open_store(make_store(tmp_path / "store", {"public/default/t": topic})) as store,
@@ -263,7 +249,7 @@ def test_files_are_searched_for_what_no_index_has(tmp_path: Path, monkeypatch: p
     ):
         for slice_bytes, ledgers, clock in product((1 << 20, 4096), ((10, 11, 12), (11,), (12, 99)), CLOCKS):
             monkeypatch.setattr("pulsar_admin.store.scan.unindexed.cut_for", lambda _, size=slice_bytes: Cut(size))
-            mine = [(position, _time_of(made, clock)) for position, made in rows if position.ledger_id in ledgers]
+            mine = [(position, _time_of(entry, clock)) for position, entry in rows if position.ledger_id in ledgers]
             times = sorted({at for _, at in mine if at is not None})
             for time_ms in (0, times[len(times) // 2], times[-1], times[-1] + 1):
                 seen: list[int] = []

@@ -27,16 +27,16 @@ from tests.zookeeper_files import read_zookeeper_nodes
 BOOKIES = tuple(f"bookkeeper{number}" for number in range(3))
 
 
-def rows_of(directory: Path, scratch: Path) -> list[bytes]:
-    """The keys of a RocksDB, by rocksdict itself on a copy."""
+def rows_of(directory: Path, scratch: Path) -> dict[bytes, bytes]:
+    """The rows of a RocksDB, by rocksdict itself on a copy."""
     copy = scratch / "-".join(directory.parts[-4:])
     shutil.copytree(directory, copy, dirs_exist_ok=True)
     database = rocksdict.Rdict(
         str(copy), rocksdict.Options(raw_mode=True), access_type=rocksdict.AccessType.read_only()
     )
-    keys = [*database.keys()]
+    rows = dict(database.items())
     database.close()
-    return keys
+    return rows
 
 
 def listed(zookeeper: Path) -> set[int]:
@@ -58,10 +58,10 @@ def record_sizes(log: Path) -> dict[int, int]:
     return found
 
 
-def replayed(current: Path) -> set[int]:
-    """Ledgers whose master key (entry −4096) a journal has behind ``lastMark``: what ``BookieImpl.readJournal`` puts into the index."""
+def replayed_entries(current: Path) -> set[tuple[int, int]]:
+    """What ``BookieImpl.readJournal`` puts into the bookie again: ledger and entry of each record behind ``lastMark``."""
     journal_id, offset = struct.unpack(">qq", (current / "lastMark").read_bytes())
-    found = set[int]()
+    found = set[tuple[int, int]]()
     for journal in sorted(current.glob("*.txn")):
         data, number = journal.read_bytes(), int(journal.stem, 16)
         pos = max(offset, 512) if number == journal_id else 512
@@ -69,10 +69,14 @@ def replayed(current: Path) -> set[int]:
             if size == -256:
                 pos += 8 + struct.unpack_from(">i", data, pos + 4)[0]
                 continue
-            ledger_id, entry_id = struct.unpack_from(">qq", data, pos + 4)
-            found |= {ledger_id} if entry_id == -4096 else set()
+            found.add(struct.unpack_from(">qq", data, pos + 4))
             pos += 4 + size
     return found
+
+
+def replayed(current: Path) -> set[int]:
+    """Ledgers whose master key (entry −4096) comes into the index again."""
+    return {ledger_id for ledger_id, entry_id in replayed_entries(current) if entry_id == -4096}
 
 
 def preflight(cli: Cli, root: Path, *words: object) -> dict:  # type: ignore[type-arg]
@@ -170,18 +174,17 @@ def test_a_bookie_that_never_ran(cli: Cli, tmp_path: Path) -> None:
     for name in ("journal", "ledgers"):
         (tmp_path / name / "lost+found").mkdir(parents=True)
     directories = f"{tmp_path}/journal,{tmp_path}/ledgers"
+    words = ("store", "preflight", "--zookeeper", zookeeper)
     for bookie in (directories, f"bk9={directories}"):
-        result = cli(
-            "store", "preflight", "--zookeeper", zookeeper, "--bookie", bookie, "--max-loss", "0", "-o", "json"
-        )
+        result = cli(*words, "--bookie", bookie, "--max-loss", "0", "-o", "json")
         assert result.exit_code == 0, result.stderr
         assert result.json["bookies"] == []
     conf = tmp_path / "bookkeeper.conf"
     conf.write_text(f"journalDirectory={tmp_path}/none\nledgerDirectories={tmp_path}/ledgers\nbookieId=bk1test\n")
-    result = cli("store", "preflight", "--zookeeper", zookeeper, "--bookie-conf", conf)
+    result = cli(*words, "--bookie-conf", conf)
     assert result.exit_code == 5
     assert "the metadata knows bookie bk1test" in result.stderr
-    assert cli("store", "preflight", "--zookeeper", zookeeper, "--bookie", tmp_path / "typo").exit_code == 5
+    assert cli(*words, "--bookie", tmp_path / "typo").exit_code == 5
 
 
 def test_an_empty_metadata_store_under_the_bookies_of_a_store(cli: Cli, tmp_path: Path) -> None:
@@ -198,53 +201,25 @@ def test_an_empty_metadata_store_under_the_bookies_of_a_store(cli: Cli, tmp_path
     assert "name the metadata of these bookies" in given.stderr
 
 
-def replayed_entries(current: Path) -> set[tuple[int, int]]:
-    """What ``BookieImpl.readJournal`` puts into the bookie again: ledger and entry of each record behind ``lastMark``."""
-    journal_id, offset = struct.unpack(">qq", (current / "lastMark").read_bytes())
-    found = set[tuple[int, int]]()
-    for journal in sorted(current.glob("*.txn")):
-        data, number = journal.read_bytes(), int(journal.stem, 16)
-        pos = max(offset, 512) if number == journal_id else 512
-        while number >= journal_id and pos + 4 <= len(data) and (size := struct.unpack_from(">i", data, pos)[0]):
-            if size == -256:
-                pos += 8 + struct.unpack_from(">i", data, pos + 4)[0]
-                continue
-            found.add(struct.unpack_from(">qq", data, pos + 4))
-            pos += 4 + size
-    return found
-
-
 @pytest.mark.parametrize("state", ["clean", "crashed"])
 def test_an_entry_log_that_the_index_names_and_that_is_not_there_is_named(cli: Cli, tmp_path: Path, state: str) -> None:
     """The bookie starts, deletes nothing, and does not serve what the log had, but for what a start reads of journals."""
     root = scratch_copy("cluster", state, tmp_path)
     current = next(path for path in (root / BOOKIES[0]).rglob("current") if [*path.glob("*.log")])
     log = max(current.glob("*.log"), key=lambda path: path.stat().st_size)
-    database = rocksdict.Rdict(
-        str(shutil.copytree(current / "locations", tmp_path / "locations")),
-        rocksdict.Options(raw_mode=True),
-        access_type=rocksdict.AccessType.read_only(),
-    )
     led = {
         struct.unpack(">qq", key)
-        for key, value in database.items()
+        for key, value in rows_of(current / "locations", tmp_path).items()
         if len(key) == 16 and len(value) == 8 and struct.unpack(">q", value)[0] >> 32 == int(log.stem, 16)
     }
-    database.close()
     stay = listed(root / "zookeeper" / "version-2")
     lost = {(ledger_id, entry_id) for ledger_id, entry_id in led - replayed_entries(current) if ledger_id in stay}
     assert lost
     zookeeper = ("--zookeeper", root / "zookeeper")
     assert "is not there" not in str(preflight(cli, root, *zookeeper))
     log.unlink()
-    answer = cli(
-        "store",
-        "preflight",
-        *(word for name in BOOKIES for word in ("--bookie", root / name)),
-        *zookeeper,
-        "-o",
-        "json",
-    )
+    bookies = [word for name in BOOKIES for word in ("--bookie", root / name)]
+    answer = cli("store", "preflight", *bookies, *zookeeper, "-o", "json")
     (text,) = [text for row in answer.json["bookies"] for text in row["problems"] if "is not there" in text]
     ledgers = {ledger_id for ledger_id, _ in lost}
     assert text.startswith(
@@ -268,6 +243,7 @@ def test_what_brokers_delete_is_told_on_a_damaged_newest_snapshot(cli: Cli, tmp_
 
 
 COOKIE = Cookie(4, "b:3181", ("/journal",), ("/ledgers",), "instance-1")
+_OF_NONE = replace(COOKIE, instance_id=None)
 
 
 def a_bookie(tmp_path: Path, *cookies: Cookie | None) -> Bookie:
@@ -290,12 +266,7 @@ def a_bookie(tmp_path: Path, *cookies: Cookie | None) -> Bookie:
         ((COOKIE, None), "instance-1", {"b:3181": COOKIE}, "no cookie (VERSION) in {root}/journal/current"),
         ((COOKIE, COOKIE), "instance-2", {"b:3181": COOKIE}, "is instance-1, of the metadata instance-2"),
         ((COOKIE, COOKIE), "", {"b:3181": COOKIE}, "is instance-1, of the metadata none"),
-        (
-            (replace(COOKIE, instance_id=None),) * 2,
-            "instance-1",
-            {"b:3181": COOKIE},
-            "is none, of the metadata instance-1",
-        ),
+        ((_OF_NONE, _OF_NONE), "instance-1", {"b:3181": COOKIE}, "is none, of the metadata instance-1"),
         ((COOKIE, COOKIE), "instance-1", {"c:3181": COOKIE}, "the metadata has no cookie of b:3181"),
         ((COOKIE, COOKIE), "instance-1", {"b:3181": replace(COOKIE, ledger_dirs=("/other",))}, "is not the one that"),
         ((COOKIE, COOKIE), "instance-1", {"b:3181": replace(COOKIE, journal_dirs=("/other",))}, "is not the one that"),

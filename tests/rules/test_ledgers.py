@@ -59,6 +59,14 @@ def mixed(tmp_path: Path) -> Path:
     return tmp_path / "source"
 
 
+def told_of(cli: Cli, store: Path) -> list[Json]:
+    return cli("--store", store, "doctor", "-o", "jsonl").json_lines
+
+
+def orphans_of(cli: Cli, store: Path) -> list[Json]:
+    return cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
+
+
 @pytest.mark.parametrize(("kind", "next_id"), [("cut", 58), ("mixed", 175)])
 def test_metadata_older_than_the_bookies(
     kind: str, next_id: int, request: pytest.FixtureRequest, cli: Cli, tmp_path: Path
@@ -71,22 +79,18 @@ def test_metadata_older_than_the_bookies(
     newer = {one for one in ids_on(*source.glob("bookkeeper*")) if one >= next_id}
     assert len(newer) > 10
     first = cli("--store", store, "store", "check", "-o", "jsonl").json_lines[0]
-    assert (first["severity"], first["code"], first["context"]["nextLedgerId"]) == (
-        "problem",
-        "metadata-older",
-        next_id,
-    )
+    assert (first["severity"], first["code"]) == ("problem", "metadata-older")
+    assert first["context"]["nextLedgerId"] == next_id
     assert newer <= set(range(next_id, first["context"]["largestLedgerId"] + 1))
-    told = cli("--store", store, "doctor", "-o", "jsonl").json_lines
+    told = told_of(cli, store)
     assert (told[0]["severity"], told[0]["code"]) == ("critical", "metadata-older")
     deleted = next((row for row in told if row["code"] in ("ledgers-deleted", "ledgers-gone")), None)
     assert deleted is None or max(deleted["evidence"]["ledgerIds"]) < next_id
-    orphans = cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
+    orphans = orphans_of(cli, store)
     assert newer <= {row["ledgerId"] for row in orphans if row["reason"] == "newer"}
     assert all((row["reason"] == "newer") == (row["ledgerId"] >= next_id) for row in orphans)
-    states = {
-        row["ledgerId"]: row["state"] for row in cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
-    }
+    rows = cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
+    states = {row["ledgerId"]: row["state"] for row in rows}
     assert {states[one] for one in newer} == {"NEWER"}
     used = {row["owner"] for row in cli("--store", store, "store", "usage", "-o", "jsonl").json_lines}
     assert ("(newer than the metadata)" in used, "(ledgers without metadata)" in used) == (True, deleted is not None)
@@ -108,7 +112,7 @@ def test_what_older_metadata_does_not_reference_newer_may(mixed: Path, cli: Cli,
     """So it is not deleted, until the metadata is rolled forward."""
     store = tmp_path / "s"
     assert cli("--store", store, "store", "import", "standalone", mixed).exit_code == 1
-    orphans = cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
+    orphans = orphans_of(cli, store)
     one = next(str(row["ledgerId"]) for row in orphans if row["reason"] == "unreferenced")
     delete = ("--store", store, "-o", "json", "ledgers", "delete", one, "-y")
     refused = cli(*delete)
@@ -123,14 +127,14 @@ def test_a_ledger_of_the_future_without_entries_has_nothing_to_roll_forward_over
     store = copied("small", "clean", tmp_path)
     path = parse_topic("public/default/plain").cursor_path("half")
     put_values(store, {path: encode_cursor_info(CursorInfo(99_999, Position(9, 0)))})
-    told = {row["code"]: row for row in cli("--store", store, "doctor", "-o", "jsonl").json_lines}
+    told = {row["code"]: row for row in told_of(cli, store)}
     older = told["metadata-older"]
     assert (older["evidence"]["entries"], older["mend"]) == (0, "pulsar-admin ledgers missing")
     shown = cli("--store", store, "ledgers", "missing", "-o", "jsonl")
     assert (shown.exit_code, [row["ledgerId"] for row in shown.json_lines]) == (1, [99_999])
     cure = shlex.split(told["cursor-ledger-lost"]["mend"])
     assert cli("--store", store, *cure[1:], "-y").exit_code == 0
-    left = {row["code"] for row in cli("--store", store, "doctor", "-o", "jsonl").json_lines}
+    left = {row["code"] for row in told_of(cli, store)}
     assert not left & {"metadata-older", "cursor-ledger-lost"}
 
 
@@ -138,15 +142,13 @@ def test_a_ledger_of_the_future_without_entries_has_nothing_to_roll_forward_over
 def test_the_printed_command_cures_it(kind: str, request: pytest.FixtureRequest, cli: Cli, tmp_path: Path) -> None:
     store = tmp_path / "s"
     assert cli("--store", store, "store", "import", "standalone", request.getfixturevalue(kind)).exit_code == 1
-    told = cli("--store", store, "doctor", "-o", "jsonl").json_lines[0]
+    told = told_of(cli, store)[0]
     words = told["mend"].split()
     assert words[0] == "pulsar-admin"
     assert cli("--store", store, *words[1:], "-y", "--cluster", "standalone").exit_code == 0
-    codes = {row["code"] for row in cli("--store", store, "doctor", "-o", "jsonl").json_lines}
+    codes = {row["code"] for row in told_of(cli, store)}
     assert "metadata-older" not in codes
-    assert not [
-        row for row in cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines if row["reason"] == "newer"
-    ]
+    assert not [row for row in orphans_of(cli, store) if row["reason"] == "newer"]
 
 
 def test_a_refresh_with_newer_metadata_cures_it_and_one_of_newer_bookies_tells(
@@ -160,7 +162,7 @@ def test_a_refresh_with_newer_metadata_cures_it_and_one_of_newer_bookies_tells(
     shutil.copy(whole, cut / "metadata")
     done = cli(*refresh)
     assert (done.exit_code, "findings" in done.json) == (0, False)
-    assert "metadata-older" not in {row["code"] for row in cli("--store", store, "doctor", "-o", "jsonl").json_lines}
+    assert "metadata-older" not in {row["code"] for row in told_of(cli, store)}
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -185,9 +187,9 @@ def test_where_the_generator_is_not_known_nothing_is_called_deleted(
 ) -> None:
     store = tmp_path / "s"
     cli("--store", store, "store", "import", "standalone", changed_counter(tmp_path, value))
-    rows = cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
+    rows = orphans_of(cli, store)
     assert {row["reason"] for row in rows} == {"unreferenced", "unlisted"}
-    found = {row["code"]: row for row in cli("--store", store, "doctor", "-o", "jsonl").json_lines}
+    found = {row["code"]: row for row in told_of(cli, store)}
     assert not {"ledgers-deleted", "ledgers-gone"} & found.keys()
     assert found["ledgers-unlisted"]["evidence"]["ledgers"] == len([1 for row in rows if row["reason"] == "unlisted"])
     overview = cli("--store", store, "overview", "-o", "json").json
@@ -202,11 +204,7 @@ def test_a_ledger_that_a_topic_lists_and_that_the_generator_never_gave(cli: Cli,
     with_nodes = {int(line["ledgerId"]) for line in _listed(cli, source, tmp_path / "before")}
     store = tmp_path / "s"
     assert cli("--store", store, "store", "import", "standalone", source).exit_code == 1
-    rows = {
-        row["ledgerId"]
-        for row in cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
-        if row["reason"] == "newer"
-    }
+    rows = {row["ledgerId"] for row in orphans_of(cli, store) if row["reason"] == "newer"}
     assert rows == {one for one in ids_on(source / "bookkeeper") if one >= 120} - with_nodes
 
 

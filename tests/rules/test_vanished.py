@@ -42,6 +42,32 @@ def diagnoses(cli: Cli, store: Path) -> list[Json]:
     return cli("--store", store, "doctor", "-o", "jsonl").json_lines
 
 
+def codes_in(cli: Cli, store: Path) -> set[str]:
+    return {row["code"] for row in diagnoses(cli, store)}
+
+
+def reasons_of(cli: Cli, store: Path) -> dict[int, str]:
+    """Why each ledger that nothing references is there."""
+    rows = cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
+    return {row["ledgerId"]: row["reason"] for row in rows}
+
+
+def told_of(cli: Cli, store: Path, code: str) -> list[Json]:
+    return [row for row in diagnoses(cli, store) if row["code"] == code]
+
+
+def claim_for(store: Path, ledger_id: int, custom: Mapping[str, bytes]) -> None:
+    """Let the metadata of a ledger say whose it is."""
+
+    def work(txn: Txn) -> None:
+        node, metadata = find_node(txn, ledger_path(ledger_id)), find_metadata(txn, ledger_id)
+        claimed = replace(metadata, custom={"application": b"pulsar", **custom})
+        put_nodes(txn, [node._replace(value=encode_ledger_metadata(claimed))])
+
+    with open_store(store, writable=True) as opened:
+        opened.write(work)
+
+
 def entries_of(cli: Cli, store: Path, name: str) -> Mapping[int, int]:
     """The entries of each ledger that a topic lists."""
     rows = cli("--store", store, "ledgers", "list", "--topic", name, "-o", "jsonl").json_lines
@@ -62,10 +88,8 @@ def check_told(cli: Cli, store: Path, names: tuple[str, ...]) -> None:
     assert not leaked & lost
     refused = cli("--store", store, "-o", "json", "ledgers", "delete", *map(str, sorted(lost)), "-y")
     assert (refused.exit_code, set(refused.error["context"]["ledgerIds"]) <= lost) == (3, True)
-    problems = cli("--store", store, "store", "check", "-o", "jsonl").json_lines
-    assert len([row for row in problems if (row["severity"], row["code"]) == ("problem", "topic-vanished")]) == len(
-        names
-    )
+    rows = cli("--store", store, "store", "check", "-o", "jsonl").json_lines
+    assert [(row["severity"], row["code"]) for row in rows].count(("problem", "topic-vanished")) == len(names)
 
 
 def check_not_deleted(cli: Cli, store: Path, names: tuple[str, ...]) -> None:
@@ -79,12 +103,12 @@ def check_not_deleted(cli: Cli, store: Path, names: tuple[str, ...]) -> None:
 
 
 def check_cured(cli: Cli, store: Path, names: tuple[str, ...]) -> None:
-    mend = {row["mend"] for row in diagnoses(cli, store) if row["code"] == "topic-vanished"}
+    mend = {row["mend"] for row in told_of(cli, store, "topic-vanished")}
     assert len(mend) == 1
     words = mend.pop().split()
     assert words[0] == "pulsar-admin"
     assert cli("--store", store, *words[1:], "-y").exit_code == 0
-    assert "topic-vanished" not in {row["code"] for row in diagnoses(cli, store)}
+    assert "topic-vanished" not in codes_in(cli, store)
     for name in names:
         assert entries_of(cli, store, name) == entries_of(cli, imported("small", "clean"), name)
 
@@ -104,7 +128,7 @@ def test_of_zookeeper_with_three_bookies(cli: Cli, tmp_path: Path) -> None:
     store = copied(CLUSTER, "clean", tmp_path)
     truth = entries_of(cli, store, NAMES[0])
     lose_nodes(store, path_of(NAMES[0]))
-    told = [row for row in diagnoses(cli, store) if row["code"] == "topic-vanished"]
+    told = told_of(cli, store, "topic-vanished")
     assert [(row["severity"], row["where"]) for row in told] == [("critical", f"persistent://{NAMES[0]}")]
     assert told[0]["evidence"]["entries"] == sum(truth.values())
     check_not_deleted(cli, store, NAMES[:1])
@@ -117,7 +141,7 @@ def test_a_topic_that_was_deleted_as_brokers_do_is_none(cli: Cli, tmp_path: Path
     """Ledgers first, the node last; and a ledger without entries that was made meanwhile is a leak, no lost topic."""
     store = copied("small", "clean", tmp_path)
     assert cli("--store", store, "topics", "delete", NAMES[0], "--force", "-y").exit_code == 0
-    assert "topic-vanished" not in {row["code"] for row in diagnoses(cli, store)}
+    assert "topic-vanished" not in codes_in(cli, store)
 
 
 @pytest.mark.usefixtures("damages_stores")
@@ -130,7 +154,7 @@ def test_a_schema_whose_node_is_gone_is_lost_not_leaked(name: str, cli: Cli, tmp
     rows = cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
     owner = {"kind": "schema", "topic": topic, "cursor": ""}
     (lost,) = (row["ledgerId"] for row in rows if owner in row["owners"])
-    assert not [row for row in diagnoses(cli, store) if row["code"] == "schema-vanished"]
+    assert not told_of(cli, store, "schema-vanished")
     lose_nodes(store, "/schemas/public/default/avro")
     found = diagnoses(cli, store)
     told = [row for row in found if row["code"] == "schema-vanished"]
@@ -141,7 +165,7 @@ def test_a_schema_whose_node_is_gone_is_lost_not_leaked(name: str, cli: Cli, tmp
     assert (refused.exit_code, refused.error["context"]["ledgerIds"]) == (3, [lost])
     assert cli("--store", store, *told[0]["mend"].split()[1:], "-y").exit_code == 0
     assert cli(*get).stdout == truth
-    assert not [row for row in diagnoses(cli, store) if row["code"] == "schema-vanished"]
+    assert not told_of(cli, store, "schema-vanished")
 
 
 def view_rows(cli: Cli, store: Path, topic: str) -> list[Json]:
@@ -180,7 +204,7 @@ def test_a_view_that_a_truncate_dropped_is_attached_again(name: str, cli: Cli, t
     assert cli(*run, "compaction", "verify", topic).exit_code == 0
     assert cli(*run, "store", "check").stdout.count("compacted-view") == 0
     assert cli(*run, "store", "undo", str(attached["change"])).exit_code == 0
-    assert [row for row in diagnoses(cli, store) if row["code"] == "compacted-view-detached"] == told
+    assert told_of(cli, store, "compacted-view-detached") == told
 
 
 @pytest.mark.usefixtures("damages_stores")
@@ -199,7 +223,7 @@ def test_what_a_broker_leaves_of_the_cursor(cli: Cli, tmp_path: Path) -> None:
         opened.write(truncate)
     for gone in ("/nothing", cursor):  # references are found again
         lose_nodes(store, gone)
-        (told,) = (row for row in diagnoses(cli, store) if row["code"] == "compacted-view-detached")
+        (told,) = told_of(cli, store, "compacted-view-detached")
         assert told["where"] == topic
         change = cli("--store", store, *told["mend"].split()[1:], "-o", "json").json["change"]
         assert view_rows(cli, store, topic) == before
@@ -210,42 +234,22 @@ def test_what_a_broker_leaves_of_the_cursor(cli: Cli, tmp_path: Path) -> None:
 def test_logs_that_show_a_deletion_tell_a_leak_from_a_lost_topic(cli: Cli, tmp_path: Path) -> None:
     """A broker deleted ``doomed``: a ledger that names it and that it did not list was leaked; one that a change brought back neither."""
     store, doomed = copied(CLUSTER, "crashed", tmp_path), parse_topic("public/default/doomed")
-    rows = cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
-    other = next(row["ledgerId"] for row in rows if row["reason"] == "unreferenced")
-
-    def claim(txn: Txn) -> None:
-        node, metadata = find_node(txn, ledger_path(other)), find_metadata(txn, other)
-        assert metadata is not None
-        claimed = replace(metadata, custom={"application": b"pulsar", **topic_claims(doomed)})
-        put_nodes(txn, [node._replace(value=encode_ledger_metadata(claimed))])
-
-    with open_store(store, writable=True) as opened:
-        opened.write(claim)
+    other = next(one for one, reason in reasons_of(cli, store).items() if reason == "unreferenced")
+    claim_for(store, other, topic_claims(doomed))
     found = {row["code"]: row for row in diagnoses(cli, store)}
     assert "topic-vanished" not in found
     assert found["leaked-topic-ledgers"]["evidence"]["ledgerIds"] == [other]
-    listed = cli("--store", store, "topics", "undelete", str(doomed), "--dry-run", "-o", "json").json[0]["after"][
-        "ledgers"
-    ]
+    back, *_ = cli("--store", store, "topics", "undelete", str(doomed), "--dry-run", "-o", "json").json
+    listed = back["after"]["ledgers"]
     assert cli("--store", store, "ledgers", "restore", "--deleted", str(listed[0]), "-y").exit_code == 0
-    assert "topic-vanished" not in {row["code"] for row in diagnoses(cli, store)}
+    assert "topic-vanished" not in codes_in(cli, store)
 
 
 @pytest.mark.usefixtures("damages_stores")
 def test_a_ledger_of_a_schema_that_is_not_here_is_of_others(cli: Cli, tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
-    rows = cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
-    other = next(row["ledgerId"] for row in rows if row["reason"] == "unreferenced")
-
-    def claim(txn: Txn) -> None:
-        node, metadata = find_node(txn, ledger_path(other)), find_metadata(txn, other)
-        assert node is not None
-        assert metadata is not None
-        custom = {"application": b"pulsar", "component": b"schema", "pulsar/schemaId": b"elsewhere/ns/t"}
-        put_nodes(txn, [node._replace(value=encode_ledger_metadata(replace(metadata, custom=custom)))])
-
-    with open_store(store, writable=True) as opened:
-        opened.write(claim)
+    other = next(one for one, reason in reasons_of(cli, store).items() if reason == "unreferenced")
+    claim_for(store, other, {"component": b"schema", "pulsar/schemaId": b"elsewhere/ns/t"})
     found = {row["code"]: row for row in diagnoses(cli, store)}
     assert found["ledgers-of-others"]["evidence"]["ledgerIds"] == [other]
     assert "/schemas/elsewhere/ns/t" in found["ledgers-of-others"]["message"]
@@ -274,14 +278,10 @@ def test_of_a_topic_that_is_gone_with_its_ledgers_nothing_says_deleted(
     apply_values(source / "metadata", dict.fromkeys([*below, *(ledger_path(one).encode() for one in lost)]))
     assert cli("--store", store, "store", "import", "standalone", source).exit_code == 0
     held = {one for one in lost if one in entries_of(cli, imported("small", "clean"), name)}
-    reasons = {
-        row["ledgerId"]: row["reason"] for row in cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
-    }
+    reasons = reasons_of(cli, store)
     assert {reasons[one] for one in held} == {"gone"}
-    states = {
-        row["ledgerId"]: row["state"] for row in cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
-    }
-    assert {states[one] for one in held} == {"GONE"}
+    rows = cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
+    assert {row["state"] for row in rows if row["ledgerId"] in held} == {"GONE"}
     found = {row["code"]: row for row in diagnoses(cli, store)}
     assert "ledgers-deleted" not in found
     assert "topic-unreadable" not in found
@@ -340,19 +340,12 @@ def test_what_shows_a_deletion_is_said(cli: Cli, tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
     listed = ledgers_of(cli, store, NAMES[0])
     assert cli("--store", store, "topics", "delete", NAMES[0], "--force", "-y").exit_code == 0
-    reasons = {
-        row["ledgerId"]: row["reason"] for row in cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
-    }
-    assert {reasons[one] for one in listed if one in reasons} == {"deleted"}
-    assert "ledgers-deleted" in {row["code"] for row in diagnoses(cli, store)}
+    assert {reason for one, reason in reasons_of(cli, store).items() if one in listed} == {"deleted"}
+    assert "ledgers-deleted" in codes_in(cli, store)
     other = copied(CLUSTER, "crashed", tmp_path / "other")
-    doomed = cli("--store", other, "topics", "undelete", "public/default/doomed", "--dry-run", "-o", "json").json[0][
-        "after"
-    ]
+    doomed, *_ = cli("--store", other, "topics", "undelete", "public/default/doomed", "--dry-run", "-o", "json").json
     kept = ledgers_of(cli, other, NAMES[1])[0]
     lose_nodes(other, ledger_path(kept), path_of(NAMES[1]))  # from our rows alone: no log shows it
-    rows = {
-        row["ledgerId"]: row["reason"] for row in cli("--store", other, "ledgers", "orphans", "-o", "jsonl").json_lines
-    }
-    assert {rows[one] for one in doomed["ledgers"]} == {"deleted"}
-    assert rows[kept] == "gone"
+    reasons = reasons_of(cli, other)
+    assert {reasons[one] for one in doomed["after"]["ledgers"]} == {"deleted"}
+    assert reasons[kept] == "gone"

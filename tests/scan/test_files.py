@@ -236,11 +236,7 @@ def test_a_scan_goes_on_where_the_file_was_cut(kind: Kind, tmp_path: Path) -> No
     """A file read while it grew: what the first scan could not read whole, the second does, and nothing is counted twice."""
     data, path = sample(kind), tmp_path / "f"
     records = sample_records(kind)
-    for cut in [
-        *range(0, 3000, 97),
-        *(record[0] + 3 for record in records[::7]),
-        *(record[0] + 41 for record in records[::7]),
-    ]:
+    for cut in (*range(0, 3000, 97), *(record[0] + into for record in records[::7] for into in (3, 41))):
         path.write_bytes(data[:cut])
         first = scan_file(path, kind)
         path.write_bytes(data)
@@ -387,13 +383,8 @@ def test_journal_items_that_are_no_entries(version: int, tmp_path: Path) -> None
 def test_padding_whose_length_is_wrong_swallows_nothing(tmp_path: Path) -> None:
     path = tmp_path / "0.txn"
     wrong = (-0x100).to_bytes(4, "big", signed=True) + (160).to_bytes(4, "big") + bytes(77)
-    path.write_bytes(
-        journal.encode_header(6)
-        + entry_record(1, 0)
-        + wrong
-        + b"".join(entry_record(2, i) for i in range(5))
-        + bytes(600)
-    )
+    more = b"".join(entry_record(2, i) for i in range(5))
+    path.write_bytes(journal.encode_header(6) + entry_record(1, 0) + wrong + more + bytes(600))
     found = scan_file(path, "journal")
     assert [place[2:] for place in found.good] == [(1, 0), *((2, i) for i in range(5))]
     assert len(found.scan.problems) == 1

@@ -262,6 +262,13 @@ def test_metadata_without_bookkeepers_part_is_a_critical(tmp_path: Path, cli: Cl
 # -- RocksDB ----------------------------------------------------------------------------------------------------------
 
 
+def flip(table: Path) -> None:
+    """Change a bit of it, or change it back."""
+    raw = bytearray(table.read_bytes())
+    raw[200] ^= 1
+    table.write_bytes(raw)
+
+
 def rocks_rows(directory: Path) -> tuple[dict[bytes, bytes], list[str]]:
     rows: dict[bytes, bytes] = {}
     problems: list[str] = []
@@ -297,10 +304,7 @@ def test_a_flipped_bit_of_rocksdb_is_read_past_and_told(name: str, tmp_path: Pat
 def test_a_rocksdb_whose_logs_lack_changes_is_not_called_whole(lost: str, tmp_path: Path) -> None:
     """Without the first log, one in the middle, or the newest one, which a table may be of."""
     source = scratch_copy("small", "crashed", tmp_path) / "metadata"
-    table = source / "000010.sst"
-    raw = bytearray(table.read_bytes())
-    raw[200] ^= 1
-    table.write_bytes(raw)
+    flip(source / "000010.sst")
     (source / lost).unlink()
     (text,) = rocks_rows(source)[1]
     assert "others may be missing" in text
@@ -323,10 +327,7 @@ def test_a_table_that_no_log_replaces_is_named_and_the_store_is_incomplete(tmp_p
     for log in ("000004.log", "000011.log"):  # which the tables have taken in
         (metadata / log).unlink()
     assert rocks_rows(metadata) == (sound, [])
-    table = metadata / "000010.sst"
-    raw = bytearray(table.read_bytes())
-    raw[200] ^= 1
-    table.write_bytes(raw)
+    flip(metadata / "000010.sst")
     answer = cli("--store", store, "store", "import", "standalone", source, "-o", "json")
     assert answer.exit_code == 1
     assert 0 < answer.json["nodes"] < len(sound)
@@ -334,12 +335,10 @@ def test_a_table_that_no_log_replaces_is_named_and_the_store_is_incomplete(tmp_p
     answer = cli("--store", store, "topics", "list", "acme/orders")
     assert (answer.exit_code, "the metadata is incomplete" in answer.stderr) == (1, True)
     before = tree(store)
-    raw[200] ^= 1
-    table.write_bytes(raw)
+    flip(metadata / "000010.sst")
     assert cli("--store", store, "store", "refresh").exit_code == 0
     assert len(tree(store)) == len(sound) > len(before)
-    raw[200] ^= 1
-    table.write_bytes(raw)
+    flip(metadata / "000010.sst")
     answer = cli("--store", store, "store", "refresh")
     assert (answer.exit_code, "keeps the metadata that it has" in answer.stderr) == (1, True)
     assert len(tree(store)) == len(sound)

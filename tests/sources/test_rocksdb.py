@@ -19,17 +19,12 @@ from pulsar_admin.store.sources import rocksdb, rocksopen
 from pulsar_admin.store.sources.rocksdb import open_for_reading
 from pulsar_admin.store.sources.rocksopen import open_database
 from tests.conftest import Cli
-from tests.stores import apply_values
+from tests.stores import apply_values, rocksdb_rows
 from tests.worlds import assert_unchanged, scratch_copy, world
 
 LOG = "000004.log"
 PERSISTENT = "/managed-ledgers/public/default/persistent"
 TYPE_OFFSET = 6
-
-
-def rows_of(directory: Path) -> dict[bytes, bytes]:
-    with open_for_reading(directory) as pairs:
-        return dict(pairs)
 
 
 def flip(file: Path, at: int, bit: int = 1) -> None:
@@ -119,7 +114,7 @@ def test_the_damage_on_which_rocksdb_never_ends(tmp_path: Path) -> None:
     log = source / "000018.log"
     data = log.read_bytes()
     last = next(at for at in fragments(data) if data[at + TYPE_OFFSET] == 4)
-    rows = len(rows_of(source))
+    rows = len(rocksdb_rows(source))
     flip(log, last + TYPE_OFFSET, 2)
     with assert_unchanged(source):
         count, problems = read_in_a_child(source).split()
@@ -137,14 +132,14 @@ def test_the_same_damage_of_its_list_of_files(tmp_path: Path) -> None:
 
 def test_a_damaged_log_that_rocksdb_would_not_read_is_no_problem(tmp_path: Path) -> None:
     source = scratch_copy("small", "crashed", tmp_path) / "metadata"
-    rows = rows_of(source)
+    rows = rocksdb_rows(source)
     flip(source / LOG, 20_000)  # its rows are in tables since long
     problems: list[str] = []
     with open_for_reading(source, problems) as pairs:
         assert dict(pairs) == rows
     assert problems == []
     apply_values(source, {b"/x": b"1"})
-    assert rows_of(source) == rows | {b"/x": b"1"}
+    assert rocksdb_rows(source) == rows | {b"/x": b"1"}
 
 
 def test_a_block_of_zeros_is_told(tmp_path: Path) -> None:
@@ -153,7 +148,7 @@ def test_a_block_of_zeros_is_told(tmp_path: Path) -> None:
     (source / LOG).write_bytes(data[:65_536] + bytes(32_768) + data[98_304:])
     problems: list[str] = []
     with open_for_reading(source, problems) as pairs:
-        assert 0 < len(dict(pairs)) < len(rows_of(world("small") / "clean" / "metadata"))
+        assert 0 < len(dict(pairs)) < len(rocksdb_rows(world("small") / "clean" / "metadata"))
     (text,) = problems
     assert "damaged place" in text
     assert "write-ahead log" in text
@@ -165,7 +160,7 @@ def test_a_block_of_zeros_is_told(tmp_path: Path) -> None:
 def test_files_that_go_between_being_linked_and_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """RocksDB merges tables into one and deletes them; what was linked leads nowhere then."""
     source = scratch_copy("small", "crashed", tmp_path) / "metadata"
-    rows, before = rows_of(source), [*source.glob("*.sst")]
+    rows, before = rocksdb_rows(source), [*source.glob("*.sst")]
     link, linked = rocksopen.link_files, []
 
     def link_and_compact(directory: Path, links: Path, problems: list[str]) -> None:
@@ -201,10 +196,10 @@ def test_damage_of_files_that_nobody_writes_is_told_at_once(tmp_path: Path, monk
 
 def test_writing_changes_what_was_meant_and_leaves_nothing(tmp_path: Path) -> None:
     source = scratch_copy("small", "crashed", tmp_path) / "metadata"
-    before, files = rows_of(source), {file.name for file in source.iterdir()}
+    before, files = rocksdb_rows(source), {file.name for file in source.iterdir()}
     gone = next(iter(before))
     apply_values(source, {b"/new": b"value", gone: None})
-    assert rows_of(source) == {key: value for key, value in before.items() if key != gone} | {b"/new": b"value"}
+    assert rocksdb_rows(source) == {key: value for key, value in before.items() if key != gone} | {b"/new": b"value"}
     made = {file.name.rstrip("0123456789") for file in source.iterdir() if file.name not in files}
     assert made == {"MANIFEST-", *(name for name in made if name.endswith(".sst"))}
     assert not (source / "rocksdict-config.json").exists()
@@ -228,7 +223,7 @@ def test_what_rocksdb_did_not_write_is_noticed(tmp_path: Path, monkeypatch: pyte
 def test_what_the_disk_did_not_keep_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The replaced files are there until what replaced them was read: they are the database again."""
     source = scratch_copy("small", "clean", tmp_path) / "metadata"
-    before, files = rows_of(source), {file.name: file.read_bytes() for file in source.iterdir()}
+    before, files = rocksdb_rows(source), {file.name: file.read_bytes() for file in source.iterdir()}
 
     def copy_and_damage(file: Path, target: Path, *, like: os.stat_result) -> None:
         copy_file(file, target, like=like)
@@ -239,7 +234,7 @@ def test_what_the_disk_did_not_keep_is_taken_back(tmp_path: Path, monkeypatch: p
     with pytest.raises(MetadataCorrupt, match="checksum mismatch"):
         apply_values(source, {b"/x": b"1"})
     assert {file.name: file.read_bytes() for file in source.iterdir()} == files
-    assert rows_of(source) == before
+    assert rocksdb_rows(source) == before
 
 
 @pytest.mark.parametrize(
@@ -295,7 +290,7 @@ def test_an_export_without_changes_keeps_it_too(tmp_path: Path, cli: Cli) -> Non
     assert cli("--store", store, "store", "export", "standalone", copy).exit_code == 1
     problems: list[str] = []
     with open_for_reading(copy / "metadata", problems) as pairs:
-        assert dict(pairs) == rows_of(source / "metadata")
+        assert dict(pairs) == rocksdb_rows(source / "metadata")
     assert problems == []
 
 

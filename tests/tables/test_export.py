@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import struct
 import subprocess
@@ -314,13 +313,6 @@ def test_what_is_no_name_of_a_cluster_is_refused(name: str, text: str, tmp_path:
     assert said.exit_code == 2
     assert text in said.stderr
     assert not (tmp_path / "t").exists()
-
-
-def test_a_damaged_manifest_is_named(tmp_path: Path, cli: Cli) -> None:
-    (tmp_path / "tables.json").write_text(json.dumps({"tables": 2}))
-    said = cli("--store", imported("small", "clean"), "store", "export", "tables", tmp_path, "--only", "topics")
-    assert said.exit_code == 6
-    assert "tables.json is damaged" in said.stderr
 
 
 def test_a_directory_without_a_name_is_not_this_one(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

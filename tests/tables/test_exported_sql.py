@@ -35,14 +35,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pq.write_table(messages, path / f"messages-{name}.parquet")
         size = (path / f"messages-{name}.parquet").stat().st_size
         digest = sha256((path / f"messages-{name}.parquet").read_bytes()).hexdigest()
-        part = {
-            "path": f"messages-{name}.parquet",
-            "rows": len(messages),
-            "bytes": size,
-            "sha256": digest,
-            "ledgers": None,
-        }
-        found["tables"]["messages"] = [part]
+        part = {"path": f"messages-{name}.parquet", "rows": len(messages), "bytes": size, "sha256": digest}
+        found["tables"]["messages"] = [{**part, "ledgers": None}]
     write_list(path, manifest)
     return path
 
@@ -66,19 +60,8 @@ def test_the_rows_are_those_of_the_store(folder: Path, cli: Cli) -> None:
 
 
 def test_one_statement_asks_all_clusters(folder: Path, cli: Cli) -> None:
-    one = cli(
-        "--tables",
-        folder,
-        "--cluster",
-        "west",
-        "sql",
-        "select cluster, count(*) n from entries group by 1",
-        "-o",
-        "json",
-    ).json
-    both = cli(
-        "--tables", folder, "sql", "select cluster, count(*) n from entries group by 1 order by 1", "-o", "json"
-    ).json
+    asked = ("--tables", folder, "sql", "select cluster, count(*) n from entries group by 1 order by 1", "-o", "json")
+    one, both = cli(*asked, "--cluster", "west").json, cli(*asked).json
     assert both == [{"cluster": "east", "n": one[0]["n"]}, *one]
 
 

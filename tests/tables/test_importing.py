@@ -92,11 +92,8 @@ def test_metadata_is_answered_without_logs_and_messages_where_they_lie(cli: Cli,
         for line, said in expected.items():
             assert cli("--now", NOW, "--store", made, *line.split()) == said, line
         gone = cli("--store", made, *read)
-        assert (gone.exit_code, f"{data}/bookkeeper/current/" in gone.stderr, "is gone" in gone.stderr) == (
-            1,
-            True,
-            True,
-        )
+        assert (gone.exit_code, f"{data}/bookkeeper/current/" in gone.stderr) == (1, True)
+        assert "is gone" in gone.stderr
         assert cli("--store", made, "store", "export", "tables", tmp_path / "again", "--only", "bodies").exit_code == 0
     assert cli("--store", made, *read) == messages
     (first,), (second,) = ((tmp_path / name / "bodies").rglob("*.parquet") for name in ("tables", "again"))
