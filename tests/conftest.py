@@ -161,12 +161,29 @@ class CliResult(NamedTuple):
         return json.loads(self.stderr.splitlines()[-1])["error"]
 
 
-Cli = Callable[..., CliResult]
+class Cli:
+    """Runs the real root command in this process: ``cli("topics", "list", "public/default")``; a bug fails the test."""
+
+    def __init__(self, run_cli: Callable[..., CliResult]) -> None:
+        self._run = run_cli
+
+    def __call__(self, *arguments: object, bug: bool = False) -> CliResult:
+        return self._run(*arguments, bug=bug)
+
+    def on(self, store: object, line: str) -> CliResult:
+        """Run a command line, its words parted by blanks, on the store of a directory."""
+        return self("--store", store, *line.split())
+
+    def json(self, store: object, line: str) -> Any:  # Any: a JSON value
+        return self.on(store, f"{line} -o json").json
+
+    def rows(self, store: object, line: str) -> list[Any]:  # Any: JSON values
+        return self.on(store, f"{line} -o jsonl").json_lines
 
 
 @pytest.fixture
 def whole_cli(capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Run the real root command in this process: ``cli("topics", "list", "public/default")``; a bug fails the test."""
+    """The command line as it is."""
 
     def run_cli(*arguments: object, bug: bool = False) -> CliResult:
         capsys.readouterr()
@@ -175,7 +192,7 @@ def whole_cli(capsys: pytest.CaptureFixture[str]) -> Cli:
         assert bug or code != 70, result.stderr
         return result
 
-    return run_cli
+    return Cli(run_cli)
 
 
 @pytest.fixture
@@ -188,7 +205,7 @@ def cli(whole_cli: Cli) -> Cli:
         code, stdout, stderr = whole_cli(*words, bug=bug)
         return CliResult(code, without_carried(words, stdout), without_carried(words, stderr))
 
-    return run_cli
+    return Cli(run_cli)
 
 
 def without_carried(words: Sequence[str], text: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
-from pulsar_admin.store.db.tree import Node, row_of
+from pulsar_admin.store.db.tree import Node, put_nodes, row_of
 from pulsar_admin.store.disks.clone import CloneRequest, apply_clone, plan_clone
 from pulsar_admin.store.history.as_of import Moment, read_tree_at
 from pulsar_admin.store.history.servers import parse_place
@@ -97,6 +97,13 @@ def copied(name: str, state: str, tmp_path: Path) -> Path:
 def narrow_copy(tmp_path: Path) -> Path:
     """Return a copy of the narrow store for a test that changes it."""
     return Path(shutil.copytree(narrow(), tmp_path / "pulsar-store"))
+
+
+def put_node(path: Path, where: str, value: bytes) -> None:
+    """Write a metadata node into the store at PATH."""
+    node = Node(where, NodeStat(0, 1, 1_700_000_000_000, 1_700_000_000_000, False), value)
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: put_nodes(txn, [node]))
 
 
 def lose_nodes(path: Path, *prefixes: str) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pulsar_admin as pa
 from pulsar_admin.jsonify import to_json
 from tests.conftest import Cli
 from tests.stores import NOW_MS
-from tests.worlds import assert_unchanged, oracle
+from tests.worlds import assert_unchanged, oracle, world
 
 PLAIN = "public/default/plain"
 
@@ -62,32 +61,10 @@ def test_a_reset_from_plan_to_undo(path: Path, cli: Cli) -> None:
         assert (named, tuple(store.change_log())) == (log[0], log)
         with pytest.raises(pa.ChangeNotFound):
             next(store.change_log(3))
-    shown = cli("--store", path, "store", "log", "--steps", "-o", "json").json
+    shown = cli.json(path, "store log --steps")
     for change, row in zip(log, shown, strict=True):
         assert (change.number, change.time_ms, list(change.reports)) == (row["change"], row["time"], row["reports"])
         assert to_json(change.steps) == row["steps"]
-
-
-@pytest.mark.parametrize(
-    ("options", "plan"),
-    [
-        (("reset-cursor", "-m", "9:3", "-e"), lambda cursor: cursor.reset(to=pa.Position(9, 3), exclude=True)),
-        (("reset-cursor", "-t", "3h", "--rule", "broker"), lambda cursor: cursor.reset(time="3h", rule="broker")),
-        (("reset-cursor", "--shift-by", "-100"), lambda cursor: cursor.reset(shift_by=-100)),
-        (("reset-cursor", "--to-subscription", "holes"), lambda cursor: cursor.reset(like="holes")),
-        (("skip", "-n", "7"), lambda cursor: cursor.skip(7)),
-        (("expire", "-t", "1h"), lambda cursor: cursor.expire(before="1h")),
-        (("unsubscribe",), lambda cursor: cursor.delete()),
-    ],
-)
-def test_plans_are_those_of_the_commands(path: Path, cli: Cli, options: tuple[str, ...], plan: object) -> None:
-    command, *rest = options
-    words = ("--store", path, "--now", f"@{NOW_MS}", "topics", command, PLAIN, "-s", "half", *rest, "--dry-run")
-    with assert_unchanged(path / "meta" / "data.mdb"), pa.open_store(path, now=NOW_MS) as store:
-        made = plan(store.topic(PLAIN).cursor("half"))  # type: ignore[operator]
-        report = made.preview()
-    assert report.documents()[0] == cli(*words, "-o", "json").json
-    assert str(report) + "\n" == cli(*words).stdout
 
 
 def test_a_partitioned_topic_is_one_change(path: Path, cli: Cli) -> None:
@@ -102,9 +79,7 @@ def test_a_partitioned_topic_is_one_change(path: Path, cli: Cli) -> None:
         assert skipped.messages == messages
         with pytest.raises(pa.InvalidValue, match="position 9:3 is in one of them"):
             topic.cursor("audit").reset(to="9:3")
-    assert [
-        row["subscription"] for row in cli("--store", path, "store", "log", 2, "-o", "json").json[0]["reports"]
-    ] == ["audit"] * 3
+    assert [row["subscription"] for row in cli.json(path, "store log 2")[0]["reports"]] == ["audit"] * 3
 
 
 def test_every_subscription_expires_as_each_alone(path: Path) -> None:
@@ -120,6 +95,8 @@ def test_every_subscription_expires_as_each_alone(path: Path) -> None:
         rows = {one.subscription: one.rows for one in store.cursors(None, PLAIN).forecast("1h", ttl="1h")}
         assert rows == {name: topic.cursor(name).forecast("1h", ttl="1h")[0].rows for name in topic.subscriptions()}
         assert sum(row.extent.entries for row in rows["half"]) == topic.cursor("half").backlog().entries
+        states = topic.cursor("half").history()
+        assert list(store.cursors("half", PLAIN).histories()) == [(f"persistent://{PLAIN}", one) for one in states]
         for named in (
             lambda: store.cursors(None, PLAIN).create(),
             lambda: list(store.cursors(None, PLAIN).histories()),
@@ -129,32 +106,6 @@ def test_every_subscription_expires_as_each_alone(path: Path) -> None:
                 named()
         with pytest.raises(pa.SubscriptionNotFound, match="no subscription to expire"):
             store.cursors(None, "acme/orders/parts").expire(before=limit)
-
-
-def test_lines_move_cursors_as_each_alone(path: Path) -> None:
-    lines = [
-        f'{{"topic": "{PLAIN}", "subscription": "half", "messageId": "9:3"}}',
-        "",
-        '{"topic": "acme/iot/skewed", "time": "2026-11-20T00:00:00Z"}',
-    ]
-    with pa.open_store(path, now=NOW_MS) as store:
-        found = store.reset_cursors(lines, "reset-me").preview()
-        assert [(part.topic, part.after) for part in found.parts] == [
-            (part.topic, part.after)
-            for plan in (
-                store.topic(PLAIN).cursor("half").reset(to="9:3"),
-                store.topic("acme/iot/skewed").cursor("reset-me").reset(time="2026-11-20T00:00:00Z"),
-            )
-            for part in plan.preview().parts
-        ]
-        assert found.parts[0].after == {"markDeletePosition": "9:2"} | (found.parts[0].after or {})
-        for wrong, says in (
-            ([], "the lines holds no change"),
-            (["[]"], "the lines line 1"),
-            ([lines[0]] * 2, "moved by"),
-        ):
-            with pytest.raises(pa.InvalidValue, match=says):
-                store.reset_cursors(wrong)
 
 
 def test_rows_of_resets_have_the_names_of_reset(path: Path) -> None:
@@ -184,28 +135,6 @@ def test_rows_of_resets_have_the_names_of_reset(path: Path) -> None:
         for wrong, says in (({"topic": PLAIN, "too": "9:3"}, "unknown key 'too'"), ({"to": {1, 2}}, "says no reset")):
             with pytest.raises(pa.InvalidValue, match=says):
                 store.reset_cursors([wrong], "half")
-
-
-def test_the_cursors_of_several_topics_are_one_change(path: Path, cli: Cli) -> None:
-    """As the commands make it; of a pattern the topics that have the subscription, and one that is named must have it."""
-    words = ("--store", path, "--now", f"@{NOW_MS}", "topics")
-    with pa.open_store(path, now=NOW_MS) as store:
-        reset = store.cursors("reset-me", pattern="acme/iot/*").reset(time="2026-11-20T00:00:00Z").preview()
-        made = store.cursors("audit", "acme/iot/skewed", PLAIN).create(start="earliest").preview()
-        with pytest.raises(pa.SubscriptionNotFound):
-            store.cursors("half", PLAIN, "acme/iot/skewed").skip(1)
-        with pytest.raises(pa.InvalidValue):
-            store.cursors("half", PLAIN, pattern="acme/*")
-        states = store.topic(PLAIN).cursor("half").history()
-        assert list(store.cursors("half", PLAIN).histories()) == [(f"persistent://{PLAIN}", one) for one in states]
-    options = ("-s", "reset-me", "-t", "2026-11-20T00:00:00Z", "--dry-run", "-o", "jsonl")
-    shown = cli(*words, "reset-cursor", "--pattern", "acme/iot/*", *options).json_lines
-    assert to_json(reset.documents()) == shown
-    assert {row["topic"] for row in shown} == {f"persistent://acme/iot/skewed{end}" for end in ("", "-batched")}
-    options = ("-s", "audit", "-m", "earliest", "--dry-run", "-o", "jsonl")
-    assert (
-        to_json(made.documents()) == cli(*words, "create-subscription", "acme/iot/skewed", PLAIN, *options).json_lines
-    )
 
 
 def test_a_plan_of_another_state_is_refused(path: Path) -> None:
@@ -256,24 +185,13 @@ def test_plans_travel_as_files(path: Path, tmp_path: Path, cli: Cli) -> None:
         store.topic(PLAIN).cursor("half").clear().save(ours)
         with pytest.raises(pa.AlreadyExists):
             store.topic(PLAIN).cursor("half").clear().save(ours)
-    assert cli("--store", path, "apply", ours, "--yes").exit_code == 0
-    assert cli("--store", path, "--plan", theirs, "topics", "skip", PLAIN, "-s", "never", "-n", 5).exit_code == 0
+    assert cli.on(path, f"apply {ours} --yes").exit_code == 0
+    assert cli.on(path, f"--plan {theirs} topics skip {PLAIN} -s never -n 5").exit_code == 0
     with pa.open_store(path, writable=True) as store:
         assert store.apply(store.load_plan(theirs)).skipped.entries == 5
         assert [row.command for row in store.changes()] == ["topics clear-backlog", "topics skip"]
         with pytest.raises(pa.StalePlan):
             store.load_plan(theirs)
-
-
-def test_plans_that_write_ledgers_travel_too(path: Path, tmp_path: Path, cli: Cli) -> None:
-    ours, theirs = tmp_path / "ours.plan", tmp_path / "theirs.plan"
-    with pa.open_store(path) as store:
-        store.topic(PLAIN).set_message_ttl(timedelta(hours=2)).save(ours)
-    assert cli("--store", path, "apply", ours).exit_code == 0
-    assert cli("--store", path, "--plan", theirs, "topics", "set-message-ttl", PLAIN, "-t", "3h").exit_code == 0
-    with pa.open_store(path, writable=True) as store:
-        store.apply(store.load_plan(theirs))
-        assert store.topic(PLAIN).policy("message-ttl") == 3 * 3600
 
 
 def test_a_plan_of_a_stream_is_not_kept(path: Path, tmp_path: Path) -> None:
@@ -282,43 +200,6 @@ def test_a_plan_of_a_stream_is_not_kept(path: Path, tmp_path: Path) -> None:
         lines = b"".join(one.read_bytes() for one in sorted((tmp_path / "dumped").rglob("*.jsonl")))
         with pytest.raises(pa.Refused, match="is not kept"):
             store.load(BytesIO(lines), topic="public/default/copy").save(tmp_path / "a.plan")
-
-
-def test_what_cannot_be_meant_is_refused(path: Path) -> None:
-    with pa.open_store(path) as store:
-        cursor = store.topic(PLAIN).cursor("half")
-        for wrong in (
-            {},
-            {"to": "9:3", "shift_by": 1},
-            {"time": "1h", "clock": "event"},
-            {"shift_by": 1, "exclude": True},
-            {"as_of": "metadata", "exclude": True},
-            {"as_of": "metadata", "to": "9:3"},
-            {"as_of": "3h", "if_unsure": "guess"},
-            {"to": "29:20", "if_unsure": "redeliver"},
-            {"to": "29:20", "zookeeper": ["zk"]},
-            {"time": "1h", "rule": "all"},
-        ):
-            with pytest.raises(pa.InvalidValue):
-                cursor.reset(**wrong)  # type: ignore[arg-type]
-        for wrong in (
-            {},
-            {"before": "1h", "by_ttl": True},
-            {"before": "2026-11-21T09:23:30Z", "exclude": True, "force": True},
-            {"before": "1h", "rule": "broker", "clock": "publish"},
-            {"before": "1h", "rule": "exact"},
-        ):
-            with pytest.raises(pa.InvalidValue):
-                cursor.expire(**wrong)  # type: ignore[arg-type]
-        for words in ({"rule": "first"}, {"clock": "wall"}, {"broker_version": "3.0"}):
-            with pytest.raises(pa.InvalidValue, match="is not one of"):
-                store.topic(PLAIN).find("3h", **words)  # type: ignore[arg-type]
-        with pytest.raises(pa.InvalidValue, match="is not one of"):
-            store.namespace("acme/delayed").set_backlog_quota("drop", size=5)  # type: ignore[arg-type]
-        with pytest.raises(pa.InvalidValue):
-            cursor.skip(-1)
-        with pytest.raises(pa.Refused):
-            store.topic("acme/orders/compacted").cursor("__compaction").clear()
 
 
 def test_closing_ends_no_iteration(path: Path) -> None:
@@ -339,18 +220,147 @@ def test_closing_ends_no_iteration(path: Path) -> None:
         assert again.topics()
 
 
-def test_what_is_no_number_or_position_is_refused_in_words(path: Path) -> None:
-    with pa.open_store(path, writable=True, now=NOW_MS) as store:
-        topic = store.topic("public/default/plain")
-        change = store.apply(topic.cursor("half").skip(1))
-        calls: tuple[Callable[[], object], ...] = (
-            lambda: store.undo(change),  # type: ignore[arg-type]
-            lambda: store.undo("1"),  # type: ignore[arg-type]
-            lambda: topic.cursor("half").skip("5"),  # type: ignore[arg-type]
-            lambda: topic.cursor("half").skip(True),
-            lambda: topic.messages(start=5),  # type: ignore[arg-type]
-            lambda: topic.cursor("half").reset(to=9),  # type: ignore[arg-type]
-        )
-        for call in calls:
-            with pytest.raises(pa.InvalidValue):
-                call()
+# -- plans that write ledgers first ---------------------------------------------------------------------------------
+
+
+ROWS = oracle("small")["topics"][PLAIN]["messages"]
+
+
+def test_policies_of_a_topic_from_plan_to_undo(store: pa.Store) -> None:
+    topic = store.topic(PLAIN)
+    plans = {
+        "message_ttl_seconds": topic.set_message_ttl("3d"),
+        "retention": topic.set_retention(time="2d", size="10G"),
+        "delayed_delivery": topic.set_delayed_delivery(active=True, tick="2s", max_delay="10d"),
+        "backlog_quotas": topic.set_backlog_quota("producer_exception", size="1G"),
+    }
+    assert all(plan.preview().dry_run and not plan.changes_nothing for plan in plans.values())
+    assert topic.policies().message_ttl_seconds is None
+    number = store.apply(plans["message_ttl_seconds"]).number
+    assert number == 1
+    assert topic.policies().message_ttl_seconds == 3 * 86_400
+    in_force = topic.policies_in_force().message_ttl
+    assert (in_force.seconds, in_force.source) == (3 * 86_400, "topic")
+    with pytest.raises(pa.StalePlan):
+        store.apply(plans["retention"])
+    assert topic.set_message_ttl("3d").changes_nothing
+    assert store.apply(topic.set_message_ttl("3d")).number is None
+    store.apply(topic.set_retention(time="2d", size="10G"))
+    retention = topic.policies().retention
+    assert (retention.time_minutes, retention.size_mb) == (2 * 24 * 60, 10 << 10)
+    store.apply(topic.set_delayed_delivery(active=True, tick="2s"))
+    store.apply(topic.remove_delayed_delivery())
+    assert topic.policies().delayed_delivery is None
+    store.apply(topic.set_backlog_quota("producer_exception", size="1G"))
+    assert list(topic.policies().backlog_quotas) == ["destination_storage"]
+    store.apply(topic.remove_backlog_quota())
+    store.apply(topic.remove_retention())
+    store.apply(topic.set_message_ttl(None))
+    policies = topic.policies()
+    assert (policies.message_ttl_seconds, policies.retention, policies.backlog_quotas) == (None, None, {})
+    last = store.changes()[-1]
+    assert last.command == "topics remove-message-ttl"
+    store.undo(last.number)
+    assert topic.policies().message_ttl_seconds == 3 * 86_400
+    assert topic.policy("message-ttl") == 3 * 86_400
+    store.apply(topic.set_policy("max-producers", 5))
+    assert topic.policy("max-producers") == 5
+    store.apply(topic.remove_policy("max-producers"))
+    assert topic.policy("max-producers") is None
+    for name, value in (("max-producers", -1), ("no-such-policy", 1)):
+        with pytest.raises(pa.InvalidValue):
+            store.apply(topic.set_policy(name, value))
+
+
+def test_the_policies_of_several_topics_are_one_change(store: pa.Store) -> None:
+    skewed = "acme/iot/skewed"
+    policies = store.topic_policies(PLAIN, skewed)
+    number = store.apply(policies.set_message_ttl("3d")).number
+    assert number is not None
+    assert [(one.topic, one.value, one.source) for one in policies.values("message-ttl")] == [
+        (f"persistent://{PLAIN}", 3 * 86_400, "topic"),
+        (f"persistent://{skewed}", 3 * 86_400, "topic"),
+    ]
+    assert store.topic(skewed).policy("message-ttl") == 3 * 86_400
+    store.undo(number)
+    assert [one.source for one in policies.values("message-ttl")] == [None, None]
+    (in_force,) = store.topic_policies(PLAIN).values("message-ttl", applied=True)
+    assert (in_force.value, in_force.source) == (0, "broker-default")
+    assert store.topic_policies(PLAIN).answers("message-ttl", applied=True) == (0,)
+    store.apply(store.topic(PLAIN).set_policy("max-producers", 5))
+    store.apply(store.topic_policies(PLAIN).remove_policies())
+    assert store.topic(PLAIN).policy("max-producers") is None
+    with pytest.raises(pa.InvalidValue, match="for a partition"):
+        store.topic_policies("acme/orders/parts-partition-0").set_message_ttl("3d")
+    with pytest.raises(pa.InvalidValue):
+        policies.values("no-such-policy")
+
+
+def test_a_stream_is_loaded(store: pa.Store, tmp_path: Path) -> None:
+    store.dump(tmp_path / "dumped", PLAIN, level="entries", form="jsonl")
+    lines = b"".join(path.read_bytes() for path in sorted((tmp_path / "dumped").rglob("*.jsonl")))
+    store.apply(store.load(BytesIO(lines), topic="public/default/copy"))
+    rows = store.topic("public/default/copy").messages(columns=["sha1"]).rows()
+    assert [row["sha1"].hex() for row in rows] == [row[8] for row in ROWS]
+
+
+def test_a_plan_is_applied_to_the_store_that_it_is_of(store: pa.Store, tmp_path: Path) -> None:
+    """Another import of the same files has the same topics and the same number of transactions."""
+    other = tmp_path / "other"
+    pa.import_standalone(world("small") / "clean", other)
+    plans = [store.topic(PLAIN).set_message_ttl("3d"), store.load(tmp_path / "dump.jsonl")]
+    with pa.open_store(other, writable=True) as opened:
+        for plan in plans:
+            with pytest.raises(pa.StalePlan, match="made on another store"):
+                opened.apply(plan)
+        assert opened.changes() == ()
+    assert store.apply(plans[0]).number == 1
+
+
+# -- schemas --------------------------------------------------------------------------------------------------------
+
+
+NEW = {
+    "type": "AVRO",
+    "schema": '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}',
+    "properties": {"owner": "billing"},
+}
+
+
+def test_a_schema_is_uploaded_and_deleted(store: pa.Store) -> None:
+    topic = store.topic(PLAIN)
+    store.apply(topic.upload_schema(NEW))
+    found = topic.schema()
+    assert (found.version, found.type, found.definition) == (0, "AVRO", NEW["schema"].encode())  # type: ignore[attr-defined]
+    assert (found.timestamp_ms, dict(found.properties)) == (NOW_MS, NEW["properties"])
+    assert topic.upload_schema(NEW).changes_nothing
+    topic.check_schema(NEW)
+    for refused in (topic.check_schema, topic.upload_schema):
+        with pytest.raises(pa.Refused, match="Incompatible schema"):
+            refused({"type": "STRING"})
+    for force in (False, True):
+        deleted = store.apply(topic.delete_schema(force=force)).number
+        assert (topic.schemas(), topic.schema_locator() is None) == ((), force)
+        assert deleted is not None
+        store.undo(deleted)
+        assert topic.schemas() == (found,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"type": ["AVRO"]}',
+        '{"type": "BYTES", "schema": "\\ud800"}',
+        '{"type": "STRING", "properties": {"a": "\\ud800"}}',
+        '{"type": "STRING", "properties": {"\\ud800": "a"}}',
+        '{"type": "AVRO", "schema": "\\ud800"}',
+    ],
+)
+def test_a_file_without_text_is_no_schema(path: Path, cli: Cli, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "schema.json"
+    file.write_text(text)
+    for command in ("upload", "compatibility"):
+        done = cli.on(path, f"schemas {command} {PLAIN} -f {file} -o json")
+        assert (done.exit_code, done.error["code"]) == (2, "invalid-value")
+    with pa.open_store(path) as store, pytest.raises(pa.InvalidValue):
+        store.topic(PLAIN).upload_schema(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.store.policies.table import policies_by_name
 from pulsar_admin.upstream_list import name_of, upstream_commands
+from tests.conftest import Cli
 from tests.stores import NOW_MS, copied, imported
 from tests.worlds import CLUSTER, world
 
@@ -175,40 +177,26 @@ def test_numbers_of_numpy_are_numbers(store: pa.Store) -> None:
 
 
 REQUIRED: dict[str, object] = {
-    "name": PLAIN,
-    "topic": PLAIN,
-    "at": "3h",
+    **dict.fromkeys(("name", "topic"), PLAIN),
+    **dict.fromkeys(("at", "time", "since"), "3h"),
+    **dict.fromkeys(("count", "number", "memory_mb"), 1),
+    **dict.fromkeys(("most", "least", "coordinator"), 0),
+    **dict.fromkeys(("active", "migrated"), True),
+    **dict.fromkeys(("messages", "bandwidth"), (1, 2)),
+    "urls": {},
+    "failover": {},
+    **dict.fromkeys(("path", "source", "directory", "dump", "place", "metadata"), "never"),
     "positions": ["9:1"],
     "lines": [LINE],
     "delay": "1m",
-    "count": 1,
-    "number": 1,
-    "time": "3h",
-    "coordinator": 0,
-    "path": "never",
-    "source": "never",
-    "directory": "never",
-    "dump": "never",
-    "place": "never",
+    "ahead": "1h",
+    "tick_time": "1s",
+    "granularity": 1000,
     "address": "zk:1",
     "bookie": "b",
     "bookies": ["b"],
-    "metadata": "never",
-    "urls": {},
-    "messages": (1, 2),
-    "bandwidth": (1, 2),
-    "memory_mb": 1,
-    "tick_time": "1s",
     "subscription": "half",
-    "granularity": 1000,
     "namespaces": ["acme/iot"],
-    "failover": {},
-    "most": 0,
-    "least": 0,
-    "ahead": "1h",
-    "since": "3h",
-    "active": True,
-    "migrated": True,
     "zookeeper": [world(CLUSTER) / "clean/zookeeper"],
 }
 """What a call needs beside what is wrong, by name; it is never used."""
@@ -327,3 +315,164 @@ def test_options_of_policies_that_are_none_are_refused(store: pa.Store) -> None:
                     assert given.keys() <= {*options}
                     assert not isinstance(next(iter(given.values())), (bytes, dict))
     assert refused > 400
+
+
+# -- nothing is silently empty: a name that is not there, and a number of another unit, raise --------------------------
+
+ALL = "0x00000000_0xffffffff"
+REFUSED = """
+NothingMatches | [*store.ledger_rows("nope/ns")]
+EntryNotFound | [*store.ledger(9).entries(first=25)]
+SubscriptionNotFound | store.nacks("nope").due()
+SubscriptionNotFound | store.nacks("nope", "plain").stats()
+SubscriptionNotFound | store.nacks("nope").pop()
+PathNotFound | store.nodes("/nope")
+TopicNotFound | store.metrics(pattern="nope*")
+TenantNotFound | store.namespaces("")
+TenantNotFound | store.namespaces("publik")
+TenantNotFound | store.cluster("standalone").namespaces("nope")
+TenantNotFound | store.cluster("standalone").anti_affinity_namespaces("nope", "group")
+ResourceNotFound | store.cluster("none").namespaces("acme")
+ResourceNotFound | store.cluster("none").anti_affinity_namespaces("acme", "heavy")
+ResourceNotFound | store.cluster("none").settings()
+ResourceNotFound | store.cluster("none").delete()
+ResourceNotFound | store.cluster("standalone").failure_domain("none")
+ResourceNotFound | store.cluster("standalone").isolation_policy("none")
+ResourceNotFound | store.bookie_rack("none")
+ResourceNotFound | store.resource_group("none")
+NamespaceNotFound | store.bundle_quota("none/none", ALL)
+TenantNotFound | store.tenant("none")
+NamespaceNotFound | store.namespace("acme/none")
+TenantNotFound | store.create_namespace("shop/orders")
+NamespaceNotFound | store.topics("nope/ns")
+TopicNotFound | store.topics(pattern="acme/nothing/*")
+TopicNotFound | store.topic("public/default/none")
+SubscriptionNotFound | store.topic("plain").cursor("none")
+SubscriptionNotFound | store.topic("acme/orders/parts").cursor("none")
+TopicNotFound | store.topic("acme/orders/parts").terminate()
+LedgerNotFound | store.ledger(10**6).info()
+LedgerNotFound | store.ledger(10**6).owners()
+EntryNotFound | store.ledger(9).read(10**6)
+LedgerNotFound | [*store.verify_ledgers(9, 99_999)]
+PathNotFound | store.decoded("/nothing")
+TopicNotFound | store.namespace("acme/iot").topic_hashes(ALL, ["acme/iot/nope"])
+ResourceNotFound | store.namespace("acme/iot").revoke_subscription_permission("none", "app")
+Refused | store.namespace("acme/iot").set_allowed_clusters(["none"])
+NeedsBroker | running brokers measure | store.namespace("acme/iot").split_bundle(bundle_type="HOT")
+SubscriptionNotFound | store.namespace("public/default").clear_backlog("none")
+Refused | store.namespace("public/default").clear_backlog("__compaction")
+Refused | store.delete_namespace("acme/iot")
+Refused | store.set_dynamic_setting("none", "5")
+NothingMatches | store.topic("plain").nth_position(301)
+NothingMatches | half.forecast("1h")
+InvalidValue | store.namespace("acme/iot").topic_hashes(ALL, ["plain"])
+InvalidValue | mutually exclusive | store.namespace("acme/iot").split_bundle(ALL, bundle_type="LARGEST")
+InvalidValue | store.namespace("public/default").topics(bundle="half")
+InvalidValue | store.namespace("public/default").topics(bundle="0x80000000_0x00000000")
+InvalidValue | together | store.bundle_quota("acme/iot")
+InvalidValue | 'serviceURL' | store.create_cluster("east", {"serviceURL": "http://east"})
+InvalidValue | store.topic("plain").grant_permission("app", ["dance"])
+InvalidValue | alone | store.topics("acme/iot", pattern="acme/*")
+InvalidValue | store.topics("acme")
+InvalidValue | store.topics("acme/iot/*")
+InvalidValue | store.topics("")
+InvalidValue | subscription | store.topic("plain").delayed().build()
+InvalidValue | store.namespace("acme/delayed").set_message_ttl(timedelta(days=-1))
+InvalidValue | store.namespace("acme/delayed").set_message_ttl(timedelta(days=30_000))
+InvalidValue | 2,147,483,647 partitions of .*: expected at most 1,000,000 | store.create_topic("acme/orders/many", partitions=2**31 - 1)
+InvalidValue | 2,147,483,647 partitions of .*: expected at most 1,000,000 | store.topic("acme/orders/parts").set_partitions(2**31 - 1)
+InvalidValue | store.topic("plain").timeline(clock="event")
+InvalidValue | store.topic("plain").timeline("0s")
+InvalidValue | store.topic("plain").skew(tolerance="soon")
+InvalidValue | top -1: a whole number of 0 or more is wanted | store.why_bytes(top=-1)
+InvalidValue | each 0 | store.doctor(each=0)
+InvalidValue | index -1 | store.topic("plain").find_by_index(-1)
+InvalidValue | number 0 | store.topic("plain").nth_position(0)
+InvalidValue | sequence_id -5 | store.topic("plain").search(sequence_id=-5)
+InvalidValue | first=5 is after last=2 | [*store.ledger(9).entries(first=5, last=2)]
+InvalidValue | negative | store.topic("plain").find(timedelta(hours=-3))
+InvalidValue | negative | half.expire(before=timedelta(seconds=-5))
+InvalidValue | half.forecast("1h", ttl="0s")
+InvalidValue | the lines holds no change | store.reset_cursors([])
+InvalidValue | the lines line 1 | store.reset_cursors(["[]"])
+SubscriptionNotFound | store.cursors("half", "plain", "acme/iot/skewed").skip(1)
+InvalidValue | store.cursors("half", "plain", pattern="acme/*")
+InvalidValue | half.reset()
+InvalidValue | half.reset(to="9:3", shift_by=1)
+InvalidValue | half.reset(time="1h", clock="event")
+InvalidValue | half.reset(shift_by=1, exclude=True)
+InvalidValue | half.reset(as_of="metadata", exclude=True)
+InvalidValue | half.reset(as_of="metadata", to="9:3")
+InvalidValue | half.reset(as_of="3h", if_unsure="guess")
+InvalidValue | half.reset(to="29:20", if_unsure="redeliver")
+InvalidValue | half.reset(to="29:20", zookeeper=["zk"])
+InvalidValue | half.reset(time="1h", rule="all")
+InvalidValue | half.expire()
+InvalidValue | half.expire(before="1h", by_ttl=True)
+InvalidValue | half.expire(before="2026-11-21T09:23:30Z", exclude=True, force=True)
+InvalidValue | half.expire(before="1h", rule="broker", clock="publish")
+InvalidValue | half.expire(before="1h", rule="exact")
+InvalidValue | half.skip(-1)
+InvalidValue | is not one of | store.topic("plain").find("3h", rule="first")
+InvalidValue | is not one of | store.topic("plain").find("3h", clock="wall")
+InvalidValue | is not one of | store.topic("plain").find("3h", broker_version="3.0")
+InvalidValue | is not one of | store.namespace("acme/delayed").set_backlog_quota("drop", size=5)
+Refused | store.topic("acme/orders/compacted").cursor("__compaction").clear()
+InvalidValue | keys is empty | store.topic("plain").search(keys=[])
+InvalidValue | texts is empty | store.search(texts=())
+TopicNotFound | store.topic("plain").partitioned_stats()
+TopicNotFound | store.topic("plain").partitioned_internal_stats()
+InvalidValue | a migration has no serviceurl | store.cluster("standalone").set_migration(migrated=True, urls={"serviceurl": "http://a"})
+InvalidValue | payload is of the table messages | store.export_tables("/dev/null/tables", payload=True)
+InvalidValue | catalog is for iceberg alone | store.export_tables("/dev/null/tables", catalog="sqlite:///c")
+InvalidValue | to names a single | store.undelete("acme/secure/trimmed", "plain", to="x", by_evidence=True)
+InvalidValue | to names a single | store.undelete("acme/secure/trimmed", to="x", in_place=True)
+InvalidValue | to names the restored | store.restore("plain", at=NOW_MS, to="x", in_place=True)
+"""  # the error, a part of its message where more than one is meant, and the call
+
+
+@pytest.mark.parametrize("row", REFUSED.strip().splitlines())
+def test_what_is_not_there_or_means_nothing_raises(demo_store: Path, row: str) -> None:
+    error, *said, call = row.split(" | ")
+    with pa.open_store(demo_store, now=NOW_MS) as store:
+        names = {"ALL": ALL, "store": store, "half": store.topic("plain").cursor("half"), "timedelta": timedelta}
+        with pytest.raises(getattr(pa, error), match=said[0] if said else None) as raised:
+            eval(call, names)
+    assert type(raised.value) is getattr(pa, error)
+
+
+def test_a_position_of_one_topic_is_one_of_all_of_its_subscriptions(store: pa.Store) -> None:
+    """Positions are of a topic: however many of its cursors move there, none of them is in another one."""
+    plain, names = store.cursors(None, "plain"), store.topic("plain").subscriptions()
+    for plan in (plain.reset(to="9:3"), plain.expire(to="9:3")):
+        assert sorted(part.subscription for part in plan.preview().parts) == sorted(names)
+    for ask in (store.cursors("reset-me").reset, store.cursors("reset-me").expire):
+        with pytest.raises(pa.InvalidValue, match="for 6 topics"):
+            ask(to="9:3")
+
+
+def test_what_is_there_and_empty_is_empty(store: pa.Store) -> None:
+    """Names that are there: a subscription that keeps no negative acks, a node with none below it, a tenant without such namespaces."""
+    assert store.nacks("half").due() == ()
+    assert store.nacks("half", "plain").stats() == ()
+    assert store.nodes("/ledgers/INSTANCEID") == ()
+    assert store.cluster("standalone").namespaces("acme") == ()
+    iot = store.namespace("acme/iot")
+    assert (iot.anti_affinity_group(), iot.bookie_affinity_group(), iot.properties()) == (None, None, {})
+    assert store.ledger(9).info().entries == len([*store.ledger(9).entries()]) == 25
+    hashes = store.namespace("acme/iot").topic_hashes(ALL, ["acme/iot/skewed"])
+    assert [*hashes.topic_hash_positions] == ["persistent://acme/iot/skewed"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ledgers", "list", "--topic", "nope/ns"),
+        ("ledgers", "entries", "9", "--from", "25"),
+        ("nacks", "due", "-s", "nope"),
+        ("metrics", "--pattern", "nope*"),
+    ],
+)
+def test_so_it_is_on_the_command_line(cli: Cli, words: tuple[str, ...]) -> None:
+    answered = cli("--store", imported("small", "clean"), *words)
+    assert (answered.exit_code, answered.stdout) == (5, "")

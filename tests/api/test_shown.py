@@ -150,7 +150,7 @@ def test_a_finding_as_text_is_the_paragraph_of_doctor(cli: Cli) -> None:
         found = store.doctor(codes=["dead-bytes-kept"])
     paragraph, command = str(found[0]).rsplit("\n", 1)
     assert command == f"  next: {found[0].mend}"
-    assert paragraph + "\n" in cli("--store", path, "doctor", "--code", "dead-bytes-kept").stdout
+    assert paragraph + "\n" in cli.on(path, "doctor --code dead-bytes-kept").stdout
     assert paragraph.startswith("note dead-bytes-kept: entry logs\n  99,909 bytes of deleted data ")
     forged = replace(found[0], message="x\x1b[2J", where="a\nb", mend="")
     assert str(forged) == "note dead-bytes-kept: a\\nb\n  x\\x1b[2J"
@@ -270,7 +270,7 @@ def test_hints_of_all_calls_are_in_pythons_words(store: pa.Store, path: Path, cl
             call()
         assert words in raised.value.hint, raised.value.hint
         assert raised.value.__notes__ == [raised.value.hint]
-    assert "name another with --store" in cli("--store", path / "none", "topics", "list", "acme/iot").stderr
+    assert "name another with --store" in cli.on(path / "none", "topics list acme/iot").stderr
     with pytest.raises(pa.StoreNotFound) as again:
         pa.open_store(path / "none")
     assert "name another with path" in again.value.hint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -11,9 +12,14 @@ from msgspec.structs import replace
 
 import pulsar_admin as pa
 from pulsar_admin.jsonify import to_json
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import tree_key
 from tests.conftest import Cli
-from tests.stores import NOW_MS
-from tests.worlds import oracle, world
+from tests.reclaiming import CURRENT, disk_bytes, entries, half_dead_bookie, listed_ledgers
+from tests.recovery.test_preflight import BOOKIES, listed, replayed, rows_of
+from tests.stores import NOW_MS, copied, imported
+from tests.worlds import CLUSTER, copy_tree, oracle, world
 
 PLAIN = "public/default/plain"
 ROWS = oracle("small")["topics"][PLAIN]["messages"]
@@ -241,3 +247,126 @@ def test_logs_without_a_store(cli: Cli) -> None:
 
 
 # -- dumps ------------------------------------------------------------------------------------------------------------
+
+# -- lost ledgers and orphans ---------------------------------------------------------------------------------------
+
+
+def test_lost_ledgers_are_mended(tmp_path: Path, damages_stores: None) -> None:
+    path = copied("small", "clean", tmp_path)
+    with open_store(path, writable=True) as opened:
+        opened.write(lambda txn: txn.delete("tree", tree_key(ledger_path(18))))
+    with pa.open_store(path, writable=True) as store:
+        assert [row.ledger_id for row in store.missing()] == [18]
+        assert [row.ledger_id for row in store.missing(9, 18)] == [18]
+        assert store.missing(9) == ()
+        with pytest.raises(pa.LedgerNotFound):
+            store.missing(18, 99_999)
+        assert store.ledger(18).info().lost == "no-metadata"
+        topic = store.topic("public/default/plain")
+        answers = (topic.stats, topic.internal_stats, topic.last_message_id, topic.cursor("never").analyze)
+        for answer in answers:
+            with pytest.warns(pa.PartialData) as caught:
+                answer()
+            assert re.search("plain: ledger 18: .* broker", str(caught[0].message))
+        change = store.apply(store.ledger(18).restore())
+        assert store.missing() == ()
+        assert change.number is not None
+        store.undo(change.number)
+        with pytest.raises(pa.Refused, match="is complete"):
+            store.forget_ledgers(18, 9)
+        with pytest.raises(pa.LedgerNotFound, match="after the end of ledger 9"):
+            store.extend_ledgers(9)
+        store.apply(store.ledger(18).forget())
+        assert store.missing() == ()
+        assert 17 in [row.ledger_id for row in store.orphans()]
+        store.apply(store.ledger(17).delete())
+        assert store.ledger(17).info().state == "DELETED"
+
+
+# -- disks of bookies -----------------------------------------------------------------------------------------------
+
+
+def test_a_bookie_is_freed_as_by_the_command(tmp_path: Path, cli: Cli) -> None:
+    data, other = half_dead_bookie(tmp_path / "data"), tmp_path / "other"
+    copy_tree(data, other)
+    words = "store", "reclaim", data / "bookkeeper", "--metadata", data / "metadata", "--below", "60"
+    told = cli(*words, "--dry-run", "-o", "json").json
+    with pytest.warns(pa.PartialData, match="but no topic"):
+        pa.import_standalone(other, tmp_path / "store")
+    with pa.open_store(tmp_path / "store") as store:
+        by_store = pa.reclaim(str(data / "bookkeeper"), metadata=store, below_percent=60, dry_run=True)
+        assert [(log.log, log.action) for log in by_store.logs] == [(row["log"], row["action"]) for row in told["logs"]]
+    plan = pa.reclaim(str(other / "bookkeeper"), metadata=other / "metadata", below_percent=60, dry_run=True)
+    assert plan.frees_bytes == told["freesBytes"] > 0
+    assert f"{told['deletedLedgers']:,} ledgers" in plan.loses
+    alive = listed_ledgers(other / "metadata")
+    (other / CURRENT / "7777.log").write_bytes(b"no log")
+    before, taken = entries(other / CURRENT, alive), disk_bytes(other / CURRENT)
+    done = cli(*words, "--yes", "-o", "json").json
+    with pytest.warns(pa.PartialData, match=r"7777\.log is skipped") as caught:
+        result = pa.reclaim(str(other / "bookkeeper"), metadata=other / "metadata", below_percent=60)
+    assert {Path(one.filename) for one in caught} == {Path(__file__)}
+    assert (result.deleted_logs, result.moved_entries) == (done["deletedLogs"], done["movedEntries"])
+    assert result.moved_entries > 0
+    assert entries(other / CURRENT, alive) == before
+    assert result.freed_bytes == taken - disk_bytes(other / CURRENT)
+
+
+# -- what would be lost, and earlier acknowledgements ---------------------------------------------------------------
+
+FRESH, HOLES = "public/default/fresh", "crash-holes"
+
+
+def test_what_bookies_would_delete_is_what_the_metadata_does_not_list(tmp_path: Path) -> None:
+    root = world(CLUSTER) / "crashed"
+    alive = listed(root / "zookeeper" / "version-2")
+    with pa.open_store(imported(CLUSTER, "crashed")) as store:
+        found = sorted((one.holds.ledgers, one.loses.ledgers) for one in store.preflight().bookies)
+        emptied = store.preflight(empty=True)
+        with pytest.raises(pa.InvalidValue, match="no topics"):
+            store.preflight(empty=True, brokers=True)
+    given = pa.preflight(metadata=root / "zookeeper", bookies=[str(root / name) for name in BOOKIES], brokers=True)
+    assert sorted((one.holds.ledgers, one.loses.ledgers) for one in given.bookies) == found
+    assert given.brokers is not None
+    assert all(one.loses.ledgers == one.holds.ledgers for one in emptied.bookies)
+    with pytest.raises(pa.InvalidValue, match="no topics"):
+        pa.preflight(bookies=[str(root / name) for name in BOOKIES], brokers=True)
+    counted = []
+    for name in BOOKIES:
+        current = root / name / "current"
+        held = {int.from_bytes(key[:8], signed=True) for key in rows_of(current / "ledgers", tmp_path)}
+        held = {ledger_id for ledger_id in held if ledger_id >= 0} | replayed(current)
+        counted.append((len(held), len(held - alive)))
+    assert found == sorted(counted)
+
+
+def test_states_of_a_subscription_come_back_holes_included(tmp_path: Path) -> None:
+    """What each state has acknowledged behind its mark-delete position, the consumer had sent."""
+    sent = {(ledger, entry) for ledger, entry, _ in oracle(CLUSTER)["crash"]["acks_sent"][f"{FRESH} {HOLES}"]}
+    with pa.open_store(copied(CLUSTER, "crashed", tmp_path), writable=True) as store:
+        cursor = store.topic(FRESH).cursor(HOLES)
+        states = {one.name: one for one in cursor.history()}
+        before = cursor.state()
+        assert [*states][-1] == "269:19"
+        for one in states.values():
+            for lower, upper in one.state.ranges:
+                span = range(lower.entry_id + 1, upper.entry_id + 1)
+                assert lower.ledger_id == upper.ledger_id
+                assert {(upper.ledger_id, entry) for entry in span} <= sent
+        wanted = states["269:12"].state
+        number = store.apply(cursor.reset(as_of="269:12")).number
+        assert (cursor.state().mark_delete, cursor.state().individually_deleted) == (
+            wanted.mark_delete,
+            tuple(wanted.ranges),
+        )
+        assert cursor.state() != before
+        assert number is not None
+        store.undo(number)
+        assert cursor.state() == before
+        with pytest.raises(pa.Refused, match="may have been at 16 states"):
+            cursor.reset(as_of=1795253616300)
+        assert not cursor.reset(as_of=1795253616300, if_unsure="oldest").changes_nothing
+        with pytest.raises(pa.EntryNotFound, match="has no state 269:99"):
+            cursor.reset(as_of="269:99")
+        with pytest.raises(pa.SubscriptionNotFound):
+            store.topic(FRESH).cursor("never-there").history()

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_admin.store.codec.bookie import (
-    Cookie,
-    LogMark,
-    decode_cookie,
-    decode_last_id,
-    encode_cookie,
-    encode_last_id,
-    encode_last_mark,
-)
+from pulsar_admin.store.codec import bookie as codec
+from pulsar_admin.store.codec.properties import parse_properties
 from pulsar_admin.store.errors import MetadataCorrupt, Unsupported
 
 COOKIE_V5 = rb"""5
@@ -27,52 +20,66 @@ indexDirs: "1\t/i0"
 def test_cookie_versions() -> None:
     dirs = (("/j0", "/j1"), ("/l0", "/l1"))
     instance = "df0d0a12-4906-401f-a364-f0dec27a8e10"
-    assert decode_cookie(COOKIE_V5, "VERSION") == Cookie(5, "10.0.0.1:3181", *dirs, instance, ("/i0",))
+    assert codec.decode_cookie(COOKIE_V5, "VERSION") == codec.Cookie(5, "10.0.0.1:3181", *dirs, instance, ("/i0",))
     version_4 = b"4" + COOKIE_V5[1 : COOKIE_V5.index(b"indexDirs")]
-    assert decode_cookie(version_4, "VERSION") == Cookie(4, "10.0.0.1:3181", *dirs, instance)
+    assert codec.decode_cookie(version_4, "VERSION") == codec.Cookie(4, "10.0.0.1:3181", *dirs, instance)
     version_3 = b"3\n10.0.0.1:3181\n/j0,/j1\n2\t/l0\t/l1\n"
-    assert decode_cookie(version_3, "VERSION") == Cookie(3, "10.0.0.1:3181", *dirs)
+    assert codec.decode_cookie(version_3, "VERSION") == codec.Cookie(3, "10.0.0.1:3181", *dirs)
     for data in (COOKIE_V5, version_4, version_3):
-        assert encode_cookie(decode_cookie(data, "VERSION")) == data
+        assert codec.encode_cookie(codec.decode_cookie(data, "VERSION")) == data
 
 
 @pytest.mark.parametrize("version", [b"0", b"2", b"6"])
 def test_unknown_cookies_are_unsupported(version: bytes) -> None:
     with pytest.raises(Unsupported):
-        decode_cookie(version + COOKIE_V5[1:], "VERSION")
+        codec.decode_cookie(version + COOKIE_V5[1:], "VERSION")
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"x\n",
-        b"5\n",
-        b"5",
-        b"3\na\nb",
-        b"3\na\nb\n2\t/l0\n",
-        b"3\na\nb\n\n",
-        COOKIE_V5.replace(b"2\\t", b"3\\t"),
-        COOKIE_V5.replace(b"bookieHost", b"bookieHos"),
-        COOKIE_V5 + b"\xff",
-        COOKIE_V5.replace(b"10.0.0.1", b"\\377"),
+        *(b"", b"x\n", b"5\n", b"5", b"3\na\nb", b"3\na\nb\n2\t/l0\n", b"3\na\nb\n\n"),
+        *(COOKIE_V5.replace(b"2\\t", b"3\\t"), COOKIE_V5.replace(b"bookieHost", b"bookieHos")),
+        *(COOKIE_V5 + b"\xff", COOKIE_V5.replace(b"10.0.0.1", b"\\377")),
     ],
 )
 def test_damaged_cookies_are_refused(data: bytes) -> None:
     with pytest.raises(MetadataCorrupt):
-        decode_cookie(data, "VERSION")
+        codec.decode_cookie(data, "VERSION")
 
 
 def test_last_mark_vector() -> None:
     data = bytes.fromhex("0000018795c6b58c 0000000000000400")
-    assert encode_last_mark(LogMark(0x18795C6B58C, 1024)) == data
-    assert LogMark(2, 0) > LogMark(1, 99)
+    assert codec.encode_last_mark(codec.LogMark(0x18795C6B58C, 1024)) == data
+    assert codec.LogMark(2, 0) > codec.LogMark(1, 99)
 
 
 def test_last_id() -> None:
-    assert decode_last_id(b"1f4\n", "lastId") == 500
-    assert decode_last_id(b"0", "lastId") == 0
-    assert encode_last_id(500) == b"1f4\n"
+    assert codec.decode_last_id(b"1f4\n", "lastId") == 500
+    assert codec.decode_last_id(b"0", "lastId") == 0
+    assert codec.encode_last_id(500) == b"1f4\n"
     for data in (b"", b"\n", b"x\n", b"-1\n", b"1_0\n"):
         with pytest.raises(MetadataCorrupt):
-            decode_last_id(data, "lastId")
+            codec.decode_last_id(data, "lastId")
+
+
+# -- Java properties ------------------------------------------------------------------------------------------------
+
+
+def test_lines_of_the_documentation() -> None:
+    """Of the class's page in Java 17: separators, continued lines, comments, escapes, a key alone."""
+    text = (
+        "Truth = Beauty\n Truth2:Beauty\nTruth3   :Beauty\n"
+        "fruits                           apple, banana, pear, \\\n                                 cantaloupe, watermelon, \\\n"
+        "                                 kiwi, mango\ncheeses\n"
+        "# comment = x\n   ! another\n\nk\\:e\\=y = a\\tb\\u0041\\\\\nlast=1\nlast=2\n"
+    )
+    assert parse_properties(text) == {
+        "Truth": "Beauty",
+        "Truth2": "Beauty",
+        "Truth3": "Beauty",
+        "fruits": "apple, banana, pear, cantaloupe, watermelon, kiwi, mango",
+        "cheeses": "",
+        "k:e=y": "a\tbA\\",
+        "last": "2",
+    }

@@ -8,18 +8,11 @@ from pathlib import Path
 import pytest
 from rocksdict import AccessType, Options, Rdict
 
+from pulsar_admin.store.codec import entrylog
 from pulsar_admin.store.codec.bookie import decode_cookie, decode_last_id, encode_cookie, encode_last_mark
 from pulsar_admin.store.codec.dbledger import LedgerData, decode_location_row, encode_ledgers_row
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import Entry, decode_entry
-from pulsar_admin.store.codec.entrylog import (
-    Record,
-    decode_header,
-    decode_ledgers_map,
-    iter_records,
-    log_file_name,
-    log_id_of,
-)
 from pulsar_admin.store.codec.journal import Fence, JournalEntry, MasterKey, Padding, journal_id_of
 from pulsar_admin.store.codec.journal import iter_records as iter_journal
 from pulsar_admin.store.codec.ledgermetadata import (
@@ -47,7 +40,7 @@ def _current(name: str, state: str) -> Path:
 
 
 def _logs(name: str, state: str) -> dict[int, bytes]:
-    found = {log_id_of(path.name): path.read_bytes() for path in _current(name, state).glob("*.log")}
+    found = {entrylog.log_id_of(path.name): path.read_bytes() for path in _current(name, state).glob("*.log")}
     return {log_id: data for log_id, data in found.items() if log_id is not None and data}
 
 
@@ -77,8 +70,8 @@ def _entries(name: str, state: str) -> dict[int, dict[int, Entry]]:
     """Ledger -> entry id -> entry of all logs and journals, every digest checked."""
     ledgers: dict[int, dict[int, Entry]] = defaultdict(dict)
     for data in _logs(name, state).values():
-        for item in iter_records(data, "log"):
-            assert isinstance(item, Record)
+        for item in entrylog.iter_records(data, "log"):
+            assert isinstance(item, entrylog.Record)
             ledgers[item.ledger_id][item.entry_id] = decode_entry(item.body(data), None, where="log")
     for data in _journals(name, state).values():
         for record in iter_journal(data, "journal"):
@@ -92,8 +85,8 @@ def test_every_location_row_names_its_record(name: str, state: str, tmp_path: Pa
     records = {
         (log_id, item.offset + 4): (item.ledger_id, item.entry_id)
         for log_id, data in _logs(name, state).items()
-        for item in iter_records(data, "log")
-        if isinstance(item, Record)
+        for item in entrylog.iter_records(data, "log")
+        if isinstance(item, entrylog.Record)
     }
     rows = [decode_location_row(*row, "locations") for row in _rows(_current(name, state) / "locations", tmp_path)]
     assert len(rows) > 2500
@@ -105,17 +98,17 @@ def test_every_location_row_names_its_record(name: str, state: str, tmp_path: Pa
 def test_logs_are_clean_and_headers_and_maps_agree_with_the_records(name: str, state: str) -> None:
     sealed = 0
     for log_id, data in _logs(name, state).items():
-        items = list(iter_records(data, "log"))
-        assert all(isinstance(item, Record) for item in items)
-        header = decode_header(data, log_file_name(log_id))
+        items = list(entrylog.iter_records(data, "log"))
+        assert all(isinstance(item, entrylog.Record) for item in items)
+        header = entrylog.decode_header(data, entrylog.log_file_name(log_id))
         if not header.has_map:
             continue
         sealed += 1
         sizes: dict[int, int] = defaultdict(int)
         for item in items:
-            assert isinstance(item, Record)
+            assert isinstance(item, entrylog.Record)
             sizes[item.ledger_id] += 4 + item.size
-        assert decode_ledgers_map(data, header, "log") == sizes
+        assert entrylog.decode_ledgers_map(data, header, "log") == sizes
     assert sealed == 1
 
 
@@ -132,8 +125,8 @@ def test_no_digest_is_bad_and_lengths_add_up(name: str, state: str) -> None:
 
 def test_entries_encode_to_the_same_bytes(name: str, state: str) -> None:
     for data in _logs(name, state).values():
-        for item in iter_records(data, "log"):
-            assert isinstance(item, Record)
+        for item in entrylog.iter_records(data, "log"):
+            assert isinstance(item, entrylog.Record)
             assert encode_entry(decode_entry(item.body(data), None, where="log")) == item.body(data)
 
 
@@ -141,8 +134,8 @@ def test_journals_end_cleanly_and_repeat_the_logs(name: str, state: str) -> None
     in_logs = {
         (item.ledger_id, item.entry_id): bytes(item.body(data))
         for data in _logs(name, state).values()
-        for item in iter_records(data, "log")
-        if isinstance(item, Record)
+        for item in entrylog.iter_records(data, "log")
+        if isinstance(item, entrylog.Record)
     }
     only_in_journal = 0
     for data in _journals(name, state).values():
@@ -208,5 +201,5 @@ def test_small_files(name: str, state: str) -> None:
     journals = _journals(name, state)
     assert 512 <= mark.offset <= len(journals[mark.journal_id])
     assert encode_last_mark(mark) == (current / "lastMark").read_bytes()
-    ids = [log_id_of(path.name) for path in current.glob("*.log")]
+    ids = [entrylog.log_id_of(path.name) for path in current.glob("*.log")]
     assert decode_last_id((current / "lastId").read_bytes(), "lastId") == max(log_id or 0 for log_id in ids)

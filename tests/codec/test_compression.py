@@ -5,58 +5,46 @@ import zlib
 
 import pytest
 
-from pulsar_admin.store.codec.compression import (
-    LIMIT_BYTES,
-    LZ4,
-    NONE,
-    SNAPPY,
-    ZLIB,
-    ZSTD,
-    codec_name,
-    compress,
-    decompress,
-    fills,
-    may_fill,
-)
+from pulsar_admin.store.codec import compression as codec
 from pulsar_admin.store.errors import EntryCorrupt, LimitExceeded, MetadataCorrupt, Unsupported
 
-CODECS = (LZ4, ZLIB, ZSTD, SNAPPY)
+CODECS = (codec.LZ4, codec.ZLIB, codec.ZSTD, codec.SNAPPY)
 HELLO = b"hello hello hello hello"
 
 # Written by hand from the formats: an LZ4 block of literals only; the same as a raw Snappy block; zlib and zstd stored.
 STORED = {
-    LZ4: b"\xf0\x08" + HELLO,
-    ZLIB: b"\x78\x01\x01\x17\x00\xe8\xff" + HELLO + zlib.adler32(HELLO).to_bytes(4, "big"),
-    ZSTD: b"\x28\xb5\x2f\xfd\x20\x17" + (1 | len(HELLO) << 3).to_bytes(3, "little") + HELLO,
-    SNAPPY: b"\x17\x58" + HELLO,
+    codec.LZ4: b"\xf0\x08" + HELLO,
+    codec.ZLIB: b"\x78\x01\x01\x17\x00\xe8\xff" + HELLO + zlib.adler32(HELLO).to_bytes(4, "big"),
+    codec.ZSTD: b"\x28\xb5\x2f\xfd\x20\x17" + (1 | len(HELLO) << 3).to_bytes(3, "little") + HELLO,
+    codec.SNAPPY: b"\x17\x58" + HELLO,
 }
 
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_reads_the_format(kind: int) -> None:
-    assert decompress(kind, STORED[kind], len(HELLO), where="10:0") == HELLO
-    assert decompress(kind, memoryview(STORED[kind]), len(HELLO), where="10:0") == HELLO
+    assert codec.decompress(kind, STORED[kind], len(HELLO), where="10:0") == HELLO
+    assert codec.decompress(kind, memoryview(STORED[kind]), len(HELLO), where="10:0") == HELLO
 
 
-@pytest.mark.parametrize("kind", [NONE, *CODECS])
+@pytest.mark.parametrize("kind", [codec.NONE, *CODECS])
 @pytest.mark.parametrize("data", [b"", b"x", b"ab" * 4000, bytes(range(256)) * 9000], ids=["0", "1", "8 KB", "2.3 MB"])
 def test_round_trip(kind: int, data: bytes) -> None:
-    assert decompress(kind, compress(kind, data), len(data), where="10:0") == data
+    assert codec.decompress(kind, codec.compress(kind, data), len(data), where="10:0") == data
 
 
 def test_java_never_ends_a_zlib_stream() -> None:
     """CompressionCodecZLib deflates with SYNC_FLUSH and calls no finish; a broker's compaction writes such batches too."""
     stream = zlib.compressobj()
     stored = stream.compress(HELLO) + stream.flush(zlib.Z_SYNC_FLUSH)
-    assert decompress(ZLIB, stored, len(HELLO), where="10:0") == HELLO
+    assert codec.decompress(codec.ZLIB, stored, len(HELLO), where="10:0") == HELLO
     with pytest.raises(EntryCorrupt):
-        decompress(ZLIB, stored, len(HELLO) + 1, where="10:0")
+        codec.decompress(codec.ZLIB, stored, len(HELLO) + 1, where="10:0")
     with pytest.raises(EntryCorrupt):
-        decompress(ZLIB, stored[:-1], len(HELLO), where="10:0")
+        codec.decompress(codec.ZLIB, stored[:-1], len(HELLO), where="10:0")
 
 
 def test_none_ignores_the_stated_size() -> None:
-    assert decompress(NONE, b"abc", 0, where="10:0") == b"abc"
+    assert codec.decompress(codec.NONE, b"abc", 0, where="10:0") == b"abc"
 
 
 @pytest.mark.parametrize("kind", CODECS)
@@ -64,17 +52,17 @@ def test_none_ignores_the_stated_size() -> None:
 def test_a_size_that_is_wrong(kind: int, change: int) -> None:
     data = b"ab" * 4000
     with pytest.raises(EntryCorrupt, match="10:0"):
-        decompress(kind, compress(kind, data), len(data) + change, where="10:0")
+        codec.decompress(kind, codec.compress(kind, data), len(data) + change, where="10:0")
 
 
 @pytest.mark.parametrize("kind", CODECS)
 @pytest.mark.parametrize("size", [-1, -(2**31), 100_000_000])
 def test_a_size_that_is_absurd_costs_no_memory(kind: int, size: int) -> None:
-    stored = compress(kind, HELLO)
+    stored = codec.compress(kind, HELLO)
     tracemalloc.start()
     try:
         with pytest.raises(EntryCorrupt):
-            decompress(kind, stored, size, where="10:0")
+            codec.decompress(kind, stored, size, where="10:0")
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
@@ -82,20 +70,20 @@ def test_a_size_that_is_absurd_costs_no_memory(kind: int, size: int) -> None:
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_the_limit(kind: int) -> None:
-    bomb = compress(kind, bytes(3_000_000))
-    assert len(decompress(kind, bomb, 3_000_000, where="10:0")) == 3_000_000
+    bomb = codec.compress(kind, bytes(3_000_000))
+    assert len(codec.decompress(kind, bomb, 3_000_000, where="10:0")) == 3_000_000
     with pytest.raises(LimitExceeded) as caught:
-        decompress(kind, bomb, 3_000_000, where="10:0", limit_bytes=2_999_999)
+        codec.decompress(kind, bomb, 3_000_000, where="10:0", limit_bytes=2_999_999)
     assert caught.value.context["limit_bytes"] == 2_999_999
 
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_a_bomb_behind_a_small_size_is_not_unpacked(kind: int) -> None:
-    bomb = compress(kind, bytes(50_000_000))
+    bomb = codec.compress(kind, bytes(50_000_000))
     tracemalloc.start()
     try:
         with pytest.raises(EntryCorrupt):
-            decompress(kind, bomb, 100_000, where="10:0")
+            codec.decompress(kind, bomb, 100_000, where="10:0")
         assert tracemalloc.get_traced_memory()[1] < 3_000_000
     finally:
         tracemalloc.stop()
@@ -103,50 +91,50 @@ def test_a_bomb_behind_a_small_size_is_not_unpacked(kind: int) -> None:
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_cut_data(kind: int) -> None:
-    stored = compress(kind, bytes(range(256)))
+    stored = codec.compress(kind, bytes(range(256)))
     for size in range(len(stored)):
         with pytest.raises(EntryCorrupt):
-            decompress(kind, stored[:size], 256, where="10:0")
+            codec.decompress(kind, stored[:size], 256, where="10:0")
 
 
 def test_the_error_is_of_the_asked_class() -> None:
     with pytest.raises(MetadataCorrupt):
-        decompress(ZSTD, b"nonsense", 8, where="/path", error=MetadataCorrupt)
+        codec.decompress(codec.ZSTD, b"nonsense", 8, where="/path", error=MetadataCorrupt)
 
 
 @pytest.mark.parametrize("kind", [5, -1, 99])
 def test_unknown_codecs(kind: int) -> None:
     with pytest.raises(Unsupported):
-        decompress(kind, b"data", 4, where="10:0")
+        codec.decompress(kind, b"data", 4, where="10:0")
     with pytest.raises(Unsupported):
-        compress(kind, b"data")
-    assert codec_name(kind) == str(kind)
+        codec.compress(kind, b"data")
+    assert codec.codec_name(kind) == str(kind)
 
 
 def test_names() -> None:
-    assert [codec_name(kind) for kind in (NONE, *CODECS)] == ["NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY"]
+    assert [codec.codec_name(kind) for kind in (codec.NONE, *CODECS)] == ["NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY"]
 
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_what_fills_a_buffer_and_what_does_not(kind: int) -> None:
     plain = b"abc" * 500
-    stored = compress(kind, plain)
+    stored = codec.compress(kind, plain)
     room = bytearray(b"." * 1502)
-    assert fills(kind, memoryview(stored), memoryview(room)[1:1501])
+    assert codec.fills(kind, memoryview(stored), memoryview(room)[1:1501])
     assert room == b"." + plain + b"."
     for size in (0, 1499, 1501):
-        assert not fills(kind, memoryview(stored), memoryview(bytearray(size)))
-    assert not fills(kind, memoryview(stored)[:-5], memoryview(bytearray(1500)))
-    assert not fills(kind, memoryview(b""), memoryview(bytearray(1500)))
-    assert may_fill(kind, stored, 1500)
-    assert not may_fill(kind, stored, -1)
-    assert not may_fill(kind, bytes(2 * LIMIT_BYTES // 64), LIMIT_BYTES + 1)
-    assert not may_fill(kind, bytes(10), LIMIT_BYTES)
-    assert not may_fill(9, stored, 1500)
+        assert not codec.fills(kind, memoryview(stored), memoryview(bytearray(size)))
+    assert not codec.fills(kind, memoryview(stored)[:-5], memoryview(bytearray(1500)))
+    assert not codec.fills(kind, memoryview(b""), memoryview(bytearray(1500)))
+    assert codec.may_fill(kind, stored, 1500)
+    assert not codec.may_fill(kind, stored, -1)
+    assert not codec.may_fill(kind, bytes(2 * codec.LIMIT_BYTES // 64), codec.LIMIT_BYTES + 1)
+    assert not codec.may_fill(kind, bytes(10), codec.LIMIT_BYTES)
+    assert not codec.may_fill(9, stored, 1500)
 
 
-@pytest.mark.parametrize("kind", [ZSTD, SNAPPY])
+@pytest.mark.parametrize("kind", [codec.ZSTD, codec.SNAPPY])
 def test_a_large_lie_gets_no_room_where_the_data_say_their_size(kind: int) -> None:
-    stored = compress(kind, bytes(4 << 20))
-    assert may_fill(kind, stored, 4 << 20)
-    assert not may_fill(kind, stored, (4 << 20) + 1)
+    stored = codec.compress(kind, bytes(4 << 20))
+    assert codec.may_fill(kind, stored, 4 << 20)
+    assert not codec.may_fill(kind, stored, (4 << 20) + 1)

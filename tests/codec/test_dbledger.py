@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_admin.store.codec.dbledger import (
-    LedgerData,
-    LocationRow,
-    decode_location_row,
-    encode_ledgers_row,
-    encode_location_row,
-)
+from pulsar_admin.store.codec import dbledger as codec
 from pulsar_admin.store.errors import MetadataCorrupt
 from tests.codec.bookkeeper_vectors import EMPTY_PASSWORD_KEY
 
@@ -20,9 +14,9 @@ VALUE_1 = bytes.fromhex("080110001a14") + EMPTY_PASSWORD_KEY
 
 def test_location_vector() -> None:
     key, value = bytes.fromhex("00000000000000010000000000000000"), bytes.fromhex("0000000100000404")
-    row = LocationRow(ledger_id=1, entry_id=0, log_id=1, pos=1028)
-    assert decode_location_row(key, value, "locations") == row
-    assert encode_location_row(row) == (key, value)
+    row = codec.LocationRow(ledger_id=1, entry_id=0, log_id=1, pos=1028)
+    assert codec.decode_location_row(key, value, "locations") == row
+    assert codec.encode_location_row(row) == (key, value)
 
 
 @pytest.mark.parametrize(
@@ -39,15 +33,15 @@ def test_location_vector() -> None:
 )
 def test_impossible_locations_are_refused(key: bytes, value: bytes) -> None:
     with pytest.raises(MetadataCorrupt, match="locations: "):
-        decode_location_row(key, value, "locations")
+        codec.decode_location_row(key, value, "locations")
 
 
 def test_ledgers_vector() -> None:
-    data = LedgerData(exists=True, fenced=False, master_key=EMPTY_PASSWORD_KEY)
-    assert encode_ledgers_row(1, data) == (KEY_1, VALUE_1)
+    data = codec.LedgerData(exists=True, fenced=False, master_key=EMPTY_PASSWORD_KEY)
+    assert codec.encode_ledgers_row(1, data) == (KEY_1, VALUE_1)
 
 
 def test_optional_fields() -> None:
     value = VALUE_1 + bytes.fromhex("2204 01020304 2801")
-    data = LedgerData(True, False, EMPTY_PASSWORD_KEY, b"\1\2\3\4", True)
-    assert encode_ledgers_row(1, data) == (KEY_1, value)
+    data = codec.LedgerData(True, False, EMPTY_PASSWORD_KEY, b"\1\2\3\4", True)
+    assert codec.encode_ledgers_row(1, data) == (KEY_1, value)

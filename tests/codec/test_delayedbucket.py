@@ -2,14 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_admin.store.codec.delayedbucket import (
-    DelayedIndex,
-    SegmentMetadata,
-    decode_entry_ids,
-    decode_snapshot_metadata,
-    decode_snapshot_segment,
-    parse_bucket_key,
-)
+from pulsar_admin.store.codec import delayedbucket as codec
 from pulsar_admin.store.errors import EntryCorrupt
 from tests.encoders import encode_entry_ids, encode_snapshot_metadata, encode_snapshot_segment
 
@@ -20,33 +13,33 @@ SEGMENT = bytes.fromhex("0a07 08e807 100a 1803 0a07 08d00f 100a 1805")
 
 
 def test_metadata() -> None:
-    expected = (SegmentMetadata(1000, 2000, {10: BITMAP}),)
-    assert decode_snapshot_metadata(METADATA, "108:0") == expected
+    expected = (codec.SegmentMetadata(1000, 2000, {10: BITMAP}),)
+    assert codec.decode_snapshot_metadata(METADATA, "108:0") == expected
     assert encode_snapshot_metadata(expected) == METADATA
-    assert set(decode_entry_ids(expected[0].bitmaps[10], "108:0")) == {3, 5}
+    assert set(codec.decode_entry_ids(expected[0].bitmaps[10], "108:0")) == {3, 5}
     assert encode_entry_ids([5, 3]) == BITMAP
 
 
 def test_segment() -> None:
-    expected = (DelayedIndex(1000, 10, 3), DelayedIndex(2000, 10, 5))
-    assert decode_snapshot_segment(SEGMENT, "108:1") == expected
+    expected = (codec.DelayedIndex(1000, 10, 3), codec.DelayedIndex(2000, 10, 5))
+    assert codec.decode_snapshot_segment(SEGMENT, "108:1") == expected
     assert encode_snapshot_segment(expected) == SEGMENT
 
 
 def test_keys() -> None:
-    assert parse_bucket_key("#pulsar.internal.delayed.bucket_99_105") == (99, 105)
+    assert codec.parse_bucket_key("#pulsar.internal.delayed.bucket_99_105") == (99, 105)
     for other in ("bucket_1_2", "#pulsar.internal.delayed.bucket_1", "#pulsar.internal.delayed.bucket_1_2_3", ""):
-        assert parse_bucket_key(other) is None
+        assert codec.parse_bucket_key(other) is None
 
 
 @pytest.mark.parametrize("bitmap", [b"", b"\0", BITMAP[:-1], BITMAP[:16] + b"\x05\0\x03\0", b"\xff" * 20])
 def test_bitmaps_that_are_none(bitmap: bytes) -> None:
     with pytest.raises(EntryCorrupt, match="108:0"):
-        decode_entry_ids(bitmap, "108:0")
+        codec.decode_entry_ids(bitmap, "108:0")
 
 
 def test_missing_fields() -> None:
     with pytest.raises(EntryCorrupt, match="timestamp"):
-        decode_snapshot_segment(bytes.fromhex("0a04 100a 1803"), "108:1")
+        codec.decode_snapshot_segment(bytes.fromhex("0a04 100a 1803"), "108:1")
     with pytest.raises(EntryCorrupt, match="schedule_timestamp"):
-        decode_snapshot_metadata(bytes.fromhex("0a0a 0a06 0801 1202 6162 1001"), "108:0")
+        codec.decode_snapshot_metadata(bytes.fromhex("0a0a 0a06 0801 1202 6162 1001"), "108:0")

@@ -2,87 +2,74 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import random
 import struct
 
 import pytest
 
-from pulsar_admin.store.codec.entrylog import (
-    EntryLogHeader,
-    decode_header,
-    decode_ledgers_map,
-    decode_location,
-    encode_header,
-    encode_ledgers_map,
-    encode_location,
-    log_file_name,
-    log_id_of,
-)
+from pulsar_admin.store.codec import entrylog as codec
 from pulsar_admin.store.errors import EntryLogCorrupt, Unsupported
 from tests.codec.bookkeeper_vectors import DIRECT_LOG, KNOWN, LEDGERS_MAP, LOG_HEADER, SEALED_LOG
+from tests.worlds import GOLDEN, world
 
-SEALED = EntryLogHeader(1, 1280, 2)
+SEALED = codec.EntryLogHeader(1, 1280, 2)
 
 
 def test_header_vector() -> None:
-    assert decode_header(SEALED_LOG, "1.log") == SEALED
-    assert encode_header(SEALED) == LOG_HEADER
+    assert codec.decode_header(SEALED_LOG, "1.log") == SEALED
+    assert codec.encode_header(SEALED) == LOG_HEADER
     assert SEALED.has_map
-    assert not EntryLogHeader(1, 0, 0).has_map
-    assert not EntryLogHeader(0, 1280, 2).has_map
+    assert not codec.EntryLogHeader(1, 0, 0).has_map
+    assert not codec.EntryLogHeader(0, 1280, 2).has_map
 
 
 def test_garbage_in_unused_header_bytes_is_ignored() -> None:
     header = LOG_HEADER[:20] + random.Random(1).randbytes(1004)
-    assert decode_header(header, "1.log") == SEALED
+    assert codec.decode_header(header, "1.log") == SEALED
 
 
 def test_header_without_magic_or_cut_is_refused() -> None:
     with pytest.raises(EntryLogCorrupt, match=r"1\.log: starts with 424b4c45, not 424b4c4f \(BKLO\)"):
-        decode_header(b"BKLE" + LOG_HEADER[4:], "1.log")
+        codec.decode_header(b"BKLE" + LOG_HEADER[4:], "1.log")
     for size in range(1024):
         with pytest.raises(EntryLogCorrupt, match="wanted 1024 bytes"):
-            decode_header(LOG_HEADER[:size], "1.log")
+            codec.decode_header(LOG_HEADER[:size], "1.log")
 
 
 @pytest.mark.parametrize("version", [-1, 2, 2**31 - 1])
 def test_unknown_versions_are_unsupported(version: int) -> None:
     with pytest.raises(Unsupported):
-        decode_header(LOG_HEADER[:4] + struct.pack(">i", version) + LOG_HEADER[8:], "1.log")
+        codec.decode_header(LOG_HEADER[:4] + struct.pack(">i", version) + LOG_HEADER[8:], "1.log")
 
 
 def test_ledgers_map_vector() -> None:
-    assert decode_ledgers_map(SEALED_LOG, SEALED, "1.log") == {1: 126, 7: 130}
-    assert encode_ledgers_map({1: 126, 7: 130}) == LEDGERS_MAP
+    assert codec.decode_ledgers_map(SEALED_LOG, SEALED, "1.log") == {1: 126, 7: 130}
+    assert codec.encode_ledgers_map({1: 126, 7: 130}) == LEDGERS_MAP
 
 
 def test_direct_log_map_ends_at_its_padding() -> None:
-    header = decode_header(DIRECT_LOG, "1.log")
-    assert header == EntryLogHeader(1, 0x2000, 2)
-    assert decode_ledgers_map(DIRECT_LOG, header, "1.log") == {1: 126, 7: 130}
+    header = codec.decode_header(DIRECT_LOG, "1.log")
+    assert header == codec.EntryLogHeader(1, 0x2000, 2)
+    assert codec.decode_ledgers_map(DIRECT_LOG, header, "1.log") == {1: 126, 7: 130}
 
 
 @pytest.mark.parametrize(
     "header",
     [
-        EntryLogHeader(0, 1280, 2),
-        EntryLogHeader(1, 0, 2),
-        EntryLogHeader(1, 1280, 0),
-        EntryLogHeader(1, 1280, 3),
-        EntryLogHeader(1, 1280, -1932430239),
-        EntryLogHeader(1, 1023, 2),
-        EntryLogHeader(1, -1280, 2),
-        EntryLogHeader(1, 1336, 2),
-        EntryLogHeader(1, 2**62, 2),
-        EntryLogHeader(1, 1024, 2),
-        EntryLogHeader(1, 1279, 2),
-        EntryLogHeader(1, 1334, 2),
+        *(codec.EntryLogHeader(0, 1280, 2), codec.EntryLogHeader(1, 0, 2), codec.EntryLogHeader(1, 1280, 0)),
+        *(codec.EntryLogHeader(1, 1280, 3), codec.EntryLogHeader(1, 1280, -1932430239)),
+        *(codec.EntryLogHeader(1, 1023, 2), codec.EntryLogHeader(1, -1280, 2)),
+        *(codec.EntryLogHeader(1, 1336, 2), codec.EntryLogHeader(1, 2**62, 2)),
+        *(codec.EntryLogHeader(1, 1024, 2), codec.EntryLogHeader(1, 1279, 2)),
+        codec.EntryLogHeader(1, 1334, 2),
     ],
     ids=str,
 )
-def test_impossible_headers_have_no_map(header: EntryLogHeader) -> None:
+def test_impossible_headers_have_no_map(header: codec.EntryLogHeader) -> None:
     with pytest.raises(EntryLogCorrupt):
-        decode_ledgers_map(SEALED_LOG, header, "1.log")
+        codec.decode_ledgers_map(SEALED_LOG, header, "1.log")
 
 
 @pytest.mark.parametrize(
@@ -104,47 +91,62 @@ def test_damaged_maps_are_refused(offset: int, field: bytes) -> None:
     damaged = SEALED_LOG[:offset] + field + SEALED_LOG[offset + len(field) :]
     assert damaged != SEALED_LOG
     with pytest.raises(EntryLogCorrupt):
-        decode_ledgers_map(damaged, SEALED, "1.log")
+        codec.decode_ledgers_map(damaged, SEALED, "1.log")
 
 
 def test_every_cut_of_the_map_is_refused() -> None:
     for size in range(1280, len(SEALED_LOG)):
         with pytest.raises(EntryLogCorrupt):
-            decode_ledgers_map(SEALED_LOG[:size], SEALED, "1.log")
+            codec.decode_ledgers_map(SEALED_LOG[:size], SEALED, "1.log")
 
 
 @pytest.mark.parametrize("ledgers", [1, 9_999, 10_000, 10_001, 25_000])
 def test_maps_of_many_batches(ledgers: int) -> None:
     sizes = {ledger_id: ledger_id + 40 for ledger_id in range(ledgers)}
-    packed = encode_ledgers_map(sizes)
+    packed = codec.encode_ledgers_map(sizes)
     batches = -(-ledgers // 10_000)
     assert len(packed) == batches * 24 + 16 * ledgers
     log = LOG_HEADER + packed
-    assert decode_ledgers_map(log, EntryLogHeader(1, 1024, ledgers), "1.log") == sizes
+    assert codec.decode_ledgers_map(log, codec.EntryLogHeader(1, 1024, ledgers), "1.log") == sizes
 
 
 def test_locations_of_the_sample_log() -> None:
     for known in KNOWN:
-        assert encode_location(1, known.offset + 4) == known.location
-        assert decode_location(known.location) == (1, known.offset + 4)
+        assert codec.encode_location(1, known.offset + 4) == known.location
+        assert codec.decode_location(known.location) == (1, known.offset + 4)
 
 
-@pytest.mark.parametrize(
-    ("name", "log_id"),
-    [
-        ("0.log", 0),
-        ("1f4.log", 500),
-        ("7fffffff.log", 2**31 - 1),
-        ("1F4.log", 500),
-        ("1f4.log.compacting", None),
-        ("1f4.log.78.compacted", None),
-        ("1f4.txn", None),
-        (".log", None),
-        ("x.log", None),
-        ("1.log\n", None),
-    ],
-)
-def test_log_names(name: str, log_id: int | None) -> None:
-    assert log_id_of(name) == log_id
-    if log_id is not None:
-        assert log_file_name(log_id) == name.lower()
+def test_log_names() -> None:
+    for name, log_id in {"0.log": 0, "1f4.log": 500, "7fffffff.log": 2**31 - 1, "1F4.log": 500}.items():
+        assert (codec.log_id_of(name), codec.log_file_name(log_id)) == (log_id, name.lower())
+    for name in ("1f4.log.compacting", "1f4.log.78.compacted", "1f4.txn", ".log", "x.log", "1.log\n"):
+        assert codec.log_id_of(name) is None
+
+
+# -- BookKeeper's own readlog (tests/golden/readlog-small.md) -------------------------------------------------------
+
+LOGS = [
+    ("clean", "0.log", 1087),
+    ("clean", "1.log", 1479),
+    ("crashed", "0.log", 1087),
+    ("crashed", "1.log", 1479),
+    ("crashed", "3.log", 28),
+    ("crashed", "5.log", 1),
+]
+
+
+@pytest.fixture(scope="module")
+def golden() -> list[dict[str, str]]:
+    with gzip.open(GOLDEN / "readlog-small.csv.gz", "rt", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+@pytest.mark.parametrize(("state", "log", "entries"), LOGS)
+def test_scan_equals_readlog(golden: list[dict[str, str]], state: str, log: str, entries: int) -> None:
+    theirs = [
+        tuple(int(row[column]) for column in ("ByteOffset", "EntrySize", "ledger", "entry"))
+        for row in golden
+        if (row["state"], row["log"]) == (state, log)
+    ]
+    assert len(theirs) == entries
+    assert list(codec.iter_records((world("small") / state / "bookkeeper/current" / log).read_bytes(), log)) == theirs

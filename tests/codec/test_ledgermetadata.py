@@ -243,22 +243,12 @@ def test_flat_paths(path: str, ledger_id: int) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/ledgers",
-        "/ledgers/00",
-        "/ledgers/00/0001",
-        "/ledgers/LAYOUT",
-        "/ledgers/INSTANCEID",
-        "/ledgers/available/10.0.0.1:3181",
-        "/ledgers/cookies/10.0.0.1:3181",
-        "/ledgers/idgen/ID-0000000001",
-        "/ledgers/idgen-long",
-        "/ledgers/underreplication/ledgers/0000/0000/0000/0001/urL0000000001",
-        "/ledgers/00/0001/L234",
-        "/ledgers/00/0001/2345",
-        "/ledgers/999/9999/9999/9999/L9999",
-        "/ledgers/L123",
-        "/ledgersx/00/0001/L2345",
-        "/other/00/0001/L2345",
+        *("/ledgers", "/ledgers/00", "/ledgers/00/0001", "/ledgers/LAYOUT", "/ledgers/INSTANCEID"),
+        *("/ledgers/available/10.0.0.1:3181", "/ledgers/cookies/10.0.0.1:3181"),
+        *("/ledgers/idgen/ID-0000000001", "/ledgers/idgen-long"),
+        *("/ledgers/underreplication/ledgers/0000/0000/0000/0001/urL0000000001", "/ledgers/00/0001/L234"),
+        *("/ledgers/00/0001/2345", "/ledgers/999/9999/9999/9999/L9999", "/ledgers/L123"),
+        *("/ledgersx/00/0001/L2345", "/other/00/0001/L2345"),
     ],
 )
 def test_other_paths_name_no_ledger(path: str) -> None:

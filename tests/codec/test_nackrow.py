@@ -9,18 +9,7 @@ import google_crc32c
 import pytest
 from pyroaring import BitMap64
 
-from pulsar_admin.store.db.nacks import (
-    TrackerRow,
-    bucket_key,
-    bucket_of_key,
-    bucket_row_entries,
-    decode_bucket_row,
-    decode_tracker_row,
-    encode_bucket_row,
-    encode_tracker_row,
-    tracker_id,
-    tracker_key,
-)
+from pulsar_admin.store.db import nacks
 from pulsar_admin.store.errors import IndexCorrupt, Unsupported
 
 TOPIC = "persistent://public/default/orders"
@@ -41,19 +30,19 @@ TRACKER = sealed(TRACKER_KEY, struct.pack("<BBH", 1, 8, len(TOPIC)), 2, f"{TOPIC
 
 
 def test_rows_written_by_hand() -> None:
-    assert tracker_id(TOPIC, "workers") == IDENTITY
-    assert bucket_key(IDENTITY, 1_700_000_000_000, 10) == KEY
-    assert bucket_of_key(KEY) == (IDENTITY, 1_700_000_000_000, 10)
-    assert encode_bucket_row(KEY, BitMap64(range(4, 10))) == ROW
-    assert decode_bucket_row(KEY, ROW) == BitMap64(range(4, 10))
-    assert bucket_row_entries(KEY, ROW) == 6
-    row = TrackerRow(TOPIC, "workers", 8, 2)
-    assert (tracker_key(IDENTITY), encode_tracker_row(row)) == (TRACKER_KEY, TRACKER)
-    assert decode_tracker_row(TRACKER_KEY, TRACKER) == row
+    assert nacks.tracker_id(TOPIC, "workers") == IDENTITY
+    assert nacks.bucket_key(IDENTITY, 1_700_000_000_000, 10) == KEY
+    assert nacks.bucket_of_key(KEY) == (IDENTITY, 1_700_000_000_000, 10)
+    assert nacks.encode_bucket_row(KEY, BitMap64(range(4, 10))) == ROW
+    assert nacks.decode_bucket_row(KEY, ROW) == BitMap64(range(4, 10))
+    assert nacks.bucket_row_entries(KEY, ROW) == 6
+    row = nacks.TrackerRow(TOPIC, "workers", 8, 2)
+    assert (nacks.tracker_key(IDENTITY), nacks.encode_tracker_row(row)) == (TRACKER_KEY, TRACKER)
+    assert nacks.decode_tracker_row(TRACKER_KEY, TRACKER) == row
 
 
 @pytest.mark.parametrize(
-    ("key", "row", "decode"), [(KEY, ROW, decode_bucket_row), (TRACKER_KEY, TRACKER, decode_tracker_row)]
+    ("key", "row", "decode"), [(KEY, ROW, nacks.decode_bucket_row), (TRACKER_KEY, TRACKER, nacks.decode_tracker_row)]
 )
 def test_every_bit_counts(key: bytes, row: bytes, decode: object) -> None:
     assert callable(decode)
@@ -84,9 +73,9 @@ def test_every_bit_counts(key: bytes, row: bytes, decode: object) -> None:
 )
 def test_a_right_checksum_is_not_enough(count: int, body: bytes) -> None:
     with pytest.raises(IndexCorrupt):
-        decode_bucket_row(KEY, sealed(KEY, b"\x01\x00\x00\x00", count, body))
+        nacks.decode_bucket_row(KEY, sealed(KEY, b"\x01\x00\x00\x00", count, body))
 
 
 def test_a_newer_row() -> None:
     with pytest.raises(Unsupported, match="version 2"):
-        decode_bucket_row(KEY, sealed(KEY, b"\x02\x00\x00\x00", 3, BITMAP))
+        nacks.decode_bucket_row(KEY, sealed(KEY, b"\x02\x00\x00\x00", 3, BITMAP))

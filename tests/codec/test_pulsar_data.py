@@ -100,11 +100,9 @@ def test_managed_ledgers_and_cursors_say_what_the_broker_said(name: str) -> None
         expected = answers["internal_info"]
         assert [info.ledger_id for info in found.ledgers] == [info["ledgerId"] for info in expected["ledgers"]]
         for info, told in zip(found.ledgers[:-1], expected["ledgers"][:-1], strict=True):
-            assert (info.entries, info.size_bytes, info.timestamp_ms) == (
-                told["entries"],
-                told["size"],
-                told["timestamp"],
-            )
+            assert [info.entries, info.size_bytes, info.timestamp_ms] == [
+                told[key] for key in ("entries", "size", "timestamp")
+            ]
         assert found.ledgers[-1] == managedledger.LedgerInfo(expected["ledgers"][-1]["ledgerId"])
         assert found.properties == expected.get("properties", {})
         for component, told in answers["internal_stats"]["cursors"].items():

@@ -5,15 +5,7 @@ import struct
 
 import pytest
 
-from pulsar_admin.store.codec.schema import (
-    IndexEntry,
-    SchemaEntry,
-    SchemaLocator,
-    decode_schema_entry,
-    decode_schema_locator,
-    encode_schema_entry,
-    encode_schema_locator,
-)
+from pulsar_admin.store.codec import schema as codec
 from pulsar_admin.store.codec.value import key_bytes, split_pair
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt
 from pulsar_admin.store.names import Position
@@ -23,7 +15,7 @@ HASH = bytes.fromhex("11838e04d77c68e6e620bc8f660fd751762ab5f83011856240a081b848
 LOCATOR = (bytes.fromhex("0a2a 0800 1204 0847 1000 1a20") + HASH) + (
     bytes.fromhex("122a 0800 1204 0847 1000 1a20") + HASH
 )
-FIRST = IndexEntry(0, Position(71, 0), HASH)
+FIRST = codec.IndexEntry(0, Position(71, 0), HASH)
 
 DEFINITION = b'"string"'
 INFO = b"\x0a\x05t/n/a\x12\x00\x18\x05\x22\x08" + DEFINITION + bytes.fromhex("28 80d095ffbc31 3000")
@@ -37,40 +29,40 @@ ENTRY = (
 
 
 def test_locator() -> None:
-    expected = SchemaLocator(FIRST, (FIRST,))
-    assert decode_schema_locator(LOCATOR, "/path") == expected
-    assert encode_schema_locator(expected) == LOCATOR
+    expected = codec.SchemaLocator(FIRST, (FIRST,))
+    assert codec.decode_schema_locator(LOCATOR, "/path") == expected
+    assert codec.encode_schema_locator(expected) == LOCATOR
     assert expected.ledger_ids == (71,)
 
 
 def test_entry() -> None:
-    expected = SchemaEntry(
+    expected = codec.SchemaEntry(
         schema_id="t/n/a",
         user="",
         type=5,
         definition=DEFINITION,
         timestamp_ms=1700000000000,
         deleted=False,
-        index=(IndexEntry(0, Position(-1, -1), hashlib.sha256(DEFINITION).digest()),),
+        index=(codec.IndexEntry(0, Position(-1, -1), hashlib.sha256(DEFINITION).digest()),),
     )
-    assert decode_schema_entry(ENTRY, "71:0") == expected
-    assert encode_schema_entry(expected) == ENTRY
+    assert codec.decode_schema_entry(ENTRY, "71:0") == expected
+    assert codec.encode_schema_entry(expected) == ENTRY
     assert expected.type_name == "AVRO"
 
 
 def test_unknown_fields_of_a_locator_survive() -> None:
     base = LOCATOR + bytes.fromhex("a23f03616263")
-    second = IndexEntry(1, Position(80, 0), b"hash")
-    changed = encode_schema_locator(SchemaLocator(second, (FIRST, second)), base)
+    second = codec.IndexEntry(1, Position(80, 0), b"hash")
+    changed = codec.encode_schema_locator(codec.SchemaLocator(second, (FIRST, second)), base)
     assert changed.endswith(bytes.fromhex("a23f03616263"))
-    assert decode_schema_locator(changed, "/path") == SchemaLocator(second, (FIRST, second))
+    assert codec.decode_schema_locator(changed, "/path") == codec.SchemaLocator(second, (FIRST, second))
 
 
 def test_values_that_are_no_schema() -> None:
     with pytest.raises(MetadataCorrupt, match="/path"):
-        decode_schema_locator(b"", "/path")
+        codec.decode_schema_locator(b"", "/path")
     with pytest.raises(EntryCorrupt, match="71:0"):
-        decode_schema_entry(bytes.fromhex("1203 0a0161"), "71:0")
+        codec.decode_schema_entry(bytes.fromhex("1203 0a0161"), "71:0")
 
 
 def test_keys_are_text_unless_they_say_that_they_are_base64() -> None:

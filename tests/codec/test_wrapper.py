@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from pulsar_admin.store.codec.rocksvalue import NodeStat, decode_counter, decode_value, encode_counter, encode_value
 from pulsar_admin.store.codec.wrapper import PLAIN, Kind, Wrapping, unwrap, wrap
 from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, Unsupported
 
@@ -44,3 +45,45 @@ def test_an_unknown_codec() -> None:
 def test_a_size_beyond_the_limit() -> None:
     with pytest.raises(LimitExceeded):
         unwrap(bytes.fromhex("4778 00000008 080110ffffffff07 00"), "cursor", "/path")
+
+
+# -- the header of values in RocksDB --------------------------------------------------------------------------------
+
+VECTOR_9 = bytes.fromhex("00000029 00000001 0000000000000000 0000000000000003 0000018bcfe56800 0000018bcfe56800 00")
+STAT_9 = NodeStat(version=0, owner=3, created_ms=1700000000000, modified_ms=1700000000000, ephemeral=False)
+
+
+def test_vector_of_rocksvalue() -> None:
+    assert decode_value(VECTOR_9 + b"value", "/path") == (STAT_9, b"value")
+    assert encode_value(STAT_9, b"value") == VECTOR_9 + b"value"
+    assert decode_value(VECTOR_9, "/path") == (STAT_9, b"")
+
+
+def test_a_longer_header_is_skipped_by_its_size() -> None:
+    grown = b"\x00\x00\x00\x2d" + VECTOR_9[4:] + b"more" + b"value"
+    assert decode_value(grown, "/path") == (STAT_9, b"value")
+
+
+def test_an_unknown_format_version_is_refused() -> None:
+    with pytest.raises(Unsupported) as caught:
+        decode_value(VECTOR_9[:7] + b"\x02" + VECTOR_9[8:], "/path")
+    assert caught.value.context["found"] == 2
+
+
+@pytest.mark.parametrize("header_size", [0, 40, 42, 2**31 - 1])
+def test_a_header_size_that_does_not_fit(header_size: int) -> None:
+    with pytest.raises(MetadataCorrupt, match="/path"):
+        decode_value(header_size.to_bytes(4, "big") + VECTOR_9[4:], "/path")
+
+
+@pytest.mark.parametrize("size", range(41))
+def test_a_short_value(size: int) -> None:
+    with pytest.raises(MetadataCorrupt):
+        decode_value(VECTOR_9[:size], "/path")
+
+
+def test_counters() -> None:
+    assert decode_counter(b"\x00\x00\x00\x00\x00\x00\x01\x02", "key") == 258
+    assert encode_counter(258) == b"\x00\x00\x00\x00\x00\x00\x01\x02"
+    with pytest.raises(MetadataCorrupt):
+        decode_counter(b"\x00", "key")

@@ -21,6 +21,6 @@ def rows_of(store: Path, *databases: str) -> Rows:
 def check_undo(cli: Cli, store: Path, change: int, before: Rows) -> None:
     """Undo CHANGE and compare every byte with BEFORE."""
     assert rows_of(store) != before
-    undone = cli("--store", store, "store", "undo", change, "-o", "json")
+    undone = cli.on(store, f"store undo {change} -o json")
     assert undone.exit_code == 0, undone.stderr
     assert rows_of(store) == before

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.db.tree import find_node
 from tests.conftest import Cli
+from tests.stores import copied, put_node
 
 RECORDED = (
     ("listledgers", 128, "1caa9df65a0292a1"),
@@ -56,18 +56,16 @@ def test_it_prints_what_the_shell_printed(cli: Cli, demo_store: Path, words: str
 
 
 def test_metadata_reads_as_java_writes_it(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
-    assert cli("--store", demo_store, "bookkeeper", "ledgermetadata", "-l", "9").stdout == f"ledgerID: 9\n{METADATA_9}"
+    assert cli.on(demo_store, "bookkeeper ledgermetadata -l 9").stdout == f"ledgerID: 9\n{METADATA_9}"
     cli("--store", demo_store, "bookkeeper", "ledgermetadata", "-l", "9", "-dumptofile", tmp_path / "nine")
-    node = cli("--store", demo_store, "store", "cat", "/ledgers/00/0000/L0009", "--raw", "--hex").stdout.strip()
+    node = cli.on(demo_store, "store cat /ledgers/00/0000/L0009 --raw --hex").stdout.strip()
     assert (tmp_path / "nine").read_bytes().hex() in node.replace("\n", "")
-    refused = cli(
-        "--store", demo_store, "bookkeeper", "ledgermetadata", "-l", "9", "-restorefromfile", tmp_path / "nine"
-    )
+    refused = cli.on(demo_store, f"bookkeeper ledgermetadata -l 9 -restorefromfile {tmp_path}/nine")
     assert refused.exit_code == 7
 
 
 def test_the_ledgers_of_a_log_are_those_of_the_shell_by_number(cli: Cli, demo_store: Path) -> None:
-    lines = cli("--store", demo_store, "bookkeeper", "readlogmetadata", "0").stdout.splitlines()
+    lines = cli.on(demo_store, "bookkeeper readlogmetadata 0").stdout.splitlines()
     assert lines[:2] == [
         "Print entryLogMetadata of entrylog 0 (0.log)",
         "entryLogId: 0, remaining size: 6875573, total size: 6875573, usage: 1.0",
@@ -80,53 +78,39 @@ def test_entries_have_the_size_of_the_ledger_so_far(cli: Cli, demo_store: Path) 
     # As on a bookie that runs: entries of 3, 5 and 1 bytes were printed with 3, 8 and 9.
     sizes = [
         int(line.partition("EntrySize=")[2].split()[0])
-        for line in cli("--store", demo_store, "bookkeeper", "readledger", "-l", "9").stdout.splitlines()
+        for line in cli.on(demo_store, "bookkeeper readledger -l 9").stdout.splitlines()
     ]
     payloads = [
         len(bytes.fromhex(line["payload"])) if "payload" in line else line["length"]
-        for line in cli("--store", demo_store, "ledgers", "entries", "9", "-o", "jsonl").json_lines
+        for line in cli.rows(demo_store, "ledgers entries 9")
     ]
     assert sizes == payloads
     assert sizes[-1] == 3987
-    some = cli("--store", demo_store, "bookkeeper", "readledger", "-l", "9", "-fe", "3", "-le", "4", "-m").stdout
+    some = cli.on(demo_store, "bookkeeper readledger -l 9 -fe 3 -le 4 -m").stdout
     assert [line.split(",")[1] for line in some.splitlines() if line.startswith("---")] == [" Eid=3", " Eid=4"]
 
 
+UNANSWERED = {
+    2: "ledgermetadata; ledger x; activeledgers; readlog 0.txt; readlog 0 -sp 10 -ep 5; listbookies; listbookies -a -rw",
+    5: "ledgermetadata -l 99999; readledger -l 99999; activeledgers -l 77; readlog 77; readjournal 7.txn; cookie_get 1.1.1.1:1",
+    7: "recover -f 127.0.0.1:34299; bookieinfo; localconsistencycheck; convert-to-db-storage; deleteledger -l 9 -f",
+}
+"""Lines by the exit code that they end with."""
+
+
 @pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        ("ledgermetadata", 2),
-        ("ledgermetadata -l 99999", 5),
-        ("readledger -l 99999", 5),
-        ("ledger x", 2),
-        ("activeledgers", 2),
-        ("activeledgers -l 77", 5),
-        ("readlog 77", 5),
-        ("readlog 0.txt", 2),
-        ("readlog 0 -sp 10 -ep 5", 2),
-        ("readjournal 7.txn", 5),
-        ("listbookies", 2),
-        ("listbookies -a -rw", 2),
-        ("cookie_get 1.1.1.1:1", 5),
-        ("recover -f 127.0.0.1:34299", 7),
-        ("bookieinfo", 7),
-        ("localconsistencycheck", 7),
-        ("convert-to-db-storage", 7),
-        ("deleteledger -l 9 -f", 7),
-    ],
+    ("code", "words"), [(code, one) for code, all_ in UNANSWERED.items() for one in all_.split("; ")]
 )
-def test_what_cannot_be_answered_says_why(cli: Cli, demo_store: Path, words: str, code: int) -> None:
-    result = cli("--store", demo_store, "bookkeeper", *words.split())
+def test_what_cannot_be_answered_says_why(cli: Cli, demo_store: Path, code: int, words: str) -> None:
+    result = cli.on(demo_store, f"bookkeeper {words}")
     assert (result.exit_code, result.stdout) == (code, "")
     assert "hint: " in result.stderr
 
 
 def test_what_was_marked_for_replication_is_listed(cli: Cli, demo_copy: Path) -> None:
-    store, stat = demo_copy / "pulsar-store", NodeStat(0, 0, 0, 0, False)
+    store = demo_copy / "pulsar-store"
     value = b'replica: "10.0.0.1:3181"\nreplica: "10.0.0.2:3181"\nctime: 1700000000000\n'
-    with open_store(store, writable=True) as opened:
-        path = "/ledgers/underreplication/ledgers/0000/0000/0000/0009/urL0000000009"
-        opened.write(lambda txn: put_nodes(txn, [Node(path, stat, value)]))
+    put_node(store, "/ledgers/underreplication/ledgers/0000/0000/0000/0009/urL0000000009", value)
     command = ("--store", store, "bookkeeper", "listunderreplicated")
     count = "Under replicated ledger count: 1\n"
     assert cli(*command).stdout == f"9\n\tCtime : 1700000000000\n{count}"
@@ -136,9 +120,108 @@ def test_what_was_marked_for_replication_is_listed(cli: Cli, demo_copy: Path) ->
         "\tMissingReplica : 10.0.0.2:3181",
     ]
     assert cli(*command, "-emr", "10.0.0.1:3181").stdout == count.replace("1\n", "0\n")
-    assert cli("--store", store, "-o", "json", "bookkeeper", "clusterinfo").json["clusterUnderReplicated"] is True
+    assert cli.on(store, "-o json bookkeeper clusterinfo").json["clusterUnderReplicated"] is True
 
 
 def test_a_ledger_id_has_64_bits(cli: Cli, demo_store: Path) -> None:
-    over = cli("--store", demo_store, "bookkeeper", "ledger", 2**63)
+    over = cli.on(demo_store, f"bookkeeper ledger {2**63}")
     assert (over.exit_code, over.stderr.startswith("error: invalid ledger id '9223372036854775808'")) == (2, True)
+
+
+# -- managed-ledger -------------------------------------------------------------------------------------------------
+
+PLAIN = "public/default/persistent/plain"
+HALF = """\
+cursorsLedgerId: -1
+markDeleteLedgerId: 29
+markDeleteEntryId: 24
+lastActive: 1795253012014
+
+"""
+
+
+def _digest(store: Path, path: str) -> str:
+    with open_store(store) as opened, opened.read() as txn:
+        node = find_node(txn, path)
+        return sha256(node.value).hexdigest()[:16]
+
+
+def test_messages_are_printed_as_the_script_prints_them(cli: Cli, demo_store: Path) -> None:
+    printed = cli.on(demo_store, f"managed-ledger print-managed-ledger -zk x:1 -mlp {PLAIN}").stdout
+    assert printed.startswith(
+        "ledgerInfo {\n  ledgerId: 9\n  entries: 25\n  size: 3987\n  timestamp: 1795252993134\n}\n"
+    )
+    assert len(printed) == 1098
+    half = cli.on(demo_store, f"managed-ledger print-cursor --managedLedgerPath {PLAIN} --cursorName half")
+    assert half.stdout == HALF
+    holes = cli.on(demo_store, f"managed-ledger print-cursor -mlp {PLAIN} -cn holes")
+    assert len(holes.stdout) == 6067
+
+
+def test_changes_write_what_the_script_wrote(cli: Cli, demo_copy: Path) -> None:
+    store, path = demo_copy / "pulsar-store", f"/managed-ledgers/{PLAIN}"
+    before = _digest(store, path)
+    command = ("--store", store, "managed-ledger")
+    removed = cli(*command, "delete-managed-ledger-ids", "-mlp", PLAIN, "-lid", "9,21")
+    assert removed.stdout.startswith(f"Updated {path} with value\nledgerInfo {{\n  ledgerId: 18\n")
+    assert _digest(store, path) == "be30b8c405252127"
+    assert cli.on(store, "store undo 1").exit_code == 0
+    assert _digest(store, path) == before
+    moved = cli(*command, "update-mark-delete-cursor", "-mlp", PLAIN, "-cn", "holes", "-cm", "9:6")
+    assert moved.stdout.startswith(f"Updated {path}/holes with value \ncursorsLedgerId: -1\nmarkDeleteLedgerId: 9\n")
+    assert "undo: pulsar-admin store undo 3" in moved.stderr
+    assert _digest(store, f"{path}/holes") == "ddea76915d2e175b"
+
+
+def test_a_position_in_a_cursor_ledger_moves_too(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "crashed", tmp_path)
+    cursors = (f"{topic}/{cursor}" for topic in _topics(cli, store) for cursor in _subscriptions(cli, store, topic))
+    topic, _, cursor = next(
+        found for found in cursors if _printed(cli, store, found)[0] != "cursorsLedgerId: -1"
+    ).rpartition("/")
+    ledgers = cli.on(store, f"-o json topics stats-internal {topic}").json["ledgers"]
+    position = f"{ledgers[0]['ledgerId']}:0"
+    words = ("update-mark-delete-cursor", "-mlp", _path(topic), "-cn", cursor, "-cm", position)
+    moved = cli("--store", store, "managed-ledger", *words)
+    assert "where pulsar-managed-ledger-admin would have left it" in moved.stderr
+    assert _printed(cli, store, f"{topic}/{cursor}")[:3] == [
+        "cursorsLedgerId: -1",
+        f"markDeleteLedgerId: {ledgers[0]['ledgerId']}",
+        "markDeleteEntryId: 0",
+    ]
+    shown = cli.on(store, f"-o json topics stats-internal {topic}").json["cursors"][cursor]
+    assert shown["markDeletePosition"] == position
+
+
+def _topics(cli: Cli, store: Path) -> list[str]:
+    return cli.on(store, "topics list public/default").stdout.split()
+
+
+def _subscriptions(cli: Cli, store: Path, topic: str) -> list[str]:
+    return cli.on(store, f"topics subscriptions {topic}").stdout.split()
+
+
+def _path(topic: str) -> str:
+    tenant, namespace, name = topic.removeprefix("persistent://").split("/", 2)
+    return f"{tenant}/{namespace}/persistent/{name.replace('%', '%25')}"
+
+
+def _printed(cli: Cli, store: Path, cursor: str) -> list[str]:
+    topic, _, name = cursor.rpartition("/")
+    words = ("print-cursor", "-mlp", _path(topic), "-cn", name)
+    return cli("--store", store, "managed-ledger", *words).stdout.splitlines()
+
+
+REFUSED = {
+    2: "print-managed-ledger -mlp public/default/plain; print-managed-ledger; print-cursor -mlp {0};"
+    " delete-managed-ledger-ids -mlp {0}; delete-managed-ledger-ids -mlp {0} -lid 9,x;"
+    " update-mark-delete-cursor -mlp {0} -cn half; update-mark-delete-cursor -mlp {0} -cn half -cm 9",
+    5: "print-managed-ledger -mlp public/default/persistent/absent; print-cursor -mlp {0} -cn absent;"
+    " delete-managed-ledger-ids -mlp {0} -lid 9,10; update-mark-delete-cursor -mlp {0} -cn half -cm 10:0",
+}
+
+
+@pytest.mark.parametrize(("code", "words"), [(code, one) for code, all_ in REFUSED.items() for one in all_.split("; ")])
+def test_what_cannot_be_meant_is_refused(cli: Cli, demo_store: Path, code: int, words: str) -> None:
+    result = cli.on(demo_store, f"managed-ledger {words.format(PLAIN)}")
+    assert (result.exit_code, result.stdout) == (code, "")

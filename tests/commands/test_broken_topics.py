@@ -13,27 +13,17 @@ from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes, tree_key
 from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of
-from tests.commands.test_ledgers_delete import put_value
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import copied, imported, put_node
 from tests.worlds import STATES, WORLD_NAMES
 
 PLAIN = "public/default/plain"
-SAYS = [
-    "topics stats public/default/plain",
-    "topics stats-internal public/default/plain",
-    "topics info-internal public/default/plain",
-    "topics read public/default/plain -n 1",
-    "topics peek-messages public/default/plain -s half -n 1",
-    "topics examine-messages public/default/plain -i earliest -m 1",
-    "topics last-message-id public/default/plain",
-    "topics get-message-id-by-index public/default/plain -i 3",
-    "topics reset-cursor public/default/plain -s half -m earliest --force --dry-run",
-    "topics analyze-backlog public/default/plain -s half",
-    "topics get-backlog-size public/default/plain",
-    "topics skip public/default/plain -s half -n 3 --dry-run",
-    "topics stats --pattern public/default/pl*",
-]
+SAYS = (
+    "stats PLAIN; stats-internal PLAIN; info-internal PLAIN; read PLAIN -n 1; peek-messages PLAIN -s half -n 1;"
+    " examine-messages PLAIN -i earliest -m 1; last-message-id PLAIN; get-message-id-by-index PLAIN -i 3;"
+    " reset-cursor PLAIN -s half -m earliest --force --dry-run; analyze-backlog PLAIN -s half; get-backlog-size PLAIN;"
+    " skip PLAIN -s half -n 3 --dry-run; stats --pattern public/default/pl*"
+)
 
 
 def lose_metadata(txn: Txn, ledger_id: int) -> None:
@@ -62,13 +52,13 @@ def broken(tmp_path: Path, damages_stores: None) -> Path:
 @pytest.mark.parametrize("name", WORLD_NAMES)
 @pytest.mark.parametrize("state", STATES)
 def test_sound_topics_are_answered_without_a_word(name: str, state: str, cli: Cli) -> None:
-    answer = cli("--store", imported(name, state), "topics", "stats", "--all-topics", "-o", "jsonl")
+    answer = cli.on(imported(name, state), "topics stats --all-topics -o jsonl")
     assert (answer.exit_code, answer.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("words", SAYS)
+@pytest.mark.parametrize("words", SAYS.split("; "))
 def test_a_topic_with_a_lost_ledger_is_answered_loudly(words: str, broken: Path, cli: Cli) -> None:
-    answer = cli("--store", broken, *words.split())
+    answer = cli.on(broken, f"topics {words.replace('PLAIN', PLAIN)}")
     assert answer.exit_code == 1
     assert "plain: ledger 18: its metadata is lost, with 25 entries: consumers stop at 18:0" in answer.stderr
     assert "pulsar-admin ledgers missing" in answer.stderr
@@ -92,19 +82,17 @@ def test_a_question_by_time_speaks_of_what_its_answer_depends_on(words: str, bro
 
 def test_an_answer_that_no_broker_reads_is_said(broken: Path, cli: Cli) -> None:
     """All entries of ledger 18 are here, so that the answer is exact; BookKeeper does not know the ledger."""
-    time = cli("--store", broken, "ledgers", "entries", 18, "-o", "json").json[3]["publishTime"]
-    answer = cli(
-        "--store", broken, "topics", "find-by-time", PLAIN, "--time", f"@{time}", "--clock", "publish", "-o", "json"
-    )
+    time = cli.json(broken, "ledgers entries 18")[3]["publishTime"]
+    answer = cli.on(broken, f"topics find-by-time {PLAIN} --time @{time} --clock publish -o json")
     assert (answer.exit_code, answer.json["exact"], answer.json["position"]["ledgerId"]) == (0, True, 18)
     assert "ledger 18: its metadata is lost, with 25 entries" in answer.stderr
 
 
 def test_the_last_ledger_is_what_a_broker_drops(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     path = copied("small", "clean", tmp_path)
-    last = cli("--store", path, "topics", "info-internal", PLAIN, "-o", "json").json["ledgers"][-1]["ledgerId"]
+    last = cli.json(path, f"topics info-internal {PLAIN}")["ledgers"][-1]["ledgerId"]
     change(path, lose_metadata, last)
-    answer = cli("--store", path, "topics", "stats", PLAIN)
+    answer = cli.on(path, f"topics stats {PLAIN}")
     assert f"ledger {last}: it is lost, with 0 entries: a broker that loads the topic drops the ledger" in answer.stderr
 
 
@@ -125,7 +113,7 @@ def test_a_reset_into_lost_entries_needs_force(tmp_path: Path, cli: Cli, damages
     from tests.commands.test_ledgers import damaged_source
 
     path = tmp_path / "s"
-    assert cli("--store", path, "store", "import", "standalone", damaged_source(tmp_path)).exit_code == 1
+    assert cli.on(path, f"store import standalone {damaged_source(tmp_path)}").exit_code == 1
     words = ("--store", path, "topics", "reset-cursor", PLAIN, "-s", "half", "--dry-run", "-m")
     refused = cli(*words, "9:2")
     assert refused.exit_code == 3
@@ -135,13 +123,15 @@ def test_a_reset_into_lost_entries_needs_force(tmp_path: Path, cli: Cli, damages
 
 def test_ledgers_info_and_missing_agree(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     path = change(change(copied("small", "clean", tmp_path), lose_metadata, 9), lose_ledger, 18)
-    missing = {row["ledgerId"]: row["reason"] for row in cli("--store", path, "ledgers", "missing", "-o", "json").json}
-    assert missing == {9: "no-metadata", 18: "no-ledger"}
+    told = cli.on(path, "ledgers missing -o json")
+    missing = {row["ledgerId"]: row["reason"] for row in told.json}
+    assert (told.exit_code, missing) == (1, {9: "no-metadata", 18: "no-ledger"})
+    assert cli.json(path, "ledgers missing 10") == []
     for ledger_id in (9, 18, 21):
-        answer = cli("--store", path, "ledgers", "info", str(ledger_id), "-o", "json")
+        answer = cli.on(path, f"ledgers info {ledger_id} -o json")
         assert answer.json["lost"] == missing.get(ledger_id)
         assert answer.exit_code == (ledger_id in missing)
-    everything = cli("--store", imported("small", "clean"), "ledgers", "list", "-o", "json").json
+    everything = cli.json(imported("small", "clean"), "ledgers list")
     ids = [str(row["ledgerId"]) for row in everything]
     sound = cli("--store", imported("small", "clean"), "ledgers", "info", *ids, "-o", "json")
     assert (sound.exit_code, {row["lost"] for row in sound.json}) == (0, {None})
@@ -153,10 +143,10 @@ def test_ledgers_info_and_missing_agree(tmp_path: Path, cli: Cli, damages_stores
 def test_a_topic_that_cannot_be_read_is_deleted_with_force(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     """Its ledgers stay: nobody knows them. Undo brings the same bytes back."""
     path, node = copied("small", "clean", tmp_path), parse_topic(PLAIN).path
-    put_value(path, node, b"\xff\xff")
+    put_node(path, node, b"\xff\xff")
     before = rows_of(path)
-    assert cli("--store", path, "topics", "delete", PLAIN).exit_code == 6
-    done = cli("--store", path, "topics", "delete", PLAIN, "--force", "-o", "json")
+    assert cli.on(path, f"topics delete {PLAIN}").exit_code == 6
+    done = cli.on(path, f"topics delete {PLAIN} --force -o json")
     assert done.exit_code == 0, done.stderr
     assert "its list of ledgers cannot be read, they stay" in done.json["warnings"][0]
     gone = {key.decode() for key in set(before["tree"]) - set(rows_of(path)["tree"])}
@@ -167,8 +157,8 @@ def test_a_topic_that_cannot_be_read_is_deleted_with_force(tmp_path: Path, cli: 
 def second_of_events(cli: Cli, path: Path) -> int:
     """Set policies twice and return the ledger of the first event: an empty one is in front, another one behind."""
     for seconds in (9, 10):
-        assert cli("--store", path, "topics", "set-message-ttl", PLAIN, "-t", seconds).exit_code == 0
-    events = cli("--store", path, "topics", "info-internal", "public/default/__change_events", "-o", "json").json
+        assert cli.on(path, f"topics set-message-ttl {PLAIN} -t {seconds}").exit_code == 0
+    events = cli.json(path, "topics info-internal public/default/__change_events")
     assert [row["entries"] for row in events["ledgers"]] == [0, 1, 1]
     return int(events["ledgers"][1]["ledgerId"])
 
@@ -178,8 +168,8 @@ def test_a_topic_is_deleted_though_policies_cannot_be_read(tmp_path: Path, cli: 
     ledger = second_of_events(cli, path)
     with open_store(path, writable=True) as store:
         store.write(lambda txn: (txn.delete("entries", block_key(ledger, 0)), txn.delete("times", ledger_key(ledger))))
-    assert cli("--store", path, "topics", "delete", PLAIN).exit_code == 6
-    done = cli("--store", path, "topics", "delete", PLAIN, "--force", "-o", "json")
+    assert cli.on(path, f"topics delete {PLAIN}").exit_code == 6
+    done = cli.on(path, f"topics delete {PLAIN} --force -o json")
     assert done.exit_code == 0, done.stderr
     assert "policies stay as they are" in done.json["warnings"][0]
 
@@ -189,18 +179,18 @@ def test_a_namespace_whose_events_are_lost(tmp_path: Path, cli: Cli, damages_sto
     path = copied("small", "clean", tmp_path)
     ledger = second_of_events(cli, path)
     change(change(path, lose_metadata, ledger), lose_metadata, 9)
-    first, *rest = cli("--store", path, "store", "check", "-o", "json").json
+    first, *rest = cli.json(path, "store check")
     assert "__change_events" in first["where"]
     assert [row["severity"] for row in (first, *rest)] == sorted(
         (row["severity"] for row in (first, *rest)), key=["problem", "note", "summary"].index
     )
-    said = cli("--store", path, "topics", "stats", "public/default/__change_events").stderr
+    said = cli.on(path, "topics stats public/default/__change_events").stderr
     assert "brokers load no topic of the namespace (Failed to load topic within timeout)" in said
 
 
 def test_a_lost_schema_ledger_is_found_by_a_check(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     path = change(copied("small", "clean", tmp_path), lose_metadata, 71)
-    (row,) = [row for row in cli("--store", path, "store", "check", "-o", "json").json if row["severity"] == "problem"]
+    (row,) = [row for row in cli.json(path, "store check") if row["severity"] == "problem"]
     assert (row["code"], row["context"]["ledgerId"]) == ("schema-ledger-without-metadata", 71)
 
 
@@ -210,7 +200,7 @@ def test_a_lost_schema_ledger_is_found_by_a_check(tmp_path: Path, cli: Cli, dama
 def test_a_lost_compacted_ledger_is_said(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     """Of the world small: ledger 85 is the compacted view of a topic."""
     path = change(copied("small", "clean", tmp_path), lose_metadata, 85)
-    (owner,) = cli("--store", path, "ledgers", "info", "85", "-o", "json").json["owners"]
+    (owner,) = cli.json(path, "ledgers info 85")["owners"]
     for words in (
         ("topics", "stats"),
         ("topics", "find-by-time", "-d", "@0", "--explain"),
@@ -225,52 +215,30 @@ def test_lost_events_are_said_of_every_topic_of_the_namespace(tmp_path: Path, cl
     path = copied("small", "clean", tmp_path)
     ledger = second_of_events(cli, path)
     change(path, lose_metadata, ledger)
-    answer = cli("--store", path, "topics", "stats", "public/default/batched")
+    answer = cli.on(path, "topics stats public/default/batched")
     assert answer.exit_code == 1
     assert f"ledger {ledger} of __change_events, its namespace's policies: its metadata is lost" in answer.stderr
     assert "brokers load no topic of the namespace" in answer.stderr
-    assert cli("--store", path, "topics", "stats", "acme/orders/compacted").exit_code == 0
+    assert cli.on(path, "topics stats acme/orders/compacted").exit_code == 0
 
 
 # -- what cannot be read hides nothing behind it -------------------------------------------------------------------------
 
 UNREADABLE = [
-    ledger_path(0),
-    "/admin/clusters/0",
-    "/admin/policies/0",
-    "/admin/policies/acme/0",
-    "/admin/partitioned-topics/acme/orders/persistent/0",
-    "/schemas/acme/orders/0",
-    f"{parse_topic('acme/orders/compacted').path}/0",
-    *(
-        parse_topic(f"{name}/0").path
-        for name in ("acme/orders", "acme/delayed", "acme/iot", "public/default", "pulsar/system")
-    ),
+    *(ledger_path(0), "/admin/clusters/0", "/admin/policies/0", "/admin/policies/acme/0", "/schemas/acme/orders/0"),
+    *("/admin/partitioned-topics/acme/orders/persistent/0", f"{parse_topic('acme/orders/compacted').path}/0"),
+    *(parse_topic(f"acme/{name}/0").path for name in ("orders", "delayed", "iot")),
+    *(parse_topic(f"{name}/0").path for name in ("public/default", "pulsar/system")),
 ]
 """Nodes that come before all others of their kind."""
-WHOLE = [
-    "store usage",
-    "store usage --by log",
-    "ledgers list",
-    "ledgers orphans",
-    "tenants list",
-    "clusters list",
-    "namespaces list acme",
-    "topics list acme/orders",
-    "topics list-partitioned-topics acme/orders",
-    "topics subscriptions --all-topics --table",
-    "topics stats --all-topics",
-    "topics stats-internal --all-topics",
-    "topics last-message-id --all-topics",
-    "topics skew --all-topics",
-    "topics get-partitioned-topic-metadata --all-topics",
-    "topics search --all-topics --key k0003",
-    "compaction status --all-topics",
-    "compaction last-id --all-topics",
-    "delayed status --all-topics",
-    "delayed due --all-topics --until 2027-01-01T00:00:00Z",
-    "transactions coordinators-list",
-]
+WHOLE = (
+    "store usage; store usage --by log; ledgers list; ledgers orphans; tenants list; clusters list; namespaces list acme;"
+    " topics list acme/orders; topics list-partitioned-topics acme/orders; topics subscriptions --all-topics --table;"
+    " topics stats --all-topics; topics stats-internal --all-topics; topics last-message-id --all-topics;"
+    " topics skew --all-topics; topics get-partitioned-topic-metadata --all-topics; topics search --all-topics --key k0003;"
+    " compaction status --all-topics; compaction last-id --all-topics; delayed status --all-topics;"
+    " delayed due --all-topics --until 2027-01-01T00:00:00Z; transactions coordinators-list"
+)
 
 
 def test_nodes_that_cannot_be_read_hide_nothing_behind_them(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
@@ -279,17 +247,14 @@ def test_nodes_that_cannot_be_read_hide_nothing_behind_them(tmp_path: Path, cli:
     with open_store(bad, writable=True) as store:
         nodes = [Node(path, NodeStat(0, 1, 1, 1, False), b"\xff\x00bad") for path in UNREADABLE]
         store.write(lambda txn: put_nodes(txn, nodes))
-    for line in WHOLE:
+    for line in WHOLE.split("; "):
         words = ("--now", "2026-11-22T12:00:00Z", *line.split(), "-o", "jsonl")
         rows, found = (cli("--store", path, *words) for path in (sound, bad))
         assert rows.stdout, line
         assert found.exit_code in (0, 1), (line, found.stderr)
         lost = [row for row in rows.json_lines if row not in found.json_lines]
         assert not lost, (line, lost)
-    before, after = (
-        {(row["code"], row.get("topic")) for row in cli("--store", path, "doctor", "-o", "jsonl").json_lines}
-        for path in (sound, bad)
-    )
+    before, after = ({(row["code"], row.get("topic")) for row in cli.rows(path, "doctor")} for path in (sound, bad))
     known = {one for one in before if not one[0].startswith("leaked-")}  # ledgers that what cannot be read may name
     assert len(known) > 3
     assert known <= after

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import pulsar_admin as pa
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.locks import take_writer_lock
 from pulsar_admin.store.db.nacks import bucket_key, tracker_id, tracker_key
@@ -93,32 +94,6 @@ def test_a_subscription_without_holes(nacks: At) -> None:
     assert (done["change"], done["entries"], done["dryRun"]) == (None, 0, False)
 
 
-def test_an_entry_with_two_delays_is_due_twice(nacks: At) -> None:
-    """Messages of one batch with different delays do not disturb each other: the entry is in both buckets."""
-    for delay in ("10s", "20s"):
-        nacks("add", PLAIN, "-s", "half", "--delay", delay, "29:20:0", "--bits", 0)
-    rows = nacks.due(NOW_MS + 20_000)
-    assert [(row["entryId"], row["dueTime"]) for row in rows] == [(20, NOW_MS + 10_000), (20, NOW_MS + 20_000)]
-    again = nacks("add", PLAIN, "-s", "half", "--delay", "20s", "29:20:7").json
-    assert (again["change"], again["entries"], again["alreadyTracked"]) == (None, 0, 1)
-
-
-def test_order_over_topics_and_subscriptions(nacks: At) -> None:
-    nacks("add", PLAIN, "-s", "half", "--delay", "3s", "29:20", "18:1", "--bits", 0)
-    nacks("add", PLAIN, "-s", "holes", "--delay", "2s", "29:9", "--bits", 0)
-    nacks("add", "acme/delayed/reminders", "-s", "workers", "--delay", "1s", "99:0", "--bits", 0)
-    rows = nacks.due(NOW_MS + 3000)
-    assert [(row["dueTime"] - NOW_MS, row["ledgerId"], row["entryId"]) for row in rows] == [
-        (1000, 99, 0),
-        (2000, 29, 9),
-        (3000, 18, 1),
-        (3000, 29, 20),
-    ]
-    assert places(nacks.due(NOW_MS + 3000, PLAIN)) == [(29, 9), (18, 1), (29, 20)]
-    assert places(nacks.due(NOW_MS + 3000, "-s", "workers")) == [(99, 0)]
-    assert places(nacks.due(NOW_MS + 2999, PLAIN)) == [(29, 9)]
-
-
 def test_from_file(nacks: At, tmp_path: Path) -> None:
     file = tmp_path / "positions.jsonl"
     file.write_text(
@@ -189,18 +164,12 @@ def test_bad_requests_add_nothing(nacks: At, words: tuple[str, ...], exit_code: 
 @pytest.mark.parametrize(
     "line",
     [
-        '{"ledgerId":29}',
-        '{"ledgerId":29,"entryId":true}',
-        '{"ledgerId":29,"entryId":1.5}',
+        *('{"ledgerId":29}', '{"ledgerId":29,"entryId":true}', '{"ledgerId":29,"entryId":1.5}'),
         '{"ledgerId":29,"entryId":20,"delay":-1}',
         '{"ledgerId":29,"entryId":20,"delay":9223372036854775808}',
-        '{"ledgerId":29,"entryId":20,"delay":[1]}',
-        '{"ledgerId":29,"entryId":20,"chunks":4}',
-        '{"ledgerId":29,"entryId":20,"chunks":[4]}',
-        '{"ledgerId":29,"entryId":9223372036854775808}',
-        '{"topic":"public/default/other","ledgerId":29,"entryId":20}',
-        '{"ledgerId":29',
-        "29",
+        *('{"ledgerId":29,"entryId":20,"delay":[1]}', '{"ledgerId":29,"entryId":20,"chunks":4}'),
+        *('{"ledgerId":29,"entryId":20,"chunks":[4]}', '{"ledgerId":29,"entryId":9223372036854775808}'),
+        *('{"topic":"public/default/other","ledgerId":29,"entryId":20}', '{"ledgerId":29', "29"),
         "[" * 100_000,
     ],
     ids=lambda line: line[:40],
@@ -307,27 +276,6 @@ def test_pop_planned_shown_and_applied_later(filled: At, tmp_path: Path) -> None
     assert (shown["entries"], shown["dryRun"]) == (2, True)
     assert filled.cli("--store", filled.store, "apply", file, "-o", "json").json["entries"] == 2
     assert len(filled("due", "--popped", 3, out="jsonl").json_lines) == 2
-
-
-def test_stats(filled: At) -> None:
-    rows = filled("stats", now=NOW_MS + 1000).json
-    assert [{key: row[key] for key in row if key != "bytes"} for row in rows] == [
-        {
-            "topic": FULL,
-            "subscription": "half",
-            "precisionBits": 0,
-            "entries": 3,
-            "dueEntries": 2,
-            "ledgers": 1,
-            "buckets": 2,
-            "bitmaps": 2,
-            "nextDeadline": NOW_MS + 1000,
-            "lastDeadline": NOW_MS + HOUR_MS,
-        }
-    ]
-    for form in ("table", "csv", "plain", "jsonl"):
-        assert FULL in filled("stats", out=form).stdout
-        assert FULL in filled("due", now=NOW_MS + 1000, out=form).stdout
 
 
 def test_another_writer(filled: At) -> None:
@@ -494,7 +442,7 @@ def test_plan_takes_rate_and_batches_of_a_topic(cli: Cli, tmp_path: Path) -> Non
     ledgers = [[Made(CREATED_MS + 10 * (1000 * part + i), batch=4) for i in range(1000)] for part in range(2)]
     ledgers.append([Made(CREATED_MS + 31_536_000_000)])
     path = make_store(tmp_path / "made", {"a/b/t": MadeTopic(ledgers)})
-    load = cli("--store", path, "nacks", "plan", "--topic", "a/b/t", "--delay", "1m", "-o", "json").json["load"]
+    load = cli.json(path, "nacks plan --topic a/b/t --delay 1m")["load"]
     assert load["entriesPerSecond"] == pytest.approx(100, rel=0.001)
     assert (load["batchSize"], load["messagesPerSecond"]) == (4, pytest.approx(400, rel=0.001))
     assert load["pendingEntries"] == pytest.approx(6000, abs=10)
@@ -539,3 +487,99 @@ def test_plan_of_a_topic_without_entries(cli: Cli, demo_store: Path) -> None:
     arguments = ("--store", demo_store, "nacks", "plan", "-o", "json", "--topic")
     assert cli(*arguments, "public/default/none").exit_code == 5
     assert cli(*arguments, PLAIN, "-s", "none").error["code"] == "subscription-not-found"
+
+
+# -- in Python ---------------------------------------------------------------------------------------------------------
+
+
+def test_nacks_of_a_store_are_those_of_the_command_line(cli: Cli, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows").write_text('29:20\n{"ledgerId": 29, "entryId": 21, "delay": "20m"}\n')
+    options = ("-s", "half", "--delay", "10m", "--from-file", tmp_path / "rows", "--dry-run", "-o", "json")
+    expected = cli("--store", store, "--now", f"@{NOW_MS}", "nacks", "add", PLAIN, *options).json
+    with pa.open_store(store, writable=True, now=NOW_MS) as opened:
+        lines = opened.topic(PLAIN).cursor("half").nacks().add_lines((tmp_path / "rows").read_text().split("\n"), "10m")
+        assert lines.preview().documents()[0] == expected
+        opened.apply(lines)
+        opened.apply(opened.topic(PLAIN).cursor("holes").nacks().add_holes("5m"))
+        with pytest.raises(pa.InvalidValue, match="my rows line 2"):
+            opened.topic(PLAIN).cursor("half").nacks().add_lines(["1:2", "{"], "1m", source="my rows", force=True)
+    later = ("--store", store, "--now", f"@{NOW_MS + 600_000}", "nacks")
+    stats, rows = cli(*later, "stats", "-o", "json").json, cli(*later, "due", "-o", "jsonl").json_lines
+    with pa.open_store(store, writable=True, now=NOW_MS + 600_000) as opened:
+        assert [(one.topic, one.subscription, one.entries, one.due_entries) for one in opened.nacks(None).stats()] == [
+            (row["topic"], row["subscription"], row["entries"], row["dueEntries"]) for row in stats
+        ]
+        assert {row["subscription"] for row in stats} == {"half", "holes"}
+        assert due_rows(opened.nacks(None)) == rows
+        assert due_rows(opened.nacks("holes", PLAIN)) == [row for row in rows if row["subscription"] == "holes"]
+        assert {group.subscription: len(group.entry_ids) for group in opened.nacks("half").due_groups()} == {"half": 1}
+        with pytest.raises(pa.SubscriptionNotFound, match="'none'"):
+            opened.nacks("none").due()
+        with pytest.raises(pa.TopicNotFound):
+            opened.nacks("half", "none").due()
+        number = opened.apply(opened.nacks(None).pop()).number
+        assert number is not None
+        assert due_rows(opened.nacks(None)) == []
+        assert due_rows(opened.nacks(None), number) == rows
+        with pytest.raises(pa.NothingMatches):
+            opened.nacks(None).due(popped=1)
+
+
+def due_rows(nacks: pa.KeptNacks, popped: int | None = None) -> list[dict[str, object]]:
+    return [
+        {
+            "topic": one.topic,
+            "subscription": one.subscription,
+            "ledgerId": one.position.ledger_id,
+            "entryId": one.position.entry_id,
+            "dueTime": one.due_ms,
+        }
+        for one in nacks.due(popped=popped)
+    ]
+
+
+SIZED = {
+    "precisionBits": "precision_bits",
+    "bucket": "bucket_ms",
+    "worstEarly": "worst_early_ms",
+    "pendingEntries": "pending_entries",
+    "buckets": "buckets",
+    "firingsPerMinute": "firings_per_minute",
+    "bytesJavaClient": "java_bytes",
+    "bytesPairMap": "pair_map_bytes",
+    "bytesSerialized": "serialized_bytes",
+    "bytesResident": "resident_bytes",
+}
+
+
+def check_sizes(sizes: pa.NackSizes, bits: int, shown: dict[str, Any]) -> None:
+    for sizing, row in zip(sizes.precisions, shown["precisions"], strict=True):
+        assert {key: getattr(sizing, field) for key, field in SIZED.items()} == {key: row[key] for key in SIZED}
+    assert [row["precisionBits"] for row in shown["precisions"] if row["wanted"]] == [bits]
+    assert sizes.load.entries_per_second == shown["load"]["entriesPerSecond"]
+
+
+def test_sizes_of_a_load(cli: Cli) -> None:
+    options = ("--rate", 500, "--delay", "5m", "--batch-size", 4, "--acknowledged-every", 3)
+    sizes = pa.nack_sizes(500, "5m", batch_size=4, acknowledged_every=3)
+    shown = cli("nacks", "plan", *options, "--precision", "1s", "-o", "json").json
+    check_sizes(sizes, sizes.recommended_bits("1s"), shown)
+    shown = cli("nacks", "plan", *options, "--memory", "1K", "-o", "json").json
+    check_sizes(sizes, sizes.recommended_bits(memory_bytes=1024), shown)
+    assert sizes.recommended_bits("1s") == 9  # 2^9 - 1 ms are within a second, 2^10 - 1 are not
+    assert sizes.recommended_bits("1h") == 16
+    with pytest.raises(pa.InvalidValue, match="how many nacks"):
+        pa.nack_sizes()
+
+
+def test_sizes_of_a_topic(cli: Cli, demo_store: Path) -> None:
+    options = ("--topic", PLAIN, "-s", "holes", "--delay", "10m", "-o", "json")
+    shown = cli("--store", demo_store, "nacks", "plan", *options).json
+    with pa.open_store(demo_store) as store:
+        measured = store.topic(PLAIN).measured_nacks("holes")
+        sizes = pa.nack_sizes(delay="10m", measured=measured)
+        with pytest.raises(pa.SubscriptionNotFound):
+            store.topic(PLAIN).measured_nacks("none")
+    assert (measured.holes, measured.nacked_share) == (shown["load"]["holes"], shown["load"]["nackedShare"])
+    assert 0 < measured.nacked_share < 1
+    check_sizes(sizes, sizes.recommended_bits(), shown)

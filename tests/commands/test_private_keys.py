@@ -57,7 +57,7 @@ def test_single_messages(cli: Cli) -> None:
     first = encrypted_topics("small")[SECRET][0]
     for command in (("peek-messages", "-s", "none"), ("examine-messages", "-i", "earliest")):
         if command[0] == "peek-messages":
-            names = cli("--store", store, "topics", "subscriptions", SECRET, "-o", "json").json
+            names = cli.json(store, f"topics subscriptions {SECRET}")
             if not names:
                 continue
             command = ("peek-messages", "-s", names[0])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.plan import ChangeKind, WritingPlan
+from pulsar_admin.store.changes.plan import WritingPlan
 from pulsar_admin.store.changes.schemas import NewSchema, plan_upload
 from pulsar_admin.store.codec.avrocompat import can_read
 from pulsar_admin.store.codec.schema import SchemaEntry, decode_schema_entry
@@ -18,7 +18,7 @@ from pulsar_admin.store.model.schemas import find_locator
 from pulsar_admin.store.names import Position, parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
-from tests.stores import copied
+from tests.stores import copied, put_node
 
 TOPIC = "tdo/sch/pq"
 DEFINITION = (
@@ -90,13 +90,7 @@ SHOWN = """{
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     made = copied("small", "clean", tmp_path)
-    with open_store(made, writable=True) as opened:
-        from pulsar_admin.store.changes.plan import Plan, apply_plan, put_value_step
-
-        with opened.read() as txn:
-            step = put_value_step(txn, "/admin/policies/tdo/sch", b"{}", 0)
-            plan = Plan(ChangeKind("test", "test"), txn.id, (step,), ())
-        apply_plan(opened, plan, 0)
+    put_node(made, "/admin/policies/tdo/sch", b"{}")
     return made
 
 
@@ -120,31 +114,29 @@ def without_ledgers(payload: bytes) -> SchemaEntry:
 
 def test_upload_and_delete(cli: Cli, store: Path, given: Path) -> None:
     rows = rows_of(store)
-    done = cli("--store", store, "schemas", "upload", TOPIC, "-f", given, "--now", UPLOADED)
+    done = cli.on(store, f"schemas upload {TOPIC} -f {given} --now {UPLOADED}")
     assert (done.exit_code, done.stdout) == (0, ""), done.stderr
     assert payloads_of(store, TOPIC) == [bytes.fromhex(ENTRIES[0])]
-    assert cli("--store", store, "schemas", "get", TOPIC).stdout == SHOWN
-    again = cli("--store", store, "schemas", "upload", TOPIC, "-f", given)
-    alone = cli("--store", store, "schemas", "get", TOPIC, "-v", 0).stdout
+    assert cli.on(store, f"schemas get {TOPIC}").stdout == SHOWN
+    again = cli.on(store, f"schemas upload {TOPIC} -f {given}")
+    alone = cli.on(store, f"schemas get {TOPIC} -v 0").stdout
     assert json.loads(alone) == json.loads(SHOWN)["schemaInfo"]
     assert alone.startswith('{\n  "name": "pq",\n  "schema": {\n    "type": "record",\n')
-    assert cli("--store", store, "schemas", "get", TOPIC, "--version", 1).exit_code == 5
+    assert cli.on(store, f"schemas get {TOPIC} --version 1").exit_code == 5
     below = cli("--store", store, "schemas", "get", TOPIC, "-v", -1)
     assert (below.exit_code, "Option --version must be greater than 0, but found -1" in below.stderr) == (2, True)
-    both = cli("--store", store, "schemas", "get", TOPIC, "-v", 0, "-a")
+    both = cli.on(store, f"schemas get {TOPIC} -v 0 -a")
     assert "Only one or neither of --version and --all-version can be specified." in both.stderr
     assert again.stderr.startswith("no change")
-    assert cli("--store", store, "schemas", "delete", TOPIC, "--now", "2026-11-22T21:26:39.115Z").stdout == ""
-    assert list(map(without_ledgers, payloads_of(store, TOPIC))) == [
-        without_ledgers(bytes.fromhex(one)) for one in ENTRIES
-    ]
-    assert cli("--store", store, "schemas", "get", TOPIC).exit_code == 5
-    assert cli("--store", store, "schemas", "get", TOPIC, "-a").stdout == ""
-    cli("--store", store, "schemas", "delete", TOPIC, "-f")
-    assert cli("--store", store, "schemas", "metadata", TOPIC).stdout == "null\n"
-    for change in (4, 3):
-        assert cli("--store", store, "store", "undo", change).exit_code == 0
-    check_undo(cli, store, 2, rows)
+    assert cli.on(store, f"schemas delete {TOPIC} --now 2026-11-22T21:26:39.115Z").stdout == ""
+    assert [*map(without_ledgers, payloads_of(store, TOPIC))] == [*map(without_ledgers, map(bytes.fromhex, ENTRIES))]
+    assert cli.on(store, f"schemas get {TOPIC}").exit_code == 5
+    assert cli.on(store, f"schemas get {TOPIC} -a").stdout == ""
+    cli.on(store, f"schemas delete {TOPIC} -f")
+    assert cli.on(store, f"schemas metadata {TOPIC}").stdout == "null\n"
+    for change in (3, 2):
+        assert cli.on(store, f"store undo {change}").exit_code == 0
+    check_undo(cli, store, 1, rows)
 
 
 def test_a_definition_of_a_primitive_is_base64(cli: Cli, store: Path) -> None:
@@ -155,12 +147,12 @@ def test_a_definition_of_a_primitive_is_base64(cli: Cli, store: Path) -> None:
     assert isinstance(plan, WritingPlan)
     with open_store(store, writable=True) as opened:
         plan.made(opened)
-    shown = json.loads(cli("--store", store, "schemas", "get", topic).stdout)
+    shown = json.loads(cli.on(store, f"schemas get {topic}").stdout)
     assert (shown["schemaInfo"]["type"], shown["schemaInfo"]["schema"]) == ("STRING", "bnVsbA==")
 
 
 def test_delete_of_nothing_is_a_version(cli: Cli, store: Path) -> None:
-    cli("--store", store, "schemas", "delete", "tdo/sch/never", "--now", "2026-11-22T21:26:38.160Z")
+    cli.on(store, "schemas delete tdo/sch/never --now 2026-11-22T21:26:38.160Z")
     assert payloads_of(store, "tdo/sch/never") == [bytes.fromhex(DELETED_FIRST)]
 
 
@@ -168,9 +160,9 @@ def test_refusals(cli: Cli, store: Path, given: Path, tmp_path: Path) -> None:
     def upload(kind: str, definition: object, topic: str = TOPIC) -> str:
         path = tmp_path / "other.json"
         path.write_text(json.dumps({"type": kind, "schema": definition, "properties": {}}))
-        return cli("--store", store, "schemas", "upload", topic, "-f", path).stderr
+        return cli.on(store, f"schemas upload {topic} -f {path}").stderr
 
-    cli("--store", store, "schemas", "upload", TOPIC, "-f", given)
+    cli.on(store, f"schemas upload {TOPIC} -f {given}")
     empty = json.dumps({"type": "record", "name": "R", "fields": []})
     more = json.dumps({"type": "record", "name": "R", "fields": [{"name": "new", "type": "int"}]})
     assert "Incompatible schema: exists schema type AVRO, new schema type JSON" in upload("JSON", empty)

@@ -12,14 +12,13 @@ import pytest
 from pulsar_admin.store.changes.plan import ChangeKind, Plan, apply_plan, put_value_step
 from pulsar_admin.store.codec.cursor import decode_cursor_info
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger
-from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.tree import Node, encode_node, find_node, iter_nodes, tree_key
+from pulsar_admin.store.db.tree import find_node, iter_nodes, tree_key
 from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.live.topic_changes import NAMESPACE, RECORDING
-from tests.stores import copied
+from tests.stores import copied, put_node
 from tests.worlds import asked_topics
 
 PLAIN = "public/default/plain"
@@ -30,10 +29,7 @@ INDEX = "index"
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     made = copied("small", "clean", tmp_path)
-    path = f"/admin/policies/{NAMESPACE}"
-    with open_store(made, writable=True) as opened:
-        row = encode_node(Node(path, NodeStat(0, 0, 0, 0, False), b"{}"))
-        opened.write(lambda txn: txn.put("tree", tree_key(path), row))
+    put_node(made, f"/admin/policies/{NAMESPACE}", b"{}")
     return made
 
 
@@ -84,31 +80,29 @@ def managed_of(store: Path, topic: str) -> Any:
 def test_terminate(cli: Cli, store: Path) -> None:
     """As the recorded broker did: the position, the index of the last entry, the ledger list as it was."""
     before, rows = managed_of(store, PLAIN), rows_of(store)
-    said = cli("--store", store, "topics", "terminate", PLAIN)
+    said = cli.on(store, f"topics terminate {PLAIN}")
     after = managed_of(store, PLAIN)
     assert said.stdout == f"Topic successfully terminated at {after.terminated}:-1\n"
     assert after.ledgers == before.ledgers
     assert after.properties == {**before.properties, INDEX: "299"}
-    again = cli("--store", store, "topics", "terminate", PLAIN)
+    again = cli.on(store, f"topics terminate {PLAIN}")
     assert (again.stdout, again.stderr.splitlines()[0][:9]) == (said.stdout, "no change")
     check_undo(cli, store, 1, rows)
 
 
 def test_the_report_is_the_output_where_a_format_is_asked_for(cli: Cli, store: Path) -> None:
-    done = cli("--store", store, "topics", "terminate", PLAIN, "-o", "json").json
+    done = cli.json(store, f"topics terminate {PLAIN}")
     assert done["after"] == {"terminatedPosition": str(managed_of(store, PLAIN).terminated)}
-    assert (
-        cli("--store", store, "topics", "compact", "acme/orders/compacted-single", "-o", "json").json["dryRun"] is False
-    )
+    assert cli.json(store, "topics compact acme/orders/compacted-single")["dryRun"] is False
 
 
 def test_truncate(cli: Cli, store: Path) -> None:
     before, rows = managed_of(store, PLAIN), rows_of(store)
-    said = cli("--store", store, "topics", "truncate", PLAIN)
+    said = cli.on(store, f"topics truncate {PLAIN}")
     assert (said.exit_code, said.stdout) == (0, "")
     assert "once exported, a broker and its bookies destroy" in said.stderr
     assert managed_of(store, PLAIN).ledgers == before.ledgers[-1:]
-    backlog = cli("--store", store, "topics", "get-backlog-size", PLAIN).stdout
+    backlog = cli.on(store, f"topics get-backlog-size {PLAIN}").stdout
     assert int(backlog) < 20_000
     gone = [ledger.ledger_id for ledger in before.ledgers[:-1]]
     deleted = {key for key in rows["tree"] if key not in rows_of(store)["tree"]}
@@ -118,12 +112,12 @@ def test_truncate(cli: Cli, store: Path) -> None:
 
 def test_delete(cli: Cli, store: Path) -> None:
     before, rows = managed_of(store, PLAIN), rows_of(store)
-    report = cli("--store", store, "topics", "delete", PLAIN, "-o", "json").json
+    report = cli.json(store, f"topics delete {PLAIN}")
     assert report["entries"] == 300
     assert set(report["unreferencedLedgers"]) >= {ledger.ledger_id for ledger in before.ledgers}
     gone = {key for key in rows["tree"] if key not in rows_of(store)["tree"]}
     assert tree_key(parse_topic(PLAIN).path) in gone
-    assert cli("--store", store, "topics", "stats", PLAIN).exit_code == 5
+    assert cli.on(store, f"topics stats {PLAIN}").exit_code == 5
     check_undo(cli, store, 1, rows)
 
 
@@ -154,7 +148,7 @@ def test_delete_from_file(cli: Cli, store: Path, tmp_path: Path) -> None:
 
 
 def test_the_ledgers_of_a_schema_are_told_with_those_of_its_topic(cli: Cli, store: Path) -> None:
-    done = cli("--store", store, "topics", "delete", "public/default/avro", "-o", "json").json
+    done = cli.json(store, "topics delete public/default/avro")
     assert done["before"]["schemaLedgers"]
     assert {*done["before"]["schemaLedgers"], *done["before"]["ledgers"]} <= {*done["unreferencedLedgers"]}
 
@@ -170,7 +164,7 @@ def test_a_shadow_topic_does_not_take_the_ledgers_of_its_source_along(cli: Cli, 
             )
         apply_plan(opened, plan, 0)
     ledgers = [ledger.ledger_id for ledger in managed_of(store, PLAIN).ledgers]
-    report = cli("--store", store, "topics", "delete", shadow, "-o", "json").json
+    report = cli.json(store, f"topics delete {shadow}")
     assert report["before"]["ledgers"] == ledgers
     assert not report["unreferencedLedgers"]
     assert not report.get("entries")
@@ -179,7 +173,7 @@ def test_a_shadow_topic_does_not_take_the_ledgers_of_its_source_along(cli: Cli, 
 
 def test_a_short_name_has_one_part_or_three(cli: Cli, store: Path) -> None:
     """As pulsar-admin 4.0.8 refuses it."""
-    said = cli("--store", store, "topics", "create", "public/default/a/b")
+    said = cli.on(store, "topics create public/default/a/b")
     assert said.exit_code == 2
     assert (
         "Invalid short topic name 'public/default/a/b', it should be in the format of "
@@ -191,5 +185,5 @@ def test_properties_are_unicode(cli: Cli, store: Path) -> None:
     """What a shell hands over in another encoding would be metadata that no broker reads."""
     refused = cli("--store", store, "topics", "update-properties", PLAIN, "-p", "owner=\udcff")
     assert (refused.exit_code, "is not Unicode" in refused.stderr) == (2, True)
-    assert cli("--store", store, "topics", "update-properties", PLAIN, "-p", "владелец=счёт").exit_code == 0
-    assert cli("--store", store, "topics", "get-properties", PLAIN, "-o", "json").json["владелец"] == "счёт"
+    assert cli.on(store, f"topics update-properties {PLAIN} -p владелец=счёт").exit_code == 0
+    assert cli.json(store, f"topics get-properties {PLAIN}")["владелец"] == "счёт"

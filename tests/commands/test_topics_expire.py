@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.copy_age import AsOf, put_as_of, put_refreshed
 from pulsar_admin.store.names import Position
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
-from tests.stores import imported
+from tests.stores import copied, imported
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, oracle
 
@@ -49,10 +54,8 @@ def steady_times() -> dict[tuple[int, int], int]:
 def test_expires_what_is_older_and_undo_brings_it_back(cli: Cli, store: Path) -> None:
     before = rows_of(store)
     with assert_unchanged(store / "meta" / "data.mdb"):
-        shown = cli(
-            "--store", store, "topics", "expire", STEADY, "-s", "expire-me", "-t", LIMIT, "--dry-run", "-o", "json"
-        ).json
-    done = cli("--store", store, "topics", "expire", STEADY, "-s", "expire-me", "-t", LIMIT, "-o", "json").json
+        shown = cli.json(store, f"topics expire {STEADY} -s expire-me -t {LIMIT} --dry-run")
+    done = cli.json(store, f"topics expire {STEADY} -s expire-me -t {LIMIT}")
     assert done == {**shown, "change": 1, "dryRun": False, "undo": "pulsar-admin store undo 1"}
     assert done["before"]["markDeletePosition"] == "12:-1"
     assert done["before"]["backlogEntries"] - done["after"]["backlogEntries"] == done["entries"] == done["messages"]
@@ -66,7 +69,7 @@ def test_expires_what_is_older_and_undo_brings_it_back(cli: Cli, store: Path) ->
 
 
 def test_alias_and_text(cli: Cli, store: Path) -> None:
-    result = cli("--store", store, "topics", "expire-messages", PLAIN, "-s", "expire-me", "-p", "18:4")
+    result = cli.on(store, f"topics expire-messages {PLAIN} -s expire-me -p 18:4")
     assert result.stdout == ""  # as pulsar-admin; by our own name the report is the answer
     assert result.stderr == (
         "change 1: expire messages of expire-me on persistent://public/default/plain\n"
@@ -115,9 +118,7 @@ def test_the_brokers_rule_and_its_difference(cli: Cli, made: Path) -> None:
 
 def test_partitions_are_one_change(cli: Cli, made: Path) -> None:
     before = rows_of(made)
-    result = cli(
-        "--store", made, "--now", f"@{CREATED_MS}", "topics", "expire", "a/b/p", "-s", "sub", "-t", "250s", "-o", "json"
-    )
+    result = cli.on(made, f"--now @{CREATED_MS} topics expire a/b/p -s sub -t 250s -o json")
     assert [(row["change"], row["topic"], row["entries"]) for row in result.json] == [
         (1, "persistent://a/b/p-partition-0", 1),
         (1, "persistent://a/b/p-partition-1", 1),
@@ -146,15 +147,8 @@ def test_nothing_to_expire_is_no_change(cli: Cli, store: Path) -> None:
             *("-o", "json"),
         )
     assert result.exit_code == 0
-    assert (result.json["change"], result.json["undo"], result.json["dryRun"], result.json["entries"]) == (
-        None,
-        None,
-        False,
-        0,
-    )
-    text = cli(
-        *("--store", store, "topics", "expire", PLAIN, "-s", "half", "-t", "2000-01-01T00:00:00Z", "--force")
-    ).stdout
+    assert [result.json[key] for key in ("change", "undo", "dryRun", "entries")] == [None, None, False, 0]
+    text = cli.on(store, f"topics expire {PLAIN} -s half -t 2000-01-01T00:00:00Z --force").stdout
     assert text.startswith(
         "no change: expire messages of half on persistent://public/default/plain\n  nothing to change\n"
     )
@@ -163,10 +157,9 @@ def test_nothing_to_expire_is_no_change(cli: Cli, store: Path) -> None:
 def test_all_subscriptions(cli: Cli, made: Path) -> None:
     before = rows_of(made)
     result = cli(*f"--store {made} --now @{CREATED_MS} topics expire-all-subscriptions a/b/t -t 50 -o json".split())
-    assert [(row["subscription"], row["after"]["markDeletePosition"]) for row in result.json] == [
-        ("other", "11:0"),
-        ("sub", "11:0"),
-    ]
+    assert {row["subscription"]: row["after"]["markDeletePosition"] for row in result.json} == dict.fromkeys(
+        ("other", "sub"), "11:0"
+    )
     # __compaction still stands at the beginning: nothing may be deleted
     assert result.json[0]["deletable"]["ledgers"] == []
     assert result.json[0]["deletable"]["blockedBy"] == {"subscription": "__compaction", "markDeletePosition": "10:-1"}
@@ -176,39 +169,20 @@ def test_all_subscriptions(cli: Cli, made: Path) -> None:
 # -- the TTL in force -------------------------------------------------------------------------------------------------
 
 
-def test_ttl_in_force(cli: Cli, made: Path) -> None:
-    ask = f"--store {made} --now @{CREATED_MS} topics expire a/b/t -s sub --ttl --dry-run -o json".split()
-    none = cli(*ask)
-    assert (none.exit_code, none.error["code"]) == (5, "nothing-matches")
-    assert "no TTL applies for persistent://a/b/t" in none.error["message"]
-    put_json(made, "/admin/policies/a/b", {"message_ttl_in_seconds": 150})
-    row = cli(*ask).json
-    assert (row["ttl"], row["ttlSource"], row["after"]["markDeletePosition"]) == (150, "namespace", "10:1")
-    put_json(made, "/admin/topic-policies/local/a/b/persistent/t", {"messageTTLInSeconds": 250})
-    row = cli(*ask).json
-    assert (row["ttl"], row["ttlSource"], row["after"]["markDeletePosition"]) == (250, "topic", "10:0")
-
-
 def test_a_topic_without_ttl_stays(cli: Cli, made: Path) -> None:
     put_json(made, "/admin/topic-policies/local/a/b/persistent/t", {"messageTTLInSeconds": 150})
     ask = f"--store {made} --now @{CREATED_MS} topics expire a/b/t a/b/p -s sub --ttl -o jsonl".split()
     rows = cli(*ask).json_lines
-    assert [(row["entries"], row.get("warnings")) for row in rows] == [
-        (2, None),
-        (0, ["no TTL applies"]),
-        (0, ["no TTL applies"]),
-    ]
+    assert [(row["entries"], row.get("warnings")) for row in rows] == [(2, None), *[(0, ["no TTL applies"])] * 2]
 
 
 def test_policies_that_cannot_be_read_stop_it(cli: Cli, tmp_path: Path) -> None:
     cursors = {"sub": CursorInfo(-1, Position(10, -1))}
-    topics = {
-        "a/b/t": MadeTopic([[Made(CREATED_MS)]], cursors=cursors),
-        "a/b/__change_events": MadeTopic([[Made(CREATED_MS)]]),
-    }
+    one = [[Made(CREATED_MS)]]
+    topics = {"a/b/t": MadeTopic(one, cursors=cursors), "a/b/__change_events": MadeTopic(one)}
     path = make_store(tmp_path / "made", topics)
     put_json(path, "/admin/policies/a/b", {"message_ttl_in_seconds": 1})
-    result = cli("--store", path, "topics", "expire", "a/b/t", "-s", "sub", "--ttl", "--dry-run", "-o", "json")
+    result = cli.on(path, "topics expire a/b/t -s sub --ttl --dry-run -o json")
     assert (result.exit_code, result.error["code"]) == (6, "metadata-corrupt")
     assert "the topic policies of a/b are unknown" in result.error["message"]
 
@@ -286,8 +260,184 @@ def test_all_subscriptions_of_nobody(cli: Cli, tmp_path: Path) -> None:
         tmp_path / "made",
         {"a/b/t": MadeTopic([[Made(CREATED_MS)]], cursors={"__compaction": CursorInfo(-1, Position(10, -1))})},
     )
-    result = cli("--store", path, "topics", "expire-all-subscriptions", "a/b/t", "-t", "1h", "-o", "json")
+    result = cli.on(path, "topics expire-all-subscriptions a/b/t -t 1h -o json")
     assert (result.exit_code, result.error["code"]) == (5, "subscription-not-found")
+
+
+# -- as recorded ------------------------------------------------------------------------------------------------------
+
+# -- resets and expiries by time that would meet nothing, or everything ---------------------------------------------
+
+T = CREATED_MS  # 2023-11-14T22:13:20Z
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def dated(tmp_path: Path) -> Path:
+    """a/b/t: ledger 10, 0 h and a batch of 3 at 1 h, ledger 11, 2 h; a/b/p: partition 0 of 0 and 5 h, 1 of 0 h, 2 empty."""
+    start = CursorInfo(-1, Position(10, -1))
+    topics = {
+        "a/b/t": MadeTopic(
+            [[Made(T), Made(T + HOUR, batch=3)], [Made(T + 2 * HOUR)]],
+            cursors={"sub": start, "done": CursorInfo(-1, Position(11, 0))},
+        ),
+        "a/b/p-partition-0": MadeTopic(
+            [[Made(T), Made(T + 5 * HOUR)]], cursors={"sub": CursorInfo(-1, Position(12, -1))}
+        ),
+        "a/b/p-partition-1": MadeTopic([[Made(T)]], cursors={"sub": CursorInfo(-1, Position(13, -1))}),
+        "a/b/p-partition-2": MadeTopic([[]], cursors={"sub": CursorInfo(-1, Position(14, -1))}),
+    }
+    path = make_store(tmp_path / "made", topics)
+    put_json(path, "/admin/partitioned-topics/a/b/persistent/p", {"partitions": 3, "deleted": False})
+    return path
+
+
+def refused(cli: Cli, store: Path, *arguments: str) -> dict[str, Any]:
+    """The error of a command that changes nothing, dry run or not."""
+    errors = []
+    for more in ((), ("--dry-run",)):
+        with assert_unchanged(store / "meta" / "data.mdb"):
+            result = cli("--store", store, "topics", *arguments, *more, "-o", "json")
+        assert (result.exit_code, result.stdout) == (5, ""), result.stderr
+        errors.append(result.error)
+    assert errors[0]["code"] == "nothing-matches"
+    return errors[1]
+
+
+# -- resets -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_reset_past_the_newest_entry(cli: Cli, dated: Path) -> None:
+    ask = ("reset-cursor", "a/b/t", "-s", "sub", "-t", f"@{T + 3 * HOUR}")
+    error = refused(cli, dated, *ask, "--now", f"@{T + 30 * HOUR}")
+    assert error["message"] == (
+        "persistent://a/b/t: nothing is at or after 2023-11-15T01:13:20.000Z: sub would move to the end and skip 5 messages; "
+        "the newest entry, 11:0 of 2023-11-15T00:13:20.000Z, is 1d4h old"
+    )
+    assert error["hint"] == "--force moves to the end anyway"
+    context = error["context"]
+    assert (context["newestPosition"], context["newestTime"]) == ("11:0", T + 2 * HOUR)
+    assert (context["skips"]["entries"], context["skips"]["messages"]) == (3, 5)
+    done = cli("--store", dated, "topics", *ask, "--force", "-o", "json").json
+    assert (done["after"]["markDeletePosition"], done["skipped"]["messages"]) == ("11:0", 5)
+
+
+def test_the_time_of_the_newest_entry_is_met(cli: Cli, dated: Path) -> None:
+    ask = ("reset-cursor", "a/b/t", "-s", "sub", "-t", f"@{T + 2 * HOUR}", "-o", "json")
+    assert cli("--store", dated, "topics", *ask).json["after"]["markDeletePosition"] == "10:1"
+
+
+def test_an_age_on_an_old_copy(cli: Cli, dated: Path) -> None:
+    """Two hours before the newest entry is what was meant: the hint can be typed, and then does it."""
+    error = refused(cli, dated, "reset-cursor", "a/b/t", "-s", "sub", "-t", "1h")
+    hint = "to count back from the newest entry: --now 2023-11-15T00:13:20.000Z; --force moves to the end anyway"
+    assert error["hint"] == hint
+    as_of = ("--now", "2023-11-15T00:13:20.000Z")
+    done = cli("--store", dated, "topics", "reset-cursor", "a/b/t", "-s", "sub", "-t", "1h", *as_of, "-o", "json")
+    assert done.json["after"]["markDeletePosition"] == "10:0"
+    assert done.stderr == ""  # whoever says what now is knows it
+
+
+def test_a_cursor_at_the_end_is_refused_too(cli: Cli, dated: Path) -> None:
+    error = refused(cli, dated, "reset-cursor", "a/b/t", "-s", "done", "-t", f"@{T + 3 * HOUR}", "--now", f"@{T}")
+    assert "skip" not in error["message"]
+    assert error["message"].endswith("the newest entry, 11:0 of 2023-11-15T00:13:20.000Z, is dated 2h ahead of now")
+
+
+def test_a_partition_that_would_skip_is_named(cli: Cli, dated: Path) -> None:
+    error = refused(cli, dated, "reset-cursor", "a/b/p", "-s", "sub", "-t", f"@{T + HOUR}")
+    assert error["context"]["topic"] == "persistent://a/b/p-partition-1"
+    assert cli.on(dated, "topics skip a/b/p-partition-1 -s sub -n 1").exit_code == 0
+    # With nothing left to skip, partitions without a match hold nobody back.
+    done = cli.on(dated, f"topics reset-cursor a/b/p -s sub -t @{T + HOUR} -o jsonl")
+    assert [row["after"]["markDeletePosition"] for row in done.json_lines] == ["12:0", "13:0", "14:-1"]
+    error = refused(cli, dated, "reset-cursor", "a/b/p", "-s", "sub", "-t", f"@{T + 6 * HOUR}")
+    assert error["context"]["topic"] == "persistent://a/b/p-partition-0"
+
+
+def test_a_row_of_a_file_is_named(cli: Cli, dated: Path, tmp_path: Path) -> None:
+    rows = [{"topic": "a/b/p-partition-1", "subscription": "sub", "time": T}]
+    rows += [{"topic": "a/b/t", "subscription": "sub", "time": "1h"}]
+    (tmp_path / "rows").write_text("\n".join(map(json.dumps, rows)))
+    error = refused(cli, dated, "reset-cursor", "--from-file", str(tmp_path / "rows"))
+    assert error["message"].startswith("persistent://a/b/t: nothing is at or after")
+    assert "--now 2023-11-15T00:13:20.000Z" in error["hint"]
+
+
+# -- expiries ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_expiry_before_the_oldest_entry(cli: Cli, dated: Path) -> None:
+    ask = ("expire", "a/b/t", "-s", "sub", "-t", f"@{T}")
+    error = refused(cli, dated, *ask, "--now", f"@{T + 30 * HOUR}")
+    assert error["message"] == (
+        "persistent://a/b/t: sub has nothing to expire before 2023-11-14T22:13:20.000Z; "
+        "its next entry, 10:0 of 2023-11-14T22:13:20.000Z, is 1d6h old"
+    )
+    assert "--force" in error["hint"]
+    assert cli("--store", dated, "topics", *ask, "--force", "-o", "json").json["change"] is None
+
+
+def test_a_subscription_without_a_backlog_has_nothing_to_lose(cli: Cli, dated: Path) -> None:
+    result = cli.on(dated, f"topics expire a/b/t -s done -t @{T} -o json")
+    assert (result.exit_code, result.json["change"]) == (0, None)
+
+
+def test_of_several_one_that_expires_is_enough(cli: Cli, dated: Path) -> None:
+    ask = ("expire-all-subscriptions", "a/b/p", "-t")
+    error = refused(cli, dated, *ask, f"@{T}")
+    assert error["message"].endswith(" (also for sub of persistent://a/b/p-partition-1)")
+    done = cli("--store", dated, "topics", *ask, f"@{T + 1}", "-o", "jsonl").json_lines
+    assert [row["entries"] for row in done] == [1, 1, 0]
+
+
+def test_an_age_that_begins_after_the_copy_ends(cli: Cli, dated: Path) -> None:
+    """Everything in a copy of 2023 is older than two hours: that says nothing of what a broker had since."""
+    error = refused(cli, dated, "expire", "a/b/t", "-s", "sub", "-t", "2h")
+    assert "everything in it is older than the limit" in error["message"]
+    assert error["message"].endswith("and sub of persistent://a/b/t would lose 5 messages, the whole backlog")
+    assert error["hint"].endswith("the newest entry: --now 2023-11-15T00:13:20.000Z; --force drops the whole backlog")
+    as_of = cli.on(dated, f"topics expire a/b/t -s sub -t 1h --now @{T + 2 * HOUR} -o json")
+    assert as_of.json["after"]["markDeletePosition"] == "10:0"
+    forced = cli.on(dated, "topics expire a/b/t -s sub -t 2h --force -o json")
+    assert forced.json["after"]["markDeletePosition"] == "11:0"
+
+
+def test_an_age_within_a_fresh_copy_expires(cli: Cli, tmp_path: Path) -> None:
+    """A copy that was read a moment ago knows that nothing came in the last two hours only where it tells of that moment itself."""
+    path = copied("small", "clean", tmp_path)
+    ask = ("--store", path, "topics", "expire", STEADY, "-s", "expire-me", "-t", "2h", "-o", "json")
+    now_ms = time.time_ns() // 1_000_000
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: put_refreshed(txn, now_ms))
+    assert cli(*ask).exit_code == 5
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: put_as_of(txn, AsOf(now_ms, "files")))
+    left = cli(*ask)
+    assert (left.exit_code, left.json["after"]["backlogEntries"]) == (0, 0), left.stderr
+
+
+def test_a_ttl_is_the_brokers_rule_and_never_refused(cli: Cli, dated: Path) -> None:
+    put_json(dated, "/admin/policies/a/b", {"message_ttl_in_seconds": 2**30})
+    done = cli.on(dated, "topics expire a/b/t -s sub --ttl -o json")
+    assert (done.exit_code, done.json["change"]) == (0, None)
+
+
+# -- which now, and how old -------------------------------------------------------------------------------------------
+
+
+def test_an_age_says_which_now_it_counts_from(cli: Cli, tmp_path: Path) -> None:
+    path = copied("small", "clean", tmp_path)
+    result = cli.on(path, f"topics reset-cursor {STEADY} -s reset-me -t 10000d --dry-run")
+    note = result.stderr.splitlines()[0]
+    assert note.startswith("note: 10000d is counted back from now (20")
+    assert "), but this copy ends 2026-11-21T09:24:17.132Z, " in note
+    ask = ("--store", path, "topics", "find-by-time", STEADY, "-d", "-10000d")
+    assert cli(*ask).stderr.count("is counted back from the time of this copy, 2026-11-21T09:24:17.132Z") == 1
+    assert cli(*ask, "--quiet").stderr == ""
+
+
+# -- Python -----------------------------------------------------------------------------------------------------------
 
 
 # -- as recorded ------------------------------------------------------------------------------------------------------

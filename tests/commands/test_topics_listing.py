@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import json
+from io import StringIO
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import pytest
 
-from pulsar_admin.store.names import in_hash_order
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import tree_key
+from pulsar_admin.store.errors import TenantNotFound
+from pulsar_admin.store.names import encode_name, in_hash_order, parse_namespace, parse_topic
 from tests.conftest import Cli
-from tests.stores import imported
-from tests.worlds import WORLD_NAMES, oracle
+from tests.stores import copied, imported, put_node
+from tests.worlds import WORLD_NAMES, asked_topics, oracle
 
 
 @pytest.mark.parametrize("world", WORLD_NAMES)
@@ -22,32 +29,32 @@ def test_lists_equal_the_broker(world: str, cli: Cli) -> None:
 
 
 def test_system_topics(cli: Cli, demo_store: Path) -> None:
-    plain = cli("--store", demo_store, "topics", "list", "acme/iot").stdout.splitlines()
-    everything = cli("--store", demo_store, "topics", "list", "acme/iot", "-ist").stdout.splitlines()
+    plain = cli.on(demo_store, "topics list acme/iot").stdout.splitlines()
+    everything = cli.on(demo_store, "topics list acme/iot -ist").stdout.splitlines()
     assert set(everything) - set(plain) == {
         "persistent://acme/iot/__change_events",
         "persistent://acme/iot/__transaction_buffer_snapshot",
     }
-    assert cli("--store", demo_store, "topics", "list", "pulsar/system").stdout == ""
-    system = cli("--store", demo_store, "topics", "list", "pulsar/system", "-ist").stdout
+    assert cli.on(demo_store, "topics list pulsar/system").stdout == ""
+    system = cli.on(demo_store, "topics list pulsar/system -ist").stdout
     assert "persistent://pulsar/system/__transaction_log_0\n" in system
 
 
 def test_domains(cli: Cli, demo_store: Path) -> None:
-    everything = cli("--store", demo_store, "topics", "list", "public/default").stdout
-    assert cli("--store", demo_store, "topics", "list", "public/default", "-td", "persistent").stdout == everything
-    nothing = cli("--store", demo_store, "topics", "list", "public/default", "-td", "non_persistent", "-o", "json")
+    everything = cli.on(demo_store, "topics list public/default").stdout
+    assert cli.on(demo_store, "topics list public/default -td persistent").stdout == everything
+    nothing = cli.on(demo_store, "topics list public/default -td non_persistent -o json")
     assert (nothing.exit_code, nothing.json) == (0, [])
-    assert cli("--store", demo_store, "namespaces", "topics", "public/default", "-m", "non_persistent").stdout == ""
+    assert cli.on(demo_store, "namespaces topics public/default -m non_persistent").stdout == ""
 
 
 def test_bundles_share_the_topics_out(cli: Cli, demo_store: Path) -> None:
     """The four bundles of public/default; upstream hashes the full name with CRC-32."""
-    everything = cli("--store", demo_store, "topics", "list", "public/default").stdout.splitlines()
+    everything = cli.on(demo_store, "topics list public/default").stdout.splitlines()
     seen: list[str] = []
     for low, high in ((0, 4), (4, 8), (8, 12), (12, 16)):
         bundle = f"0x{low:x}0000000_0x{high:x}0000000" if high < 16 else f"0x{low:x}0000000_0xffffffff"
-        found = cli("--store", demo_store, "topics", "list", "public/default", "-b", bundle).stdout.splitlines()
+        found = cli.on(demo_store, f"topics list public/default -b {bundle}").stdout.splitlines()
         assert sorted(found) == sorted(name for name in everything if low <= crc32(name.encode()) >> 28 < high)
         seen += found
     assert sorted(seen) == sorted(everything)
@@ -73,16 +80,16 @@ def test_the_order_of_a_hash_map() -> None:
 
 
 def test_partitioned_topics(cli: Cli, demo_store: Path) -> None:
-    found = cli("--store", demo_store, "topics", "list-partitioned-topics", "acme/orders")
+    found = cli.on(demo_store, "topics list-partitioned-topics acme/orders")
     assert found.stdout == "persistent://acme/orders/parts\n"
-    assert cli("--store", demo_store, "topics", "list-partitioned-topics", "public/default").stdout == ""
+    assert cli.on(demo_store, "topics list-partitioned-topics public/default").stdout == ""
 
 
 @pytest.mark.parametrize(
     ("topic", "partitions"), [("acme/orders/parts", 3), ("acme/orders/parts-partition-1", 0), ("acme/iot/skewed", 0)]
 )
 def test_partitioned_metadata(topic: str, partitions: int, cli: Cli, demo_store: Path) -> None:
-    result = cli("--store", demo_store, "topics", "get-partitioned-topic-metadata", topic)
+    result = cli.on(demo_store, f"topics get-partitioned-topic-metadata {topic}")
     assert result.stdout == f'{{\n  "partitions" : {partitions},\n  "deleted" : false\n}}\n'
 
 
@@ -100,10 +107,10 @@ def test_partitioned_metadata_of_several(cli: Cli, demo_store: Path) -> None:
 @pytest.mark.parametrize("world", WORLD_NAMES)
 def test_subscriptions_equal_the_broker(world: str, cli: Cli) -> None:
     store = imported(world, "clean")
-    found = cli("--store", store, "topics", "subscriptions", "--all-topics", "-o", "jsonl").json_lines
+    found = cli.rows(store, "topics subscriptions --all-topics")
     by_topic = {row["topic"].removeprefix("persistent://"): row["subscriptions"] for row in found}
     for topic, answers in oracle(world)["topics"].items():
-        lines = cli("--store", store, "topics", "subscriptions", topic).stdout.splitlines()
+        lines = cli.on(store, f"topics subscriptions {topic}").stdout.splitlines()
         assert sorted(lines) == by_topic[topic] == sorted(answers["subscriptions"])
 
 
@@ -124,3 +131,139 @@ def test_errors(arguments: tuple[str, ...], code: int, cli: Cli, demo_store: Pat
     result = cli("--store", demo_store, *arguments)
     assert (result.exit_code, result.stdout) == (code, "")
     assert result.stderr
+
+
+# -- namespaces -----------------------------------------------------------------------------------------------------
+
+
+def test_namespaces_of_a_tenant(cli: Cli, demo_store: Path) -> None:
+    found = cli.on(demo_store, "namespaces list acme").stdout.splitlines()
+    assert found == ["acme/delayed", "acme/iot", "acme/orders", "acme/secure"]
+    assert cli.json(demo_store, "namespaces list public") == ["public/default"]
+
+
+@pytest.mark.parametrize("world", WORLD_NAMES)
+def test_policies_equal_the_broker(world: str, cli: Cli) -> None:
+    for namespace, answers in oracle(world)["namespaces"].items():
+        found = cli.json(imported(world, "clean"), f"namespaces policies {namespace}")
+        expected = answers["policies"]
+        assert found == expected
+        assert list(found) == list(expected)
+
+
+def test_errors_of_namespaces(cli: Cli, demo_store: Path, store: Path) -> None:
+    result = cli.on(demo_store, "namespaces list nobody -o json")
+    assert (result.exit_code, result.error["code"]) == (5, TenantNotFound.code)
+    assert "acme" in result.error["hint"]
+    assert cli.on(demo_store, "namespaces policies acme/none").exit_code == 5
+    assert cli.on(demo_store, "namespaces topics acme/none").exit_code == 5
+    path = parse_namespace("acme/iot").policies_path
+    with open_store(store, writable=True) as opened:
+        opened.write(lambda txn: txn.delete("tree", tree_key(path)))
+    assert cli.on(store, "namespaces topics acme/iot").exit_code == 0
+    result = cli.on(store, "namespaces policies acme/iot -o json")
+    assert (result.exit_code, "no policies" in result.error["message"]) == (5, True)
+
+
+def test_the_log_names_the_namespace_whose_policies_changed(cli: Cli, store: Path) -> None:
+    assert cli.on(store, "namespaces set-message-ttl public/default -ttl 60").exit_code == 0
+    (header, row) = cli.on(store, "store log -o csv").stdout.splitlines()
+    assert dict(zip(header.split(","), row.split(","), strict=True))["TOPICS"] == "public/default"
+
+
+# -- topics describe and topics subscriptions --table ---------------------------------------------------------------
+
+NOW = "2026-11-21T12:00:00Z"
+Json = Any  # a JSON value
+
+
+def text_of(position: Json) -> str:
+    return f"{position['ledgerId']}:{position['entryId']}"
+
+
+@pytest.mark.parametrize("world", ["small", "cluster"])
+def test_every_topic_has_the_brokers_numbers(world: str, cli: Cli) -> None:
+    store = imported(world, "clean")
+    found = {
+        row["topic"].removeprefix("persistent://"): row
+        for row in cli.json(store, f"topics describe --all-topics --now {NOW}")
+    }
+    compared = 0
+    for topic, answers in asked_topics(world).items():
+        row, internal = found[topic], answers["internal_stats"]
+        assert (row["entries"], row["size"]) == (internal["numberOfEntries"], internal["totalSize"])
+        assert text_of(row["lastConfirmed"]) == internal["lastConfirmedEntry"]
+        sizes = {one["ledgerId"]: (one["entries"], one["size"]) for one in row["ledgers"]}
+        for one in internal["ledgers"][:-1]:
+            assert sizes[one["ledgerId"]] == (one["entries"], one["size"])
+        if "txn" not in topic and answers["messages"] and not topic.endswith("chunked"):
+            times = [message[3] for message in answers["messages"]]
+            assert (row["firstPublish"], row["lastPublish"]) == (min(times), max(times))
+            assert row["messages"] == len(times)
+            compared += 1
+        cursors = {encode_name(one["subscription"]): one for one in row["subscriptions"]}
+        for name, cursor in internal["cursors"].items():
+            if name != "pulsar.dedup":
+                assert text_of(cursors[name]["markDelete"]) == cursor["markDeletePosition"]
+                assert cursors[name]["ackRanges"] == cursor["totalNonContiguousDeletedMessagesRange"]
+    assert compared > 10
+
+
+def test_policies_are_those_of_the_namespace(cli: Cli) -> None:
+    store = imported("small", "clean")
+    for namespace, answers in oracle("small")["namespaces"].items():
+        topics = [topic for topic in oracle("small")["topics"] if topic.rpartition("/")[0] == namespace]
+        if not topics:
+            continue
+        said = answers.get("policies", answers)
+        found = cli.json(store, f"topics describe {topics[0]} --quick")
+        policies = {one["name"]: (one["value"], one["source"]) for one in found["policies"]}
+        for ours, theirs in (("message-ttl", "message_ttl_in_seconds"), ("retention", "retention_policies")):
+            expected = said.get(theirs)
+            assert policies.get(ours) == (None if expected is None else (expected, "namespace"))
+
+
+def test_the_table_leaves_out_what_says_nothing(cli: Cli) -> None:
+    """No subscription of the plain topic delays anything, has a TTL, or acknowledgements behind its position."""
+    store = imported("small", "mutated")
+    text = cli.on(store, f"topics subscriptions public/default/plain --table --now {NOW}").stdout
+    header, *lines = text.splitlines()
+    assert header.split() == ["SUBSCRIPTION", "POSITION", "BACKLOG", "MESSAGES", "OLDEST", "AGE", "CURSOR"]
+    cursors = oracle("small")["topics"]["public/default/plain"]["internal_stats_after"]["cursors"]
+    assert {line.split()[0]: line.split()[1] for line in lines} == {
+        name: cursor["markDeletePosition"] for name, cursor in cursors.items()
+    }
+
+
+def test_several_topics_have_their_names_in_front(cli: Cli) -> None:
+    arguments = ("topics", "subscriptions", "--pattern", "acme/*", "--table", "--now", NOW, "-o", "csv")
+    rows = list(csv.DictReader(StringIO(cli("--store", imported("small", "clean"), *arguments).stdout)))
+    expected = {
+        (f"persistent://{topic}", name)
+        for topic, answers in oracle("small")["topics"].items()
+        if topic.startswith("acme/")
+        for name in answers["subscriptions"]
+    }
+    assert {(row["TOPIC"], row["SUBSCRIPTION"]) for row in rows} == expected
+
+
+def test_quick_reads_no_entries(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+    """Without the files of entries metadata and index still answer."""
+    store = copied("small", "clean", tmp_path)
+    full = cli.json(store, f"topics describe acme/delayed/reminders --now {NOW}")
+    quick = cli.json(store, "topics describe acme/delayed/reminders --quick")
+    for one in full["subscriptions"]:
+        assert one["delayed"]["entries"]
+        assert one["oldestPublishTime"]
+        one["delayed"] = one["oldestPublishTime"] = None
+    assert json.dumps(quick) == json.dumps(full)
+
+
+def test_an_unreadable_cursor_is_told_and_the_rest_is_shown(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+    store = copied("small", "clean", tmp_path)
+    put_node(store, parse_topic("public/default/plain").cursor_path("half"), b"\xff\xff")
+    result = cli.on(store, f"topics describe public/default/plain --now {NOW}")
+    assert result.exit_code == 1
+    assert "half" in result.stderr
+    assert "never" in result.stdout
+    assert "\nhalf" not in result.stdout

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import pulsar_admin as pa
+from pulsar_admin.commands.topics.printout import Printing, hex_dump, render_message
 from pulsar_admin.store.codec.batch import encode_batch
 from pulsar_admin.store.codec.brokerentry import BrokerEntry
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
@@ -19,6 +21,7 @@ from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.model.ledgers import find_place
+from pulsar_admin.store.model.messages import Message
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
@@ -54,7 +57,7 @@ def test_last_id_when_the_entry_is_lost(cli: Cli, tmp_path: Path) -> None:
     store = make_store(
         tmp_path / "store", {T: MadeTopic([[Made(START_MS), Made(START_MS, lost=True)]], open_last=False)}
     )
-    result = cli("--store", store, "topics", "last-message-id", T, "-o", "json")
+    result = cli.on(store, f"topics last-message-id {T} -o json")
     assert (result.exit_code, id_of(result.json)) == (1, (10, 1, -1))
     assert "is lost" in result.stderr
 
@@ -124,15 +127,15 @@ def test_nth_entries(world: str, topic: str, cli: Cli) -> None:
 
 
 def test_examine_beyond_the_end(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
-    result = cli("--store", demo_store, "topics", "examine-messages", "public/default/plain", "-m", 301, "-o", "json")
+    result = cli.on(demo_store, "topics examine-messages public/default/plain -m 301 -o json")
     assert (result.exit_code, result.error["code"]) == (5, "nothing-matches")
     store = make_store(tmp_path / "store", {T: MadeTopic([[]])})
-    result = cli("--store", store, "topics", "examine-messages", T, "-o", "json")
+    result = cli.on(store, f"topics examine-messages {T} -o json")
     assert result.error["message"] == "Could not examine messages due to the total message is zero"
 
 
 def test_examine_several(cli: Cli, demo_store: Path) -> None:
-    result = cli("--store", demo_store, "topics", "examine-messages", "acme/orders/parts")
+    result = cli.on(demo_store, "topics examine-messages acme/orders/parts")
     assert result.stdout.count("Topic: persistent://acme/orders/parts-partition-") == 3
     assert result.stdout.count(DASHES) == 2
     assert len(rows(cli, demo_store, "examine-messages", "acme/orders/parts")) == 3
@@ -216,7 +219,7 @@ def test_an_empty_backlog_is_empty(cli: Cli, tmp_path: Path) -> None:
     topic = MadeTopic([[Made(START_MS)]], cursors={"done": CursorInfo(-1, Position(10, 0))})
     store = make_store(tmp_path / "store", {T: topic})
     assert rows(cli, store, "peek-messages", T, "-s", "done") == []
-    result = cli("--store", store, "topics", "peek-messages", T, "-s", "done")
+    result = cli.on(store, f"topics peek-messages {T} -s done")
     assert (result.exit_code, result.stdout) == (0, "")
 
 
@@ -228,7 +231,7 @@ def flipped(tmp_path: Path, cli: Cli) -> Path:
     """A store with its own copy of the logs, where one bit of entry 9:3 of ``plain`` flipped after the import."""
     source = scratch_copy("small", "clean", tmp_path)
     store = tmp_path / "store"
-    assert cli("--store", store, "store", "import", "standalone", source, "--copy", "-q").exit_code == 0
+    assert cli.on(store, f"store import standalone {source} --copy -q").exit_code == 0
     with open_store(store) as opened, open_reader(opened) as reader:
         place = find_place(reader.txn, 9, 3)
         path = store / reader.files.name(place[0])
@@ -244,9 +247,7 @@ def flipped(tmp_path: Path, cli: Cli) -> Path:
 
 @pytest.mark.usefixtures("damages_stores")
 def test_a_bad_record_is_named_or_passed_over(flipped: Path, cli: Cli) -> None:
-    result = cli(
-        "--store", flipped, "topics", "get-message-by-id", "public/default/plain", "-l", 9, "-e", 3, "-o", "json"
-    )
+    result = cli.on(flipped, "topics get-message-by-id public/default/plain -l 9 -e 3 -o json")
     assert (result.exit_code, result.error["code"]) == (6, "entry-corrupt")
     assert ".log @ 0x" in result.error["message"]
     examine = ("examine-messages", "public/default/plain", "-i", "earliest", "-m", 4)
@@ -302,3 +303,72 @@ def test_messages_of_a_batch_are_shown_as_upstreams_admin_does(tmp_path: Path) -
         assert list(message.properties) == sorted(message.properties)
         assert int(message.properties["X-Pulsar-batch-size"]) >= len(payload)
     assert (found[2].properties, found[2].event_ms, found[2].broker_index) == ({}, 0, None)
+
+
+# -- messages as text; the dumps were printed by netty 4.1.128, which pulsar-admin 4.0.8 uses -----------------------
+
+HEAD = """\
+         +-------------------------------------------------+
+         |  0  1  2  3  4  5  6  7  8  9  a  b  c  d  e  f |
++--------+-------------------------------------------------+----------------+
+"""
+RULE = "+--------+-------------------------------------------------+----------------+"
+COUNTING = bytes((37 * index + 10) % 256 for index in range(33))
+DUMPS = {
+    b"hi": "|00000000| 68 69                                           |hi              |\n",
+    COUNTING[:15]: "|00000000| 0a 2f 54 79 9e c3 e8 0d 32 57 7c a1 c6 eb 10    |./Ty....2W|.... |\n",
+    COUNTING[:16]: "|00000000| 0a 2f 54 79 9e c3 e8 0d 32 57 7c a1 c6 eb 10 35 |./Ty....2W|....5|\n",
+    COUNTING: "|00000000| 0a 2f 54 79 9e c3 e8 0d 32 57 7c a1 c6 eb 10 35 |./Ty....2W|....5|\n"
+    "|00000010| 5a 7f a4 c9 ee 13 38 5d 82 a7 cc f1 16 3b 60 85 |Z.....8].....;`.|\n"
+    "|00000020| aa                                              |.               |\n",
+}
+
+
+@pytest.mark.parametrize("payload", DUMPS, ids=len)
+def test_hex_dump(payload: bytes) -> None:
+    assert "\n".join(hex_dump(payload)) == HEAD + DUMPS[payload] + RULE
+
+
+def test_hex_dump_of_nothing() -> None:
+    assert list(hex_dump(b"")) == []
+
+
+def test_only_printable_ascii_is_text() -> None:
+    shown = "".join(line[-17:-1] for line in list(hex_dump(bytes(range(256))))[3:-1])
+    assert shown == "." * 32 + "".join(map(chr, range(0x20, 0x7F))) + "." * 129
+
+
+MESSAGE = Message(Position(10, 3), 1_700_000_000_000, None, None, 0, None, None, "p", 4, {}, b"")
+
+
+def test_least_message() -> None:
+    assert render_message(MESSAGE) == "Message ID: 10:3\nPublish time: 1700000000000\nEvent time: 0\n\n"
+    shown = render_message(MESSAGE, Printing(iso=True))
+    assert shown == "Message ID: 10:3\nPublish time: 2023-11-14T22:13:20.000Z\nEvent time: 0\n\n"
+
+
+def test_every_line() -> None:
+    message = replace(
+        MESSAGE,
+        position=Position(10, 3, 0),
+        broker_ms=1_700_000_000_003,
+        broker_index=41,
+        event_ms=7,
+        properties={"key": "value", "bell": "\x07"},
+        deliver_at_ms=1_700_000_005_000,
+        marker_type=21,
+    )
+    assert render_message(message, Printing(redelivery=True, markers=True)) == (
+        "Batch Message ID: 10:3:0\n"
+        "Publish time: 1700000000000\n"
+        "Event time: 7\n"
+        "Redelivery count: 0\n"
+        "Deliver at time: 1700000005000\n"
+        "Marker Type: TXN_COMMIT\n"
+        "Broker entry metadata timestamp: 1700000000003\n"
+        "Broker entry metadata index: 41\n"
+        "Properties:\n"
+        "key    value\n"
+        "bell    \\x07\n"
+        "\n"
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pulsar_admin.store.changes.resets import bit_words
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
@@ -139,11 +140,7 @@ def test_to_another_subscription(cli: Cli, made: Path) -> None:
     done = reset(cli, made, "a/b/t", "-s", "sub", "--to-subscription", "other")
     assert done["after"]["individuallyDeletedMessages"] == "[(10:0..10:1]]"
     state, other = state_of(made, "a/b/t", "sub"), state_of(made, "a/b/t", "other")
-    assert (state.mark_delete, state.ranges, state.batch_deletes) == (
-        other.mark_delete,
-        other.ranges,
-        other.batch_deletes,
-    )
+    assert replace(state, properties={}) == replace(other, properties={})
     assert (dict(state.properties), dict(other.properties)) == ({}, {"repl": 1})
     check_undo(cli, made, 1, before)
 
@@ -175,9 +172,8 @@ def test_a_lost_cursor_ledger_is_said(cli: Cli, tmp_path: Path) -> None:
 def test_the_brokers_rule(cli: Cli, tmp_path: Path) -> None:
     """0, 90, 10, 20 s; to 50 s. Exactly: 10:1. The broker sees 0 s, then 20 s at the end, both earlier: behind the end."""
     entries = [Made(T + seconds * 1_000) for seconds in (0, 90, 10, 20)]
-    path = make_store(
-        tmp_path / "made", {"a/b/t": MadeTopic([entries], cursors={"sub": CursorInfo(-1, Position(10, 3))})}
-    )
+    topic = MadeTopic([entries], cursors={"sub": CursorInfo(-1, Position(10, 3))})
+    path = make_store(tmp_path / "made", {"a/b/t": topic})
     ask = ("a/b/t", "-s", "sub", "-t", f"@{T + 50_000}", "--dry-run")
     exact = reset(cli, path, *ask)
     assert exact["after"]["markDeletePosition"] == "10:0"
@@ -228,9 +224,9 @@ def test_topics_that_stay_as_they_are_are_no_part_of_the_change(cli: Cli, store:
         number = 2 if row["topic"] == moved else None
         undo = "pulsar-admin store undo 2" if row["topic"] == moved else None
         assert (row["change"], row["undo"], row["dryRun"]) == (number, undo, False)
-    (_, change) = cli("--store", store, "store", "log", "-o", "json").json
+    (_, change) = cli.json(store, "store log")
     assert [report["topic"] for report in change["reports"]] == [moved]
-    (undone,) = [cli("--store", store, "store", "undo", "2", "-o", "json").json]
+    (undone,) = [cli.json(store, "store undo 2")]
     assert undone["topic"] == moved
 
 
@@ -292,7 +288,7 @@ def test_a_file_from_stdin(cli: Cli, made: Path, monkeypatch: pytest.MonkeyPatch
     reset(cli, made, "--from-file", "-")
     assert dict(state_of(made, "a/b/t", "sub").batch_deletes) == {Position(10, 2): bit_words([2])}
     monkeypatch.setattr("sys.stdin", io.StringIO('{"topic":"a/b/t","color":1}'))
-    told = cli("--store", made, "topics", "reset-cursor", "--from-file", "-")
+    told = cli.on(made, "topics reset-cursor --from-file -")
     assert (told.exit_code, "error: stdin line 1: unknown key 'color'" in told.stderr) == (2, True)
     # where "sub" stood before this change: all rows start from the same state
     assert state_of(made, "a/b/t", "other").mark_delete == Position(11, 0)
@@ -326,7 +322,7 @@ BAD_ROWS: list[tuple[str, int, str]] = [
 def test_all_rows_or_none(cli: Cli, made: Path, tmp_path: Path, row: str, code: int, message: str) -> None:
     file = _file(tmp_path, GOOD, row)
     with assert_unchanged(made / "meta" / "data.mdb"):
-        result = cli("--store", made, "topics", "reset-cursor", "--from-file", file, "-o", "json")
+        result = cli.on(made, f"topics reset-cursor --from-file {file} -o json")
     assert (result.exit_code, result.stdout) == (code, "")
     assert message in result.error["message"]
 

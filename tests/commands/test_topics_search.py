@@ -169,7 +169,7 @@ def test_what_cannot_be_read_is_not_said_to_be_nowhere(tmp_path: Path, cli: Cli,
     path = plant(tmp_path / "s", Planted())
     assert cli("--store", path, "topics", "search", TOPIC, "--text", "no such").exit_code == 5
     (path / "entries" / "0.log").unlink()
-    result = cli("--store", path, "topics", "search", TOPIC, "--text", "x")
+    result = cli.on(path, f"topics search {TOPIC} --text x")
     assert result.exit_code == 1
     assert "no message matches" not in result.stderr
 
@@ -193,7 +193,7 @@ def test_the_first_of_all_topics(cli: Cli) -> None:
 
 def test_what_is_encrypted_and_cannot_be_told_is_counted(cli: Cli) -> None:
     store = imported("small", "clean")
-    result = cli("--store", store, "topics", "search", "acme/secure/secret-single", "--text", "a")
+    result = cli.on(store, "topics search acme/secure/secret-single --text a")
     assert result.exit_code == 1
     assert "10 encrypted entries cannot be read and may contain matches" in result.stderr
     # The key of a message that is alone in its entry can be read.

@@ -6,21 +6,12 @@ from pathlib import Path
 
 import pytest
 
+import pulsar_admin as pa
+from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
 from pulsar_admin.store.changes.plan import ChangeKind, Plan, put_value_step
+from pulsar_admin.store.codec import transactions as codec
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from pulsar_admin.store.codec.transactions import (
-    ABORT,
-    ACK,
-    ADD_PARTITION,
-    ADD_SUBSCRIPTION,
-    COMMITTING,
-    NEW,
-    UPDATE,
-    TxnId,
-    decode_log_entry,
-    decode_pending_ack,
-)
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.errors import EntryCorrupt, Unsupported
@@ -107,34 +98,34 @@ def store(tmp_path: Path) -> Path:
 
 
 def test_log_entries() -> None:
-    entries = [decode_log_entry(bytes.fromhex(one), "entry") for one in LOG]
-    operations = [NEW, ADD_PARTITION, ADD_SUBSCRIPTION, UPDATE, UPDATE]
+    entries = [codec.decode_log_entry(bytes.fromhex(one), "entry") for one in LOG]
+    operations = [codec.NEW, codec.ADD_PARTITION, codec.ADD_SUBSCRIPTION, codec.UPDATE, codec.UPDATE]
     assert [entry.operation for entry in entries] == [*operations, *operations, *operations[:3], *operations[:2]]
     assert [entry.txn.least for entry in entries] == [0] * 5 + [1] * 5 + [2] * 3 + [3] * 2
     assert (entries[0].timeout_ms, entries[0].start_ms) == (21_600_000, 1795383599588)
     assert entries[1].partitions == ("tdo/one/txn",)
     assert entries[2].subscriptions == (("tdo/one/txn", "sub"),)
-    assert entries[3].status == COMMITTING
+    assert entries[3].status == codec.COMMITTING
 
 
 def test_pending_ack_entries() -> None:
-    entries = [decode_pending_ack(bytes.fromhex(one), "entry") for one in PENDING]
+    entries = [codec.decode_pending_ack(bytes.fromhex(one), "entry") for one in PENDING]
     assert entries[0].positions == (Position(274, 0),)
-    assert (entries[0].operation, entries[3].operation, entries[4].txn) == (ACK, ABORT, TxnId(0, 2))
+    assert (entries[0].operation, entries[3].operation, entries[4].txn) == (codec.ACK, codec.ABORT, codec.TxnId(0, 2))
     assert not entries[0].is_cumulative
 
 
 def test_other_entries_are_refused() -> None:
     with pytest.raises(Unsupported):
-        decode_log_entry(bytes.fromhex("0e010001"), "entry")
+        codec.decode_log_entry(bytes.fromhex("0e010001"), "entry")
     with pytest.raises(EntryCorrupt):
-        decode_log_entry(bytes.fromhex("0809"), "entry")
+        codec.decode_log_entry(bytes.fromhex("0809"), "entry")
     with pytest.raises(EntryCorrupt):
-        decode_pending_ack(b"\xff\xff", "entry")
+        codec.decode_pending_ack(b"\xff\xff", "entry")
 
 
 def test_coordinator(cli: Cli, store: Path) -> None:
-    assert cli("--store", store, "transactions", "coordinator-stats", "-c", 0).json == {
+    assert cli.on(store, "transactions coordinator-stats -c 0").json == {
         "state": "Ready",
         "leastSigBits": 3,
         "lowWaterMark": 1,
@@ -142,30 +133,28 @@ def test_coordinator(cli: Cli, store: Path) -> None:
         "recoverStartTime": 0,
         "recoverEndTime": 0,
     }
-    assert cli("--store", store, "transactions", "transaction-metadata", "-m", 0, "-l", 2).stdout == METADATA
-    assert cli("--store", store, "transactions", "slow-transactions", "-t", "5h").stdout == SLOW
-    assert cli("--store", store, "transactions", "slow-transactions", "-t", "7h").stdout == ""
-    over = cli("--store", store, "transactions", "transaction-metadata", "-m", 0, "-l", 1)
+    assert cli.on(store, "transactions transaction-metadata -m 0 -l 2").stdout == METADATA
+    assert cli.on(store, "transactions slow-transactions -t 5h").stdout == SLOW
+    assert cli.on(store, "transactions slow-transactions -t 7h").stdout == ""
+    over = cli.on(store, "transactions transaction-metadata -m 0 -l 1")
     assert (over.exit_code, "The transaction with this txdID `(0,1)`not found" in over.stderr) == (5, True)
-    none = cli("--store", store, "transactions", "coordinator-stats", "-c", 99)
+    none = cli.on(store, "transactions coordinator-stats -c 99")
     assert "Transaction coordinator not found! coordinator id : 99" in none.stderr
 
 
 def test_pending_acks(cli: Cli, store: Path) -> None:
-    found = cli("--store", store, "transactions", "pending-ack-stats", "-t", "tdo/one/txn", "-s", "sub").json
+    found = cli.on(store, "transactions pending-ack-stats -t tdo/one/txn -s sub").json
     assert (found["state"], found["ongoingTxnSize"]) == ("Ready", 1)
-    internal = cli(
-        "--store", store, "transactions", "pending-ack-internal-stats", "-t", "tdo/one/txn", "-s", "sub"
-    ).json
+    internal = cli.on(store, "transactions pending-ack-internal-stats -t tdo/one/txn -s sub").json
     assert internal["pendingAckLogStats"]["managedLedgerName"] == "tdo/one/persistent/txn-sub__transaction_pending_ack"
-    missing = cli("--store", store, "transactions", "pending-ack-stats", "-t", "tdo/one/txn", "-s", "nosub")
+    missing = cli.on(store, "transactions pending-ack-stats -t tdo/one/txn -s nosub")
     assert "persistent://tdo/one/txn not found subscription : nosub" in missing.stderr
 
 
 @pytest.mark.parametrize("topic", ["public/default/txn-in", "public/default/txn-out"])
 def test_buffer(cli: Cli, store: Path, topic: str) -> None:
     said = oracle("small")["topics"][topic]["stats"]
-    found = cli("--store", store, "transactions", "transaction-buffer-stats", "-t", topic).json
+    found = cli.on(store, f"transactions transaction-buffer-stats -t {topic}").json
     assert (found["ongoingTxnSize"], found["totalAbortedTransactions"]) == (
         said["ongoingTxnCount"],
         said["abortedTxnCount"],
@@ -175,7 +164,7 @@ def test_buffer(cli: Cli, store: Path, topic: str) -> None:
 def test_delete_takes_the_pending_acks_along(cli: Cli, store: Path) -> None:
     """As the broker did: behind ``topics delete`` the log of the subscription was gone, too."""
     rows = rows_of(store)
-    gone = cli("--store", store, "topics", "delete", "tdo/one/txn", "-o", "jsonl").json_lines
+    gone = cli.rows(store, "topics delete tdo/one/txn")
     log = parse_topic("tdo/one/txn").pending_ack("sub")
     assert [part["topic"] for part in gone] == ["persistent://tdo/one/txn", str(log)]
     assert tree_key(log.path) not in rows_of(store)["tree"]
@@ -184,8 +173,46 @@ def test_delete_takes_the_pending_acks_along(cli: Cli, store: Path) -> None:
 
 def test_scale(cli: Cli, store: Path) -> None:
     rows = rows_of(store)
-    assert cli("--store", store, "transactions", "scale-transactionCoordinators", "-r", 0).exit_code == 2
-    done = cli("--store", store, "transactions", "scale-transactionCoordinators", "-r", 32)
+    assert cli.on(store, "transactions scale-transactionCoordinators -r 0").exit_code == 2
+    done = cli.on(store, "transactions scale-transactionCoordinators -r 32")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert len(cli("--store", store, "transactions", "coordinators-list").stdout.splitlines()) == 32
+    assert len(cli.on(store, "transactions coordinators-list").stdout.splitlines()) == 32
     check_undo(cli, store, 2, rows)
+
+
+def test_python_says_what_is_printed(cli: Cli, store: Path) -> None:
+    of = "-t tdo/one/txn"
+    with pa.open_store(store, writable=True) as opened:
+        found, topic = opened.transactions(), opened.topic("tdo/one/txn")
+        of_topic, acks = topic.transactions(), topic.cursor("sub").transactions()
+        answers = {
+            "coordinator-stats": found.stats(),
+            "transaction-metadata -m 0 -l 2": found.transaction(0, 2),
+            "slow-transactions -t 5h": found.open(coordinator=0, timeout_above="5h"),
+            f"transaction-buffer-stats {of}": of_topic.stats(),
+            f"transaction-in-buffer-stats {of} -m 0 -l 2": of_topic.transaction(0, 2),
+            f"pending-ack-stats {of} -s sub": acks.stats(),
+        }
+        internal = found.internal_stats(0, metadata=True), acks.internal_stats()
+        snapshots = opened.topic("plain").transactions().snapshot_stats()
+        assert (sorted(found.open()), found.open(timeout_above="6h")) == (["(0,2)", "(0,3)"], {})
+        assert acks.transaction(0, 2).cumulative_ack_position is None
+        for wrong, says in (
+            (lambda: found.transaction(0, 1), r"`\(0,1\)`not found"),
+            (lambda: found.stats(99), "id : 99"),
+        ):
+            with pytest.raises(pa.NotFound, match=says):
+                wrong()
+        number = opened.apply(found.scale(32)).number
+        assert (number, len(found.coordinators())) == (2, 32)
+        with pytest.raises(pa.Refused):
+            found.scale(32)
+        opened.undo(2)
+    for line, answer in answers.items():
+        assert to_json(answer) == cli.json(store, f"transactions {line}"), line
+    log = cli.json(store, "transactions coordinator-internal-stats -c 0 -m")["transactionLogStats"]
+    assert internal[0].managed_ledger_name == log["managedLedgerName"]
+    assert to_json(internal[0].managed_ledger_internal_stats.ledgers) == log["managedLedgerInternalStats"]["ledgers"]
+    assert internal[1].managed_ledger_name == "tdo/one/persistent/txn-sub__transaction_pending_ack"
+    shown = cli.json(store, "transactions buffer-snapshot-internal-stats -t plain")
+    assert snapshots.managed_ledger_name == shown["singleSnapshotSystemTopicInternalStats"]["managedLedgerName"]

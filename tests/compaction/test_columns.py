@@ -109,7 +109,7 @@ def test_columns_are_the_messages_read_one_by_one(words: tuple[str, ...], cli: C
 
 @pytest.mark.usefixtures("columns")
 def test_every_kind_of_entry(cli: Cli, made: Path) -> None:
-    found = cli("--store", made, "compaction", "read", T, "--payload", "-o", "jsonl")
+    found = cli.on(made, f"compaction read {T} --payload -o jsonl")
     rows = [
         (row["entryId"], row["batchIndex"], row["key"], row["size"])
         for row in found.json_lines
@@ -141,7 +141,7 @@ def test_a_large_view_is_not_read_one_by_one(tmp_path: Path, cli: Cli, monkeypat
         return plain(reader, ledger_id, entry_id)
 
     monkeypatch.setattr(EntryReader, "read", counted)
-    rows = cli("--store", store, "compaction", "read", T, "--key", "a", "-o", "jsonl").json_lines
+    rows = cli.rows(store, f"compaction read {T} --key a")
     assert [row["entryId"] for row in rows if row["ledgerId"] == 10] == list(range(3000))
     assert rows[7]["sha1"] == hashlib.sha1(b"7", usedforsecurity=False).hexdigest()
     assert len(alone) <= 10

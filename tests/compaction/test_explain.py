@@ -9,15 +9,7 @@ from typing import Any
 import pytest
 
 from pulsar_admin.store.codec.message import encode_message_entry
-from pulsar_admin.store.compaction.occurrences import (
-    BEHIND,
-    KEPT,
-    SUPERSEDED,
-    TOMBSTONE,
-    UNCOMMITTED,
-    KeyHistory,
-    explain_key,
-)
+from pulsar_admin.store.compaction import occurrences
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.compacted_view import open_view
 from pulsar_admin.store.model.reader import EntryReader, open_reader
@@ -48,9 +40,9 @@ def readers() -> Iterator[dict[str, EntryReader]]:
         store.close()
 
 
-def explained(reader: EntryReader, name: str, key: str, rule: str = "4.0") -> KeyHistory:
+def explained(reader: EntryReader, name: str, key: str, rule: str = "4.0") -> occurrences.KeyHistory:
     topic = read_topic(reader.txn, parse_topic(name))
-    return explain_key(reader, topic, open_view(reader, topic), key, rule=rule)
+    return occurrences.explain_key(reader, topic, open_view(reader, topic), key, rule=rule)
 
 
 def keys_of(world: str, topic: str) -> list[str]:
@@ -72,9 +64,9 @@ def test_the_ledger_of_the_real_broker(world: str, topic: str, readers: dict[str
         assert [row.position for row in rows] == [place(row) for row in said["messages"] if row[5] == key]
         # A reader of the compacted view got what the ledger holds, then what lies behind the horizon.
         got = [place(row) for row in said["compacted_messages"] if row[4] == key]
-        assert [row.position for row in rows if row.in_view or row.fate == BEHIND] == got, key
-        assert [row.in_view for row in rows if row.fate != BEHIND] == [
-            row.fate == KEPT for row in rows if row.fate != BEHIND
+        assert [row.position for row in rows if row.in_view or row.fate == occurrences.BEHIND] == got, key
+        assert [row.in_view for row in rows if row.fate != occurrences.BEHIND] == [
+            row.fate == occurrences.KEPT for row in rows if row.fate != occurrences.BEHIND
         ]
         assert not any(row.is_wrong for row in rows)
         found += len(rows)
@@ -89,11 +81,11 @@ def test_what_a_compaction_keeps_is_what_was_said(
         row.position
         for key in {row[5] for row in asked_topics("small")[topic]["messages"] if row[5]}
         for row in explained(readers["small"], topic, key, rule="4.2").occurrences
-        if row.next == KEPT
+        if row.next == occurrences.KEPT
     }
     store = copied("small", "clean", tmp_path)
-    assert cli("--store", store, "compaction", "run", topic, "--yes").exit_code == 0
-    rows = cli("--store", store, "compaction", "read", topic, "-o", "jsonl").json_lines
+    assert cli.on(store, f"compaction run {topic} --yes").exit_code == 0
+    rows = cli.rows(store, f"compaction read {topic}")
     kept = {Position(row["ledgerId"], row["entryId"], row["batchIndex"]) for row in rows if row["key"] is not None}
     assert kept == wanted != set()
 
@@ -101,10 +93,10 @@ def test_what_a_compaction_keeps_is_what_was_said(
 def test_reasons(readers: dict[str, EntryReader]) -> None:
     rows = explained(readers["small"], "acme/orders/compacted-single", "k0023", rule="4.2").occurrences
     assert [(row.fate, row.next) for row in rows] == [
-        (SUPERSEDED, SUPERSEDED),
-        (TOMBSTONE, TOMBSTONE),
-        (KEPT, SUPERSEDED),
-        (BEHIND, KEPT),
+        (occurrences.SUPERSEDED, occurrences.SUPERSEDED),
+        (occurrences.TOMBSTONE, occurrences.TOMBSTONE),
+        (occurrences.KEPT, occurrences.SUPERSEDED),
+        (occurrences.BEHIND, occurrences.KEPT),
     ]
     assert [row.why for row in rows] == [
         "83:20 is later",
@@ -112,12 +104,12 @@ def test_reasons(readers: dict[str, EntryReader]) -> None:
         "the latest value up to the horizon 84:9; the next compaction drops it: 84:14 is later",
         "after the horizon 84:9; the next compaction keeps it, the latest value",
     ]
-    assert UNCOMMITTED not in {row.fate for row in rows}
+    assert occurrences.UNCOMMITTED not in {row.fate for row in rows}
 
 
 def test_what_is_encrypted_is_told(cli: Cli, tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
-    result = cli("--store", store, "compaction", "explain", "acme/secure/compacted-secret", "--key", "k0000")
+    result = cli.on(store, "compaction explain acme/secure/compacted-secret --key k0000")
     assert result.exit_code == 5
     assert "4 encrypted batches may hold the key too" in result.stderr
 
@@ -127,12 +119,12 @@ def test_a_ledger_that_lacks_the_value_is_wrong(cli: Cli, tmp_path: Path) -> Non
     made = [Made(1_700_000_000_000 + number, raw=keyed(b"a", b"v%d" % number, number)) for number in range(3)]
     compacted = MadeCompacted(9, [], Position(10, 2))
     store = make_store(tmp_path / "store", {topic: MadeTopic([made], compacted=compacted)})
-    result = cli("--store", store, "compaction", "explain", topic, "--key", "a", "-o", "jsonl")
+    result = cli.on(store, f"compaction explain {topic} --key a -o jsonl")
     assert result.exit_code == 1
     assert [(row["fate"], row["compacted"], row.get("isWrong", False)) for row in result.json_lines] == [
-        (SUPERSEDED, False, False),
-        (SUPERSEDED, False, False),
-        (KEPT, False, True),
+        (occurrences.SUPERSEDED, False, False),
+        (occurrences.SUPERSEDED, False, False),
+        (occurrences.KEPT, False, True),
     ]
     assert result.json_lines[-1]["why"] == "the compacted ledger lacks it: see compaction verify"
 

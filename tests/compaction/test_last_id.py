@@ -236,16 +236,16 @@ def test_bad_ledger(tmp_path: Path, case: str, cli: Cli) -> None:
     with pytest.raises(error, match=text):
         _last(store)
     with assert_unchanged(store / "entries"), assert_unchanged(store / "meta" / "data.mdb"):
-        assert cli("--store", store, "compaction", "last-id", TOPIC, "-o", "json").exit_code == 6
-        assert cli("--store", store, "compaction", "read", TOPIC).exit_code in (1, 6)
-        assert cli("--store", store, "compaction", "status", TOPIC).exit_code == 1
+        assert cli.on(store, f"compaction last-id {TOPIC} -o json").exit_code == 6
+        assert cli.on(store, f"compaction read {TOPIC}").exit_code in (1, 6)
+        assert cli.on(store, f"compaction status {TOPIC}").exit_code == 1
 
 
 @pytest.mark.parametrize("at", [0, 3, 8, 40, 60])
 def test_damaged_entry(tmp_path: Path, at: int, cli: Cli) -> None:
     """A bit that flipped before the ledger was written: its digest is right, and the framing or the checksum is not."""
     store = _made(tmp_path, [VECTOR_6[:at] + bytes([VECTOR_6[at] ^ 0x40]) + VECTOR_6[at + 1 :]])
-    result = cli("--store", store, "compaction", "last-id", TOPIC, "--verify", "-o", "json")
+    result = cli.on(store, f"compaction last-id {TOPIC} --verify -o json")
     assert result.exit_code == 6
     assert "77:0" in result.error["message"]
 
@@ -255,7 +255,7 @@ def test_damaged_entry(tmp_path: Path, at: int, cli: Cli) -> None:
 
 def test_json_of_the_command(tmp_path: Path, cli: Cli) -> None:
     store = _made(tmp_path, [VECTOR_6])
-    document = cli("--store", store, "compaction", "last-id", TOPIC, "-o", "json").json
+    document = cli.json(store, f"compaction last-id {TOPIC}")
     assert document == {
         "topic": "persistent://public/default/t",
         "ledgerId": 10,
@@ -264,11 +264,11 @@ def test_json_of_the_command(tmp_path: Path, cli: Cli) -> None:
         "publishTime": PUBLISH_MS,
         "rule": "compacted-batch-indexes",
     }
-    explained = cli("--store", store, "compaction", "last-id", TOPIC, "--explain", "-o", "json").json
+    explained = cli.json(store, f"compaction last-id {TOPIC} --explain")
     assert explained["rejected"] == [
         {"ledgerId": 10, "entryId": 3, "batchIndex": 0, "why": "compacted_batch_indexes does not list it"}
     ]
-    text = cli("--store", store, "compaction", "last-id", TOPIC, "--explain").stdout
+    text = cli.on(store, f"compaction last-id {TOPIC} --explain").stdout
     assert "10:3:1" in text
     assert "not 10:3:0: compacted_batch_indexes does not list it" in text
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pulsar_admin as pa
+from bench.generate import generate
 from pulsar_admin.store.compaction.compactor import Compaction, CompactionRules, SourceOptions, prepare
 from pulsar_admin.store.compaction.reading import iter_view
 from pulsar_admin.store.db.environment import open_store
@@ -36,6 +40,11 @@ GONE = bytes.fromhex("00000004 18002001")
 def _payloads(reader: EntryReader, topic: str) -> list[bytes]:
     view = find_compacted_view(reader, read_topic(reader.txn, parse_topic(topic)))
     return [bytes(reader.read(view.ledger_id, entry_id).payload) for entry_id in range(view.last_entry_id + 1)]
+
+
+def _stored(path: Path, topic: str = TOPIC) -> list[bytes]:
+    with open_store(path) as store, open_reader(store) as reader:
+        return _payloads(reader, topic)
 
 
 def _view(path: Path, topic: str = TOPIC) -> list[Message]:
@@ -79,28 +88,26 @@ def test_upgraded_ledger_reads_as_the_broker_s(world: str, name: str, tmp_path: 
     """The payloads are the same bytes, of which ``last-id`` needs none any more."""
     store = copied(world, "clean", tmp_path)
     before = [(row.position, row.key, bytes(row.payload)) for row in _view(store, name)]
-    report = cli("--store", store, "compaction", "upgrade", name, "-o", "json").json
+    report = cli.json(store, f"compaction upgrade {name}")
     assert _rows(store, name) == before
     assert report["payloadBytes"]["after"] == report["payloadBytes"]["before"]
     assert report["after"]["markDeletePosition"] == report["before"]["markDeletePosition"]
-    again = cli("--store", store, "compaction", "upgrade", name, "-o", "json").json
+    again = cli.json(store, f"compaction upgrade {name}")
     assert again["change"] is None
 
 
 def test_reduced_payloads_are_smaller_and_can_be_upgraded(tmp_path: Path, cli: Cli) -> None:
     store, name = copied("nometa", "clean", tmp_path), "acme/orders/compacted"
-    with open_store(store) as opened, open_reader(opened) as reader:
-        before = _payloads(reader, name)
-    report = cli("--store", store, "compaction", "run", name, "--format", "reduced", "-o", "json").json
+    before = _stored(store, name)
+    report = cli.json(store, f"compaction run {name} --format reduced")
     assert report["payloadBytes"]["after"] < report["payloadBytes"]["before"]
     assert "without placeholders: no broker writes that" in report["warnings"][0]
-    formats = [cli("--store", store, "compaction", "status", name, "-o", "json").json["ledger"]["format"]]
+    formats = [cli.json(store, f"compaction status {name}")["ledger"]["format"]]
     for command in (("upgrade",), ("run", "--format", "legacy")):
         assert "warnings" not in cli("--store", store, "compaction", command[0], name, *command[1:], "-o", "json").json
-        formats.append(cli("--store", store, "compaction", "status", name, "-o", "json").json["ledger"]["format"])
+        formats.append(cli.json(store, f"compaction status {name}")["ledger"]["format"])
     assert formats == ["reduced", "indexed", "legacy"]
-    with open_store(store) as opened, open_reader(opened) as reader:
-        assert _payloads(reader, name) == before
+    assert _stored(store, name) == before
 
 
 @pytest.mark.parametrize(("world", "rule"), [("small", "4.0"), ("nometa", "4.2")])
@@ -108,7 +115,7 @@ def test_run_behind_the_horizon(world: str, rule: str, tmp_path: Path, cli: Cli)
     """The single topic went on after its compaction: all of it compacted, the producer's record replayed."""
     name = "acme/orders/compacted-single"
     store = copied(world, "clean", tmp_path)
-    report = cli("--store", store, "compaction", "run", name, "--rule", rule, "-o", "json").json
+    report = cli.json(store, f"compaction run {name} --rule {rule}")
     rows = oracle(world)["topics"][name]["messages"]
     latest = {row[5]: row for row in rows}
     # Their producer states no sizes, so that by the rule of 4.0 an empty message never deletes its key.
@@ -125,13 +132,17 @@ def test_run_behind_the_horizon(world: str, rule: str, tmp_path: Path, cli: Cli)
 SEED = [Slot("k0", b"v0"), Slot("k0", b"v1"), Slot("k1", b"v0"), Slot("k1", None)]
 
 
-def _one_entry(path: Path, raw: bytes) -> Path:
-    return make_store(path / "pulsar-store", {TOPIC: MadeTopic([[Made(PUBLISH_MS, raw=raw)]])})
+def _store_of(path: Path, entries: Sequence[bytes], made: MadeCompacted | None = None) -> Path:
+    rows = [Made(PUBLISH_MS, raw=raw) for raw in entries]
+    return make_store(path, {TOPIC: MadeTopic([rows], compacted=made)})
+
+
+def _alone(key: str | None, value: bytes | None) -> bytes:
+    return entry(Batch([Slot(key, value)], alone=True))
 
 
 def _only_payload(store: Path) -> bytes:
-    with open_store(store) as opened, open_reader(opened) as reader:
-        (payload,) = _payloads(reader, TOPIC)
+    (payload,) = _stored(store)
     return payload
 
 
@@ -139,8 +150,8 @@ def _only_payload(store: Path) -> bytes:
     ("form", "codec"), [("indexed", 0), ("reduced", 1), ("legacy", 2), ("indexed", 3), ("legacy", 4)]
 )
 def test_example_of_the_proposal(tmp_path: Path, cli: Cli, form: str, codec: int) -> None:
-    store = _one_entry(tmp_path, entry(Batch(SEED, codec)))
-    report = cli("--store", store, "compaction", "run", TOPIC, "--format", form, "-o", "json").json
+    store = _store_of(tmp_path / "s", [entry(Batch(SEED, codec))])
+    report = cli.json(store, f"compaction run {TOPIC} --format {form}")
     message_id, metadata, payload = split(_only_payload(store))
     assert message_id == bytes.fromhex("080a 1000 18ffffffffffffffffff01")
     slot = bytes.fromhex("00000006 12026b30 1802 7631")
@@ -161,23 +172,20 @@ def test_vectors_of_the_specification(tmp_path: Path, cli: Cli) -> None:
         "0e0187aa57330000 00100a0170100818 80d095ffbc314818 580200000006 12026b3018027630 00000006 12026b3118027631"
     )
     vector_5 = bytes.fromhex("00000004 18002001 00000006 12026b31 18027631")
-    entries = [Made(PUBLISH_MS, raw=vector_4), Made(PUBLISH_MS, raw=entry(Batch([Slot("k0", b"new")], alone=True)))]
-    store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([entries])})
-    cli("--store", store, "compaction", "run", TOPIC, "--format", "legacy")
-    with open_store(store) as opened, open_reader(opened) as reader:
-        first = _payloads(reader, TOPIC)[0]
+    store = _store_of(tmp_path / "s", [vector_4, _alone("k0", b"new")])
+    cli.on(store, f"compaction run {TOPIC} --format legacy")
+    first = _stored(store)[0]
     assert split(first)[2] == vector_5
     vector_6 = bytes.fromhex(
         "00000004 080a1003 00000031 0e011617538b 00000013 0a017010081880d095ffbc3148145802f80101"
         "0000000418002001 0000000612026b3118027631"
     )
     made = MadeCompacted(77, [vector_6], Position(10, 3))
-    topic = MadeTopic([[Made(PUBLISH_MS, raw=vector_4)] * 4], compacted=made)
-    read = make_store(tmp_path / "b", {TOPIC: topic})
+    read = _store_of(tmp_path / "b", [vector_4] * 4, made)
     assert _rows(read) == [(Position(10, 3, 1), "k1", b"v1")]
-    cli("--store", read, "compaction", "upgrade", TOPIC)
+    cli.on(read, f"compaction upgrade {TOPIC}")
     assert split(_only_payload(read))[2] == vector_5
-    cli("--store", read, "compaction", "run", TOPIC, "--format", "reduced")
+    cli.on(read, f"compaction run {TOPIC} --format reduced")
     assert split(_only_payload(read))[2] == vector_5[8:]
     assert _rows(read) == [(Position(10, 3, 1), "k1", b"v1")]
 
@@ -211,9 +219,8 @@ def _replay(entries: Sequence[Batch], retain_keyless: bool, rule: str) -> list[t
     return sorted([*latest.values(), *(keyless if retain_keyless else [])])
 
 
-def _store_of(path: Path, entries: Sequence[Batch], made: MadeCompacted | None = None) -> Path:
-    rows = [Made(PUBLISH_MS, raw=entry(batch, number)) for number, batch in enumerate(entries)]
-    return make_store(path, {TOPIC: MadeTopic([rows], compacted=made)})
+def _batches(path: Path, entries: Sequence[Batch], made: MadeCompacted | None = None) -> Path:
+    return _store_of(path, [entry(batch, number) for number, batch in enumerate(entries)], made)
 
 
 def _run(store: Path, form: str, retain_keyless: bool, *more: str) -> dict[str, Any]:
@@ -244,7 +251,7 @@ def test_run_then_read_is_a_replay(
 ) -> None:
     """In one go, and in two with more messages in between; a second run changes nothing. 4.2 takes over what 4.0 left."""
     folder = tmp_path_factory.mktemp("replay")
-    store = _store_of(folder / "whole", entries)
+    store = _batches(folder / "whole", entries)
     _run(store, form, retain_keyless, "--rule", rules[1])
     assert _rows(store) == _replay(entries, retain_keyless, rules[1])
     with open_store(store) as opened:
@@ -256,11 +263,10 @@ def test_run_then_read_is_a_replay(
     cut = min(cut, len(entries) - 1)
     if cut == 0:
         return
-    first = _store_of(folder / "first", entries[:cut])
+    first = _batches(folder / "first", entries[:cut])
     _run(first, form, retain_keyless, "--rule", rules[0])
-    with open_store(first) as opened, open_reader(opened) as reader:
-        made = MadeCompacted(77, _payloads(reader, TOPIC), Position(10, cut - 1))
-    both = _store_of(folder / "both", entries, made)
+    made = MadeCompacted(77, _stored(first), Position(10, cut - 1))
+    both = _batches(folder / "both", entries, made)
     _run(both, second, retain_keyless, "--rule", rules[1])
     assert _rows(both) == _replay(entries, retain_keyless, rules[1])
 
@@ -275,8 +281,8 @@ def test_change_and_undo(tmp_path: Path, cli: Cli) -> None:
     with open_store(store) as opened, opened.read() as txn:
         old_metadata = find_metadata(txn, 94)
     with assert_unchanged(store / "entries"), assert_unchanged(store / "meta" / "data.mdb"):
-        preview = cli("--store", store, "compaction", "run", name, "--dry-run", "-o", "json").json
-    report = cli("--store", store, "compaction", "run", name, "-o", "json").json
+        preview = cli.json(store, f"compaction run {name} --dry-run")
+    report = cli.json(store, f"compaction run {name}")
     assert preview["dryRun"] is True
     for key in ("entries", "messages", "bytes", "bytesSaved", "keys", "messagesByReason"):
         assert preview[key] == report[key]
@@ -301,45 +307,43 @@ def test_change_and_undo(tmp_path: Path, cli: Cli) -> None:
 
 def test_nothing_survives(tmp_path: Path, cli: Cli) -> None:
     """An empty compacted ledger, closed, is what a broker leaves behind too."""
-    store = _one_entry(tmp_path, entry(Batch([Slot("a", None), Slot(None, b"x")])))
-    report = cli("--store", store, "compaction", "run", TOPIC, "-o", "json").json
+    store = _store_of(tmp_path / "s", [entry(Batch([Slot("a", None), Slot(None, b"x")]))])
+    report = cli.json(store, f"compaction run {TOPIC}")
     assert (report["entries"], report["after"]["markDeletePosition"]) == (0, "10:0")
     assert _rows(store) == []
     with open_store(store) as opened, opened.read() as txn:
         metadata = find_metadata(txn, report["after"]["compactedLedger"])
     assert (metadata.last_entry_id, metadata.length, metadata.state.name) == (-1, 0, "CLOSED")
-    assert cli("--store", store, "compaction", "last-id", TOPIC, "-o", "json").json["entryId"] == -1
+    assert cli.json(store, f"compaction last-id {TOPIC}")["entryId"] == -1
 
 
 def test_empty_topic(tmp_path: Path, cli: Cli) -> None:
     store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([[]])})
     with assert_unchanged(store / "meta" / "data.mdb"):
-        report = cli("--store", store, "compaction", "run", TOPIC, "-o", "json").json
+        report = cli.json(store, f"compaction run {TOPIC}")
     assert report["change"] is None
 
 
 def test_one_of_several_has_nothing_to_compact(tmp_path: Path, cli: Cli) -> None:
     """A topic without entries, or without a compacted ledger to upgrade, is a row of its own in every format."""
-    empty, raw = "public/default/empty", entry(Batch([Slot("k", b"v")], alone=True))
+    empty, raw = "public/default/empty", _alone("k", b"v")
     made = {TOPIC: MadeTopic([[Made(PUBLISH_MS, raw=raw)]]), empty: MadeTopic([[]])}
     store = make_store(tmp_path / "pulsar-store", made)
-    assert cli("--store", store, "compaction", "run", "--all-topics", "--dry-run", "-o", "csv").stdout.splitlines()[
-        1:
-    ] == [
+    assert cli.on(store, "compaction run --all-topics --dry-run -o csv").stdout.splitlines()[1:] == [
         f"persistent://{empty},,,,,,,",
         f"persistent://{TOPIC},,10:0,,1,1,{len(compacted(10, 0, raw))},{-len(compacted(10, 0, raw)) + len(raw)}",
     ]
     for form in ("table", "csv", "plain", "jsonl"):
-        answer = cli("--store", store, "compaction", "upgrade", "--all-topics", "--dry-run", "-o", form)
+        answer = cli.on(store, f"compaction upgrade --all-topics --dry-run -o {form}")
         assert answer.exit_code == 0
         assert f"persistent://{empty}" in answer.stdout
 
 
 def test_partition_is_written_into_ids(tmp_path: Path, cli: Cli) -> None:
-    raw = entry(Batch([Slot("a", b"x")], alone=True))
+    raw = _alone("a", b"x")
     name = "public/default/p-partition-3"
     store = make_store(tmp_path / "pulsar-store", {name: MadeTopic([[Made(PUBLISH_MS, raw=raw)]])})
-    report = cli("--store", store, "compaction", "run", name, "-o", "json").json
+    report = cli.json(store, f"compaction run {name}")
     with open_store(store) as opened, open_reader(opened) as reader:
         assert split(_payloads(reader, name)[0])[0] == bytes.fromhex("080a 1000 1803")
         metadata = find_metadata(reader.txn, report["after"]["compactedLedger"])
@@ -357,28 +361,27 @@ def _transaction(number: int, marker: int | None = None) -> bytes:
 
 
 def _run_of(path: Path, cli: Cli, entries: list[bytes], *options: str) -> tuple[Path, dict[str, Any]]:
-    rows = [Made(PUBLISH_MS, raw=raw) for raw in entries]
-    store = make_store(path / "pulsar-store", {TOPIC: MadeTopic([rows])})
+    store = _store_of(path / "s", entries)
     return store, cli("--store", store, "compaction", "run", TOPIC, *options, "-o", "json").json
 
 
 def test_transactions_and_markers(tmp_path: Path, cli: Cli) -> None:
     """Committed messages count, aborted ones do not, an open transaction ends what may be compacted."""
-    alone = entry(Batch([Slot("k", b"plain")], alone=True))
-    other = entry(Batch([Slot("o", b"other")], alone=True))
+    alone = _alone("k", b"plain")
+    other = _alone("o", b"other")
     marker = entry(Batch([Slot(None, b"")], alone=True, more={"marker_type": 12}))
     entries = [alone, _transaction(1), _transaction(2), _transaction(1, 21), _transaction(2, 22), marker, other]
     store, report = _run_of(tmp_path / "a", cli, entries)
     assert _rows(store) == [(Position(10, 1), "k", b"of 1"), (Position(10, 6), "o", b"other")]
     assert report["messagesByReason"]["uncommitted"] == 1
     assert report["messagesByReason"]["markers"] == 3
-    snapshot = entry(Batch([Slot(f"persistent://{TOPIC}", b"x")], alone=True))
+    snapshot = _alone(f"persistent://{TOPIC}", b"x")
     topics = {
         TOPIC: MadeTopic([[Made(PUBLISH_MS, raw=raw) for raw in (other, alone, _transaction(3), other)]]),
         "public/default/__transaction_buffer_snapshot": MadeTopic([[Made(PUBLISH_MS, raw=snapshot)]]),
     }
     store = make_store(tmp_path / "b", topics)
-    report = cli("--store", store, "compaction", "run", TOPIC, "-o", "json").json
+    report = cli.json(store, f"compaction run {TOPIC}")
     assert report["after"]["markDeletePosition"] == "10:1"
     assert report["entries"] == 2
     assert _rows(store) == [(Position(10, 0), "o", b"other"), (Position(10, 1), "k", b"plain")]
@@ -387,12 +390,11 @@ def test_transactions_and_markers(tmp_path: Path, cli: Cli) -> None:
 @pytest.mark.parametrize("open_at", [0, 2])
 def test_open_transaction_without_a_snapshot(tmp_path: Path, cli: Cli, open_at: int) -> None:
     """Found while reading: nothing behind its first message is compacted, or it would be lost once it is committed."""
-    alone = entry(Batch([Slot("k", b"plain")], alone=True))
+    alone = _alone("k", b"plain")
     entries = [_transaction(1), _transaction(1, 21), alone, alone]
     entries.insert(open_at, _transaction(3))
-    rows = [Made(PUBLISH_MS, raw=raw) for raw in entries]
-    store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([rows])})
-    result = cli("--store", store, "compaction", "run", TOPIC, "-o", "json")
+    store = _store_of(tmp_path / "s", entries)
+    result = cli.on(store, f"compaction run {TOPIC} -o json")
     assert "an open transaction" in result.stderr
     if open_at == 0:
         assert result.json["change"] is None
@@ -400,23 +402,16 @@ def test_open_transaction_without_a_snapshot(tmp_path: Path, cli: Cli, open_at: 
     assert result.json["after"]["markDeletePosition"] == "10:0"
     assert _rows(store)[0] == (Position(10, 0), "k", b"of 1")
     later = [*entries, _transaction(3, 21)]
-    made = MadeCompacted(77, _payloads_of(store), Position(10, 0))
-    both = make_store(
-        tmp_path / "b", {TOPIC: MadeTopic([[Made(PUBLISH_MS, raw=raw) for raw in later]], compacted=made)}
-    )
-    cli("--store", both, "compaction", "run", TOPIC)
+    made = MadeCompacted(77, _stored(store), Position(10, 0))
+    both = _store_of(tmp_path / "b", later, made)
+    cli.on(both, f"compaction run {TOPIC}")
     assert _rows(both) == [(Position(10, 4), "k", b"plain")]
-
-
-def _payloads_of(store: Path) -> list[bytes]:
-    with open_store(store) as opened, open_reader(opened) as reader:
-        return _payloads(reader, TOPIC)
 
 
 def test_encrypted_batches(tmp_path: Path, cli: Cli) -> None:
     """Kept whole by default; as one message with the entry's key when asked, as 4.0.8 takes them."""
     secret = entry(Batch([Slot("k", b"a"), Slot("l", b"b")], encrypted=True, payload=b"\x91" * 40))
-    plain = entry(Batch([Slot("k", b"new")], alone=True))
+    plain = _alone("k", b"new")
     store, report = _run_of(tmp_path / "a", cli, [secret, secret, plain])
     assert [message.position.entry_id for message in _view(store)] == [0, 1, 2]
     assert report["messagesByReason"]["encrypted"] == 4
@@ -447,22 +442,16 @@ def test_batches_that_cannot_be_decoded_stay_whole(tmp_path: Path, cli: Cli, cas
     raw = entry(BAD[case])
     store, report = _run_of(tmp_path, cli, [raw, entry(Batch([Slot("k", b"new")]))])
     assert report["messagesByReason"]["undecodable"] == 1
-    with open_store(store) as opened, open_reader(opened) as reader:
-        first = _payloads(reader, TOPIC)[0]
+    first = _stored(store)[0]
     assert first.endswith(raw)
 
 
 def test_bytes_that_are_no_message_stay(tmp_path: Path, cli: Cli) -> None:
-    wrong_checksum = bytearray(entry(Batch([Slot("k", b"a")], alone=True)))
+    wrong_checksum = bytearray(_alone("k", b"a"))
     wrong_checksum[-1] ^= 1
     store, report = _run_of(tmp_path, cli, [b"\x08\x01no message", bytes(wrong_checksum), b""])
     assert (report["entries"], report["messagesByReason"]["undecodable"]) == (3, 3)
-    with open_store(store) as opened, open_reader(opened) as reader:
-        assert [payload[23:] for payload in _payloads(reader, TOPIC)] == [
-            b"\x08\x01no message",
-            bytes(wrong_checksum),
-            b"",
-        ]
+    assert [payload[23:] for payload in _stored(store)] == [b"\x08\x01no message", bytes(wrong_checksum), b""]
 
 
 def _chunk(uuid: str, number: int, key: str | None) -> bytes:
@@ -487,8 +476,7 @@ def test_chunks_stay_or_go_together(tmp_path: Path, cli: Cli) -> None:
         *(_chunk("none", number, None) for number in (0, 1, 2)),
     ]
     store, _ = _run_of(tmp_path, cli, entries)
-    with open_store(store) as opened, open_reader(opened) as reader:
-        kept = [payload[5:].split(b"\x18")[0][-1] for payload in _payloads(reader, TOPIC)]
+    kept = [payload[5:].split(b"\x18")[0][-1] for payload in _stored(store)]
     assert kept == [3, 4, 5, 6, 7]
     assert [(message.key, bytes(message.payload)) for message in _view(store)] == [("k", b"0  1  2  ")]
 
@@ -497,13 +485,13 @@ def test_chunks_stay_or_go_together(tmp_path: Path, cli: Cli) -> None:
 
 
 def test_lost_entries_stop_it(tmp_path: Path, cli: Cli) -> None:
-    rows = [Made(PUBLISH_MS, raw=entry(Batch([Slot("k", b"%d" % n)], alone=True)), lost=n == 1) for n in range(3)]
+    rows = [Made(PUBLISH_MS, raw=_alone("k", b"%d" % n), lost=n == 1) for n in range(3)]
     store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([rows])})
     with assert_unchanged(store / "entries"), assert_unchanged(store / "meta" / "data.mdb"):
-        result = cli("--store", store, "compaction", "run", TOPIC, "-o", "json")
+        result = cli.on(store, f"compaction run {TOPIC} -o json")
     assert result.exit_code == 6
     assert "entry 10:1 is lost" in result.error["message"]
-    report = cli("--store", store, "compaction", "run", TOPIC, "--skip-damaged", "-o", "json").json
+    report = cli.json(store, f"compaction run {TOPIC} --skip-damaged")
     assert (report["damaged"], report["entries"]) == (1, 1)
 
 
@@ -519,16 +507,15 @@ def test_damaged_compacted_ledger(tmp_path: Path, cli: Cli, fields: dict[str, An
     """Named, nothing touched; the topic's own entries, where they are still there, make it anew."""
     import re
 
-    entries = [entry(Batch([Slot("k", b"%d" % number)], alone=True)) for number in range(4)]
+    entries = [_alone("k", b"%d" % number) for number in range(4)]
     made = MadeCompacted(77, [compacted(10, n, entries[n]) for n in (0, 1)], Position(10, 1), **fields)
-    rows = [Made(PUBLISH_MS, raw=raw) for raw in entries]
-    store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([rows], compacted=made)})
+    store = _store_of(tmp_path / "s", entries, made)
     for name in ("run", "upgrade"):
         with assert_unchanged(store / "entries"), assert_unchanged(store / "meta" / "data.mdb"):
-            result = cli("--store", store, "compaction", name, TOPIC, "-o", "json")
+            result = cli.on(store, f"compaction {name} {TOPIC} -o json")
         assert result.exit_code == 6
         assert re.search(text, result.error["message"])
-    cli("--store", store, "compaction", "run", TOPIC, "--from-start")
+    cli.on(store, f"compaction run {TOPIC} --from-start")
     assert _rows(store) == [(Position(10, 3), "k", b"3")]
 
 
@@ -558,36 +545,34 @@ def test_compacted_ledger_that_contradicts_itself(tmp_path: Path, cli: Cli, payl
     """Named, exit code 6 and nothing touched; without what is damaged it goes on when asked."""
     import re
 
-    rows = [Made(PUBLISH_MS, raw=entry(Batch([Slot("z", b"z")] * 3))) for _ in range(4)]
     made = MadeCompacted(77, payloads, Position(10, 2))
-    store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([rows], compacted=made)})
+    store = _store_of(tmp_path / "s", [entry(Batch([Slot("z", b"z")] * 3))] * 4, made)
     for name in ("run", "upgrade"):
         with assert_unchanged(store / "entries"), assert_unchanged(store / "meta" / "data.mdb"):
-            result = cli("--store", store, "compaction", name, TOPIC, "-o", "json")
+            result = cli.on(store, f"compaction {name} {TOPIC} -o json")
         assert (result.exit_code, result.error["code"]) == (6, "entry-corrupt")
         assert re.search(text, result.error["message"])
-    report = cli("--store", store, "compaction", "run", TOPIC, "--skip-damaged", "-o", "json").json
+    report = cli.json(store, f"compaction run {TOPIC} --skip-damaged")
     assert report["damaged"] == 1
 
 
 def test_trimmed_topic(tmp_path: Path, cli: Cli) -> None:
     """What only the compacted ledger holds stays; without that ledger it would go, which is said. Undone in order, all is back."""
-    raw = [entry(Batch([Slot(f"k{number}", b"v")], alone=True)) for number in range(5)]
+    raw = [_alone(f"k{number}", b"v") for number in range(5)]
     made = MadeCompacted(77, [compacted(5, 0, raw[0]), compacted(10, 0, raw[1])], Position(10, 0))
-    rows = [Made(PUBLISH_MS, raw=one) for one in raw[1:]]
-    store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([rows], compacted=made)})
+    store = _store_of(tmp_path / "s", raw[1:], made)
     before = _rows(store)
-    first = cli("--store", store, "compaction", "run", TOPIC, "-o", "json")
+    first = cli.on(store, f"compaction run {TOPIC} -o json")
     assert first.stderr == ""
     assert [row[1] for row in _rows(store)] == ["k0", "k1", "k2", "k3", "k4"]
-    assert cli("--store", store, "compaction", "verify", TOPIC).exit_code == 0
-    second = cli("--store", store, "compaction", "run", TOPIC, "--from-start", "-o", "json")
+    assert cli.on(store, f"compaction verify {TOPIC}").exit_code == 0
+    second = cli.on(store, f"compaction run {TOPIC} --from-start -o json")
     assert f"what only the compacted ledger {first.json['after']['compactedLedger']} holds goes" in second.stderr
     assert [row[1] for row in _rows(store)] == ["k1", "k2", "k3", "k4"]
     refused = cli("--store", store, "store", "undo", first.json["change"])
     assert refused.exit_code == 4
     for change in (second.json["change"], first.json["change"]):
-        assert cli("--store", store, "store", "undo", change).exit_code == 0
+        assert cli.on(store, f"store undo {change}").exit_code == 0
     assert _rows(store) == before
 
 
@@ -597,25 +582,70 @@ def test_chunks_of_two_messages_with_one_uuid(tmp_path: Path, cli: Cli) -> None:
     new = [_chunk("u", part, "new") for part in range(3)]
     gone = entry(Batch([Slot("old", b"z")], LZ4, alone=True))
     store, _ = _run_of(tmp_path / "a", cli, [*old, *new, gone])
-    with open_store(store) as opened, open_reader(opened) as reader:
-        assert [payload[5:].split(b"\x18")[0][-1] for payload in _payloads(reader, TOPIC)] == [3, 4, 5, 6]
-    assert cli("--store", store, "compaction", "verify", TOPIC).exit_code == 0
+    assert [payload[5:].split(b"\x18")[0][-1] for payload in _stored(store)] == [3, 4, 5, 6]
+    assert cli.on(store, f"compaction verify {TOPIC}").exit_code == 0
     gone = entry(Batch([Slot("new", b"z")], LZ4, alone=True))
     store, _ = _run_of(tmp_path / "b", cli, [*old, *new, gone])
-    with open_store(store) as opened, open_reader(opened) as reader:
-        assert [payload[5:].split(b"\x18")[0][-1] for payload in _payloads(reader, TOPIC)] == [0, 1, 2, 6]
-    assert cli("--store", store, "compaction", "verify", TOPIC).exit_code == 0
+    assert [payload[5:].split(b"\x18")[0][-1] for payload in _stored(store)] == [0, 1, 2, 6]
+    assert cli.on(store, f"compaction verify {TOPIC}").exit_code == 0
 
 
 def test_cursor_that_was_moved(tmp_path: Path, cli: Cli) -> None:
     """Moved back, nothing is compacted twice; moved ahead, what it skipped is compacted after all."""
-    entries = [entry(Batch([Slot(f"k{number}", b"v")], alone=True)) for number in range(6)]
-    rows = [Made(PUBLISH_MS, raw=raw) for raw in entries]
+    entries = [_alone(f"k{number}", b"v") for number in range(6)]
     for number, horizon in enumerate((Position(10, 0), Position(10, 4))):
         kept = [compacted(10, n, entries[n]) for n in (0, 1, 2)]
         made = MadeCompacted(77, kept, horizon, compacted_to=Position(10, 2))
-        store = make_store(tmp_path / str(number), {TOPIC: MadeTopic([rows], compacted=made)})
-        assert cli("--store", store, "compaction", "status", TOPIC).exit_code == 1
-        cli("--store", store, "compaction", "run", TOPIC)
+        store = _store_of(tmp_path / str(number), entries, made)
+        assert cli.on(store, f"compaction status {TOPIC}").exit_code == 1
+        cli.on(store, f"compaction run {TOPIC}")
         assert [row[0].entry_id for row in _rows(store)] == [0, 1, 2, 3, 4, 5]
-        assert cli("--store", store, "compaction", "status", TOPIC).exit_code == 0
+        assert cli.on(store, f"compaction status {TOPIC}").exit_code == 0
+
+
+# -- phase one under a limit of memory that all its keys do not fit into --------------------------------------------
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+_PROGRAM = """
+import hashlib, json, resource, sys
+from pathlib import Path
+from pulsar_admin.store.compaction.compactor import Compaction, CompactionRules
+from pulsar_admin.store.compaction.compactor import SourceOptions, prepare
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.model.topics import read_topic
+
+def run(limit_keys):
+    with open_store(Path(sys.argv[1])) as store, open_reader(store) as reader:
+        prepared = prepare(reader, read_topic(reader.txn, parse_topic("public/default/generated")), SourceOptions())
+        latest = Compaction(prepared.source, CompactionRules(limit_keys=limit_keys), -1).find_latest()
+    return {"keys": latest.keys, "runs": latest.spilled_runs, "bits": hashlib.sha256(latest.bits).hexdigest()}
+
+free = [run(1 << 24), run(1 << 15)]
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+limit = (int(status["VmData"].split()[0]) << 10) + (80 << 20)
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+bounded = run(1 << 15)
+try:
+    run(1 << 24)
+except MemoryError:
+    print(json.dumps([*free, bounded]))
+"""
+
+
+def test_keys_beyond_the_limit_go_through_a_file(cli: Cli, tmp_path: Path) -> None:
+    """80 MiB beside what two runs left behind: a run takes some 40 of them, the table of all keys 72 more."""
+    options = ("--entries", "8000", "--batch", "100", "--message-size", "16", "--keys", "10000000")
+    generate(tmp_path / "data", *options)
+    store = tmp_path / "store"
+    assert cli("--store", store, "store", "import", "standalone", tmp_path / "data").exit_code == 0
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, store], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout, done.stderr
+    whole, spilled, bounded = json.loads(done.stdout)
+    assert whole["keys"] > 1 << 19
+    assert (whole["runs"], spilled["runs"] > 20) == (0, True)
+    assert bounded == spilled
+    assert (spilled["keys"], spilled["bits"]) == (whole["keys"], whole["bits"])

@@ -62,13 +62,13 @@ def _kinds(found: Verification) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("world", "name"), COMPACTED)
 def test_recorded_ledgers_and_our_own(world: str, name: str, tmp_path: Path, cli: Cli) -> None:
-    report = cli("--store", imported(world, "clean"), "compaction", "verify", name, "-o", "json")
+    report = cli.on(imported(world, "clean"), f"compaction verify {name} -o json")
     assert (report.exit_code, report.json["problems"]) == (0, 0)
     assert report.json["topicEntries"] > 0
     store = copied(world, "clean", tmp_path)
     for form in ("reduced", "legacy"):
-        cli("--store", store, "compaction", "run", name, "--from-start", "--format", form)
-        report = cli("--store", store, "compaction", "verify", name, "-o", "json")
+        cli.on(store, f"compaction run {name} --from-start --format {form}")
+        report = cli.on(store, f"compaction verify {name} -o json")
         assert (report.exit_code, report.json["problems"]) == (0, 0)
 
 
@@ -139,7 +139,7 @@ def test_what_is_wrong(tmp_path: Path, case: str, cli: Cli) -> None:
     store = _store(tmp_path, payloads)
     assert _kinds(_verify(store)) == expected
     with assert_unchanged(store / "entries"), assert_unchanged(store / "meta" / "data.mdb"):
-        result = cli("--store", store, "compaction", "verify", TOPIC, "-o", "json")
+        result = cli.on(store, f"compaction verify {TOPIC} -o json")
     assert result.exit_code == 1
     assert result.json["problems"] == len(expected)
 
@@ -169,7 +169,7 @@ def test_progress_counts_entries_of_the_topic(tmp_path: Path, cli: Cli) -> None:
     """Each twice, and none of a ledger that is gone: the total has none of those either."""
     fine = compacted(5, 0, entry(Batch([Slot("z", b"z0")], alone=True)))
     store = _store(tmp_path, [fine, *GOOD])
-    done = cli("--store", store, "compaction", "verify", TOPIC, "--progress", "json")
+    done = cli.on(store, f"compaction verify {TOPIC} --progress json")
     assert json.loads(done.stderr.splitlines()[-1])["done"] == 2 * len(RAW)
 
 
@@ -179,7 +179,7 @@ def test_every_position_has_the_partition(tmp_path: Path, cli: Cli) -> None:
     fine = compacted(5, 0, entry(Batch([Slot("z", b"z0")], alone=True)))
     made = MadeCompacted(77, [fine, *GOOD[:1]], Position(10, len(RAW) - 1))
     store = make_store(tmp_path / "s", {name: MadeTopic([[Made(PUBLISH_MS, raw=r) for r in RAW]], compacted=made)})
-    report = cli("--store", store, "compaction", "verify", name, "-o", "json").json
+    report = cli.json(store, f"compaction verify {name}")
     assert report["trimmedBefore"] == {"ledgerId": 10, "entryId": 0, "partitionIndex": 3}
     assert report["horizon"]["partitionIndex"] == 3
     assert [row["position"]["partitionIndex"] for row in report["findings"]] == [3]
@@ -218,5 +218,5 @@ def test_never_compacted(tmp_path: Path, cli: Cli) -> None:
     info = CursorInfo(cursors_ledger_id=-1, mark_delete=Position(10, -1))
     topic = MadeTopic([[Made(PUBLISH_MS, raw=RAW[1])]], cursors={"__compaction": info})
     store = make_store(tmp_path / "s", {TOPIC: topic})
-    result = cli("--store", store, "compaction", "verify", TOPIC)
+    result = cli.on(store, f"compaction verify {TOPIC}")
     assert (result.exit_code, result.stdout.strip()) == (0, "persistent://public/default/t: never compacted")

@@ -354,7 +354,7 @@ PLANTED: dict[str, str] = {
     "nacks-of-nobody": "tests.commands.test_nacks::test_force_tracks_what_the_store_does_not_know",
     "file-touched": "tests.test_check::test_a_file_of_another_time",
     "stray-file": "tests.test_check::test_files_nobody_names",
-    "compacted-view-unfit": "tests.compaction.test_attach::test_one_that_readers_would_not_get_all_of_is_refused",
+    "compacted-view-unfit": "tests.compaction.test_status::test_one_that_readers_would_not_get_all_of_is_refused",
     "ledgers-of-others": "tests.rules.test_vanished::test_a_ledger_of_a_schema_that_is_not_here_is_of_others",
     "ledgers-unlisted": "tests.rules.test_ledgers::test_where_the_generator_is_not_known_nothing_is_called_deleted",
     "bookie-unknown": "tests.rules.test_apart::test_the_pulsar_without_gives_up_no_ledger_of_its_own",
@@ -404,7 +404,7 @@ PLANTED: dict[str, str] = {
     "leaked-schema-ledgers": "tests.doctor.test_planted::test_ledgers_that_nothing_references",
     "leaked-topic-ledgers": "tests.doctor.test_planted::test_ledgers_that_nothing_references",
     "leaked-ledgers": "tests.doctor.test_planted::test_ledgers_that_nothing_references",
-    "leaked-index": "tests.delayed.test_ledgers::test_leaked_ledgers_are_told_apart",
+    "leaked-index": "tests.delayed.test_verify::test_leaked_ledgers_are_told_apart",
     "dead-bytes-kept": "tests.doctor.test_planted::test_dead_bytes_that_compaction_leaves",
     "disk-full": "tests.doctor.test_planted::test_a_full_disk",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,12 @@ TICK_MS = 1000
 ROUNDED_UP_MS = 3  # clients do so, pulsar.md §12
 
 
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(copied("small", "clean", tmp_path), writable=True) as opened:
+        yield opened
+
+
 def expected(name: str, store: Store, subscription: str) -> dict[tuple[int, int], int]:
     still = waiting(store, subscription)
     return {position: due for position, due in sent(name).items() if position in still}
@@ -58,18 +65,17 @@ def test_worlds(name: str, state: str, tmp_path: Path) -> None:
             assert again.messages == result.messages
 
 
-def test_acknowledged_messages_leave(tmp_path: Path) -> None:
-    with open_store(copied("small", "clean", tmp_path), writable=True) as store:
-        before = build(store, "audit")
-        skip(store, "audit", 40)
-        after = build(store, "audit")
-        assert after.added == 0
-        assert after.removed == before.messages - after.messages > 20
-        assert after.partitions_dropped > 0
-        check_world("small", store, "audit")
-        skip(store, "audit", 10_000)
-        assert build(store, "audit").messages == 0
-        assert index_of(store, "audit").partitions == ()
+def test_acknowledged_messages_leave(store: Store) -> None:
+    before = build(store, "audit")
+    skip(store, "audit", 40)
+    after = build(store, "audit")
+    assert after.added == 0
+    assert after.removed == before.messages - after.messages > 20
+    assert after.partitions_dropped > 0
+    check_world("small", store, "audit")
+    skip(store, "audit", 10_000)
+    assert build(store, "audit").messages == 0
+    assert index_of(store, "audit").partitions == ()
 
 
 def skip(store: Store, subscription: str, entries: int) -> None:
@@ -80,28 +86,26 @@ def skip(store: Store, subscription: str, entries: int) -> None:
     apply_plan(store, plan, NOW_MS)
 
 
-def test_what_a_reset_gives_back_comes_in_again(tmp_path: Path) -> None:
+def test_what_a_reset_gives_back_comes_in_again(store: Store) -> None:
     """Messages before the index cursor that wait again are read again."""
-    with open_store(copied("small", "clean", tmp_path), writable=True) as store:
-        skip(store, "audit", 90)
-        first = build(store, "audit")
-        undo(store)
-        second = build(store, "audit")
-        assert second.added > 0
-        assert second.messages == first.messages + second.added
-        check_world("small", store, "audit")
+    skip(store, "audit", 90)
+    first = build(store, "audit")
+    undo(store)
+    second = build(store, "audit")
+    assert second.added > 0
+    assert second.messages == first.messages + second.added
+    check_world("small", store, "audit")
 
 
-def test_a_partition_has_four_ledgers_at_most(tmp_path: Path) -> None:
+def test_a_partition_has_four_ledgers_at_most(store: Store) -> None:
     """Each build that adds to a partition writes one more; the fifth makes them one."""
     ledgers = []
-    with open_store(copied("small", "clean", tmp_path), writable=True) as store:
-        set_rules(store, IndexRules(1_209_600_000, 2000))
-        skip(store, "audit", 120)
-        for _ in range(6):
-            build(store, "audit")
-            ledgers.append(max(len(part.ledgers) for part in index_of(store, "audit").partitions))
-            go_back(store, "audit", 20)
+    set_rules(store, IndexRules(1_209_600_000, 2000))
+    skip(store, "audit", 120)
+    for _ in range(6):
+        build(store, "audit")
+        ledgers.append(max(len(part.ledgers) for part in index_of(store, "audit").partitions))
+        go_back(store, "audit", 20)
     assert ledgers == [1, 2, 3, 4, 1, 2]
 
 
@@ -127,23 +131,22 @@ class Stopped(Exception):
 
 
 @pytest.mark.parametrize("place", ["write_ledgers", "put_index", "written_index"])
-def test_a_kill_loses_and_doubles_nothing(place: str, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_kill_loses_and_doubles_nothing(place: str, store: Store, monkeypatch: Any) -> None:
     """Stopped before the ledgers, between them and the transaction, and in it: the old index stays and the next build goes on."""
-    with open_store(copied("small", "clean", tmp_path), writable=True) as store:
-        build(store, "audit")
-        before = held(store, "audit")
-        skip(store, "audit", 40)
+    build(store, "audit")
+    before = held(store, "audit")
+    skip(store, "audit", 40)
 
-        def stop(*_: object) -> None:
-            raise Stopped
+    def stop(*_: object) -> None:
+        raise Stopped
 
-        with monkeypatch.context() as patch:
-            patch.setattr(building, place, stop)
-            with pytest.raises(Stopped):
-                build(store, "audit")
-        assert held(store, "audit") == before
-        build(store, "audit")
-        check_world("small", store, "audit")
+    with monkeypatch.context() as patch:
+        patch.setattr(building, place, stop)
+        with pytest.raises(Stopped):
+            build(store, "audit")
+    assert held(store, "audit") == before
+    build(store, "audit")
+    check_world("small", store, "audit")
 
 
 # -- growing, shrinking, damage ---------------------------------------------------------------------------------------
@@ -161,64 +164,60 @@ def set_rules(store: Store, rules: IndexRules) -> None:
         (IndexRules(3_600_000, 1000), IndexRules(3_600_000, 60_000)),
     ],
 )
-def test_widths_change(before: IndexRules, after: IndexRules, tmp_path: Path) -> None:
+def test_widths_change(before: IndexRules, after: IndexRules, store: Store) -> None:
     """Partitions that grew hold the old ones, narrower ones are cut anew; what is due when stays the same."""
-    with open_store(copied("small", "clean", tmp_path), writable=True) as store:
-        set_rules(store, before)
-        build(store, "workers")
-        messages = held(store, "workers")
-        set_rules(store, after)
-        build(store, "workers")
-        assert held(store, "workers") == messages
-        assert all(part.width_ms <= after.granularity_ms for part in index_of(store, "workers").partitions)
+    set_rules(store, before)
+    build(store, "workers")
+    messages = held(store, "workers")
+    set_rules(store, after)
+    build(store, "workers")
+    assert held(store, "workers") == messages
+    assert all(part.width_ms <= after.granularity_ms for part in index_of(store, "workers").partitions)
 
 
-def test_wide_partition_is_split_on_load(tmp_path: Path) -> None:
+def test_wide_partition_is_split_on_load(store: Store) -> None:
     """Before any build cuts it anew: what is asked for of it, and nothing else."""
-    with open_store(copied("small", "clean", tmp_path), writable=True) as store:
-        set_rules(store, IndexRules(1_209_600_000, 2000))
-        build(store, "workers")
-        messages = held(store, "workers")
-        with open_reader(store) as reader:
-            source = PartitionSource(reader, index_of(store, "workers"))
-            middle = messages[len(messages) // 2][0]
-            rows = source.load(middle, middle + 3_600_000)
-        assert rows.times_ms.tolist() == [tick for tick, _, _ in messages if middle <= tick < middle + 3_600_000]
+    set_rules(store, IndexRules(1_209_600_000, 2000))
+    build(store, "workers")
+    messages = held(store, "workers")
+    with open_reader(store) as reader:
+        source = PartitionSource(reader, index_of(store, "workers"))
+        middle = messages[len(messages) // 2][0]
+        rows = source.load(middle, middle + 3_600_000)
+    assert rows.times_ms.tolist() == [tick for tick, _, _ in messages if middle <= tick < middle + 3_600_000]
 
 
-def test_newer_directory_is_named(tmp_path: Path) -> None:
+def test_newer_directory_is_named(store: Store) -> None:
     import json
     import zlib
 
-    with open_store(copied("small", "clean", tmp_path), writable=True) as store:
+    build(store, "workers")
+    fields = json.loads(zlib.decompress(encode_index(index_of(store, "workers"))))
+    put_row(store, zlib.compress(json.dumps({**fields, "format": 2}).encode()))
+    with pytest.raises(Unsupported, match="format 2"):
         build(store, "workers")
-        fields = json.loads(zlib.decompress(encode_index(index_of(store, "workers"))))
-        put_row(store, zlib.compress(json.dumps({**fields, "format": 2}).encode()))
-        with pytest.raises(Unsupported, match="format 2"):
-            build(store, "workers")
-        put_row(store, b"no zlib")
-        with pytest.raises(IndexCorrupt):
-            build(store, "workers")
-        build(store, "workers", rebuild=True)
-        check_world("small", store, "workers")
+    put_row(store, b"no zlib")
+    with pytest.raises(IndexCorrupt):
+        build(store, "workers")
+    build(store, "workers", rebuild=True)
+    check_world("small", store, "workers")
 
 
 def put_row(store: Store, row: bytes) -> None:
     store.write(lambda txn: txn.put("delayed", index_key(parse_topic(TOPIC), "workers"), row))
 
 
-def test_missing_ledger_is_named_and_rebuilt(tmp_path: Path) -> None:
-    with open_store(copied("small", "clean", tmp_path), writable=True) as store:
-        build(store, "workers")
-        index = index_of(store, "workers")
-        lost = Index(index.topic, "workers", index.rules, index.cursor, 1, index.covered, index.partitions)
-        partition = lost.partitions[0]
-        broken = type(partition)(partition.start_ms, partition.width_ms, ((999_999, 1, 1),))
-        put_row(store, encode_index(replace_first(lost, broken)))
-        with pytest.raises(IndexCorrupt, match="ledger 999999"):
-            held(store, "workers")
-        build(store, "workers", rebuild=True)
-        check_world("small", store, "workers")
+def test_missing_ledger_is_named_and_rebuilt(store: Store) -> None:
+    build(store, "workers")
+    index = index_of(store, "workers")
+    lost = Index(index.topic, "workers", index.rules, index.cursor, 1, index.covered, index.partitions)
+    partition = lost.partitions[0]
+    broken = type(partition)(partition.start_ms, partition.width_ms, ((999_999, 1, 1),))
+    put_row(store, encode_index(replace_first(lost, broken)))
+    with pytest.raises(IndexCorrupt, match="ledger 999999"):
+        held(store, "workers")
+    build(store, "workers", rebuild=True)
+    check_world("small", store, "workers")
 
 
 def replace_first(index: Index, first: Any) -> Index:

@@ -12,24 +12,9 @@ import numpy as np
 import pytest
 from pyroaring import BitMap
 
+from pulsar_admin.store import errors
+from pulsar_admin.store.db import delayed_rules as rules
 from pulsar_admin.store.db.delayed_entries import DelayedRows, decode_entry_rows, iter_encoded, sorted_rows
-from pulsar_admin.store.db.delayed_rules import (
-    IndexRules,
-    check_growth,
-    check_rules,
-    decode_rules,
-    encode_rules,
-    parse_width_ms,
-)
-from pulsar_admin.store.errors import (
-    EntryCorrupt,
-    IndexCorrupt,
-    InvalidValue,
-    LimitExceeded,
-    Refused,
-    StoreError,
-    Unsupported,
-)
 
 TICK_MS = 1000
 
@@ -121,9 +106,9 @@ def test_any_damage_is_found() -> None:
     (entry,) = encoded(rows_from({(n * 7919 % 300 * TICK_MS, 7 + n % 3, n) for n in range(50)}))
     for place in range(len(entry)):
         flipped = entry[:place] + bytes([entry[place] ^ 1 << place % 8]) + entry[place + 1 :]
-        with pytest.raises(EntryCorrupt):
+        with pytest.raises(errors.EntryCorrupt):
             decode_entry_rows(flipped, "here")
-        with pytest.raises(EntryCorrupt):
+        with pytest.raises(errors.EntryCorrupt):
             decode_entry_rows(entry[:place], "here")
 
 
@@ -140,7 +125,7 @@ def test_wrong_bytes_with_a_right_checksum() -> None:
             whole[draw.randrange(8, len(whole))] = draw.randrange(256)
         try:
             decode_entry_rows(bytes(whole) + struct.pack("<I", google_crc32c.value(bytes(whole))), "here")
-        except StoreError:
+        except errors.StoreError:
             refused += 1
     assert 100 < refused < 1500  # some changes are seen, some say something else
 
@@ -148,12 +133,12 @@ def test_wrong_bytes_with_a_right_checksum() -> None:
 def test_newer_format_is_named() -> None:
     (entry,) = encoded(rows_from({(0, 1, 1)}))
     newer = entry[:4] + b"\x02" + entry[5:-4]
-    with pytest.raises(Unsupported, match="format 2"):
+    with pytest.raises(errors.Unsupported, match="format 2"):
         decode_entry_rows(newer + struct.pack("<I", google_crc32c.value(newer)), "here")
 
 
 def test_entry_ids_beyond_a_bitmap() -> None:
-    with pytest.raises(LimitExceeded):
+    with pytest.raises(errors.LimitExceeded):
         encoded(rows_from({(0, 1, 2**32)}))
 
 
@@ -165,33 +150,38 @@ def test_entry_ids_beyond_a_bitmap() -> None:
     [("30s", 30_000), ("5m", 300_000), ("1h", 3_600_000), ("3d", 259_200_000), ("2w", 1_209_600_000), ("500ms", 500)],
 )
 def test_grammar_of_the_seed(text: str, width_ms: int) -> None:
-    assert parse_width_ms(text) == width_ms
+    assert rules.parse_width_ms(text) == width_ms
 
 
 @pytest.mark.parametrize(
     "text", ["", "5", "0s", "-5m", "5 m", "1h30m", "5x", "99999999999999999999w", "9223372036854775807w", "m", "٣s"]
 )
 def test_bad_widths(text: str) -> None:
-    with pytest.raises(InvalidValue):
-        parse_width_ms(text)
+    with pytest.raises(errors.InvalidValue):
+        rules.parse_width_ms(text)
 
 
 def test_rules() -> None:
-    check_rules(IndexRules())
-    assert IndexRules().slots == 300
-    for wrong in (IndexRules(1000, 2000), IndexRules(0, 1), IndexRules(-1, -1), IndexRules(2**62, 1)):
-        with pytest.raises(InvalidValue):
-            check_rules(wrong)
-    check_growth(IndexRules(300_000), IndexRules(600_000), split=False)
-    with pytest.raises(Refused, match=r"300000 ms.*120000 ms"):
-        check_growth(IndexRules(300_000), IndexRules(120_000), split=False)
-    check_growth(IndexRules(300_000), IndexRules(120_000), split=True)
+    rules.check_rules(rules.IndexRules())
+    assert rules.IndexRules().slots == 300
+    for wrong in (
+        rules.IndexRules(1000, 2000),
+        rules.IndexRules(0, 1),
+        rules.IndexRules(-1, -1),
+        rules.IndexRules(2**62, 1),
+    ):
+        with pytest.raises(errors.InvalidValue):
+            rules.check_rules(wrong)
+    rules.check_growth(rules.IndexRules(300_000), rules.IndexRules(600_000), split=False)
+    with pytest.raises(errors.Refused, match=r"300000 ms.*120000 ms"):
+        rules.check_growth(rules.IndexRules(300_000), rules.IndexRules(120_000), split=False)
+    rules.check_growth(rules.IndexRules(300_000), rules.IndexRules(120_000), split=True)
 
 
 def test_rules_row() -> None:
-    assert decode_rules(encode_rules(IndexRules(60_000, 500)), "a/b") == IndexRules(60_000, 500)
-    with pytest.raises(Unsupported):
-        decode_rules(encode_rules(IndexRules()).replace(b'"format": 1', b'"format": 2'), "a/b")
-    for damaged in (b"", b"[]", b"{}", encode_rules(IndexRules(1, 5))):
-        with pytest.raises(IndexCorrupt):
-            decode_rules(damaged, "a/b")
+    assert rules.decode_rules(rules.encode_rules(rules.IndexRules(60_000, 500)), "a/b") == rules.IndexRules(60_000, 500)
+    with pytest.raises(errors.Unsupported):
+        rules.decode_rules(rules.encode_rules(rules.IndexRules()).replace(b'"format": 1', b'"format": 2'), "a/b")
+    for damaged in (b"", b"[]", b"{}", rules.encode_rules(rules.IndexRules(1, 5))):
+        with pytest.raises(errors.IndexCorrupt):
+            rules.decode_rules(damaged, "a/b")

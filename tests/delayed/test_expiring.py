@@ -84,7 +84,7 @@ def test_brute_force(seed: int, tmp_path: Path) -> None:
 
 
 def _sent_ms(cli: Cli, path: Path) -> int:
-    rows = cli("--store", path, "topics", "read", LIVED, "-o", "jsonl").json_lines
+    rows = cli.rows(path, f"topics read {LIVED}")
     assert len(rows) == 20
     published: int = rows[-1]["publishTime"]
     return published
@@ -104,7 +104,7 @@ def test_expire_names_what_is_not_due(cli: Cli, tmp_path: Path) -> None:
     assert row["ttlConflict"] is None  # nothing is left
     assert row["evictingQuotas"] == ["destination_storage"]
     assert any("before they are due: 13," in text for text in row["warnings"])
-    undone = cli("--store", path, "store", "undo", 1, "-o", "json").json
+    undone = cli.json(path, "store undo 1")
     assert "notDue" not in undone
     # Before anything has expired all 13 are still ahead.
     row = _expire(cli, path, now_ms - 500_000, "--ttl", "--dry-run")
@@ -125,7 +125,7 @@ def test_forecast_warns(cli: Cli, tmp_path: Path) -> None:
 def test_nothing_is_said_where_nothing_is_delayed(cli: Cli, tmp_path: Path) -> None:
     path = copied("policies", "clean", tmp_path)
     now_ms = _sent_ms(cli, path) + 650_000
-    assert cli("--store", path, "topics", "set-delayed-delivery", LIVED, "--disable").exit_code == 0
+    assert cli.on(path, f"topics set-delayed-delivery {LIVED} --disable").exit_code == 0
     row = _expire(cli, path, now_ms, "--ttl", "--dry-run")
     assert (row["notDue"], row.get("warnings")) == (None, None)
 

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from pulsar_admin.store.db.delayed_entries import DelayedRows
+from pulsar_admin.store.db.delayed_entries import DelayedRows, sorted_rows
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.delayed.backlog import DelayScan
 from pulsar_admin.store.delayed.build import Draft, apply_draft
 from pulsar_admin.store.delayed.runs import SortedRuns, open_runs
+from pulsar_admin.store.delayed.trackers import bitmap_bytes, queue_bytes
 from pulsar_admin.store.model.reader import open_reader
 from tests.conftest import Cli
 from tests.delayed.world import TOPIC, Message, build, held, index_of
-from tests.stores import copied
+from tests.stores import copied, imported
 
 TICK_MS = 1000
 
@@ -36,7 +37,7 @@ def verified(cli: Cli, path: Path, change: Any) -> tuple[int, int, list[tuple[st
             for message in change(messages):
                 draft.writes.add(DelayedRows(*np.array([message], np.int64).T))
             apply_draft(store, draft)
-    result = cli("--store", path, "delayed", "verify", TOPIC, "-s", "workers", "-o", "json")
+    result = cli.on(path, f"delayed verify {TOPIC} -s workers -o json")
     (row,) = result.json
     findings = [
         (one["kind"], one["messages"], one["message"].split(": ")[1].split(";")[0])
@@ -77,3 +78,90 @@ def test_a_message_twice(cli: Cli, tmp_path: Path) -> None:
     _, code, findings = verified(cli, copied("small", "clean", tmp_path), change)
     assert code == 1
     assert [(kind, count) for kind, count, _ in findings] == [("index-surplus", 1), ("index-lacks", 0)]
+
+
+# -- ledgers of an index are named as what they are; those that no directory names any more are told apart ----------
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return copied("small", "clean", tmp_path)
+
+
+def rows(cli: Cli, path: Path, *words: str) -> list[Any]:
+    result = cli("--store", path, *words, "-o", "jsonl")
+    assert result.exit_code in (0, 1), result.stderr
+    return result.json_lines
+
+
+def findings(cli: Cli, path: Path) -> list[Any]:
+    return [row for row in rows(cli, path, "store", "check") if row["severity"] != "summary"]
+
+
+def test_ledgers_of_an_index_are_named(cli: Cli, path: Path) -> None:
+    orphans, checked = rows(cli, path, "ledgers", "orphans"), findings(cli, path)
+    usage = rows(cli, path, "store", "usage")
+    with open_store(path, writable=True) as store:
+        build(store, "workers")
+        mine = set(index_of(store, "workers").ledger_ids)
+    assert len(mine) > 50
+    assert rows(cli, path, "ledgers", "orphans") == orphans
+    assert findings(cli, path) == checked
+    (used,) = [row for row in rows(cli, path, "store", "usage") if row not in usage]
+    assert (used["owner"], used["kind"], used["ledgers"]) == (TOPIC, "delayed-index", len(mine))
+    (log,) = [row for row in rows(cli, path, "store", "usage", "--by", "log") if "/own-" in row["path"]]
+    assert (log["dead"], log["freed"], log["keptFor"]) == (0, False, [TOPIC])
+    listed = {row["ledgerId"]: row for row in rows(cli, path, "ledgers", "list")}
+    for ledger_id in mine:
+        assert listed[ledger_id]["state"] == "INDEX"
+        assert listed[ledger_id]["owners"] == [{"kind": "delayed-index", "topic": TOPIC, "cursor": "workers"}]
+    document = cli.json(path, f"ledgers info {min(mine)}")
+    assert (document["state"], document["owners"]) == ("INDEX", listed[min(mine)]["owners"])
+
+
+def test_leaked_ledgers_are_told_apart(cli: Cli, path: Path) -> None:
+    """What a rebuild leaves behind: in entry files, in no directory."""
+    orphans = rows(cli, path, "ledgers", "orphans")
+    with open_store(path, writable=True) as store:
+        build(store, "workers")
+        before = set(index_of(store, "workers").ledger_ids)
+        build(store, "workers", rebuild=True)
+        after = set(index_of(store, "workers").ledger_ids)
+    assert not before & after
+    leaked = [row for row in rows(cli, path, "ledgers", "orphans") if row not in orphans]
+    assert {row["ledgerId"] for row in leaked} == before
+    assert {row["reason"] for row in leaked} == {"leaked-index"}
+    told = [row for row in rows(cli, path, "doctor") if row["code"] == "leaked-index"]
+    assert [row["evidence"]["ledgers"] for row in told] == [len(before)]
+
+
+# -- what a broker needs for a delayed backlog ----------------------------------------------------------------------
+
+
+# TripleLongPriorityQueue.bytesCapacity() of pulsar-common 4.0.8 after so many add().
+ADDED = (1, 16, 17, 142, 1000, 100_000, 1_000_000, 5_000_000)
+CAPACITIES = (384, 384, 768, 4608, 34_992, 3_026_312, 33_554_432, 134_217_728)
+
+
+@pytest.mark.parametrize(("messages", "size_bytes"), [*zip(ADDED, CAPACITIES, strict=True)])
+def test_queues_are_as_large_as_real_ones(messages: int, size_bytes: int) -> None:
+    assert queue_bytes(messages) == size_bytes
+
+
+def test_bitmaps_by_trimmed_time() -> None:
+    """A tick of 1000 ms trims 9 bits: 0 and 511 are one time, 512 another; two ledgers are two bitmaps."""
+    columns = np.array([(0, 5, 1), (511, 5, 2), (511, 6, 1), (512, 5, 3)])
+    rows = sorted_rows(columns[:, 0], columns[:, 1], columns[:, 2])
+    assert bitmap_bytes([rows], 1000) == 2 * 56 + 3 * 176 + 4 * 2
+
+
+def test_backlog_of_a_world(cli: Cli) -> None:
+    """100 of 142 delayed messages are in the broker's one bucket: it skips them, and loads the bucket's metadata and a segment."""
+    store = imported("small", "clean")
+    found = cli.json(store, f"delayed status {TOPIC} -s workers")[0]
+    in_memory, bitmaps, buckets = found["trackers"]
+    assert found["messages"] == 142
+    assert in_memory["memory"] == 4608
+    assert [in_memory["rebuildEntries"], bitmaps["rebuildEntries"]] == [145, 145]
+    assert buckets["rebuildEntries"] == 145 - 100 + 2
+    assert in_memory["rebuildMs"] == 145 * 1000 // 50_000

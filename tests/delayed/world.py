@@ -7,15 +7,7 @@ from typing import Any
 from pulsar_admin.store.db.delayed import Index, find_index
 from pulsar_admin.store.db.delayed_entries import DelayedRows
 from pulsar_admin.store.db.environment import Store
-from pulsar_admin.store.delayed.build import (
-    PartitionSource,
-    WantedIndex,
-    apply_draft,
-    draft_index,
-    finish_draft,
-    read_drafts,
-    result_of,
-)
+from pulsar_admin.store.delayed import build as building
 from pulsar_admin.store.delayed.runs import open_runs
 from pulsar_admin.store.model.cursors import iter_backlog, read_cursor
 from pulsar_admin.store.model.reader import open_reader
@@ -46,10 +38,12 @@ def build(store: Store, subscription: str, topic: str = TOPIC, *, rebuild: bool 
     """Build one index and return what the build says of itself."""
     with open_runs() as file:
         with open_reader(store) as reader:
-            draft = draft_index(reader, WantedIndex(parse_topic(topic), subscription), NOW_MS, file, rebuild=rebuild)
-            read_drafts([draft])
-            finish_draft(draft)
-        return result_of(draft, apply_draft(store, draft))
+            draft = building.draft_index(
+                reader, building.WantedIndex(parse_topic(topic), subscription), NOW_MS, file, rebuild=rebuild
+            )
+            building.read_drafts([draft])
+            building.finish_draft(draft)
+        return building.result_of(draft, building.apply_draft(store, draft))
 
 
 def index_of(store: Store, subscription: str, topic: str = TOPIC) -> Index:
@@ -62,7 +56,7 @@ def index_of(store: Store, subscription: str, topic: str = TOPIC) -> Index:
 def held(store: Store, subscription: str, topic: str = TOPIC) -> list[Message]:
     """Everything an index holds, as (tick, ledger, entry)."""
     with open_reader(store) as reader:
-        return messages_of(PartitionSource(reader, index_of(store, subscription, topic)).all_rows())
+        return messages_of(building.PartitionSource(reader, index_of(store, subscription, topic)).all_rows())
 
 
 def messages_of(rows: DelayedRows) -> list[Message]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -10,16 +11,9 @@ from pyroaring import BitMap64
 
 from pulsar_admin.store.changes.nacks import Nacks, plan_add, plan_pop, popped_groups
 from pulsar_admin.store.changes.plan import apply_plan, plan_undo
+from pulsar_admin.store.db import nacks as kept
 from pulsar_admin.store.db.changes import read_change
 from pulsar_admin.store.db.environment import Store, create_store, open_store
-from pulsar_admin.store.db.nacks import (
-    find_tracker,
-    iter_due,
-    iter_trackers,
-    next_deadline_ms,
-    pending_entries,
-    read_stats,
-)
 from pulsar_admin.store.rules.changes import check_nacks
 
 OWNERS = [(f"persistent://a/b/{topic}", name) for topic in ("t", "t2") for name in ("s", "x" * 600)]
@@ -47,13 +41,13 @@ class Model:
         return sorted(row for row in self.rows if row[0] <= now)
 
 
+def rows_of(groups: Iterable[kept.KeptGroup]) -> list[Row]:
+    return [(g.due_ms, (g.topic, g.subscription), p.ledger_id, p.entry_id) for g in groups for p in g.positions()]
+
+
 def listed(store: Store, now: int) -> list[Row]:
     with store.read() as txn:
-        return [
-            (group.due_ms, (group.topic, group.subscription), position.ledger_id, position.entry_id)
-            for group in iter_due(txn, iter_trackers(txn), now)
-            for position in group.positions()
-        ]
+        return rows_of(kept.iter_due(txn, kept.iter_trackers(txn), now))
 
 
 def add(store: Store, model: Model, now: int) -> None:
@@ -76,7 +70,7 @@ def add(store: Store, model: Model, now: int) -> None:
 def pop(store: Store, model: Model, now: int) -> None:
     expected = model.due(now)
     with store.read() as txn:
-        plan = plan_pop(txn, iter_due(txn, iter_trackers(txn), now), now)
+        plan = plan_pop(txn, kept.iter_due(txn, kept.iter_trackers(txn), now), now)
     assert sum(part.entries or 0 for part in plan.parts) == len(expected)
     assert bool(plan.steps) == bool(expected)
     if not plan.steps:
@@ -85,9 +79,7 @@ def pop(store: Store, model: Model, now: int) -> None:
     with store.read() as txn:
         number = max(int.from_bytes(key, "big") for key, _ in txn.items("changes"))
         groups = list(popped_groups(read_change(txn, number)))
-    assert [
-        (g.due_ms, (g.topic, g.subscription), p.ledger_id, p.entry_id) for g in groups for p in g.positions()
-    ] == expected
+    assert rows_of(groups) == expected
     if model.random.random() < 0.4:
         with store.read() as txn:
             undo = plan_undo(txn, number)
@@ -114,15 +106,15 @@ def check_counts(store: Store, model: Model, now: int) -> None:
     with store.read() as txn:
         assert [found for found in check_nacks(txn) if found.is_problem] == []
         for owner in OWNERS:
-            tracker = find_tracker(txn, *owner)
+            tracker = kept.find_tracker(txn, *owner)
             rows = sorted(row for row in model.rows if row[1] == owner)
             if tracker is None:
                 assert not rows
                 continue
-            stats = read_stats(txn, tracker, now)
-            assert pending_entries(txn, tracker) == stats.entries == len(rows)
+            stats = kept.read_stats(txn, tracker, now)
+            assert kept.pending_entries(txn, tracker) == stats.entries == len(rows)
             assert stats.due_entries == sum(row[0] <= now for row in rows)
             assert stats.bitmaps == len({(row[0], row[2]) for row in rows})
             assert (stats.buckets, stats.ledgers) == (len({row[0] for row in rows}), len({row[2] for row in rows}))
             behind = min((row[0] for row in rows if row[0] > now), default=None)
-            assert next_deadline_ms(txn, tracker, now) == behind
+            assert kept.next_deadline_ms(txn, tracker, now) == behind

@@ -8,37 +8,26 @@ import numpy as np
 import pytest
 
 from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.store.nacks.sizes import (
-    NackLoad,
-    hash_map_bytes,
-    java_client_bytes,
-    measure_size,
-    pair_map_bytes,
-    sample_load,
-    seed_bytes,
-    size_sample,
-    size_table,
-    size_tracker,
-)
+from pulsar_admin.store.nacks import sizes as calculator
 
 MIB = 2**20
 
 
 def test_maps_as_the_document_measured_them() -> None:
-    assert pair_map_bytes(1_000_000) == 64 * MIB
-    assert pair_map_bytes(10_000_000) == 512 * MIB
-    assert hash_map_bytes(10_000_000) == 1132 * MIB
+    assert calculator.pair_map_bytes(1_000_000) == 64 * MIB
+    assert calculator.pair_map_bytes(10_000_000) == 512 * MIB
+    assert calculator.hash_map_bytes(10_000_000) == 1132 * MIB
 
 
 @pytest.mark.parametrize(
     ("per_bucket", "bytes_per_entry"), [(1, 4.0), (4095, 4.0), (8192, 1.0), (50_000, 0.16384), (655_360, 0.16384)]
 )
 def test_formula_as_the_document_has_it(per_bucket: float, bytes_per_entry: float) -> None:
-    assert seed_bytes(10_000_000, per_bucket) == pytest.approx(10_000_000 * bytes_per_entry)
+    assert calculator.seed_bytes(10_000_000, per_bucket) == pytest.approx(10_000_000 * bytes_per_entry)
 
 
 def test_ten_thousand_a_second_for_one_and_five_hours() -> None:
-    one, five = (size_tracker(NackLoad(10_000, hours * 3_600_000), 8) for hours in (1, 5))
+    one, five = (calculator.size_tracker(calculator.NackLoad(10_000, hours * 3_600_000), 8) for hours in (1, 5))
     assert (one.pending_entries, five.pending_entries) == (36_000_000, 180_000_000)
     assert (one.worst_early_ms, one.mean_early_ms, one.bucket_ms) == (255, 127.5, 256)
     assert one.firings_per_minute == 60_000 / 256
@@ -49,14 +38,14 @@ def test_ten_thousand_a_second_for_one_and_five_hours() -> None:
 
 
 def test_target_of_one_entry_a_millisecond() -> None:
-    sizing = size_tracker(NackLoad(1000, 1_000_000), 8)
+    sizing = calculator.size_tracker(calculator.NackLoad(1000, 1_000_000), 8)
     assert sizing.pending_entries == 1_000_000
     assert sizing.serialized_bytes <= 200_000
     assert sizing.resident_bytes <= 1_000_000
 
 
 def test_table_has_a_row_per_bit_and_falls() -> None:
-    table = size_table(NackLoad(1000, 600_000))
+    table = calculator.size_table(calculator.NackLoad(1000, 600_000))
     assert [row.precision_bits for row in table] == list(range(17))
     assert [row.worst_early_ms for row in table] == [2**bits - 1 for bits in range(17)]
     sizes = [row.serialized_bytes for row in table]
@@ -64,14 +53,14 @@ def test_table_has_a_row_per_bit_and_falls() -> None:
 
 
 def test_batches_make_fewer_entries() -> None:
-    sizing = size_tracker(NackLoad(1000, 60_000, batch_size=100), 0)
+    sizing = calculator.size_tracker(calculator.NackLoad(1000, 60_000, batch_size=100), 0)
     assert sizing.pending_entries == 600
     assert sizing.buckets == 600
     assert sizing.firings_per_minute == 600
 
 
 def test_sample_leaves_acknowledged_entries_out() -> None:
-    ledgers, entries, times = sample_load(NackLoad(1000, 3_600_000, acknowledged_every=10), 10)
+    ledgers, entries, times = calculator.sample_load(calculator.NackLoad(1000, 3_600_000, acknowledged_every=10), 10)
     assert not (entries % 10 == 0).any()
     assert len(ledgers) == len(entries) == len(times) == pytest.approx(180_000, rel=0.01)
     assert set(ledgers.tolist()) == {0, 1, 2, 3}
@@ -79,7 +68,7 @@ def test_sample_leaves_acknowledged_entries_out() -> None:
 
 def test_measures_what_is_given() -> None:
     entries = np.arange(512)
-    size = measure_size(np.ones_like(entries), entries, entries, 8)
+    size = calculator.measure_size(np.ones_like(entries), entries, entries, 8)
     assert (size.entries, size.buckets, size.rows) == (512, 2, 2)
     assert size.resident_bytes == 2 * (20 + 27)
     assert size.serialized_bytes == 48 + size.resident_bytes
@@ -87,7 +76,7 @@ def test_measures_what_is_given() -> None:
 
 def test_real_positions_give_their_own_bytes() -> None:
     entries = np.arange(0, 10_000, 2)
-    rows = size_sample(NackLoad(500, 60_000), (np.ones_like(entries), entries), entries, [8])
+    rows = calculator.size_sample(calculator.NackLoad(500, 60_000), (np.ones_like(entries), entries), entries, [8])
     # 128 of every 256 ids, none adjacent: an array of two bytes each
     assert rows[0].resident_bytes / rows[0].pending_entries == pytest.approx((20 + 28 + 256) / 128, rel=0.01)
 
@@ -98,12 +87,12 @@ def test_real_positions_give_their_own_bytes() -> None:
 )
 def test_senseless_loads_are_refused(arguments: tuple[Any, ...]) -> None:
     with pytest.raises(InvalidValue):
-        NackLoad(*arguments)
+        calculator.NackLoad(*arguments)
 
 
 def test_bits_out_of_range_are_refused() -> None:
     with pytest.raises(InvalidValue):
-        size_tracker(NackLoad(1, 1), 63)
+        calculator.size_tracker(calculator.NackLoad(1, 1), 63)
 
 
 # Heap bytes an entry after garbage collection, Pulsar 4.0.8's own classes on OpenJDK 17 (bench/peers/NackStructures.java):
@@ -123,14 +112,14 @@ def test_the_java_clients_heap_as_measured(load: tuple[int, int, int]) -> None:
         index = index[index % acknowledged_every != 0]
     due = 1_700_003_600_000 + index // per_ms
     for bits, measured in MEASURED_IN_JAVA[load].items():
-        found = java_client_bytes(10 + index // 50_000, index % 50_000, due, bits) / len(index)
+        found = calculator.java_client_bytes(10 + index // 50_000, index % 50_000, due, bits) / len(index)
         assert found == pytest.approx(measured, rel=0.02), bits
 
 
 def test_the_java_clients_maps_of_many_ledgers_and_doubled_nacks() -> None:
     """Worked by hand: 544 and 240 + 24 for one; an entry of a bucket counts once; 25 ledgers need 64 slots of 12 bytes."""
     one = np.zeros(1, np.int64)
-    assert java_client_bytes(one, one, one, 8) == 544 + 240 + 24
-    assert java_client_bytes(one.repeat(2), one.repeat(2), np.array([1, 2]), 8) == 544 + 240 + 24
+    assert calculator.java_client_bytes(one, one, one, 8) == 544 + 240 + 24
+    assert calculator.java_client_bytes(one.repeat(2), one.repeat(2), np.array([1, 2]), 8) == 544 + 240 + 24
     ledgers = np.arange(25)
-    assert java_client_bytes(ledgers, ledgers * 0, ledgers * 0, 8) == 544 + 32 * 12 + 25 * (240 + 24)
+    assert calculator.java_client_bytes(ledgers, ledgers * 0, ledgers * 0, 8) == 544 + 32 * 12 + 25 * (240 + 24)

@@ -11,17 +11,10 @@ from pulsar_admin.store.rules.finding import Finding, Severity
 NOW_MS = 1_795_260_000_000
 HOUR_MS = 3_600_000
 HOSTILE = (
-    "<script>window.broken = 1</script>",
-    "</script><script>window.broken = 1</script>",
-    "\"><img src=x onerror='window.broken = 1'>",
-    "' onmouseover='window.broken = 1' x='",
-    "<!--<script>",
-    "]]></style><style>*{display:none}</style>",
-    "&lt;b&gt;&amp;",
-    "line\nbreak\rand\ttab\x00\x1b[2J",
-    "\u202eright to left\u202c \u05e9\u05dc\u05d5\u05dd",
-    "{{7*7}}${7*7}`",
-    "\ud800 half a pair",
+    *("<script>window.broken = 1</script>", "</script><script>window.broken = 1</script>"),
+    *("\"><img src=x onerror='window.broken = 1'>", "' onmouseover='window.broken = 1' x='", "<!--<script>"),
+    *("]]></style><style>*{display:none}</style>", "&lt;b&gt;&amp;", "line\nbreak\rand\ttab\x00\x1b[2J"),
+    *("\u202eright to left\u202c \u05e9\u05dc\u05d5\u05dd", "{{7*7}}${7*7}`", "\ud800 half a pair"),
     "k" * 10_240,
 )
 

@@ -38,11 +38,8 @@ def test_a_strip_has_the_backlog_and_the_ranges_that_the_broker_said(name: str, 
         topic = read_topic(reader.txn, parse_topic(name))
         cursor = read_cursor(reader.txn, reader, topic, subscription)
         strip = make_strip(topic, cursor, TopicFacts(reader, topic, None, NOW_MS).lost, None, cells=7)
-    assert (
-        strip.count("unacknowledged")
-        == strip.backlog_entries
-        == said["stats"]["subscriptions"][subscription]["msgBacklog"]
-    )
+    backlog = said["stats"]["subscriptions"][subscription]["msgBacklog"]
+    assert strip.count("unacknowledged") == strip.backlog_entries == backlog
     stats = said["internal_stats"]
     assert strip.entries == stats["numberOfEntries"]
     assert str(strip.mark_delete) == stats["cursors"][encode_name(subscription)]["markDeletePosition"]
@@ -59,9 +56,7 @@ def test_delayed_entries_are_those_that_producers_asked_for() -> None:
         strip = make_strip(topic, read_cursor(reader.txn, reader, topic, "audit"), (), ranks)
     wanted = [due for due in dues if due > now_ms]
     # The producer's own note of it may be off by what lies between its clock and its client's.
-    assert [abs(found - due) < 5 for found, due in zip(sorted(times.tolist()), wanted, strict=True)] == [True] * len(
-        wanted
-    )
+    assert all(abs(found - due) < 5 for found, due in zip(sorted(times.tolist()), wanted, strict=True))
     backlog = _ORACLE["topics"][name]["stats"]["subscriptions"]["audit"]["msgBacklog"]
     assert strip.count("delayed") == len(wanted)
     assert strip.count("unacknowledged") == backlog - len(wanted)

@@ -26,10 +26,9 @@ from pulsar_admin.store.changes.resets import (
     ttl_warnings,
 )
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
-from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.delayed.expiries import EXPIRE
-from pulsar_admin.store.errors import EntryNotFound, InvalidValue, LedgerNotFound, MetadataCorrupt, Refused
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt
 from pulsar_admin.store.model.cursors import Cursor, CursorSource, Extent, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
@@ -46,6 +45,7 @@ from pulsar_admin.store.search.expiry import (
     iter_forecast,
 )
 from pulsar_admin.store.search.pending import PendingSearch, read_future_dated
+from tests.stores import put_node
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 NOW_MS = CREATED_MS + 1_000_000
@@ -68,15 +68,7 @@ def opened(path: Path, name: str, cursor: str = SUB) -> Iterator[tuple[EntryRead
 
 
 def put_json(path: Path, where: str, value: Any) -> None:
-    raw = value if isinstance(value, bytes) else json.dumps(value).encode()
-    with open_store(path, writable=True) as store:
-
-        def put(txn: Txn) -> None:
-            from tests.synthetic import _stat
-
-            put_nodes(txn, [Node(where, _stat(), raw)])
-
-        store.write(put)
+    put_node(path, where, value if isinstance(value, bytes) else json.dumps(value).encode())
 
 
 # -- the rule that drops nothing young --------------------------------------------------------------------------------
@@ -271,22 +263,6 @@ def test_never_backwards(places: Path, rule: ExpiryRule, position: Position) -> 
         assert expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, UpTo(position), rule)).state == cursor.state
 
 
-def test_bad_positions(places: Path) -> None:
-    with opened(places, "a/b/t") as (reader, topic, cursor):
-
-        def ask(position: Position, rule: ExpiryRule = ALL_BEFORE) -> None:
-            expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, UpTo(position), rule))
-
-        with pytest.raises(LedgerNotFound, match=r"has no ledger 9: what was before ledger 10 is trimmed"):
-            ask(at(9, 0))
-        with pytest.raises(LedgerNotFound, match=r"has no ledger 99: its ledgers are 10 to 11"):
-            ask(at(99, 0))
-        with pytest.raises(EntryNotFound, match=r"has no entry 10:7: ledger 10 has entries 0 to 2"):
-            ask(at(10, 7))
-        with pytest.raises(Refused, match="invalid message position provided"):
-            ask(at(11, 2), BROKER)
-
-
 # -- policies ---------------------------------------------------------------------------------------------------------
 
 
@@ -402,13 +378,6 @@ def test_forecast_counts_the_backlog_once(disorder: tuple[Path, dict[str, list[l
         ]
         assert sum(row.extent.entries for row in rows) == len(pending)
         assert [row.to_ms for row in rows] == [CREATED_MS + shift for shift in (0, 3, 6, 9, 10)] + [None]
-
-
-def test_a_forecast_is_bounded() -> None:
-    with pytest.raises(InvalidValue, match="more than 1000 intervals"):
-        ForecastQuestion(0, 1, 2_000, 1, ALL_BEFORE, "auto")
-    with pytest.raises(InvalidValue, match="must be above 0"):
-        ForecastQuestion(0, 1, 0, 1, ALL_BEFORE, "auto")
 
 
 # -- what becomes deletable -------------------------------------------------------------------------------------------

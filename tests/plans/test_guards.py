@@ -94,14 +94,14 @@ def test_an_expiry_of_it_is_refused(store: Path, cli: Cli) -> None:
 
 
 def test_one_of_users_with_such_a_name_moves(store: Path, cli: Cli) -> None:
-    moved = cli("--store", store, "topics", "skip", "a/b/users", "-s", "transaction.subscription", "-n", "1")
+    moved = cli.on(store, "topics skip a/b/users -s transaction.subscription -n 1")
     assert moved.exit_code == 0
 
 
 def test_a_row_of_a_file_is_named(store: Path, cli: Cli, tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text(json.dumps({"topic": PENDING_ACKS, "subscription": "__pending_ack_state", "messageId": "earliest"}))
-    refused = cli("--store", store, "topics", "reset-cursor", "--from-file", rows)
+    refused = cli.on(store, f"topics reset-cursor --from-file {rows}")
     assert refused.exit_code == 3
     assert "line 1: __pending_ack_state of" in refused.stderr
 
@@ -110,7 +110,7 @@ def test_a_plan_says_that_it_was_forced(store: Path, cli: Cli, tmp_path: Path) -
     plan = tmp_path / "plan.json"
     skip = ("topics", "skip", "a/b/compacted", "-s", "__compaction", "-n", "1")
     assert cli("--store", store, *skip, "--force", "--plan", plan).exit_code == 0
-    applied = cli("--store", store, "apply", plan, "-y", "-o", "json")
+    applied = cli.on(store, f"apply {plan} -y -o json")
     assert applied.exit_code == 0, applied.stderr
     assert "marks how far the topic is compacted" in applied.json["warnings"][0]
 
@@ -154,22 +154,22 @@ def test_truncate_drops_the_compacted_view_as_a_broker_does(tmp_path: Path, cli:
     """Pulsar 4.0.8 and 4.2.4 left ``__compaction`` at the end without properties, and the compacted ledger to nobody."""
     store = compacted_store(tmp_path)
     before = rows_of(store)
-    assert "k0" in cli("--store", store, "compaction", "read", T, "-o", "jsonl").stdout
-    dry = cli("--store", store, "topics", "truncate", T, "--dry-run", "-o", "json")
+    assert "k0" in cli.on(store, f"compaction read {T} -o jsonl").stdout
+    dry = cli.on(store, f"topics truncate {T} --dry-run -o json")
     (text,) = [text for part in dry.json for text in part.get("warnings", ())]
     assert "its ledger 42 stays in BookKeeper without any reference" in text
     assert "3 keys ('k0', 'k1' and 'k2') are in that ledger alone" in text
     assert "4 keys ('k3', 'k4', 'k5' and 'k6') are no longer in any ledger" in text
     (own,) = [part for part in dry.json if part.get("subscription") == "__compaction"]
     assert (own["before"]["compactedLedger"], own["after"]["compactedLedger"]) == (42, None)
-    assert cli("--store", store, "topics", "truncate", T, "-y").exit_code == 0
+    assert cli.on(store, f"topics truncate {T} -y").exit_code == 0
     with open_store(store) as opened, opened.read() as txn:
         path = parse_topic(T).cursor_path("__compaction")
         info = decode_cursor_info(read_node(txn, path).value, path)
         assert (info.mark_delete, dict(info.properties)) == (Position(12, 0), {})
         assert not find_owners(txn, 42)
         assert txn.get("tree", tree_key("/ledgers/00/0000/L0042")) is not None
-    left = [row["key"] for row in cli("--store", store, "compaction", "read", T, "-o", "jsonl").json_lines]
+    left = [row["key"] for row in cli.rows(store, f"compaction read {T}")]
     assert left == ["k7"]
     check_undo(cli, store, 1, before)
 
@@ -178,7 +178,7 @@ def test_truncate_keeps_what_a_broker_writes_again(tmp_path: Path, cli: Cli) -> 
     info = CursorInfo(-1, Position(10, 0), properties={"p": 7})
     ledgers = [[Made(CREATED_MS)], [Made(CREATED_MS)]]
     store = made_store(tmp_path, {T: MadeTopic(ledgers, cursors={"pulsar.dedup": info})})
-    done = cli("--store", store, "topics", "truncate", T, "-y", "-o", "json")
+    done = cli.on(store, f"topics truncate {T} -y -o json")
     assert not any(part.get("warnings") for part in done.json)
     with open_store(store) as opened, opened.read() as txn:
         path = parse_topic(T).cursor_path("pulsar.dedup")
@@ -192,12 +192,8 @@ def test_truncate_keeps_what_a_broker_writes_again(tmp_path: Path, cli: Cli) -> 
 def chunk(uuid: str, number: int, of: int) -> Made:
     metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=CREATED_MS + 1)
     if of > 1:
-        metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg, metadata.total_chunk_msg_size = (
-            uuid,
-            number,
-            of,
-            of,
-        )
+        metadata.uuid, metadata.chunk_id = uuid, number
+        metadata.num_chunks_from_msg = metadata.total_chunk_msg_size = of
     return Made(CREATED_MS, raw=encode_message_entry(metadata, b"x"))
 
 
@@ -229,7 +225,7 @@ def test_a_move_into_a_chunked_message_is_told(chunked: Path, cli: Cli, words: s
 
 @pytest.mark.parametrize("target", ["10:0", "10:1", "10:5", "latest"])
 def test_a_move_to_a_whole_message_is_not(chunked: Path, cli: Cli, target: str) -> None:
-    done = cli("--store", chunked, "topics", "reset-cursor", T, "-s", "s", "-m", target, "--dry-run", "-o", "json")
+    done = cli.on(chunked, f"topics reset-cursor {T} -s s -m {target} --dry-run -o json")
     assert not done.json.get("warnings")
 
 
@@ -257,22 +253,22 @@ def test_a_partitioned_topic_says_what_it_adopts(tmp_path: Path, cli: Cli) -> No
     assert adopted == "partitions 0 and 2 exist and become part of the topic, with 40 entries and subscription workers"
     assert created == "partitions 1 and 3 are created empty, without subscriptions"
     assert "409" in broker
-    listed = cli("--store", store, "topics", "list", "a/b", "-o", "json").json
+    listed = cli.json(store, "topics list a/b")
     assert {f"persistent://a/b/readings-partition-{index}" for index in range(4)} <= set(listed)
 
 
 def test_fewer_partitions_than_are_there_are_refused_as_by_4_2(tmp_path: Path, cli: Cli) -> None:
     """4.2.4: "The topic has a max partition index of 4, the number of partitions must be at least 5"; 4.0.8: 409 in any case."""
     store = partitions(tmp_path, 0, 4, 10)
-    refused = cli("--store", store, "topics", "create-partitioned-topic", "a/b/readings", "-p", "10")
+    refused = cli.on(store, "topics create-partitioned-topic a/b/readings -p 10")
     assert refused.exit_code == 3
     assert "The topic has a max partition index of 10, the number of partitions must be at least 11" in refused.stderr
-    assert cli("--store", store, "topics", "create-partitioned-topic", "a/b/readings", "-p", "11").exit_code == 0
+    assert cli.on(store, "topics create-partitioned-topic a/b/readings -p 11").exit_code == 0
 
 
 def test_a_partitioned_topic_beside_nothing_says_nothing(tmp_path: Path, cli: Cli) -> None:
     store = partitions(tmp_path, 0)
-    done = cli("--store", store, "topics", "create-partitioned-topic", "a/b/reading", "-p", "2", "-o", "json").json
+    done = cli.json(store, "topics create-partitioned-topic a/b/reading -p 2")
     assert "warnings" not in done
     assert "adopted" not in done["after"]
 
@@ -289,7 +285,7 @@ def test_no_log_of_transactions_ends(topic: str, verb: str, store: Path, cli: Cl
         opened.delete_topics(topic) if verb == "delete" else getattr(opened.topic(topic), verb)()
     if verb == "delete":
         assert "--force" in refused.error["hint"]
-        assert cli("--store", store, "topics", verb, topic, "--force").exit_code == 0
+        assert cli.on(store, f"topics {verb} {topic} --force").exit_code == 0
 
 
 def test_a_topic_goes_with_its_log_of_pending_acks(tmp_path: Path, cli: Cli) -> None:
@@ -301,5 +297,5 @@ def test_a_topic_goes_with_its_log_of_pending_acks(tmp_path: Path, cli: Cli) -> 
             PENDING_ACKS: MadeTopic(ledgers),
         },
     )
-    assert cli("--store", store, "topics", "delete", "a/b/t").exit_code == 0
-    assert cli("--store", store, "topics", "stats", PENDING_ACKS).exit_code == 5
+    assert cli.on(store, "topics delete a/b/t").exit_code == 0
+    assert cli.on(store, f"topics stats {PENDING_ACKS}").exit_code == 5

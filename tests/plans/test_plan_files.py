@@ -139,7 +139,7 @@ def test_a_name_that_is_there_twice_is_refused(name: str, shown: str, cli: Cli, 
     assert json.loads(text) == fields
     file.write_text(text)
     with assert_unchanged(store / "meta" / "data.mdb"):
-        refused = cli("--store", store, "apply", file, "-o", "json")
+        refused = cli.on(store, f"apply {file} -o json")
     assert refused.exit_code == 2
     assert refused.error["message"] == f"{file} is not a plan: '{name}' is there twice"
 
@@ -154,7 +154,7 @@ def test_a_name_that_is_there_twice_is_refused(name: str, shown: str, cli: Cli, 
 def test_what_python_cannot_read_is_said_in_our_words(text: str, said: str, cli: Cli, store: Path) -> None:
     file = store.parent / "a.plan"
     file.write_text(text)
-    assert cli("--store", store, "apply", file, "-o", "json").error["message"] == f"{file} is not a plan: {said}"
+    assert cli.on(store, f"apply {file} -o json").error["message"] == f"{file} is not a plan: {said}"
 
 
 def _called(**of: Any) -> Callable[[Json], Json]:  # Any: JSON
@@ -227,7 +227,7 @@ def test_a_plan_of_another_store_is_refused(cli: Cli, store: Path, tmp_path: Pat
         (other / "store.json").write_text(json.dumps(info))
         file.unlink()
     for copy, messages in ((store, "1"), (other, "2")):
-        assert cli("--store", copy, "topics", "skip", TOPIC, "-s", "half", "-n", messages).exit_code == 0
+        assert cli.on(copy, f"topics skip {TOPIC} -s half -n {messages}").exit_code == 0
     refused = _apply(cli, other, *_plan(cli, store, "topic ttl"))
     assert (refused.exit_code, refused.error["message"]) == (4, "the plan was made on another store")
 
@@ -236,17 +236,17 @@ def test_what_is_asked_for_does_not_depend_on_the_directory(
     cli: Cli, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dump, plan = tmp_path / "dumped", tmp_path / "a.plan"
-    assert cli("--store", store, "topics", "dump", TOPIC, "--level", "entries", "--directory", dump).exit_code == 0
+    assert cli.on(store, f"topics dump {TOPIC} --level entries --directory {dump}").exit_code == 0
     monkeypatch.chdir(tmp_path)
     load = ("topics", "load", dump.name, "--topic", "public/default/copy")
     assert cli("--store", store, *load, "--plan", plan).exit_code == 0
     monkeypatch.chdir(store)
-    assert cli("--store", store, "apply", plan).exit_code == 0
+    assert cli.on(store, f"apply {plan}").exit_code == 0
 
 
 def test_another_dump_by_the_same_name_is_not_loaded(cli: Cli, store: Path, tmp_path: Path) -> None:
     """It has as many entries and bytes: only the bytes tell."""
-    text = cli("--store", store, "topics", "dump", TOPIC, "--level", "entries", "-o", "jsonl").stdout
+    text = cli.on(store, f"topics dump {TOPIC} --level entries -o jsonl").stdout
     dump, plan = tmp_path / "dumped.jsonl", tmp_path / "a.plan"
     dump.write_text(text)
     load = ("topics", "load", dump, "--topic", "public/default/copy")
@@ -258,11 +258,11 @@ def test_another_dump_by_the_same_name_is_not_loaded(cli: Cli, store: Path, tmp_
     row |= {"payload": b64encode(payload).decode(), "sha1": sha1(payload).hexdigest()}
     dump.write_text(json.dumps(row) + "\n" + rest)
     assert cli("--store", store, *load, "--dry-run").exit_code == 0
-    refused = cli("--store", store, "apply", plan)
+    refused = cli.on(store, f"apply {plan}")
     assert refused.exit_code == 4
     assert "what topics load reads has changed" in refused.stderr
     dump.write_text(text)
-    assert cli("--store", store, "apply", plan).exit_code == 0
+    assert cli.on(store, f"apply {plan}").exit_code == 0
 
 
 def test_stdin_is_no_dump_of_a_plan(cli: Cli, store: Path, tmp_path: Path) -> None:
@@ -275,8 +275,8 @@ def test_lines_of_stdin_are_kept(cli: Cli, store: Path, tmp_path: Path, monkeypa
     plan = tmp_path / "a.plan"
     line = json.dumps({"topic": TOPIC, "subscription": "half", "messageId": "9:3"})
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(line.encode())))
-    assert cli("--store", store, "topics", "reset-cursor", "--from-file", "-", "--plan", plan).exit_code == 0
-    assert cli("--store", store, "apply", plan, "-o", "json").json["after"]["markDeletePosition"] == "9:2"
+    assert cli.on(store, f"topics reset-cursor --from-file - --plan {plan}").exit_code == 0
+    assert cli.json(store, f"apply {plan}")["after"]["markDeletePosition"] == "9:2"
 
 
 @pytest.mark.parametrize("name", ["skip", "topic ttl"])
@@ -329,8 +329,8 @@ def test_an_undo_is_planned_as_it_is(cli: Cli, store: Path) -> None:
     before = rows_of(store)
     assert cli("--store", store, *PLANNED["skip"]).exit_code == 0
     file = store.parent / "undo.plan"
-    assert cli("--store", store, "store", "undo", 1, "--plan", file).exit_code == 0
-    assert cli("--store", store, "apply", file).exit_code == 0
+    assert cli.on(store, f"store undo 1 --plan {file}").exit_code == 0
+    assert cli.on(store, f"apply {file}").exit_code == 0
     assert rows_of(store) == before
 
 
@@ -338,7 +338,7 @@ def test_an_undo_is_planned_as_it_is(cli: Cli, store: Path) -> None:
 
 
 def _findings(cli: Cli, store: Path) -> set[str]:
-    rows = [json.loads(line) for line in cli("--store", store, "store", "check", "-o", "jsonl").stdout.splitlines()]
+    rows = [json.loads(line) for line in cli.on(store, "store check -o jsonl").stdout.splitlines()]
     return {row["code"] for row in rows if "code" in row and row["code"].startswith("changes-")}
 
 
@@ -346,7 +346,7 @@ def _findings(cli: Cli, store: Path) -> set[str]:
 def changed(cli: Cli, store: Path) -> Path:
     for name in ("skip", "ttl", "clear"):
         assert cli("--store", store, *PLANNED[name]).exit_code == 0
-    assert cli("--store", store, "store", "undo", 3).exit_code == 0
+    assert cli.on(store, "store undo 3").exit_code == 0
     assert _findings(cli, store) == set()
     return store
 
@@ -401,10 +401,10 @@ def test_a_forged_change_is_not_undone(cli: Cli, changed: Path) -> None:
     with open_store(changed, writable=True) as opened:
         opened.write(_edited(2))
     before = rows_of(changed, "tree", "changes")
-    done = cli("--store", changed, "store", "undo", 2, "-o", "json")
+    done = cli.on(changed, "store undo 2 -o json")
     assert (done.exit_code, done.error["code"]) == (6, "index-corrupt")
     assert rows_of(changed, "tree", "changes") == before
-    assert cli("--store", changed, "store", "undo", 1).exit_code == 0  # whose own record is whole
+    assert cli.on(changed, "store undo 1").exit_code == 0  # whose own record is whole
 
 
 @pytest.mark.usefixtures("damages_stores")
@@ -423,7 +423,7 @@ def test_a_chain_begins_where_it_begins(cli: Cli, store: Path) -> None:
     with open_store(store, writable=True) as opened:
         opened.write(unchained)
     assert _findings(cli, store) == set()
-    assert cli("--store", store, "store", "undo", 2).exit_code == 0
+    assert cli.on(store, "store undo 2").exit_code == 0
     assert _findings(cli, store) == set()
     for number in (1, 2):
         with open_store(store, writable=True) as opened:
@@ -439,8 +439,8 @@ def test_nacks_are_popped_when_they_are_due(cli: Cli, store: Path) -> None:
     assert cli("--store", store, "--now", NOW, *PLANNED["nacks"]).exit_code == 0
     file = store.parent / "pop.plan"
     later = f"@{NOW_MS + 20_000}"
-    assert cli("--store", store, "--now", later, "nacks", "due", "--pop", "--plan", file).exit_code == 0
-    done = cli("--store", store, "apply", file, "-o", "json")
+    assert cli.on(store, f"--now {later} nacks due --pop --plan {file}").exit_code == 0
+    done = cli.on(store, f"apply {file} -o json")
     assert (done.exit_code, done.json["entries"], done.json["after"]["nextDeadline"]) == (0, 2, None)
 
 
@@ -454,7 +454,7 @@ def test_a_plan_without_steps_writes_nothing(cli: Cli, store: Path, tmp_path: Pa
     for options in ((), ("--dry-run",)):
         told = cli("--store", store, "apply", file, *options)
         assert (told.exit_code, "nothing to change" in told.stdout) == (0, True)
-    assert cli("--store", store, "apply", file, "-o", "json").json["change"] is None
+    assert cli.json(store, f"apply {file}")["change"] is None
     with open_store(store) as opened, opened.read() as txn:
         assert txn.id == before
-    assert cli("--store", store, "store", "log", "-o", "json").json == []
+    assert cli.json(store, "store log") == []

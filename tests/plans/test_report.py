@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.changes import render_change
+from pulsar_admin.store.changes import plan as plans
 from pulsar_admin.store.changes.cursors import CLEAR_NAMESPACE
-from pulsar_admin.store.changes.plan import ChangePart, ChangeReport, CursorPart, decode_part, parts_of
-from pulsar_admin.store.db.changes import Change
 from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.model.cursors import Extent
 
@@ -42,25 +41,29 @@ def test_json_of_a_part_reads_back_as_that_part() -> None:
     assert len(reports) > 10
     for document in reports:
         own = {key: value for key, value in document.items() if key not in _AROUND}
-        part = decode_part(own)
+        part = plans.decode_part(own)
         assert json.dumps(part.as_json()) == json.dumps(own)
         assert not part.more
 
 
 def test_a_key_of_another_version_stays() -> None:
-    part = decode_part({"before": None, "after": {}, "colour": "red"})
+    part = plans.decode_part({"before": None, "after": {}, "colour": "red"})
     assert part.as_json() == {"before": None, "after": {}, "colour": "red"}
     assert part.undone().as_json() == {"before": {}, "after": None, "colour": "red"}
 
 
 def test_an_audit_record_of_another_form_is_told() -> None:
     with pytest.raises(IndexCorrupt, match="change 7"):
-        parts_of(Change(7, 0, "topics skip", ({"before": {}, "after": {}, "deletable": 3},), ()))
+        plans.parts_of(plans.Change(7, 0, "topics skip", ({"before": {}, "after": {}, "deletable": 3},), ()))
 
 
 def test_totals_are_over_all_parts() -> None:
-    parts = (CursorPart(skipped=Extent(1, 2, 3)), ChangePart(), CursorPart(skipped=Extent(10, 20, 30)))
-    report = ChangeReport("test", "test", 3, False, parts, untouched=frozenset({1}))
+    parts = (
+        plans.CursorPart(skipped=Extent(1, 2, 3)),
+        plans.ChangePart(),
+        plans.CursorPart(skipped=Extent(10, 20, 30)),
+    )
+    report = plans.ChangeReport("test", "test", 3, False, parts, untouched=frozenset({1}))
     assert report.skipped == Extent(11, 22, 33)
     assert [(one["change"], one["undo"]) for one in report.documents()] == [
         (3, "pulsar-admin store undo 3"),
@@ -71,11 +74,124 @@ def test_totals_are_over_all_parts() -> None:
 
 def test_one_name_on_two_topics_is_two_subscriptions() -> None:
     def said(*names: tuple[str, str]) -> str:
-        parts = tuple(ChangePart(topic=topic, subscription=name) for topic, name in names)
+        parts = tuple(plans.ChangePart(topic=topic, subscription=name) for topic, name in names)
         return render_change(
-            ChangeReport(CLEAR_NAMESPACE.command, CLEAR_NAMESPACE.words, 3, False, parts)
+            plans.ChangeReport(CLEAR_NAMESPACE.command, CLEAR_NAMESPACE.words, 3, False, parts)
         ).splitlines()[0]
 
     assert said(("a", "s"), ("a", "t"), ("b", "s")) == "change 3: clear the backlog of 3 subscriptions on 2 topics"
     assert said(("a", "s"), ("b", "s")) == "change 3: clear the backlog of s on 2 topics"
     assert said(("a", "s"), ("a", "t")) == "change 3: clear the backlog of 2 subscriptions on a"
+
+
+# -- reports of every kind ------------------------------------------------------------------------------------------
+
+_TOPIC = {"topic": "persistent://acme/orders/eu"}
+_SIDES = {"before": {"markDeletePosition": "9:-1"}, "after": {"markDeletePosition": "9:6"}}
+_EXTENT = {"entries": 7, "messages": 70, "bytes": 700}
+_MOVE = {
+    **_TOPIC,
+    "subscription": "s",
+    **_SIDES,
+    **_EXTENT,
+    "replayed": {"entries": 0, "messages": 0, "bytes": 0},
+    "skipped": _EXTENT,
+    "deletable": {
+        "ledgers": [3, 4],
+        "entries": 8,
+        "bytes": 80,
+        "keptByRetention": [],
+        "blockedBy": {"subscription": "slow", "markDeletePosition": "4:1"},
+    },
+}
+_NOT_DUE = {"messages": 2, "first": [{"position": "9:5:1", "dueTime": 1795253002970}]}
+_FUTURE = {"entries": 1, "messages": 1, "first": "9:9", "latestTime": 1795263002970, "producers": ["p"]}
+_EXPIRY = {"rule": "all-before", "limit": 1795243002970, "ttl": 60, "ttlSource": "namespace"}
+_COUNTS = {"format": "pip-429", "keys": None, "deletedKeys": None, "entriesRead": 9, "bytesRead": 90, "bytesSaved": 20}
+_REPORTS: list[tuple[type[plans.ChangePart], dict[str, object]]] = [
+    (plans.ChangePart, {"resource": "tenant acme", "before": None, "after": {"admins": []}}),
+    (plans.ChangePart, {"namespace": "acme/orders", **_SIDES, **_EXTENT, "unreferencedLedgers": [], "warnings": ["w"]}),
+    (plans.CursorPart, {**_MOVE, "rule": "position", "position": "9:6"}),
+    (plans.CursorPart, {**_MOVE, "rule": "broker", "time": 1795243002970, "broker": None}),
+    (
+        plans.CursorPart,
+        {
+            **_MOVE,
+            "deletable": {**_MOVE["deletable"], "blockedBy": None},  # type: ignore[dict-item]
+            **_EXPIRY,
+            "broker": {"markDeletePosition": "9:4", "agrees": False, "entries": -2},
+            "ledgers": [{"ledgerId": 9, **_EXTENT}],
+            "futureDated": _FUTURE,
+            "notDue": None,
+            "ttlConflict": _NOT_DUE,
+            "evictingQuotas": [],
+        },
+    ),
+    (plans.CursorPart, {**_MOVE, **_EXPIRY, "ledgers": [], "futureDated": None, "notDue": _NOT_DUE}),
+    (plans.CursorPart, {**_MOVE, **_EXPIRY, "ledgers": [], "futureDated": None}),
+    (plans.PolicyPart, {**_TOPIC, **_SIDES, "events": None, "position": None}),
+    (
+        plans.PolicyPart,
+        {**_TOPIC, **_SIDES, "events": "persistent://acme/orders/__change_events", "position": "7:3", **_EXTENT},
+    ),
+    (
+        plans.CompactionPart,
+        {
+            **_TOPIC,
+            "subscription": "__compaction",
+            **_SIDES,
+            **_EXTENT,
+            **_COUNTS,
+            "payloadBytes": {"before": 9, "after": 7},
+            "messagesByReason": {"retained": 3, "nullValues": 1},
+            "damaged": 0,
+        },
+    ),
+    (
+        plans.DelayedPart,
+        {
+            "namespace": "acme/orders",
+            **_SIDES,
+            "split": [{**_TOPIC, "subscription": "s", "messages": 5, "partitionsBefore": 1, "partitionsAfter": 3}],
+        },
+    ),
+    (plans.NacksPart, {**_TOPIC, "subscription": "s", "precisionBits": 8, **_SIDES, "entries": 0, "alreadyTracked": 4}),
+    (plans.NacksPart, {**_TOPIC, "subscription": "s", **_SIDES, "entries": 4}),
+    (plans.AnnotationPart, {**_TOPIC, "form": "fields", **_SIDES, "annotated": [1, 2]}),
+]
+
+
+@pytest.mark.parametrize(("kind", "document"), _REPORTS)
+def test_a_report_of_each_kind_reads_back(kind: type[plans.ChangePart], document: dict[str, object]) -> None:
+    part = plans.decode_part(document)
+    assert type(part) is kind
+    assert not part.more
+    assert json.dumps(part.as_json()) == json.dumps(document)
+
+
+def test_what_undoes_a_move_says_nothing_of_moving_forward() -> None:
+    undone = plans.decode_part(_REPORTS[4][1]).undone().as_json()
+    assert undone == {
+        **_TOPIC,
+        "subscription": "s",
+        "before": _SIDES["after"],
+        "after": _SIDES["before"],
+        **_EXTENT,
+        **_EXPIRY,
+    }
+
+
+def test_a_report_of_what_is_no_change_of_rows_keeps_its_keys() -> None:
+    """Such as an export's: keys of the same names as in other reports mean nothing there."""
+    document = {
+        "before": None,
+        "after": None,
+        "directory": "/copy",
+        "ledgers": 3,
+        "time": 5,
+        "position": "there",
+        "files": 2,
+    }
+    part = plans.decode_part(document)
+    assert (part.basis, part.expiry) == (None, None)
+    assert part.as_json() == document

@@ -17,7 +17,7 @@ def test_amounts_of_a_quota_are_those_of_their_options(cli: Cli, tmp_path: Path)
     words = ["-mem", 5, "-bo", 4, "-bi", 3, "-mo", 2, "-mi", 1]
     assert cli("--store", store, "resource-quotas", "set", *words).exit_code == 0
     amounts = {"msgRateIn": 1.0, "msgRateOut": 2.0, "bandwidthIn": 3.0, "bandwidthOut": 4.0, "memory": 5.0}
-    assert cli("--store", store, "resource-quotas", "get").json == {**amounts, "dynamic": False}
+    assert cli.on(store, "resource-quotas get").json == {**amounts, "dynamic": False}
 
 
 def test_what_is_so_already_stops_nothing_that_follows() -> None:
@@ -38,11 +38,8 @@ def test_what_is_so_already_stops_nothing_that_follows() -> None:
         ):
             plan = plan_nodes(txn, ChangeKind("test", "test"), given, 1, ["a warning"])
             assert [step.key.decode() for step in plan.steps] == [public, new, acme]
-            assert [(step.before is None, step.after is None) for step in plan.steps] == [
-                (False, False),
-                (True, False),
-                (False, True),
-            ]
+            assert [step.before is None for step in plan.steps] == [False, True, False]
+            assert [step.after is None for step in plan.steps] == [False, False, True]
             assert [part.resource for part in plan.parts] == [change.resource for change in given]
             assert plan.warnings == ("a warning",)
         assert plan_nodes(txn, ChangeKind("test", "test"), [same, nothing], 1).steps == ()

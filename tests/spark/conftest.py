@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, chdir
+from contextlib import ExitStack, chdir, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,3 +24,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         with chdir(folder):  # the JVM's and its workers' for good
             session = stack.enter_context(open_session(SparkOptions(master="local[2]", conf=conf)))
         yield session
+
+
+@pytest.fixture
+def on_spark(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Make ``--spark`` use the session of the run, where one is asked for; holds a number for each time that Spark was opened."""
+    opened: list[int] = []
+
+    @contextmanager
+    def open_engine(settings: object) -> Iterator[object]:
+        from pulsar_admin.store.engine.spark import SparkEngine
+
+        session = request.getfixturevalue("spark")
+        opened.append(1)
+        yield SparkEngine(session)
+
+    monkeypatch.setattr("pulsar_admin.engine.open_engine", open_engine)
+    return opened

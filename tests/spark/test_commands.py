@@ -5,8 +5,7 @@ from __future__ import annotations
 import pickle
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,10 @@ from tests.test_docs import COMMANDS
 from tests.worlds import oracle, world
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
+import json
+
+from tests.conftest import CliResult
 
 FEW_TOPICS = (
     "acme/orders/codecs",
@@ -97,22 +99,6 @@ COMPARED_ELSEWHERE = {
     "delayed verify": "test_delayed.py::test_answers_are_the_same",
 }
 """Commands that need no store, change one, or have their own tests of engines."""
-
-
-@pytest.fixture
-def on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Make ``--spark`` use the session of the run; holds one number for each time that Spark was opened."""
-    from pulsar_admin.store.engine.spark import SparkEngine
-
-    opened = []
-
-    @contextmanager
-    def open_engine(settings: Any) -> Iterator[SparkEngine]:
-        opened.append(1)
-        yield SparkEngine(spark)
-
-    monkeypatch.setattr("pulsar_admin.engine.open_engine", open_engine)
-    return opened
 
 
 @pytest.fixture(autouse=True)
@@ -322,7 +308,7 @@ def test_refresh_and_rebuild(cli: Cli, demo_copy: Path, tmp_path: Path, on_spark
     logs[-1].write_bytes(whole[: len(whole) // 2])
     stores = [tmp_path / "one", tmp_path / "spark"]
     for store in stores:
-        cli("--store", str(store), "store", "import", "standalone", str(source))
+        cli.on(store, f"store import standalone {source}")
     logs[-1].write_bytes(whole)
     for store, more in zip(stores, [(), ("--spark",)], strict=True):
         code, _, told = _answer(cli, store, ("store", "refresh"), *more)
@@ -338,3 +324,61 @@ def _rows(path: Path) -> list[tuple[bytes, bytes]]:
 
     with open_store(path) as store, store.read() as txn:
         return [(key, bytes(row)) for name in ("entries", "times") for key, row in txn.items(name)]
+
+
+# -- progress -------------------------------------------------------------------------------------------------------
+
+
+SCANS = [
+    ("store", "check", "--deep"),
+    ("store", "index"),
+    ("ledgers", "verify"),
+    ("topics", "skew", "--all-topics"),
+    ("topics", "timeline", "--all-topics", "--bucket", "10ms", "-o", "csv"),
+    ("topics", "dump", "--all-topics"),
+    ("topics", "read", "--all-topics", "--start-time", "@1000000000"),
+]
+
+
+def _progress(result: CliResult) -> list[dict[str, Any]]:  # Any: JSON values
+    lines = [json.loads(line) for line in result.stderr.splitlines() if line.startswith('{"progress"')]
+    assert lines
+    assert lines == sorted(lines, key=lambda line: line["done"])
+    return lines
+
+
+def _check(cli: Cli, store: Path, words: tuple[str, ...], *more: str) -> None:
+    result = cli("--store", store, "--progress", "json", *words, *more)
+    assert result.exit_code == 0, result.stderr
+    *_, last = _progress(result)
+    assert last["unit"] == "bytes"
+    assert last["finished"] is True
+    assert last["failedSlices"] == 0
+    assert 0.5 * last["total"] < last["done"] < 1.5 * last["total"]
+
+
+@pytest.mark.parametrize("words", SCANS, ids=" ".join)
+def test_a_scan_shows_bytes(cli: Cli, demo_store: Path, words: tuple[str, ...]) -> None:
+    _check(cli, demo_store, words)
+
+
+def test_processes_show_bytes(cli: Cli, demo_store: Path) -> None:
+    _check(cli, demo_store, SCANS[0], "--jobs", "2")
+
+
+@pytest.mark.spark
+def test_a_scan_on_spark_shows_bytes(cli: Cli, demo_store: Path, on_spark: list[int]) -> None:
+    _check(cli, demo_store, SCANS[0], "--spark")
+    assert on_spark
+
+
+def test_failed_slices_are_counted(cli: Cli, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(world("small") / "clean", source)
+    cli.on(tmp_path / "store", f"--quiet store import standalone {source}")
+    max((source / "bookkeeper" / "current").glob("*.log"), key=lambda path: path.stat().st_size).unlink()
+    words = ("--progress", "json", "-o", "json", "topics", "skew", "--all-topics", "--jobs", "2")
+    result = cli("--store", tmp_path / "store", *words)
+    assert result.exit_code == 1
+    failed = [line for line in result.stderr.splitlines() if '"slice-failed"' in line]
+    assert _progress(result)[-1]["failedSlices"] == len(failed) > 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -223,17 +221,7 @@ def test_commands_in_processes(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_commands_on_spark(cli: Cli, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pulsar_admin.store.engine.spark import SparkEngine
-
-    opened = []
-
-    @contextmanager
-    def open_engine(settings: Any) -> Iterator[SparkEngine]:
-        opened.append(1)
-        yield SparkEngine(spark)
-
-    monkeypatch.setattr("pulsar_admin.engine.open_engine", open_engine)
+def test_commands_on_spark(cli: Cli, tmp_path: Path, on_spark: list[int]) -> None:
     here = _commands(cli, copied("small", "clean", tmp_path / "a"))
     assert _commands(cli, copied("small", "clean", tmp_path / "b"), "--spark") == here
-    assert len(opened) == 2
+    assert len(on_spark) == 2

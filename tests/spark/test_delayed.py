@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -24,7 +22,7 @@ from tests.stores import copied, imported
 from tests.synthetic import Made, MadeTopic, make_store
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 NOW = ("--now", "@1795260000000")
 BUILD = ("delayed", "build", "--all-topics", "-o", "json", *NOW)
@@ -33,23 +31,6 @@ READING = [
     ("delayed", "histogram", "--pattern", "*/acme/*", "-o", "json", *NOW),
     ("delayed", "verify", "--all-topics", "-o", "json"),
 ]
-
-
-@pytest.fixture
-def on_engine(request: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Make ``--spark`` use the session of the run, where there is one; holds one number each time Spark was opened."""
-    opened: list[int] = []
-
-    @contextmanager
-    def open_engine(settings: Any) -> Iterator[Any]:
-        from pulsar_admin.store.engine.spark import SparkEngine
-
-        session: SparkSession = request.getfixturevalue("spark")
-        opened.append(1)
-        yield SparkEngine(session)
-
-    monkeypatch.setattr("pulsar_admin.engine.open_engine", open_engine)
-    return opened
 
 
 def answer(cli: Cli, store: Path, *words: str) -> tuple[int, str, str]:
@@ -65,24 +46,24 @@ def written(path: Path) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=" ".join)
-def test_index_is_the_same(cli: Cli, tmp_path: Path, on_engine: list[int], engine: tuple[str, ...]) -> None:
+def test_index_is_the_same(cli: Cli, tmp_path: Path, on_spark: list[int], engine: tuple[str, ...]) -> None:
     here, there = (copied("small", "mutated", tmp_path / name) for name in ("here", "there"))
     plain = answer(cli, here, *BUILD)
     assert answer(cli, there, *BUILD, *engine) == plain
     assert written(there) == written(here)
     assert len(written(here)[0]) > 0
-    assert on_engine == ([1] if "--spark" in engine else [])
+    assert on_spark == ([1] if "--spark" in engine else [])
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=" ".join)
 @pytest.mark.parametrize("words", READING, ids=lambda words: words[1])
-def test_answers_are_the_same(cli: Cli, on_engine: list[int], words: tuple[str, ...], engine: tuple[str, ...]) -> None:
+def test_answers_are_the_same(cli: Cli, on_spark: list[int], words: tuple[str, ...], engine: tuple[str, ...]) -> None:
     store = imported("small", "mutated")
     assert answer(cli, store, *words, *engine) == answer(cli, store, *words)
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=" ".join)
-def test_entries_of_all_kinds(cli: Cli, tmp_path: Path, on_engine: list[int], engine: tuple[str, ...]) -> None:
+def test_entries_of_all_kinds(cli: Cli, tmp_path: Path, on_spark: list[int], engine: tuple[str, ...]) -> None:
     """Lost entries, both fields of a delay, nothing delayed: over several topics."""
     stores = [made(tmp_path / name) for name in ("here", "there")]
     plain = answer(cli, stores[0], *BUILD)

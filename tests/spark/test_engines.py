@@ -32,10 +32,12 @@ from pulsar_admin.store.sources.given_bookies import GivenBookie
 from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
 from pulsar_admin.store.transfer.refresh import add_sources
 from tests.stores import import_standalone
+from tests.test_indexing import MIB, IndexContract, here
 from tests.worlds import oracle, world
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 STATES = [("small", "crashed"), ("nometa", "mutated")]
 CUTS = [Cut(), Cut(100_000)]
@@ -173,6 +175,12 @@ class TestSparkEngine(EngineContract):
         from pulsar_admin.store.engine.spark import SparkEngine
 
         return SparkEngine(spark)
+
+    @pytest.mark.parametrize("made", ["generated", "flipped"])
+    def test_rows_are_those_of_this_process(
+        self, made: str, here: Path, engine: Engine | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:  # what processes find of the other sources, executors send alike
+        super().test_rows_are_those_of_this_process(made, here, engine, tmp_path, monkeypatch)
 
 
 class Frozen(Struct, frozen=True):
@@ -312,3 +320,25 @@ def test_a_stray_module_in_the_working_directory_does_not_break_executors(spark:
 
     (row,) = spark.range(1, numPartitions=1).mapInArrow(work, "beside boolean, imported string").collect()
     assert row.asDict() == {"beside": True, "imported": operations.__file__}
+
+
+# -- index rows whose blocks executors packed -----------------------------------------------------------------------
+
+__all__ = ["here"]
+
+
+@pytest.mark.spark
+class TestSpark(IndexContract):
+    slice_bytes = (MIB,)
+
+    @pytest.fixture
+    def engine(self, spark: SparkSession) -> Engine:
+        from pulsar_admin.store.engine.spark import SparkEngine
+
+        return SparkEngine(spark)
+
+    @pytest.mark.parametrize("made", ["generated", "flipped"])
+    def test_rows_are_those_of_this_process(
+        self, made: str, here: Path, engine: Engine | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:  # what processes find of the other sources, executors send alike
+        super().test_rows_are_those_of_this_process(made, here, engine, tmp_path, monkeypatch)

@@ -156,7 +156,7 @@ def test_the_rest_is_given_when_a_log_is_gone(
     source = tmp_path / "source"
     shutil.copytree(world("small") / "clean", source)
     store = tmp_path / "store"
-    cli("--store", store, "--quiet", "store", "import", "standalone", source)
+    cli.on(store, f"--quiet store import standalone {source}")
     whole = cli("--store", store, *words, "-o", "jsonl").stdout.splitlines()
     gone = max((source / "bookkeeper" / "current").glob("*.log"), key=_size)
     gone.unlink()

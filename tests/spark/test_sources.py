@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -81,17 +82,20 @@ def test_a_file_system_that_nobody_knows() -> None:
         source_files("ftp://host/0.log")
 
 
-def test_a_truncated_object_is_one_failed_slice(tmp_path: Path) -> None:
-    log = tmp_path / "0.log"
-    shutil.copy(FOLDER / "0.log", log)
-    pieces = plan_slices(source_files(log.as_uri()), Cut(1 << 20))
-    with open(log, "r+b") as file:
-        file.truncate(log.stat().st_size - 1000)
+def check_truncated(path: str, cut: Cut, truncate: Callable[[], object]) -> None:
+    """An object that became shorter by 1,000 bytes after it was planned is one failed slice."""
+    pieces = plan_slices(source_files(path), cut)
+    truncate()
     engine = LocalEngine(1)
     found = dict(engine.run(ReadEntries(columns=COLUMNS), pieces, lambda _: None))
     assert [failed.piece for failed in engine.failed] == [pieces[-1]]
     assert "became shorter" in engine.failed[0].reason
     assert set(found) == set(pieces[:-1])
+
+
+def test_a_truncated_object_is_one_failed_slice(tmp_path: Path) -> None:
+    log = Path(shutil.copy(FOLDER / "0.log", tmp_path))
+    check_truncated(log.as_uri(), Cut(1 << 20), lambda: os.truncate(log, log.stat().st_size - 1000))
 
 
 @pytest.fixture(scope="module")
@@ -194,19 +198,15 @@ def test_what_is_shown_of_a_path() -> None:
 
 
 def test_a_truncated_object_on_s3(bucket: str) -> None:
-    path = bucket.format("cut/0.log")
+    path, whole = bucket.format("cut/0.log"), (FOLDER / "0.log").read_bytes()
     system, key = fs.FileSystem.from_uri(path)
-    whole = (FOLDER / "0.log").read_bytes()
-    with system.open_output_stream(key) as out:
-        out.write(whole)
-    pieces = plan_slices(source_files(path), Cut(2 << 20))
-    with system.open_output_stream(key) as out:
-        out.write(whole[:-1000])
-    engine = LocalEngine(1)
-    found = dict(engine.run(ReadEntries(columns=COLUMNS), pieces, lambda _: None))
-    assert [failed.piece for failed in engine.failed] == [pieces[-1]]
-    assert set(found) == set(pieces[:-1])
-    assert "became shorter" in engine.failed[0].reason
+
+    def put(data: bytes) -> None:
+        with system.open_output_stream(key) as out:
+            out.write(data)
+
+    put(whole)
+    check_truncated(path, Cut(2 << 20), lambda: put(whole[:-1000]))
 
 
 def test_nothing_in_the_bucket(bucket: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import pulsar_admin
 from pulsar_admin import command_table
 from pulsar_admin.upstream_list import upstream_commands
+from tests.api.notebook import NOTEBOOKS, lay_out, run_cells, shown_text
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 _BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n^```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
@@ -51,3 +54,20 @@ def test_the_calls_of_the_table_are_there() -> None:
     called = {name for _, second in table_rows() for name in re.findall(r"([a-z_]+)\(", second)}
     assert len(called) > 60
     assert called <= known
+
+
+# -- notebooks ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_notebook_runs(path: Path, demo_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(lay_out(tmp_path, demo_folder))
+    monkeypatch.setattr("sys.path", sys.path[:])
+    cells = json.loads(path.read_text())["cells"]
+    outputs = run_cells(cells, path.name)
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert [text for text, _ in outputs] == [shown_text(cell) for cell in code]
+    pictures = [picture for _, found in outputs for picture in found]
+    assert len(pictures) == sum(output["output_type"] == "display_data" for cell in code for output in cell["outputs"])
+    assert pictures
+    assert all(picture.startswith(b"\x89PNG") and len(picture) > 2_000 for picture in pictures)
