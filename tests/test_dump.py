@@ -418,6 +418,21 @@ def test_interceptors_of_a_broker_conf(cli: Cli, tmp_path: Path, monkeypatch: An
     assert missing.exit_code == 5
 
 
+def test_interceptors_go_on_where_the_topic_ends(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    (tmp_path / "a.jsonl").write_text(
+        cli("--store", store, "topics", "dump", "public/default/plain", "--level", "entries").stdout
+    )
+    last = decode_message_entry(list(_entries(store, "public/default/plain"))[-1], "entry").broker
+    assert last.index is not None
+    _load(cli, store, tmp_path / "a.jsonl", "--interceptors", "index")
+    found = [decode_message_entry(raw, "entry").broker for raw in _entries(store, "public/default/plain")]
+    assert [entry.index for entry in found if entry] == list(range(last.index + 1 + 300))
+    with open_store(store) as opened, opened.read() as txn:
+        managed = read_topic(txn, parse_topic("public/default/plain")).managed
+    assert managed.properties["index"] == str(last.index + 300)
+
+
 def _entries(store: Path, name: str) -> Iterator[bytes]:
     with open_store(store) as opened, open_reader(opened) as reader:
         topic = read_topic(reader.txn, parse_topic(name))
