@@ -40,11 +40,12 @@ from pulsar_admin.store.codec.ledgermetadata import (
     ledger_path,
 )
 from pulsar_admin.store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
-from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.bookies import disks_of, iter_imported_bookies
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
 from pulsar_admin.store.files import create_file, read_file
+from pulsar_admin.store.model.coverage import read_disks, read_held
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, LOG_CURSOR, PENDING_ACK_CURSOR, read_cursor_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
@@ -75,7 +76,8 @@ from pulsar_admin.store.recovery.evidence import (
     iter_unlisted,
     read_evidence,
 )
-from pulsar_admin.store.wording import counted, listed
+from pulsar_admin.store.recovery.metadata_index import find_collected, read_indexed
+from pulsar_admin.store.wording import counted, listed, plural
 
 _OWN_CURSORS = {TRANSACTIONS: LOG_CURSOR, PENDING_ACKS: PENDING_ACK_CURSOR}
 _EMPTY_NODES = ("available", "available/readonly", "cookies")
@@ -89,6 +91,8 @@ class NamedLedgers(Struct, frozen=True):
     chains: Chains
     names: Mapping[LedgerGroup, GroupName]
     given: GivenNames
+    collected: tuple[int, ...] = ()
+    """Ledgers that no bookie's index has: left apart, since nothing would serve them."""
 
     def name_of(self, group: LedgerGroup) -> TopicName:
         """Return the name of a group of ledgers: the operator's, the one that entries give, or a generated one."""
@@ -97,16 +101,24 @@ class NamedLedgers(Struct, frozen=True):
 
 def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "") -> NamedLedgers:
     """Read every ledger without metadata; raises InvalidValue for a name of the operator's that is of no ledger."""
-    evidence = {one.ledger_id: one for one in read_evidence(reader, iter_unlisted(reader.txn))}
+    collected = find_collected(reader.txn, iter_unlisted(reader.txn))
+    left_apart = {*collected}
+    served = [one for one in iter_unlisted(reader.txn) if one not in left_apart]
+    evidence = {one.ledger_id: one for one in read_evidence(reader, served)}
     known = {ledger: str(name) for ledger, name in given.topics.items() if name.namespace != LOST_AND_FOUND}
     for ledger in (*known, *given.subscriptions):
+        if ledger in left_apart:
+            raise InvalidValue(
+                f"the file of names has ledger {ledger}, which no bookie's index has: nothing would serve it",
+                hint="rebuild the index first: pulsar-admin store salvage ID=DIR,DIR; then import the disks again",
+            )
         if ledger not in evidence:
             raise InvalidValue(
                 f"the file of names has ledger {ledger}, but no imported file has an entry of it",
                 hint="write a new one: pulsar-admin store recover --level C --dry-run --names FILE, where FILE does not exist",
             )
     chains = find_chains(evidence.values(), known, cluster)
-    return NamedLedgers(evidence, chains, find_names(reader, evidence.values(), chains), given)
+    return NamedLedgers(evidence, chains, find_names(reader, evidence.values(), chains), given, tuple(collected))
 
 
 def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Plan:
@@ -134,6 +146,10 @@ def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Pla
     for join in named.chains.refused:
         after = {"apart": join.refused, "witnesses": list(join.witnesses)}
         parts.append(ChangePart(resource=f"ledgers {join.ledger_id} and {join.next_id}", after=after))
+    parts += (
+        ChangePart(resource=f"ledger {ledger_id}", after={"apart": "no bookie's index has it"})
+        for ledger_id in named.collected
+    )
     return Plan(from_ledgers.RECOVER, txn.id, steps, tuple(parts), warnings=(*work.notes(cluster), *plan.warnings))
 
 
@@ -224,6 +240,7 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
                 f"{counted(behind, 'entry', 'entries')} come after a gap, where BookKeeper's recovery ends a ledger: no client will"
                 " read them"
             )
+        yield from self._collected_notes()
         keys = read_master_keys(self.sources.reader.txn)
         if keys.locked:
             yield (
@@ -232,6 +249,25 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
             )
         yield "ledgers that brokers had deleted and bookies still hold are included: nothing distinguishes them"
         yield f"cluster {cluster} has no addresses: set them with: pulsar-admin clusters update {shell_word(cluster)}"
+
+    def _collected_notes(self) -> Iterator[str]:
+        """Yield what was left apart and how to include it, and which bookies' indexes could not say."""
+        txn, collected = self.sources.reader.txn, self.named.collected
+        if collected:
+            disks = read_disks(txn)
+            bookies = sorted({bookie for one in collected for bookie in read_held(txn, one, disks) or ()})
+            yield (
+                f"{counted(len(collected), 'ledger')} {plural(len(collected), 'is', 'are')} left apart ({listed(collected)}): entry logs"
+                " have entries, no bookie's index has the ledger, as garbage collection leaves it, and nothing would serve it. To include"
+                " them, rebuild the indexes first and import the disks again: pulsar-admin store salvage "
+                + ", ".join(disks_of(txn.store.info, bookie) for bookie in bookies)
+            )
+        unread = sorted(bookie for bookie, ids in read_indexed(txn.store.info).items() if ids is None)
+        if unread:
+            yield (
+                f"the index of {listed(unread)} was not read: ledgers that {plural(len(unread), 'it', 'they')} collected may be among those"
+                " that are rebuilt"
+            )
 
 
 # -- subscriptions ----------------------------------------------------------------------------------------------------

@@ -25,16 +25,14 @@ from pulsar_admin.store.codec.ledgermetadata import (
     ledger_id_of_path,
 )
 from pulsar_admin.store.db.bookies import iter_imported_bookies
-from pulsar_admin.store.db.copies import has_copies, iter_copies
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.storeinfo import StoreInfo
 from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.facts.trees import UnknownTree, add_path, check_accepted, trees_of
+from pulsar_admin.store.model import coverage
 from pulsar_admin.store.model.coverage import ensemble_bookies, stripes_of
-from pulsar_admin.store.model.ledgers import iter_blocks
 from pulsar_admin.store.model.references import read_namings
-from pulsar_admin.store.names import MANAGED_LEDGERS, FileKind
+from pulsar_admin.store.names import MANAGED_LEDGERS
 from pulsar_admin.store.sources.bookies import find_cookie
 
 if TYPE_CHECKING:
@@ -251,36 +249,29 @@ def find_bookies_without_rows(indexed: Indexed, ledger_id: int, metadata: Ledger
     found = []
     for bookie in ensemble_bookies(metadata):
         ids = indexed.get(bookie)
-        if ids is not None and any(stripe.count(bookie) for stripe in stripes):
-            place = int(ids.searchsorted(ledger_id))
-            if place == len(ids) or int(ids[place]) != ledger_id:
-                found.append(bookie)
+        if (
+            ids is not None
+            and any(stripe.count(bookie) for stripe in stripes)
+            and ledger_id not in ids[_at(ids, ledger_id)]
+        ):
+            found.append(bookie)
     return found
 
 
 def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
-    """Return the ledgers that no bookie's index has although entry logs do; empty if an index cannot be read."""
-    bookies = list(iter_imported_bookies(txn.store.info))
-    if not bookies or not all(path.is_dir() for bookie in bookies for path in bookie.directories):
-        return []  # the disks are not at hand any more
-    from pulsar_admin.store.recovery.disks import IndexKind, read_disks  # numpy
+    """Return the ledgers of which files have entries and that, after a start, the index of no bookie with such a file has.
 
-    try:
-        disks = [disk for bookie in bookies for disk in read_disks(bookie)]
-    except StoreError:
-        return []
-    if any(disk.storage is IndexKind.NONE or disk.problems for disk in disks):
-        return []
-    indexed = {ledger_id for disk in disks for ledger_id in disk.ledgers.tolist()}
-    journals = {log.file_id for log in iter_logs(txn) if log.kind == FileKind.JOURNAL}
-    left = (one for one in sorted(set(ledger_ids)) if one not in indexed)
-    return [one for one in left if (files := set(_files(txn, one))) and files.isdisjoint(journals)]
+    A ledger is left out where the index of such a bookie is unknown.
+    """
+    indexed, disks, found = read_indexed(txn.store.info), coverage.read_disks(txn), list[int]()
+    for ledger_id in sorted(set(ledger_ids)):
+        indexes = [indexed.get(bookie) for bookie in coverage.read_held(txn, ledger_id, disks) or ()]
+        if indexes and all(ids is not None and ledger_id not in ids[_at(ids, ledger_id)] for ids in indexes):
+            found.append(ledger_id)
+    return found
 
 
-def _files(txn: Txn, ledger_id: int) -> Iterator[int]:
-    if has_copies(txn):
-        yield from (file_id for file_id, _ in iter_copies(txn, ledger_id))
-        return
-    for block in iter_blocks(txn, ledger_id):
-        column = block.files()
-        yield from (column,) if isinstance(column, int) else column
+def _at(ids: Array, ledger_id: int) -> slice:
+    """Return where a ledger's id is in ascending ids, if it is in them."""
+    place = int(ids.searchsorted(ledger_id))
+    return slice(place, place + 1)

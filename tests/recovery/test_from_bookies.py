@@ -20,6 +20,7 @@ from pulsar_admin.store.recovery.disks import read_master_keys
 from tests.conftest import Cli
 from tests.recovery.test_undelete import damage
 from tests.recovery.written import entries_of
+from tests.stores import apply_values
 from tests.worlds import CLUSTER, scratch_copy, world
 
 BOOKIES = ("bookkeeper0", "bookkeeper1", "bookkeeper2")
@@ -131,6 +132,33 @@ def test_lists_have_what_the_metadata_of_ledgers_has(cli: Cli, tmp_path: Path, d
     codes = {row["code"] for row in cli("--store", store, "-o", "json", "store", "check").json}
     assert "file-damaged" in codes
     assert "ledger-list-differs" not in codes
+
+
+COLLECTED = (8, 19, 21)
+"""The first ledgers of a topic; each bookie has entries of each."""
+
+
+def test_what_bookies_collected_is_left_apart(cli: Cli, tmp_path: Path) -> None:
+    """Garbage collection takes a ledger out of the index at once; its entries stay in the log, and no bookie serves them."""
+    source, store = scratch_copy(CLUSTER, "crashed", tmp_path), tmp_path / "store"
+    gone, partly = {struct.pack(">q", one): None for one in COLLECTED}, struct.pack(">q", 25)
+    for name in BOOKIES:
+        apply_values(source / name / "current" / "ledgers", gone)
+    apply_values(source / BOOKIES[0] / "current" / "ledgers", {partly: None})  # two bookies serve 25
+    given = [word for name in BOOKIES for word in ("--bookie", str(source / name))]
+    assert run(["--store", str(store), "-q", "store", "import", "cluster", *given]) in (0, 1)
+    result = cli("--store", store, "store", "recover", "--level", "C", "--yes", "-o", "json")
+    assert "3 ledgers are left apart (8, 19 and 21)" in result.stdout
+    assert all(f"{name}" in result.stdout for name in BOOKIES)
+    apart = [
+        part["resource"] for part in result.json if (part.get("after") or {}).get("apart") == "no bookie's index has it"
+    ]
+    assert apart == [f"ledger {one}" for one in COLLECTED]
+    with open_store(store) as opened, opened.read() as txn:
+        assert [one for one in (*COLLECTED, 25) if find_metadata(txn, one) is not None] == [25]
+        listed = [ledger for name in iter_topics(txn) for ledger in read_topic(txn, name).ids]
+    assert not {*COLLECTED} & {*listed}
+    assert 25 in listed
 
 
 def test_a_plan_file_is_done_as_it_was_shown(cli: Cli, bare: Path, tmp_path: Path) -> None:

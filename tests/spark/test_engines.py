@@ -176,12 +176,6 @@ class TestSparkEngine(EngineContract):
 
         return SparkEngine(spark)
 
-    @pytest.mark.parametrize("made", ["generated", "flipped"])
-    def test_rows_are_those_of_this_process(
-        self, made: str, here: Path, engine: Engine | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:  # what processes find of the other sources, executors send alike
-        super().test_rows_are_those_of_this_process(made, here, engine, tmp_path, monkeypatch)
-
 
 class Frozen(Struct, frozen=True):
     """How many objects the process keeps out of every collection of garbage, when it comes to a slice."""
